@@ -18,8 +18,19 @@ BACKPORTS = "-backports"
 
 def machine_sources(suite: str) -> str:
     """This machine's apt sources for the suite; read without the package lists, which a fresh machine has not got."""
-    targets = run(["apt-get", "indextargets", "--no-release-info", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"])
-    release = re.search(r"^VERSION_CODENAME=(\w+)$", pathlib.Path("/etc/os-release").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    targets = run(
+        [
+            "apt-get",
+            "indextargets",
+            "--no-release-info",
+            "--format",
+            "$(REPO_URI) $(RELEASE) $(COMPONENT)",
+            "Created-By: Packages",
+        ]
+    )
+    release = re.search(
+        r"^VERSION_CODENAME=(\w+)$", pathlib.Path("/etc/os-release").read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
     return suite_sources(targets.stdout, release.group(1) if release else "", suite)
 
 
@@ -40,7 +51,11 @@ def suite_sources(targets: str, machine_suite: str, suite: str) -> str:
     base = suite.removesuffix(BACKPORTS)
     for line in targets.splitlines():
         fields = line.split()
-        if len(fields) == 3 and fields[2] == "main" and fields[1] in (machine_suite, f"{machine_suite}-updates", f"{machine_suite}-security"):
+        if (
+            len(fields) == 3
+            and fields[2] == "main"
+            and fields[1] in (machine_suite, f"{machine_suite}-updates", f"{machine_suite}-security")
+        ):
             lines.append(f"deb {fields[0]} {base}{fields[1][len(machine_suite) :]} main\n")
             if base != suite and fields[1] == machine_suite:
                 lines.append(f"deb {fields[0]} {suite} main\n")
@@ -57,16 +72,22 @@ def first_archive(suite: str) -> str:
         _type, address, release, _component = line.split()
         if release == suite:
             return address
-    raise LabError(f"this machine's apt has no archive of Debian's {suite}: the laboratory's guests are made on a Debian")
+    raise LabError(
+        f"this machine's apt has no archive of Debian's {suite}: the laboratory's guests are made on a Debian"
+    )
 
 
-def missing(suite: str, architecture: str, status: bytes, names: Sequence[str], target: pathlib.Path) -> list[pathlib.Path]:
+def missing(
+    suite: str, architecture: str, status: bytes, names: Sequence[str], target: pathlib.Path
+) -> list[pathlib.Path]:
     """Fetch packages, and what they depend on, for a system that has what dpkg's ``status`` says.
 
     Raises:
         LabError: the archives have no such package, or cannot be reached.
     """
-    return _apt(suite, architecture, status, target, ["--yes", "--no-install-recommends", "--download-only", "install", *names])
+    return _apt(
+        suite, architecture, status, target, ["--yes", "--no-install-recommends", "--download-only", "install", *names]
+    )
 
 
 def single(suite: str, architecture: str, names: Sequence[str], target: pathlib.Path) -> list[pathlib.Path]:
@@ -74,7 +95,9 @@ def single(suite: str, architecture: str, names: Sequence[str], target: pathlib.
     return _apt(suite, architecture, b"", target, ["download", *names])
 
 
-def _apt(suite: str, architecture: str, status: bytes, target: pathlib.Path, words: Sequence[str]) -> list[pathlib.Path]:
+def _apt(
+    suite: str, architecture: str, status: bytes, target: pathlib.Path, words: Sequence[str]
+) -> list[pathlib.Path]:
     """Have apt-get put packages into ``target``, with lists that are kept for the next time."""
     kept = CACHE / f"apt-{suite}-{architecture}"
     (target / "partial").mkdir(parents=True, exist_ok=True)
@@ -84,10 +107,12 @@ def _apt(suite: str, architecture: str, status: bytes, target: pathlib.Path, wor
         (work / "sources.list").write_text(machine_sources(suite), encoding="utf-8")
         (work / "apt.conf").write_text(
             apt_options(run(["apt-config", "dump"]).stdout)
-            + f'Dir::State "{kept}/state";\nDir::State::status "{work}/status";\nDir::Cache "{kept}/cache";\nDir::Cache::archives "{target}";\n'
-            f'Dir::Etc::sourcelist "{work}/sources.list";\nDir::Etc::sourceparts "-";\nDir::Etc::parts "-";\nDebug::NoLocking "true";\n'
+            + f'Dir::State "{kept}/state";\nDir::State::status "{work}/status";\nDir::Cache'
+            f' "{kept}/cache";\nDir::Cache::archives "{target}";\nDir::Etc::sourcelist'
+            f' "{work}/sources.list";\nDir::Etc::sourceparts "-";\nDir::Etc::parts "-";\nDebug::NoLocking "true";\n'
             # Where root asks, packages are to be written below a directory of root's alone.
-            f'APT::Sandbox::User "root";\nAPT::Architecture "{architecture}";\nAPT::Architectures {{ "{architecture}"; }};\n',
+            f'APT::Sandbox::User "root";\nAPT::Architecture "{architecture}";\nAPT::Architectures {{ "{architecture}";'
+            " };\n",
             encoding="utf-8",
         )
         apt = ["env", f"APT_CONFIG={work / 'apt.conf'}", "apt-get", "--quiet"]
@@ -106,7 +131,10 @@ def _apt(suite: str, architecture: str, status: bytes, target: pathlib.Path, wor
 
 
 def _update(update: Sequence[str], fetch: Sequence[str], target: pathlib.Path) -> None:
-    """Update the lists and fetch. A mirror that is being written can have wrong lists of an archive from which nothing is wanted."""
+    """Update the lists and fetch.
+
+    A mirror that is being written can have wrong lists of an archive from which nothing is wanted.
+    """
     of_lists = ""
     try:
         run(update)

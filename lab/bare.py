@@ -1,11 +1,13 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The proof that the README's two commands need nothing but what it says: both are run in a clone of HEAD on a bare Debian 12.
+"""The proof that the README's two commands need nothing but what it says:
+both are run in a clone of HEAD on a bare Debian 12.
 
 usage: bare.py [COMMAND...]     as root; without a command: make eval, then make test
 
-The Debian is a new root file system with git, make and Python 3.11; kernel, CPUs and network are those of this machine. What runs there is ended, and
-everything is unmounted and removed again, also after Ctrl-C and SIGTERM. The exit code is 0 when no command failed.
+The Debian is a new root file system with git, make and Python 3.11; kernel, CPUs and network are those of this machine.
+What runs there is ended, and everything is unmounted and removed again, also after Ctrl-C and SIGTERM. The exit code is
+0 when no command failed.
 """
 
 from __future__ import annotations
@@ -29,7 +31,16 @@ PACKAGES = ("git", "make", "python3.11", "python3", "ca-certificates")
 COMMANDS = (["make", "eval"], ["make", "test"])
 # How the package registries are reached is the machine's own business: the same files and variables hold in there.
 FILES = ("/etc/pip.conf", "/etc/resolv.conf", "/etc/hosts", "/etc/ssl/certs/ca-certificates.crt")
-VARIABLES = ("PIP_CERT", "PIP_DEFAULT_TIMEOUT", "PIP_INDEX_URL", "SSL_CERT_FILE", "http_proxy", "https_proxy", "no_proxy", "TERM")
+VARIABLES = (
+    "PIP_CERT",
+    "PIP_DEFAULT_TIMEOUT",
+    "PIP_INDEX_URL",
+    "SSL_CERT_FILE",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "TERM",
+)
 # Data of others that tests use where they lie beside the repository: they are no part of it.
 BESIDE = ROOT.parent / "shared" / "topologies"
 
@@ -102,10 +113,17 @@ def make(root: pathlib.Path) -> None:
 def call(root: pathlib.Path, command: list[str]) -> int:
     """Run a command in the clone and say how it ended."""
     environment = {name: os.environ[name] for name in VARIABLES if name in os.environ}
-    environment.update(HOME="/root", LANG="C.UTF-8", PATH="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+    environment.update(
+        HOME="/root", LANG="C.UTF-8", PATH="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    )
     begun = time.monotonic()
     say(f"bare machine: {' '.join(command)}")
-    code = subprocess.run(["chroot", str(root), "env", "--chdir=/root/project", *command], env=environment, stdin=subprocess.DEVNULL, check=False).returncode
+    code = subprocess.run(
+        ["chroot", str(root), "env", "--chdir=/root/project", *command],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    ).returncode
     say(f"bare machine: {' '.join(command)} ended with {code} after {time.monotonic() - begun:.0f} s")
     return code
 

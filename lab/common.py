@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where the laboratory keeps its things, how it reports progress, and how two runs of it keep out of each other's way."""
+"""Where the laboratory keeps its things, how it reports progress,
+and how two runs of it keep out of each other's way.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ from collections.abc import Iterator, Sequence
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-# Images and snapshots outlive a working tree: each clone of the same files finds what another one built. By the rule of the XDG base directories a path that is
-# not absolute is not used.
+# Images and snapshots outlive a working tree: each clone of the same files finds what another one built. By the rule of
+# the XDG base directories a path that is not absolute is not used.
 _GIVEN = os.environ.get("XDG_CACHE_HOME", "")
 CACHE = (pathlib.Path(_GIVEN) if _GIVEN.startswith("/") else pathlib.Path.home() / ".cache") / "threadwise-smt" / "lab"
 STATE = ROOT / ".lab"
@@ -97,5 +99,7 @@ def need_packages(*packages: str) -> None:
     Raises:
         LabError: they are missing and could not be installed.
     """
-    if subprocess.run([str(ROOT / "tools" / "debian-packages.sh"), *packages], stdout=sys.stdout, check=False).returncode:
+    if subprocess.run(
+        [str(ROOT / "tools" / "debian-packages.sh"), *packages], stdout=sys.stdout, check=False
+    ).returncode:
         raise LabError("the laboratory cannot start without the Debian packages named above")

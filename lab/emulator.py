@@ -17,15 +17,17 @@ from common import CACHE, locked, run, say, step
 
 PROGRAM = "qemu-system-"
 HOST_PACKAGES = ("qemu-system-x86", "qemu-utils")
-# QEMU 7.2 of bookworm has no SMT for POWER, and hangs in two of three warm reboots under OVMF. The 10.0 of its backports has neither fault. Installed, it would
-# replace the other one; unpacked beside it, it runs with the same libraries.
+# QEMU 7.2 of bookworm has no SMT for POWER, and hangs in two of three warm reboots under OVMF. The 10.0 of its
+# backports has neither fault. Installed, it would replace the other one; unpacked beside it, it runs with the same
+# libraries.
 NEWER_SUITE = "bookworm-backports"
 NEWER_PACKAGES = {"x86_64": "qemu-system-x86", "ppc64": "qemu-system-ppc", "aarch64": "qemu-system-arm"}
 NEWER_SHARED = ("qemu-system-data", "qemu-system-common")
 # Where Debian's packages put what a machine begins with.
 FIRMWARE = ("/usr/share/qemu", "/usr/share/seabios", "/usr/lib/ipxe/qemu")
 
-# A disk whose boot sector writes 0x10 to the debug-exit port: QEMU then ends with (0x10 << 1) | 1. Firmware ignores smaller disks.
+# A disk whose boot sector writes 0x10 to the debug-exit port: QEMU then ends with (0x10 << 1) | 1. Firmware ignores
+# smaller disks.
 BOOT_DISK = (bytes.fromhex("b010e6f4ebfe").ljust(510, b"\0") + b"\x55\xaa").ljust(1 << 20, b"\0")
 BOOT_SECTOR_RAN = 0x10 << 1 | 1
 
@@ -65,7 +67,10 @@ def newer(architecture: str) -> Emulator:
             if not directory.exists():
                 with step(f"the newer QEMU for {architecture}, fetched once"):
                     _unpack(architecture, directory)
-    return Emulator(str(directory / "usr" / "bin" / f"{PROGRAM}{architecture}"), (str(directory / "usr" / "share" / "qemu"), *FIRMWARE))
+    return Emulator(
+        str(directory / "usr" / "bin" / f"{PROGRAM}{architecture}"),
+        (str(directory / "usr" / "share" / "qemu"), *FIRMWARE),
+    )
 
 
 def _unpack(architecture: str, directory: pathlib.Path) -> None:
@@ -75,7 +80,9 @@ def _unpack(architecture: str, directory: pathlib.Path) -> None:
     try:
         with tempfile.TemporaryDirectory() as packages:
             host = run(["dpkg", "--print-architecture"]).stdout.strip()
-            for package in archives.single(NEWER_SUITE, host, [NEWER_PACKAGES[architecture], *NEWER_SHARED], pathlib.Path(packages)):
+            for package in archives.single(
+                NEWER_SUITE, host, [NEWER_PACKAGES[architecture], *NEWER_SHARED], pathlib.Path(packages)
+            ):
                 run(["dpkg-deb", "--extract", str(package), str(work)])
         os.rename(work, directory)
     finally:
@@ -91,7 +98,10 @@ def accelerator() -> str:
     loaded = any(os.path.isdir(f"/sys/module/{module}") for module in ("kvm_intel", "kvm_amd"))
     if loaded and trial_start("kvm"):
         return "kvm"
-    say("software emulation: " + ("a trial start under KVM failed" if loaded else "neither kvm_intel nor kvm_amd is loaded"))
+    say(
+        "software emulation: "
+        + ("a trial start under KVM failed" if loaded else "neither kvm_intel nor kvm_amd is loaded")
+    )
     return "tcg"
 
 
@@ -116,6 +126,11 @@ def trial_start(accel: str) -> bool:
             f"file={disk.name},format=raw,if=virtio,readonly=on",
         ]
         try:
-            return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False).returncode == BOOT_SECTOR_RAN
+            return (
+                subprocess.run(
+                    command, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False
+                ).returncode
+                == BOOT_SECTOR_RAN
+            )
         except (OSError, subprocess.TimeoutExpired):
             return False

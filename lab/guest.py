@@ -127,13 +127,20 @@ def load(name: str) -> Guest | None:
     try:
         record = json.loads((GUESTS / name / "guest.json").read_text(encoding="utf-8"))
         configuration = Configuration(
-            kind_of(record["kind"]), record["suite"], record["image"], parse_shape(record["shape"]), record["numbering"], record["memory"]
+            kind_of(record["kind"]),
+            record["suite"],
+            record["image"],
+            parse_shape(record["shape"]),
+            record["numbering"],
+            record["memory"],
         )
         return Guest(name, configuration, tuple(record["pins"]), record["port"])
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, LabError) as error:
-        raise LabError(f"{GUESTS / name / 'guest.json'} is damaged ({error}): `lab.py down --name {name}` clears it away") from error
+        raise LabError(
+            f"{GUESTS / name / 'guest.json'} is damaged ({error}): `lab.py down --name {name}` clears it away"
+        ) from error
 
 
 def _locked(name: str):
@@ -141,7 +148,9 @@ def _locked(name: str):
 
 
 def _start(guest: Guest) -> Guest:
-    """Start a guest anew from its snapshot, or by a boot; the port it had before is kept, so that an inventory goes on to hold."""
+    """Start a guest anew from its snapshot, or by a boot; the port it had before is kept,
+    so that an inventory goes on to hold.
+    """
     configuration = guest.configuration
     saved = snapshot(configuration) if configuration.kind.snapshots else None
     machine = guest.machine
@@ -203,9 +212,11 @@ def _pin(guest: Guest, qemu: Monitor) -> None:
 
 
 def _prefer(machine: Machine, threads: list[int]) -> None:
-    """Put threads before what else this machine does, where this user may: only then pinned CPUs share a host CPU with each other, and with nobody else.
+    """Put threads before what else this machine does, where this user may:
+    only then pinned CPUs share a host CPU with each other, and with nobody else.
 
-    Nice counts among the threads of one session alone where the kernel groups tasks by session (CONFIG_SCHED_AUTOGROUP), so the session's gets it, too.
+    Nice counts among the threads of one session alone where the kernel groups tasks by session
+    (CONFIG_SCHED_AUTOGROUP), so the session's gets it, too.
     """
     with contextlib.suppress(OSError):
         for thread in threads:

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The disk image that all guests of a kind and suite stand on, built once and kept under the name of what it is made of."""
+"""The disk image that all guests of a kind and suite stand on,
+built once and kept under the name of what it is made of.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from rootfs import make_keys
 
 
 def image(key: str) -> pathlib.Path:
-    """The directory of an image: disk.img, the keys id_ed25519 and known_hosts, and later the snapshots that stand on it."""
+    """The directory of an image: disk.img, the keys id_ed25519 and known_hosts,
+    and later the snapshots that stand on it.
+    """
     return CACHE / key
 
 

@@ -31,9 +31,15 @@ def host_variables(guest: Guest, image_directory: pathlib.Path) -> dict[str, str
 
 
 def inventory(guests: Iterable[Guest]) -> str:
-    """YAML with the guests in the group ``lab``. A JSON string is a YAML string, so nothing in a path can break out of it."""
+    """YAML with the guests in the group ``lab``.
+
+    A JSON string is a YAML string, so nothing in a path can break out of it.
+    """
     lines = ["---", "lab:", "  hosts:"]
     for guest in guests:
         lines.append(f"    {guest.name}:")
-        lines.extend(f"      {name}: {json.dumps(value)}" for name, value in host_variables(guest, image(guest.configuration.image)).items())
+        lines.extend(
+            f"      {name}: {json.dumps(value)}"
+            for name, value in host_variables(guest, image(guest.configuration.image)).items()
+        )
     return "\n".join(lines) + "\n"

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The laboratory's command line: guests with real SMT, grub and reboots, on a machine that need not have any of them."""
+"""The laboratory's command line: guests with real SMT, grub and reboots,
+on a machine that need not have any of them.
+"""
 
 from __future__ import annotations
 
@@ -46,22 +48,32 @@ def parser() -> argparse.ArgumentParser:
 
     command = commands.add_parser("up", help="bring guests up and write their inventory")
     command.set_defaults(command=bring_up)
-    command.add_argument("--name", action="append", default=[], help="a guest (repeatable); default: smt-adjacent and smt-split")
+    command.add_argument(
+        "--name", action="append", default=[], help="a guest (repeatable); default: smt-adjacent and smt-split"
+    )
     command.add_argument("--shape", default="2x2x2", help="SOCKETSxCORESxTHREADS (default %(default)s)")
     command.add_argument(
         "--numbering",
         choices=sorted({numbering for kind in KINDS.values() for numbering in kind.numberings}),
-        help="how CPUs are numbered: siblings side by side, or first threads first; default: as smt-adjacent and smt-split say, adjacent for other names",
+        help=(
+            "how CPUs are numbered: siblings side by side, or first threads first; default: as smt-adjacent and"
+            " smt-split say, adjacent for other names"
+        ),
     )
     command.add_argument(
         "--kind",
         choices=KINDS,
         default=DEFAULT,
-        help="the kind of machine (default %(default)s): " + "; ".join(f"{kind.name}: {kind.title}" for kind in KINDS.values()),
+        help="the kind of machine (default %(default)s): "
+        + "; ".join(f"{kind.name}: {kind.title}" for kind in KINDS.values()),
     )
     command.add_argument("--suite", help="Debian suite; default: the first of those that the kind has")
     command.add_argument("--memory", type=int, metavar="MB", help="default: 640 MB and 16 MB a CPU")
-    command.add_argument("--pin", metavar="LIST", help="the host CPU for each CPU of the guest, e.g. 0,0,1,1: those on one host CPU contend as siblings do")
+    command.add_argument(
+        "--pin",
+        metavar="LIST",
+        help="the host CPU for each CPU of the guest, e.g. 0,0,1,1: those on one host CPU contend as siblings do",
+    )
     command.add_argument(
         "--inventory",
         type=pathlib.Path,
@@ -83,7 +95,9 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("name")
     command.add_argument("package", nargs="+")
 
-    command = commands.add_parser("forward", help="print a loopback port that leads to a TCP port of a guest, until it is reset, cut or down")
+    command = commands.add_parser(
+        "forward", help="print a loopback port that leads to a TCP port of a guest, until it is reset, cut or down"
+    )
     command.set_defaults(command=open_port)
     command.add_argument("name")
     command.add_argument("port", type=int)
@@ -115,7 +129,9 @@ def bring_up(options: argparse.Namespace) -> None:
     need_packages(*emulator.HOST_PACKAGES, *rootfs.HOST_PACKAGES, *kind.host_packages)
     image = need_image(kind, suite)
     memory = options.memory or max(shape.memory, kind.least_memory)
-    guests = [up(Guest(name, Configuration(kind, suite, image, shape, numberings[name], memory), pins)) for name in names]
+    guests = [
+        up(Guest(name, Configuration(kind, suite, image, shape, numberings[name], memory), pins)) for name in names
+    ]
     write_atomic(options.inventory, inventory(guests))
     say(f"inventory: {options.inventory}")
 
@@ -147,7 +163,11 @@ def open_port(options: argparse.Namespace) -> None:
 def take_down(options: argparse.Namespace) -> None:
     """The command ``down``."""
     # Machines that are being prepared have names that no guest can have, and belong to "all".
-    for name in [check_name(name) for name in options.name] if options.name else [machine.directory.name for machine in machines()]:
+    for name in (
+        [check_name(name) for name in options.name]
+        if options.name
+        else [machine.directory.name for machine in machines()]
+    ):
         down(name)
 
 
@@ -157,7 +177,10 @@ def show_status(_options: argparse.Namespace) -> None:
         guest = load(machine.directory.name)
         pid = machine.pid()
         state = f"up, process {pid}" if pid else "not running"
-        print(f"{machine.directory.name}: {state}" + (f", {guest.configuration}, ssh port {guest.port}" if guest else ", being prepared"))
+        print(
+            f"{machine.directory.name}: {state}"
+            + (f", {guest.configuration}, ssh port {guest.port}" if guest else ", being prepared")
+        )
 
 
 def show_console(options: argparse.Namespace) -> None:

@@ -13,13 +13,15 @@ from common import LabError, last_lines
 from machine import Machine
 from rootfs import HOST_KEY_ALIAS, LOGIN_KEY
 
-# Seconds without a word on the console after which a guest that cannot be reached is taken to stand still. On a machine that four other guests kept busy a
-# whole boot took less.
+# Seconds without a word on the console after which a guest that cannot be reached is taken to stand still. On a machine
+# that four other guests kept busy a whole boot took less.
 SILENCE = 240
 
 
 def ssh_options(image_directory: pathlib.Path) -> list[str]:
-    """Options that make ssh know the guests by the key of their image, and nothing of the user's own configuration of hosts."""
+    """Options that make ssh know the guests by the key of their image,
+    and nothing of the user's own configuration of hosts.
+    """
     known_hosts = image_directory / "known_hosts"
     return [
         "-o",
@@ -86,7 +88,8 @@ class Login:
         """Wait for a working ssh and return the boot's id; one that is ``but_not_boot`` does not count.
 
         Raises:
-            LabError: it did not come within ``timeout`` seconds, its kernel panicked or stands still, or QEMU ended; with the console's last lines.
+            LabError: it did not come within ``timeout`` seconds, its kernel panicked or stands still, or QEMU ended;
+                with the console's last lines.
         """
         deadline = time.monotonic() + timeout
         heard, since = "", time.monotonic()
@@ -114,4 +117,6 @@ class Login:
         else:
             return
         name = self.machine.directory.name
-        raise LabError(f"guest {name} did not come up: {reason}. Its console's last lines:\n{self.machine.last_words()}") from error
+        raise LabError(
+            f"guest {name} did not come up: {reason}. Its console's last lines:\n{self.machine.last_words()}"
+        ) from error

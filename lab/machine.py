@@ -75,7 +75,8 @@ class Machine:
         return found
 
     def forward(self, port: int) -> int:
-        """Let a free loopback port lead to a TCP port of the guest until the process ends, and return it; one that does already is returned again.
+        """Let a free loopback port lead to a TCP port of the guest until the process ends, and return it;
+        one that does already is returned again.
 
         Raises:
             LabError: QEMU is gone, or there is no free port.
@@ -91,7 +92,9 @@ class Machine:
     @staticmethod
     def _forwarded(qemu: Monitor, port: int) -> int | None:
         """The loopback port that leads to a port of the guest, or None."""
-        found = re.search(rf"HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s+[\d.]+\s+{port}\s", qemu.human("info usernet"))
+        found = re.search(
+            rf"HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s+[\d.]+\s+{port}\s", qemu.human("info usernet")
+        )
         return int(found.group(1)) if found else None
 
     def pid(self) -> int | None:
@@ -103,7 +106,9 @@ class Machine:
         return found[0]
 
     def _open(self) -> tuple[int, int] | None:
-        """Process id and a descriptor for that very process: what the descriptor names can no more become another one."""
+        """Process id and a descriptor for that very process:
+        what the descriptor names can no more become another one.
+        """
         try:
             pid = int(self.pidfile.read_text(encoding="ascii"))
             descriptor = os.pidfd_open(pid)
@@ -163,7 +168,10 @@ class Machine:
         deadline = time.monotonic() + timeout
         while self.pid():
             if time.monotonic() > deadline:
-                raise LabError(f"{self.directory.name} still runs after {timeout:.0f} s; its console's last lines:\n{self.last_words()}")
+                raise LabError(
+                    f"{self.directory.name} still runs after {timeout:.0f} s; its console's last"
+                    f" lines:\n{self.last_words()}"
+                )
             time.sleep(0.2)
 
     def run_once(self, command: list[str], last_word: str, timeout: float) -> None:
@@ -177,7 +185,10 @@ class Machine:
             self.start(command)
             self.wait(timeout)
             if last_word not in self.console_text():
-                raise LabError(f"{self.directory.name} ended without the words {last_word!r}; the console's last lines:\n{self.last_words()}")
+                raise LabError(
+                    f"{self.directory.name} ended without the words {last_word!r}; the console's last"
+                    f" lines:\n{self.last_words()}"
+                )
         finally:
             self.stop()
             self.remove()

@@ -1,10 +1,12 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The table from which a guest's kernel numbers its CPUs (ACPI's MADT, signature APIC), reordered and packed for its initrd.
+"""The table from which a guest's kernel numbers its CPUs (ACPI's MADT, signature APIC),
+reordered and packed for its initrd.
 
-Linux numbers CPUs in the order of the MADT's local APIC entries, the boot CPU first. QEMU lists siblings side by side; machines as
-EC2's d2.8xl list the first threads of all cores first. The layout is ACPI 6.5, section 5.2.12; that a kernel takes tables from an
-uncompressed cpio at the head of its initrd is Documentation/admin-guide/acpi/initrd_table_override.rst.
+Linux numbers CPUs in the order of the MADT's local APIC entries, the boot CPU first. QEMU lists siblings side by side;
+machines as EC2's d2.8xl list the first threads of all cores first. The layout is ACPI 6.5, section 5.2.12; that a
+kernel takes tables from an uncompressed cpio at the head of its initrd is
+Documentation/admin-guide/acpi/initrd_table_override.rst.
 """
 
 from __future__ import annotations
@@ -34,12 +36,19 @@ def split_numbering(table: bytes, threads: int) -> bytes:
     Raises:
         LabError: this is no sound MADT.
     """
-    if len(table) < ENTRIES_OFFSET or table[:4] != b"APIC" or struct.unpack_from("<I", table, LENGTH_OFFSET)[0] != len(table) or sum(table) % 256:
+    if (
+        len(table) < ENTRIES_OFFSET
+        or table[:4] != b"APIC"
+        or struct.unpack_from("<I", table, LENGTH_OFFSET)[0] != len(table)
+        or sum(table) % 256
+    ):
         raise LabError("the guest's /sys/firmware/acpi/tables/APIC is no sound MADT (signature, length or checksum)")
     thread_mask = (1 << (threads - 1).bit_length()) - 1
     entries = _entries(table)
     # sorted() is stable: within a thread number the cores keep their order.
-    ordered = iter(sorted((entry for entry in entries if entry[0] == LOCAL_APIC), key=lambda entry: entry[3] & thread_mask))
+    ordered = iter(
+        sorted((entry for entry in entries if entry[0] == LOCAL_APIC), key=lambda entry: entry[3] & thread_mask)
+    )
     result = bytearray(table[:ENTRIES_OFFSET])
     for entry in entries:
         result += next(ordered) if entry[0] == LOCAL_APIC else entry

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Archives in the format newc, as the kernel unpacks them from an initrd (Documentation/driver-api/early-userspace/buffer-format.rst)."""
+"""Archives in the format newc, as the kernel unpacks them from an initrd
+(Documentation/driver-api/early-userspace/buffer-format.rst).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,10 @@ PROGRAM = 0o100755
 
 
 def archive(members: Iterable[tuple[str, int, bytes]]) -> bytes:
-    """Pack members in their order: name without a leading slash, mode with the type of file, content. A directory comes before what is in it."""
+    """Pack members in their order: name without a leading slash, mode with the type of file, content.
+
+    A directory comes before what is in it.
+    """
     packed = bytearray()
     for number, (name, mode, content) in enumerate(members, start=1):
         packed += _member(number, name, mode, content)

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Further Debian packages in a guest, which reaches no archive itself: this machine fetches what the guest lacks, and the guest unpacks it."""
+"""Further Debian packages in a guest, which reaches no archive itself: this machine fetches what the guest lacks,
+and the guest unpacks it.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ def install(guest: Guest, names: Sequence[str]) -> None:
     """Install packages, with what they depend on, in a running guest; no harm when they are there.
 
     Raises:
-        LabError: a name is none, the archives have no such package or cannot be reached, or the guest cannot install it.
+        LabError: a name is none, the archives have no such package or cannot be reached, or the guest cannot install
+            it.
     """
     for name in names:
         if not NAME.fullmatch(name):
@@ -33,10 +36,13 @@ def install(guest: Guest, names: Sequence[str]) -> None:
     with step(f"{guest.name}: packages {' '.join(names)}"), tempfile.TemporaryDirectory() as work:
         configuration = guest.configuration
         has = guest.login.run("cat /var/lib/dpkg/status")
-        files = archives.missing(configuration.suite, configuration.kind.debian_architecture, has, names, pathlib.Path(work))
+        files = archives.missing(
+            configuration.suite, configuration.kind.debian_architecture, has, names, pathlib.Path(work)
+        )
         if files:
             guest.login.run(
-                "rm -rf /root/debs && mkdir /root/debs && tar -xC /root/debs && DEBIAN_FRONTEND=noninteractive dpkg -i /root/debs/*.deb && rm -r /root/debs",
+                "rm -rf /root/debs && mkdir /root/debs && tar -xC /root/debs && DEBIAN_FRONTEND=noninteractive dpkg -i"
+                " /root/debs/*.deb && rm -r /root/debs",
                 _archive(files),
                 INSTALL_SECONDS,
             )

@@ -38,7 +38,8 @@ def make_keys(work: pathlib.Path) -> None:
 
 
 def bootstrap(suite: str, work: pathlib.Path, recipe: str, *hooks: str) -> None:
-    """Make root.tar of this machine's architecture by mmdebstrap: the packages of the common recipe and of this one, customized by both.
+    """Make root.tar of this machine's architecture by mmdebstrap: the packages of the common recipe and of this one,
+    customized by both.
 
     Args:
         suite: Debian's codename.
@@ -59,7 +60,10 @@ def bootstrap(suite: str, work: pathlib.Path, recipe: str, *hooks: str) -> None:
         f"--customize-hook=copy-in {quoted(*(work / name for name in GIVEN))} /root/lab",
     ]
     for script in (RECIPE / recipe / "customize.sh", RECIPE / "common" / "customize.sh"):
-        command += [f"--customize-hook=copy-in {quoted(script)} /root/lab", '--customize-hook=chroot "$1" sh /root/lab/customize.sh']
+        command += [
+            f"--customize-hook=copy-in {quoted(script)} /root/lab",
+            '--customize-hook=chroot "$1" sh /root/lab/customize.sh',
+        ]
     command += [*(f"--customize-hook={hook}" for hook in hooks), suite, str(work / "root.tar")]
     if (work / "sources.list").stat().st_size:
         command.append(str(work / "sources.list"))
@@ -89,13 +93,18 @@ def partition(disk: pathlib.Path, table: str) -> None:
 
 
 def as_root(script: str, work: pathlib.Path, **options) -> None:
-    """Run a shell script in ``work`` as root, or in one session of fakeroot, in which files keep the owners that it gave them."""
+    """Run a shell script in ``work`` as root, or in one session of fakeroot,
+    in which files keep the owners that it gave them.
+    """
     run([*([] if os.geteuid() == 0 else ["fakeroot"]), "sh", "-ec", script], cwd=work, **options)
 
 
 def unpack_to_disk(offset_mb: int, label: str) -> str:
     """The script that makes the root file system on disk.img of what is in root/, from an offset to the disk's end."""
-    return f" mke2fs -q -t ext4 -L {label} -d root -E offset={offset_mb << 20} disk.img {DISK_MB - offset_mb - 1}M; rm -r root"
+    return (
+        f" mke2fs -q -t ext4 -L {label} -d root -E offset={offset_mb << 20} disk.img {DISK_MB - offset_mb - 1}M; rm -r"
+        " root"
+    )
 
 
 def escaped(path: pathlib.Path | str) -> str:

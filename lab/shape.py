@@ -29,7 +29,9 @@ class Shape:
 
     @property
     def memory(self) -> int:
-        """Memory in MB that boots this shape comfortably: per-CPU areas and kernel threads grow with the number of CPUs."""
+        """Memory in MB that boots this shape comfortably:
+        per-CPU areas and kernel threads grow with the number of CPUs.
+        """
         return 640 + 16 * self.cpus
 
     @property
@@ -61,11 +63,18 @@ def parse_shape(text: str) -> Shape:
     """
     found = re.fullmatch(r"([1-9][0-9]{0,2})x([1-9][0-9]{0,2})x([1-9][0-9]{0,2})", text, flags=re.ASCII)
     if not found:
-        raise LabError(f"shape {text!r} is not SOCKETSxCORESxTHREADS: for example 2x2x2, two sockets of two cores with two threads each")
+        raise LabError(
+            f"shape {text!r} is not SOCKETSxCORESxTHREADS: for example 2x2x2, two sockets of two cores with two threads"
+            " each"
+        )
     shape = Shape(*(int(number) for number in found.groups()))
-    highest = ((shape.sockets - 1) << field_width(shape.cores) | (shape.cores - 1)) << field_width(shape.threads) | (shape.threads - 1)
+    highest = ((shape.sockets - 1) << field_width(shape.cores) | (shape.cores - 1)) << field_width(shape.threads) | (
+        shape.threads - 1
+    )
     if highest > HIGHEST_APIC_ID:
-        raise LabError(f"shape {text!r} needs APIC ids up to {highest}, and {HIGHEST_APIC_ID} is the highest: take fewer CPUs")
+        raise LabError(
+            f"shape {text!r} needs APIC ids up to {highest}, and {HIGHEST_APIC_ID} is the highest: take fewer CPUs"
+        )
     return shape
 
 
@@ -79,7 +88,9 @@ def parse_pins(text: str, shape: Shape, host_cpus: Iterable[int]) -> list[int]:
         raise LabError(f"pin list {text!r} is not a list of host CPUs: for example 0,0,1,1")
     pins = [int(number) for number in text.split(",")]
     if len(pins) != shape.cpus:
-        raise LabError(f"pin list {text!r} names {len(pins)} host CPUs, and shape {shape} has {shape.cpus} CPUs: name one for each")
+        raise LabError(
+            f"pin list {text!r} names {len(pins)} host CPUs, and shape {shape} has {shape.cpus} CPUs: name one for each"
+        )
     unknown = sorted(set(pins) - set(host_cpus))
     if unknown:
         raise LabError(f"pin list {text!r}: this process may not run on host CPU {', '.join(map(str, unknown))}")

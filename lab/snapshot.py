@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Disks that hold a booted guest: made once for each kind of guest, then every start takes a copy and goes on from there."""
+"""Disks that hold a booted guest: made once for each kind of guest,
+then every start takes a copy and goes on from there.
+"""
 
 from __future__ import annotations
 
@@ -129,10 +131,16 @@ def copy(disk: pathlib.Path, base: pathlib.Path, target: pathlib.Path) -> None:
 
 def check_siblings(configuration: Configuration, login: Login) -> None:
     """A guest that lies about its shape is worth nothing: compare what its kernel shows with what was asked for."""
-    shown = login.run("cat /sys/devices/system/cpu/cpu[0-9]*/topology/thread_siblings_list | sort -u").decode(errors="replace").split()
+    shown = (
+        login.run("cat /sys/devices/system/cpu/cpu[0-9]*/topology/thread_siblings_list | sort -u")
+        .decode(errors="replace")
+        .split()
+    )
     wanted = configuration.shape.siblings(configuration.numbering)
     if sorted(sorted(_numbers(text)) for text in shown) != wanted:
-        raise LabError(f"a guest of {configuration} shows the siblings {' '.join(shown)}: not the shape that was asked for")
+        raise LabError(
+            f"a guest of {configuration} shows the siblings {' '.join(shown)}: not the shape that was asked for"
+        )
 
 
 def _numbers(cpulist: str) -> list[int]:

@@ -4,8 +4,9 @@
 
 usage: archive.py IMPORTER        the directory of the Python environment with galaxy-importer
 
-The first lines of the README install it in a new Python environment, without Galaxy. There it is linted, each playbook is called by its full name, and Galaxy's
-importer reads it. Nothing of this machine is switched: the evaluation measures it as it is, and what would change it runs in check mode.
+The first lines of the README install it in a new Python environment, without Galaxy. There it is linted, each playbook
+is called by its full name, and Galaxy's importer reads it. Nothing of this machine is switched: the evaluation measures
+it as it is, and what would change it runs in check mode.
 """
 
 from __future__ import annotations
@@ -31,11 +32,14 @@ PACKAGES = ("gzip", "sysbench")
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 RUN = "tried"
 TRIAL = {
-    "smt_trial_metrics": [{"name": "rate", "command": ["echo", "1"], "unit": "1/s", "better": "higher", "primary": True}],
+    "smt_trial_metrics": [
+        {"name": "rate", "command": ["echo", "1"], "unit": "1/s", "better": "higher", "primary": True}
+    ],
     "smt_trial_run": RUN,
 }
 THIS_MACHINE = ("-i", "localhost,", "-c", "local")
-# Playbooks, what they are called with, and what they print by their exit code: this machine need not comply, or have SMT to switch.
+# Playbooks, what they are called with, and what they print by their exit code: this machine need not comply, or have
+# SMT to switch.
 STATUS = {0: "1 host: 1 compliant.", 2: "1 host: "}
 PLAYBOOKS = (
     ("smt_survey", THIS_MACHINE, {0: "1 host: "}),
@@ -43,7 +47,11 @@ PLAYBOOKS = (
     ("smt_enforce", (*THIS_MACHINE, "--check", "-e", "smt_policy=enabled"), STATUS),
     ("smt_eval_stop", THIS_MACHINE, {0: "no evaluation is running here"}),
     ("smt_report", ("-e", f"smt_report_run_dir=smt_eval_results/{RUN}"), {0: "index.html"}),
-    ("smt_trial", (*THIS_MACHINE, "--check", "-e", json.dumps(TRIAL)), {0: "localhost", 2: "no host can take part in the trial"}),
+    (
+        "smt_trial",
+        (*THIS_MACHINE, "--check", "-e", json.dumps(TRIAL)),
+        {0: "localhost", 2: "no host can take part in the trial"},
+    ),
 )
 
 
@@ -69,7 +77,8 @@ def build_and_try(importer: pathlib.Path, repository: str = "") -> pathlib.Path:
 
     Args:
         importer: the directory of the Python environment with galaxy-importer.
-        repository: the address of the repository that galaxy.yml of the archive names, already checked; without one it keeps the one that is nobody's.
+        repository: the address of the repository that galaxy.yml of the archive names, already checked; without one it
+            keeps the one that is nobody's.
 
     Returns:
         The path of the archive.
@@ -102,7 +111,9 @@ def say(line: str) -> None:
 
 @contextlib.contextmanager
 def without(*prefixes: str) -> Iterator[None]:
-    """Take the variables with these prefixes out of the environment: what a developer sets is not to be what makes the archive work."""
+    """Take the variables with these prefixes out of the environment:
+    what a developer sets is not to be what makes the archive work.
+    """
     taken = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith(prefixes)}
     try:
         yield
@@ -110,7 +121,13 @@ def without(*prefixes: str) -> Iterator[None]:
         os.environ.update(taken)
 
 
-def call(what: str, command: Sequence[str], place: pathlib.Path, environment: dict[str, str], prints: Mapping[int, str] = MappingProxyType({0: ""})) -> str:
+def call(
+    what: str,
+    command: Sequence[str],
+    place: pathlib.Path,
+    environment: dict[str, str],
+    prints: Mapping[int, str] = MappingProxyType({0: ""}),
+) -> str:
     """Run a command in a directory and return what it printed.
 
     Args:
@@ -144,7 +161,12 @@ def call(what: str, command: Sequence[str], place: pathlib.Path, environment: di
 def build(place: pathlib.Path, repository: str) -> pathlib.Path:
     """Build the archive of what git would commit, in a directory; returns its path."""
     tree = WORK / "tree"
-    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"], cwd=ROOT, stdout=subprocess.PIPE, check=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        check=True,
+    )
     for name in filter(None, listed.stdout.decode().split("\0")):
         # Also git's list of what was removed and not yet committed.
         if (ROOT / name).exists():
@@ -152,7 +174,12 @@ def build(place: pathlib.Path, repository: str) -> pathlib.Path:
             shutil.copy2(ROOT / name, tree / name)
     if repository:
         description = tree / "galaxy.yml"
-        text, lines = re.subn(r"^repository: .*$", lambda _found: f"repository: {repository}", description.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        text, lines = re.subn(
+            r"^repository: .*$",
+            lambda _found: f"repository: {repository}",
+            description.read_text(encoding="utf-8"),
+            flags=re.MULTILINE,
+        )
         if lines != 1:
             raise ArchiveError("galaxy.yml has no line 'repository:' to replace")
         description.write_text(text, encoding="utf-8")
@@ -162,10 +189,17 @@ def build(place: pathlib.Path, repository: str) -> pathlib.Path:
 
 
 def new_environment(user: pathlib.Path) -> dict[str, str]:
-    """Make a Python environment with ansible-core and pip, as the README asks for; returns the variables with which a shell is in it."""
+    """Make a Python environment with ansible-core and pip, as the README asks for;
+    returns the variables with which a shell is in it.
+    """
     python = user / "python"
     call("a new Python environment with ansible-core", [sys.executable, "-m", "venv", str(python)], user, {})
-    call("ansible-core comes from the registry", [str(python / "bin/pip"), "--quiet", "--disable-pip-version-check", "install", "ansible-core"], user, {})
+    call(
+        "ansible-core comes from the registry",
+        [str(python / "bin/pip"), "--quiet", "--disable-pip-version-check", "install", "ansible-core"],
+        user,
+        {},
+    )
     return {"PATH": f"{python / 'bin'}:{SYSTEM_PATH}", "ANSIBLE_HOME": str(user / "ansible"), "ANSIBLE_NOCOLOR": "1"}
 
 
@@ -183,15 +217,30 @@ def first_commands(readme: str) -> list[str]:
 
 
 def lint(installed: pathlib.Path) -> None:
-    """Lint the collection where it is installed, with the linter of this environment and none of the working tree's settings."""
+    """Lint the collection where it is installed, with the linter of this environment and none of the working tree's
+    settings.
+    """
     settings = {"ANSIBLE_COLLECTIONS_PATH": str(installed.parents[2])}
-    call("lint", ["ansible-lint", "--profile", "production", "--offline", "--nocolor"], installed, settings, {0: "Passed: 0 failure(s), 0 warning(s)"})
+    call(
+        "lint",
+        ["ansible-lint", "--profile", "production", "--offline", "--nocolor"],
+        installed,
+        settings,
+        {0: "Passed: 0 failure(s), 0 warning(s)"},
+    )
 
 
 def try_playbooks(evaluation: str, user: pathlib.Path, environment: dict[str, str]) -> None:
-    """Call each playbook of the installed collection by its full name on this machine, the evaluation as the README calls it without root."""
+    """Call each playbook of the installed collection by its full name on this machine,
+    the evaluation as the README calls it without root.
+    """
     words = [word for word in shlex.split(evaluation) if word != "-b"]
-    call("smt_eval", [*words, "-e", "smt_eval_arms=as_found", "-e", f"smt_eval_run={RUN}", "-e", "smt_eval_budget=40"], user, environment)
+    call(
+        "smt_eval",
+        [*words, "-e", "smt_eval_arms=as_found", "-e", f"smt_eval_run={RUN}", "-e", "smt_eval_budget=40"],
+        user,
+        environment,
+    )
     for name, arguments, prints in PLAYBOOKS:
         call(name, ["ansible-playbook", *arguments, f"threadwise.smt.{name}"], user, environment, prints)
     tried = {name for name, _arguments, _prints in PLAYBOOKS} | {"smt_eval"}

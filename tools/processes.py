@@ -46,7 +46,9 @@ def descendants(pid: int) -> list[int]:
     for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             # The name before the last bracket may hold anything; behind it stand state and parent.
-            parents.setdefault(int(stat.read_text(errors="replace").rpartition(")")[2].split()[1]), []).append(int(stat.parent.name))
+            parents.setdefault(int(stat.read_text(errors="replace").rpartition(")")[2].split()[1]), []).append(
+                int(stat.parent.name)
+            )
     found = parents.get(pid, [])
     for child in found:
         found.extend(parents.get(child, []))

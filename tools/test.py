@@ -69,12 +69,25 @@ LONG_SCENARIOS = (
 PLAYBOOKS = ("--dist", "load", "--maxschedchunk", "1")
 # What whole playbooks need beside Ansible.
 OF_PLAYBOOKS = ("git", "gzip", "openssh-client", "sysbench")
-# Environments with another release of ansible-core than that of `make setup`: the oldest one that is supported comes first.
+# Environments with another release of ansible-core than that of `make setup`: the oldest one that is supported comes
+# first.
 CORES = ("2.16", "2.18", "newest")
 STEPS = {
     "unit": Step(
         ("python", *PYTEST, "tests/unit"),
-        ("fio", "gcc", "gzip", "libc6-dev", "linux-perf", "openssh-client", "postgresql", "procps", "stress-ng", "sysbench", "util-linux"),
+        (
+            "fio",
+            "gcc",
+            "gzip",
+            "libc6-dev",
+            "linux-perf",
+            "openssh-client",
+            "postgresql",
+            "procps",
+            "stress-ng",
+            "sysbench",
+            "util-linux",
+        ),
     ),
     # What people have reported of other tools, each under the name of its source.
     "field": Step(("python", *PYTEST, "tests/field"), ("procps",)),
@@ -84,15 +97,25 @@ STEPS = {
     "kills": Step(("python", *PYTEST, *PLAYBOOKS, "-m", "kills", "tests/playbooks"), OF_PLAYBOOKS),
     # The same files with the oldest ansible-core as with that of `make setup`.
     "oldest-core": Step((f".cache/core-{CORES[0]}/bin/python", *PYTEST, *PLAYBOOKS, "tests/cores"), ("gzip",)),
-    **{f"core-{core}": Step((f".cache/core-{core}/bin/python", *PYTEST, *PLAYBOOKS, "tests/cores", "tests/playbooks"), OF_PLAYBOOKS) for core in CORES},
-    # A compromised host beside honest ones: attacks on a survey and on compliance, tried together, and some that are made from a seed.
+    **{
+        f"core-{core}": Step(
+            (f".cache/core-{core}/bin/python", *PYTEST, *PLAYBOOKS, "tests/cores", "tests/playbooks"), OF_PLAYBOOKS
+        )
+        for core in CORES
+    },
+    # A compromised host beside honest ones: attacks on a survey and on compliance, tried together, and some that are
+    # made from a seed.
     "hostile": Step(("python", *PYTEST, *PLAYBOOKS, "-k", "survey or compliance", "tests/hostile"), ("gzip",)),
-    # The rooms that stand on the controller's libraries, and the playbooks, with the oldest versions of these that requirements.txt names.
+    # The rooms that stand on the controller's libraries, and the playbooks, with the oldest versions of these that
+    # requirements.txt names.
     "lowest": Step(
         (
             ".cache/lowest/bin/python",
             *PYTEST,
-            *(f"tests/unit/{room}" for room in ("_analysis", "_border", "_conclusion", "_credentials", "_fleet", "_report", "_run")),
+            *(
+                f"tests/unit/{room}"
+                for room in ("_analysis", "_border", "_conclusion", "_credentials", "_fleet", "_report", "_run")
+            ),
         ),
         ("gzip", "sysbench"),
     ),
@@ -122,8 +145,24 @@ class Group:
 
 
 GROUPS = {
-    # CI has two cores, and a guest leaves one of them to another step for most of the time. The one that takes longest begins first.
-    "test": Group(("smt_eval", "unit", "playbooks", "hostile", "sanity", "smt_facts", "lint", "lowest", "oldest-core", "field", "browser"), side_by_side=2),
+    # CI has two cores, and a guest leaves one of them to another step for most of the time. The one that takes longest
+    # begins first.
+    "test": Group(
+        (
+            "smt_eval",
+            "unit",
+            "playbooks",
+            "hostile",
+            "sanity",
+            "smt_facts",
+            "lint",
+            "lowest",
+            "oldest-core",
+            "field",
+            "browser",
+        ),
+        side_by_side=2,
+    ),
     "scenarios": Group((*LONG_SCENARIOS, "kills")),
     "cores": Group(tuple(f"core-{core}" for core in CORES)),
 }
@@ -135,9 +174,13 @@ def main(words: list[str]) -> int:
     names = [name for group in groups for name in group.steps]
     unknown = set(names) - set(STEPS)
     if unknown or not names:
-        print(f"test: {', '.join(sorted(unknown)) or 'nothing'} is no step: choose from {', '.join([*GROUPS, *STEPS])}", file=sys.stderr)
+        print(
+            f"test: {', '.join(sorted(unknown)) or 'nothing'} is no step: choose from {', '.join([*GROUPS, *STEPS])}",
+            file=sys.stderr,
+        )
         return 2
-    # All at once, before anything takes long: apt is asked once, and who is not root learns at the start what is missing.
+    # All at once, before anything takes long: apt is asked once, and who is not root learns at the start what is
+    # missing.
     packages = sorted({package for name in names for package in STEPS[name].packages})
     if subprocess.run([ROOT / "tools/debian-packages.sh", *packages], check=False).returncode:
         return 1
@@ -180,7 +223,13 @@ def run(group: Group) -> Iterator[Outcome]:
             end(process)
         for name in running:
             if (ROOT / "molecule" / name).is_dir():
-                subprocess.run(["molecule", "destroy", "-s", name], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)
+                subprocess.run(
+                    ["molecule", "destroy", "-s", name],
+                    cwd=ROOT,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    check=False,
+                )
 
 
 def start(name: str) -> subprocess.Popen[bytes]:
@@ -191,7 +240,13 @@ def start(name: str) -> subprocess.Popen[bytes]:
     environment = dict(os.environ, PYTEST_ADDOPTS=f"{os.environ.get('PYTEST_ADDOPTS', '')} --junitxml={report}")
     with (LOGS / f"{name}.log").open("wb") as output:
         return subprocess.Popen(
-            STEPS[name].command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+            STEPS[name].command,
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
 
 
@@ -219,7 +274,9 @@ def failed_tests(suite: ElementTree.Element) -> Iterator[str]:
 
 
 def count(suites: list[ElementTree.Element], text: str, code: int) -> dict[str, int]:
-    """What a step's tests came to: pytest's by its report, ansible-test's by its lines, and the step itself as one more."""
+    """What a step's tests came to: pytest's by its report, ansible-test's by its lines,
+    and the step itself as one more.
+    """
     counts = {"passed": len(re.findall(r"^Running sanity test ", text, re.MULTILINE)), "failed": 0, "skipped": 0}
     for suite in suites:
         failed = int(suite.get("failures", 0)) + int(suite.get("errors", 0))

@@ -1,10 +1,13 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`make tour`: writes what docs/tour.md shows. Its commands are called here, one after the other, on guests of the laboratory.
+"""`make tour`: writes what docs/tour.md shows.
 
-A block that begins with ```console and `$ COMMAND` gets what the command prints. `<!-- exit code N -->` above a block says how it ends, if not with 0.
-`<!-- picture: PATTERN WIDTHxHEIGHT -->` above an image makes it anew: the top of the newest page that matches PATTERN, as a browser draws it.
-Files are written when all commands have ended as they should; what was started is ended in any case.
+Its commands are called here, one after the other, on guests of the laboratory.
+
+A block that begins with ```console and `$ COMMAND` gets what the command prints. `<!-- exit code N -->` above a block
+says how it ends, if not with 0. `<!-- picture: PATTERN WIDTHxHEIGHT -->` above an image makes it anew: the top of the
+newest page that matches PATTERN, as a browser draws it. Files are written when all commands have ended as they
+should; what was started is ended in any case.
 """
 
 from __future__ import annotations
@@ -27,8 +30,12 @@ LAST_LINES = 40
 GUESTS = ("web1", "web2")
 # The browser for the pictures; the laboratory installs what it needs by itself.
 PACKAGES = ("chromium",)
-COMMAND = re.compile(r"(?:<!-- exit code (?P<code>\d+) -->\n)?```console\n\$ (?P<command>[^\n]+)\n(?P<output>.*?)```\n", re.DOTALL)
-PICTURE = re.compile(r"<!-- picture: (?P<pattern>\S+) (?P<width>\d+)x(?P<height>\d+) -->\n!\[[^\]]*\]\((?P<file>[^)]+)\)")
+COMMAND = re.compile(
+    r"(?:<!-- exit code (?P<code>\d+) -->\n)?```console\n\$ (?P<command>[^\n]+)\n(?P<output>.*?)```\n", re.DOTALL
+)
+PICTURE = re.compile(
+    r"<!-- picture: (?P<pattern>\S+) (?P<width>\d+)x(?P<height>\d+) -->\n!\[[^\]]*\]\((?P<file>[^)]+)\)"
+)
 # Ansible's heads of plays, tasks and the recap, and the lines that say of each host how a task went.
 HEAD = re.compile(r"^(PLAY|TASK|RUNNING HANDLER)\b.*\*{3,}$")
 STATUS = re.compile(r"^(ok|changed|skipping|included): ")
@@ -107,7 +114,9 @@ def make(page: str) -> None:
                 pictures[PAGE.parent / part.file] = drawn(part)
     finally:
         for name in GUESTS:
-            subprocess.run([sys.executable, "lab/lab.py", "down", "--name", name], cwd=ROOT, stdin=subprocess.DEVNULL, check=False)
+            subprocess.run(
+                [sys.executable, "lab/lab.py", "down", "--name", name], cwd=ROOT, stdin=subprocess.DEVNULL, check=False
+            )
     for (first, behind), output in reversed(outputs):
         page = page[:first] + output + page[behind:]
     for path, content in {**pictures, PAGE: page.encode()}.items():
@@ -127,7 +136,9 @@ def parts(page: str) -> Iterator[Command | Picture]:
 
 
 def user_environment(own: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of a user who has activated .venv: without those of `make`, which a `make` in a command would take for its own, and of Ansible."""
+    """Return the variables of a user who has activated .venv: without those of `make`, which a `make` in a command
+    would take for its own, and of Ansible.
+    """
     kept = {name: value for name, value in own.items() if not name.startswith(("MAKE", "MFLAGS", "ANSIBLE_"))}
     return {**kept, "PATH": f"{ROOT / '.venv/bin'}{os.pathsep}{own['PATH']}", "ANSIBLE_NOCOLOR": "1", "COLUMNS": "120"}
 
@@ -162,7 +173,9 @@ def called(part: Command, environment: Mapping[str, str]) -> str:
 
 
 def shown(output: str, root: pathlib.Path) -> str:
-    """Return what the page shows of a command's output: without apt and the tasks that only list hosts, and with paths as seen from the working tree."""
+    """Return what the page shows of a command's output: without apt and the tasks that only list hosts,
+    and with paths as seen from the working tree.
+    """
     sections: list[list[str]] = [[]]
     for line in TEMPORARY.sub("", output.replace(f"{root}/", "")).splitlines():
         if OF_APT.match(line):
@@ -171,7 +184,11 @@ def shown(output: str, root: pathlib.Path) -> str:
             sections.append([re.sub(r"\*{3,}$", "***", line)])
         else:
             sections[-1].append(line.rstrip())
-    kept = [lines for lines in sections if lines and not (HEAD.match(lines[0]) and all(not line or STATUS.match(line) for line in lines[1:]))]
+    kept = [
+        lines
+        for lines in sections
+        if lines and not (HEAD.match(lines[0]) and all(not line or STATUS.match(line) for line in lines[1:]))
+    ]
     text = "\n".join(line for lines in kept for line in lines)
     return re.sub(r"\n{3,}", "\n\n", text).strip("\n").replace("```", "'''") + "\n"
 

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The example in the laboratory: two guests with nginx, a Prometheus and clients on this machine, and a trial of SMT.
 
-`make trial-demo` runs it, about 20 minutes. The page of the trial is written below .cache/trial-demo. Everything that was started is ended.
+`make trial-demo` runs it, about 20 minutes. The page of the trial is written below .cache/trial-demo. Everything that
+was started is ended.
 """
 
 from __future__ import annotations
@@ -66,7 +67,9 @@ def started(command: Sequence[str], log: pathlib.Path) -> Iterator[subprocess.Po
     """A process whose first line of output can be read, until the block ends."""
     with (
         log.open("w") as errors,
-        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=log.parent) as process,
+        subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=log.parent
+        ) as process,
     ):
         try:
             yield process
@@ -90,13 +93,21 @@ def prometheus(seen: str, nodes: Mapping[str, str], work: pathlib.Path) -> Itera
     """A Prometheus over what the clients saw and the hosts' node_exporters, until the block ends. Yields its URL."""
     shutil.copy(HERE / "prometheus.yml", work)
     (work / "load.json").write_text(json.dumps([{"targets": [seen]}]))
-    (work / "node.json").write_text(json.dumps([{"targets": [at], "labels": {"host": name}} for name, at in nodes.items()]))
+    (work / "node.json").write_text(
+        json.dumps([{"targets": [at], "labels": {"host": name}} for name, at in nodes.items()])
+    )
     unpacked = [str(ROOT / "tools" / "unpacked.sh"), "prometheus", "usr/bin/prometheus"]
     program = subprocess.run(unpacked, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
-    command = [program, "--config.file=prometheus.yml", "--storage.tsdb.path=data", f"--web.listen-address={url.removeprefix('http://')}", "--log.level=error"]
+    command = [
+        program,
+        "--config.file=prometheus.yml",
+        "--storage.tsdb.path=data",
+        f"--web.listen-address={url.removeprefix('http://')}",
+        "--log.level=error",
+    ]
     with started(command, work / "prometheus.log") as process:
         while not _is_ready(url):
             if process.poll() is not None:
@@ -127,7 +138,18 @@ def main() -> None:
         inventory = work / "inventory.yml"
         for name in names:
             stack.callback(lab, "down", "--name", name)
-        print(lab("up", *(word for name in names for word in ("--name", name)), "--shape", "1x1x2", "--inventory", str(inventory)), end="", flush=True)
+        print(
+            lab(
+                "up",
+                *(word for name in names for word in ("--name", name)),
+                "--shape",
+                "1x1x2",
+                "--inventory",
+                str(inventory),
+            ),
+            end="",
+            flush=True,
+        )
         serve(names, inventory, ROUNDS)
         seen = stack.enter_context(clients({name: address(name, PAGES) for name in names}, work, *TRAFFIC))
         url = stack.enter_context(prometheus(seen, {name: address(name, NODE) for name in names}, work))

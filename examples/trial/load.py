@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Asks hosts for pages as many independent clients do: at times that do not depend on how fast the answers come (an open loop), more and fewer with the time.
+"""Asks hosts for pages as many independent clients do: at times that do not depend on how fast the answers come (an
+open loop), more and fewer with the time.
 
     examples/trial/load.py --rate 20 --swing 0.5 --day 300 --listen 9200 web1=http://192.0.2.1:8080/page
 
-What the clients see is served for Prometheus at 127.0.0.1, at the port that is printed: page_arrivals_total, page_lost_total, and the
-histogram page_seconds, all with the label host.
+What the clients see is served for Prometheus at 127.0.0.1, at the port that is printed: page_arrivals_total,
+page_lost_total, and the histogram page_seconds, all with the label host.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ import random
 import time
 import urllib.parse
 
-# Clients that wait for one host at most. One more goes away at once, as with a full queue anywhere: then as many pages are served as the host can.
+# Clients that wait for one host at most. One more goes away at once, as with a full queue anywhere: then as many pages
+# are served as the host can.
 WAITING = 64
 # A client goes away after so many seconds.
 TIMEOUT = 10.0
@@ -77,10 +79,19 @@ class Clients:
     def metrics(self) -> str:
         """Return the text for Prometheus."""
         counts = list(itertools.accumulate(self.buckets))
-        lines = [f'page_arrivals_total{{host="{self.host}"}} {self.arrivals}', f'page_lost_total{{host="{self.host}"}} {self.lost}']
-        lines += [f'page_seconds_bucket{{host="{self.host}",le="{bound:.6f}"}} {count}' for bound, count in zip(BOUNDS, counts)]
+        lines = [
+            f'page_arrivals_total{{host="{self.host}"}} {self.arrivals}',
+            f'page_lost_total{{host="{self.host}"}} {self.lost}',
+        ]
+        lines += [
+            f'page_seconds_bucket{{host="{self.host}",le="{bound:.6f}"}} {count}'
+            for bound, count in zip(BOUNDS, counts)
+        ]
         lines.append(f'page_seconds_bucket{{host="{self.host}",le="+Inf"}} {counts[-1]}')
-        lines.append(f'page_seconds_sum{{host="{self.host}"}} {self.seconds:.6f}\npage_seconds_count{{host="{self.host}"}} {counts[-1]}')
+        lines.append(
+            f'page_seconds_sum{{host="{self.host}"}} {self.seconds:.6f}\npage_seconds_count{{host="{self.host}"}}'
+            f" {counts[-1]}"
+        )
         return "\n".join(lines) + "\n"
 
 
@@ -107,17 +118,28 @@ async def arrive(clients: Clients, rate: float, swing: float, day: float) -> Non
 async def main() -> None:
     """Ask, and serve what was seen."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--rate", type=float, default=20, help="pages a second and host, in the mean (default: %(default)s)")
-    parser.add_argument("--swing", type=float, default=0.5, help="the share by which that rises and falls (default: %(default)s)")
-    parser.add_argument("--day", type=float, default=300, help="seconds from one peak to the next (default: %(default)s)")
+    parser.add_argument(
+        "--rate", type=float, default=20, help="pages a second and host, in the mean (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--swing", type=float, default=0.5, help="the share by which that rises and falls (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--day", type=float, default=300, help="seconds from one peak to the next (default: %(default)s)"
+    )
     parser.add_argument("--listen", type=int, default=0, help="port for Prometheus (default: a free one, printed)")
-    parser.add_argument("host", nargs="+", metavar="NAME=URL", help="a host's name in the inventory, and the address of its page")
+    parser.add_argument(
+        "host", nargs="+", metavar="NAME=URL", help="a host's name in the inventory, and the address of its page"
+    )
     arguments = parser.parse_args()
     everybody = [Clients(*one.split("=", 1)) for one in arguments.host]
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readline()
-        writer.write(b"HTTP/1.0 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n\r\n" + "".join(clients.metrics() for clients in everybody).encode())
+        writer.write(
+            b"HTTP/1.0 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n\r\n"
+            + "".join(clients.metrics() for clients in everybody).encode()
+        )
         await writer.drain()
         writer.close()
 

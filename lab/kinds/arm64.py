@@ -20,7 +20,19 @@ class Arm64(Direct):
     console = "ttyAMA0"
 
     def machine(self, shape: Shape, memory: int) -> list[str]:
-        return ["-machine", "virt", "-cpu", "cortex-a72", "-accel", "tcg,thread=multi", "-smp", shape.smp, "-m", str(memory), *DEVICES]
+        return [
+            "-machine",
+            "virt",
+            "-cpu",
+            "cortex-a72",
+            "-accel",
+            "tcg,thread=multi",
+            "-smp",
+            shape.smp,
+            "-m",
+            str(memory),
+            *DEVICES,
+        ]
 
 
 KINDS = (Arm64(),)

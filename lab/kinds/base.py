@@ -16,8 +16,17 @@ from emulator import Emulator
 from login import Login
 from shape import Shape
 
-# What each machine has. restrict: the guest reaches nothing, only forwarded ports reach it; the port is added when it is started.
-DEVICES = ("-nodefaults", "-display", "none", "-device", "virtio-rng-pci", "-device", "virtio-net-pci,netdev=net,romfile=")
+# What each machine has. restrict: the guest reaches nothing, only forwarded ports reach it; the port is added when it
+# is started.
+DEVICES = (
+    "-nodefaults",
+    "-display",
+    "none",
+    "-device",
+    "virtio-rng-pci",
+    "-device",
+    "virtio-net-pci,netdev=net,romfile=",
+)
 
 
 class Kind(abc.ABC):
@@ -85,12 +94,20 @@ class Kind(abc.ABC):
             LabError: it does not have that suite, that many threads a core, or that numbering.
         """
         if suite not in self.suites:
-            raise LabError(f"a guest of kind {self.name} cannot have the suite {suite}: choose from {', '.join(self.suites)}")
+            raise LabError(
+                f"a guest of kind {self.name} cannot have the suite {suite}: choose from {', '.join(self.suites)}"
+            )
         if self.threads and shape.threads not in self.threads:
-            raise LabError(f"a guest of kind {self.name} cannot have {shape.threads} threads a core: choose from {', '.join(map(str, self.threads))}")
+            raise LabError(
+                f"a guest of kind {self.name} cannot have {shape.threads} threads a core: choose from"
+                f" {', '.join(map(str, self.threads))}"
+            )
         for numbering in numberings:
             if numbering not in self.numberings:
-                raise LabError(f"a guest of kind {self.name} cannot have the numbering {numbering}: choose from {', '.join(self.numberings)}")
+                raise LabError(
+                    f"a guest of kind {self.name} cannot have the numbering {numbering}: choose from"
+                    f" {', '.join(self.numberings)}"
+                )
 
     def attempts(self, suite: str) -> int:
         """How often a first boot is tried."""
@@ -105,7 +122,9 @@ class Kind(abc.ABC):
     def key(self, suite: str) -> str:
         """A short name that changes whenever an image would: kind, suite, recipe files, and the code that builds it."""
         name = self.image_name or self.name
-        digest = hashlib.sha256(repr((name, suite, self.debian_architecture, self.packages, self.kernel_package)).encode())
+        digest = hashlib.sha256(
+            repr((name, suite, self.debian_architecture, self.packages, self.kernel_package)).encode()
+        )
         for path in self.sources():
             digest.update(f"\0{path.parent.name}/{path.name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
         return f"{name}-{suite}-{digest.hexdigest()[:12]}"

@@ -1,6 +1,7 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the kinds share that have no boot loader: QEMU starts a kernel of Debian's with a small initrd, and the root file system is made in the first boot.
+"""What the kinds share that have no boot loader: QEMU starts a kernel of Debian's with a small initrd, and the root
+file system is made in the first boot.
 
 An architecture that this machine cannot run is unpacked here and configured there, by both stages of debootstrap.
 """
@@ -46,18 +47,33 @@ class Direct(Kind):
         return newer(self.architecture)
 
     def beginning(self, image: pathlib.Path) -> list[str]:
-        return ["-kernel", str(image / "kernel"), "-initrd", str(image / "initrd"), "-append", f"console={self.console}"]
+        return [
+            "-kernel",
+            str(image / "kernel"),
+            "-initrd",
+            str(image / "initrd"),
+            "-append",
+            f"console={self.console}",
+        ]
 
     def build(self, suite: str, work: pathlib.Path) -> None:
-        with step(f"kernel and initrd for {self.debian_architecture}"), tempfile.TemporaryDirectory(dir=work) as unpacked:
+        with (
+            step(f"kernel and initrd for {self.debian_architecture}"),
+            tempfile.TemporaryDirectory(dir=work) as unpacked,
+        ):
             self._make_initrd(suite, work, pathlib.Path(unpacked))
         with step(f"root file system of {suite} for {self.debian_architecture} by debootstrap"):
             empty_disk(work)
             wanted = ",".join([*packages("common", self.recipe), *self.packages])
-            given = quoted(*(work / name for name in GIVEN), RECIPE / "common" / "customize.sh", RECIPE / self.recipe / "second-stage.sh")
+            given = quoted(
+                *(work / name for name in GIVEN),
+                RECIPE / "common" / "customize.sh",
+                RECIPE / self.recipe / "second-stage.sh",
+            )
             as_root(
-                f"debootstrap --foreign --arch={self.debian_architecture} --variant=minbase --include={wanted} {suite} root {archives.first_archive(suite)}\n"
-                f"mkdir root/root/lab; cp {given} root/root/lab; {unpack_to_disk(0, 'root')}",
+                f"debootstrap --foreign --arch={self.debian_architecture} --variant=minbase --include={wanted} {suite}"
+                f" root {archives.first_archive(suite)}\nmkdir root/root/lab; cp {given} root/root/lab;"
+                f" {unpack_to_disk(0, 'root')}",
                 work,
             )
         with step("second stage of debootstrap, by one boot of the disk"):
@@ -93,17 +109,30 @@ class Direct(Kind):
         files = in_order(modules)
         load = "".join(f"/busybox insmod /modules/{path.name.removesuffix('.xz')}\n" for path in files)
         # There is no other shell than busybox in it.
-        init = (RECIPE / "direct" / "init.sh").read_text(encoding="utf-8").replace("#!/bin/sh\n", "#!/busybox sh\n", 1).replace("@LOAD@\n", load)
+        init = (
+            (RECIPE / "direct" / "init.sh")
+            .read_text(encoding="utf-8")
+            .replace("#!/bin/sh\n", "#!/busybox sh\n", 1)
+            .replace("@LOAD@\n", load)
+        )
         members = [(name, newc.DIRECTORY, b"") for name in ("dev", "modules", "proc", "root", "sys")]
         members += [("busybox", newc.PROGRAM, busybox.read_bytes()), ("init", newc.PROGRAM, init.encode("ascii"))]
         for path in files:
             content = path.read_bytes()
-            members.append((f"modules/{path.name.removesuffix('.xz')}", newc.FILE, lzma.decompress(content) if path.suffix == ".xz" else content))
+            members.append(
+                (
+                    f"modules/{path.name.removesuffix('.xz')}",
+                    newc.FILE,
+                    lzma.decompress(content) if path.suffix == ".xz" else content,
+                )
+            )
         return newc.archive(members)
 
 
 def in_order(modules: pathlib.Path) -> list[pathlib.Path]:
-    """The files of :data:`MODULES` below lib/modules/VERSION, each after those that it needs; what is built in has none."""
+    """The files of :data:`MODULES` below lib/modules/VERSION, each after those that it needs;
+    what is built in has none.
+    """
     # .../lib/modules/VERSION
     run(["depmod", "--basedir", str(modules.parents[2]), modules.name])
     needs = {}

@@ -41,11 +41,16 @@ class Grub(X86):
 
     def build(self, suite: str, work: pathlib.Path) -> None:
         with step(f"root file system of {suite} by mmdebstrap"):
-            bootstrap(suite, work, self.recipe, f"copy-in {quoted(RECIPE / self.recipe / 'install-grub.sh')} /usr/local/sbin")
+            bootstrap(
+                suite, work, self.recipe, f"copy-in {quoted(RECIPE / self.recipe / 'install-grub.sh')} /usr/local/sbin"
+            )
         with step("disk by sfdisk and mke2fs"):
             partition(empty_disk(work), f"label: dos\nstart={PARTITION_OFFSET_MB}MiB, type=83, bootable\n")
             # Kernel and initrd stay in boot/ for the first boot.
-            unpack = "mkdir root; tar -xf root.tar -C root; mkdir boot; cp -L root/vmlinuz root/initrd.img boot; rm root.tar;"
+            unpack = (
+                "mkdir root; tar -xf root.tar -C root; mkdir boot; cp -L root/vmlinuz root/initrd.img boot; rm"
+                " root.tar;"
+            )
             as_root(f"{unpack} {unpack_to_disk(PARTITION_OFFSET_MB, 'root')}", work)
         with step("grub by one boot of the disk"):
             self._install(suite, work)
@@ -58,7 +63,14 @@ class Grub(X86):
         append = ["-append", "root=/dev/vda1 console=ttyS0 init=/usr/local/sbin/install-grub.sh"]
         hardware = self.machine(Shape(1, 1, 1), 1024)
         machine.run_once(
-            [*self.emulator(suite).command, *hardware, "-no-reboot", *self.drive(work / "disk.img", "raw"), *beginning, *append],
+            [
+                *self.emulator(suite).command,
+                *hardware,
+                "-no-reboot",
+                *self.drive(work / "disk.img", "raw"),
+                *beginning,
+                *append,
+            ],
             "lab: grub is installed",
             timeout=300,
         )
@@ -69,7 +81,11 @@ class Grub(X86):
         with step(f"{shape}: MADT in split order, reboot"):
             table = login.run("cat /sys/firmware/acpi/tables/APIC")
             packed = madt.early_initrd(madt.split_numbering(table, shape.threads))
-            login.run("cat >/boot/acpi.cpio && echo GRUB_EARLY_INITRD_LINUX_CUSTOM=acpi.cpio >/etc/default/grub.d/20-lab-madt.cfg", sent=packed)
+            login.run(
+                "cat >/boot/acpi.cpio && echo GRUB_EARLY_INITRD_LINUX_CUSTOM=acpi.cpio"
+                " >/etc/default/grub.d/20-lab-madt.cfg",
+                sent=packed,
+            )
             login.run("update-grub && sync && systemctl --no-block reboot", timeout=time_limit)
             login.wait(time_limit, but_not_boot=boot)
 

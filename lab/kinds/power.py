@@ -1,6 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""POWER, little endian: a partition as under IBM's hypervisor, and the bare machine. Only here smt/control takes numbers."""
+"""POWER, little endian: a partition as under IBM's hypervisor, and the bare machine.
+
+Only here smt/control takes numbers.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,18 @@ class PowerBare(Power):
         # With -nodefaults it has no PCI at all, and no way to power off.
         without = ["-monitor", "none", "-vga", "none", "-audio", "none", "-display", "none"]
         devices = ["-device", "virtio-net-pci,netdev=net,romfile=,bus=pcie.0"]
-        return ["-machine", "powernv9", "-accel", "tcg,thread=multi", "-smp", shape.smp, "-m", str(memory), *without, *devices]
+        return [
+            "-machine",
+            "powernv9",
+            "-accel",
+            "tcg,thread=multi",
+            "-smp",
+            shape.smp,
+            "-m",
+            str(memory),
+            *without,
+            *devices,
+        ]
 
     def drive(self, disk: pathlib.Path, form: str = "qcow2") -> list[str]:
         drive = f"file={escaped(disk)},format={form},if=none,id=disk,cache=unsafe,discard=unmap"

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""x86 with UEFI and systemd-boot, whose entries are files of the Boot Loader Specification on the EFI system partition."""
+"""x86 with UEFI and systemd-boot, whose entries are files of the Boot Loader Specification on the EFI system
+partition.
+"""
 
 from __future__ import annotations
 

@@ -13,6 +13,11 @@ class X86(Kind):
     """A guest of QEMU's q35."""
 
     def machine(self, shape: Shape, memory: int) -> list[str]:
-        # Under emulation "-cpu max" is an AMD processor, and those show no siblings without more ado; an Intel model does.
-        processor = ["-accel", "kvm", "-cpu", "host"] if accelerator() == "kvm" else ["-accel", "tcg,thread=multi", "-cpu", "Haswell-noTSX"]
+        # Under emulation "-cpu max" is an AMD processor, and those show no siblings without more ado; an Intel model
+        # does.
+        processor = (
+            ["-accel", "kvm", "-cpu", "host"]
+            if accelerator() == "kvm"
+            else ["-accel", "tcg,thread=multi", "-cpu", "Haswell-noTSX"]
+        )
         return ["-machine", "q35", *processor, "-smp", shape.smp, "-m", str(memory), *DEVICES]

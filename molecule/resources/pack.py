@@ -1,10 +1,12 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Packs a program that imports the collection, with what of the collection runs on hosts, into one file that any Python there runs.
+"""Packs a program that imports the collection, with what of the collection runs on hosts,
+into one file that any Python there runs.
 
 usage: pack.py PROGRAM FILE
 
-In a guest one process that asks a hundred times takes less than two calls of a module, each of which starts Python and compiles all that it imports.
+In a guest one process that asks a hundred times takes less than two calls of a module, each of which starts Python and
+compiles all that it imports.
 """
 
 from __future__ import annotations

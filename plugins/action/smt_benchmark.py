@@ -20,41 +20,61 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import int
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import progress, result_files, time_limits
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run.fetching import MODULE, STATED, FetchingAction, report_call, say_left
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run.fetching import (
+    MODULE,
+    STATED,
+    FetchingAction,
+    report_call,
+    say_left,
+)
 
 ASYNC_STATUS = "ansible.legacy.async_status"
 # The step that reads the host and starts nothing; a task that asks for it alone shows nothing either.
 DESCRIBE = "describe"
 # What this action alone reads of the task's options.
 OF_THE_ACTION = ("probe", "progress", "_fails_later", *STATED)
-# The most seconds that the measurement of siblings takes which an evaluation follows; it ends as soon as they are clear.
+# The most seconds that the measurement of siblings takes which an evaluation follows; it ends as soon as they are
+# clear.
 PROBE_SECONDS = 120
 # In a play of more hosts than this, each host gets one line before the start and one of progress.
 FEW_HOSTS = 10
 PROGRESS_OF_FEW = 3
 PROGRESS_OF_MANY = 1
 # What the task returns of a host's description, whether it measures or not.
-ANNOUNCED = ("announcement", "arms", "arms_left_out", "workloads", "workloads_left_out", "missing_packages", "obstacles")
+ANNOUNCED = (
+    "announcement",
+    "arms",
+    "arms_left_out",
+    "workloads",
+    "workloads_left_out",
+    "missing_packages",
+    "obstacles",
+)
 # Seconds between reads of the progress, one command on the host each: shorter intervals would disturb the measurement.
 LOOK_SECONDS = 5
 # RunDirectory writes boot id and process id as JSON, so the boot id is in quotes.
 LOOK = """cat progress.json && echo && \\
-test "\\"$(cat /proc/sys/kernel/random/boot_id)\\"" = "$(cat boot.json)" && test -d "/proc/$(cat pid.json)" && echo lives"""
+test "\\"$(cat /proc/sys/kernel/random/boot_id)\\"" = "$(cat boot.json)" && \\
+test -d "/proc/$(cat pid.json)" && echo lives"""
 # Polls of the progress per query of Ansible's job status, which starts Python on the host.
 LOOKS_PER_STATUS = 6
-# Polls without the plan's process until it counts as lost: Ansible does not notice when both the plan and its wrapper are killed.
+# Polls without the plan's process until it counts as lost: Ansible does not notice when both the plan and its wrapper
+# are killed.
 LOOKS_WITHOUT_PROCESS = 3
-# Time limit for a plan's first progress on a busy host: before that a late plan cannot be distinguished from a lost one.
+# Time limit for a plan's first progress on a busy host: before that a late plan cannot be distinguished from a lost
+# one.
 STARTING_SECONDS = 300
 # Time limit of a single call on the host.
 ANSWER_SECONDS = 60
-# Time without an answer until a host counts as lost; its plan continues and restores the host. A large server takes minutes to restart.
+# Time without an answer until a host counts as lost; its plan continues and restores the host. A large server takes
+# minutes to restart.
 LOST_SECONDS = 900
-# A plan may exceed its budget by its last block and by restoring the host; only a plan that hangs takes longer than this.
+# A plan may exceed its budget by its last block and by restoring the host; only a plan that hangs takes longer than
+# this.
 EXTRA_SECONDS = 900
 DEFAULT_BUDGET = 300
 # Longest progress that is read from a host: a few hundred bytes are expected.
-MOST_LOOKED_AT = 2 * progress.MAX_BYTES
+MAX_LOOKED_AT = 2 * progress.MAX_BYTES
 
 display = Display()
 
@@ -87,7 +107,9 @@ class ActionModule(FetchingAction):
             result = {"failed": True, "changed": False, "msg": str(error), "unreachable_host": True}
         result["error"] = result["msg"] if result.get("failed") else None
         # The playbook builds the report of the other hosts first, and fails this one at its end.
-        return {name: value for name, value in result.items() if name not in ("failed", "exception")} if later else result
+        return (
+            {name: value for name, value in result.items() if name not in ("failed", "exception")} if later else result
+        )
 
     def _evaluate(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         """Measure, collect, and return the task's result."""
@@ -101,9 +123,15 @@ class ActionModule(FetchingAction):
         self.stated()
         probe = str(self._task.args.get("probe") or "never")
         if probe != "never":
-            # Siblings that are to be measured are, also where the kernel shows some, and for longer: without them there is nothing to place workers by.
+            # Siblings that are to be measured are, also where the kernel shows some, and for longer: without them there
+            # is nothing to place workers by.
             measured = self._task.args.get("siblings") == "measured"
-            self.ask("smt_probe", "smt_probe", {"mode": "always", "seconds": PROBE_SECONDS} if measured else {"mode": probe}, task_vars)
+            self.ask(
+                "smt_probe",
+                "smt_probe",
+                {"mode": "always", "seconds": PROBE_SECONDS} if measured else {"mode": probe},
+                task_vars,
+            )
         described = self._step(task_vars, DESCRIBE)
         announced = {key: described[key] for key in ANNOUNCED}
         if self._task.args.get("_step") == DESCRIBE:
@@ -111,12 +139,22 @@ class ActionModule(FetchingAction):
         self._announce(host, described["announcement"], task_vars)
         is_kept = run in described["uncollected"]
         if is_kept:
-            display.display(f"{text.line(host)}: run {run} was measured before, and no controller collected it: it is fetched, and nothing is measured again.")
+            display.display(
+                f"{text.line(host)}: run {run} was measured before, and no controller collected it: it is fetched, and"
+                " nothing is measured again."
+            )
         obstacles = [text.line(sentence, 2000) for sentence in described["obstacles"]]
         # In check mode nothing is installed, so what is missing now may be there when the plan runs.
         if not described["workloads"] and not self._task.check_mode:
-            obstacles.append(f"none of the workloads can be measured here: {'; '.join(one['reason'] for one in described['workloads_left_out'])}")
-        fetched = [] if self._task.check_mode else self._fetch_earlier(task_vars, host, sorted(set(described["uncollected"]) - {run}))
+            obstacles.append(
+                "none of the workloads can be measured here:"
+                f" {'; '.join(one['reason'] for one in described['workloads_left_out'])}"
+            )
+        fetched = (
+            []
+            if self._task.check_mode
+            else self._fetch_earlier(task_vars, host, sorted(set(described["uncollected"]) - {run}))
+        )
         if obstacles and not is_kept:
             return dict(announced, changed=False, failed=True, msg=f"nothing was measured: {'; '.join(obstacles)}")
         if self._task.check_mode:
@@ -152,8 +190,15 @@ class ActionModule(FetchingAction):
             number = int(wanted)
         except (TypeError, ValueError):
             number = -1
-        if not 0 <= number <= progress.MOST_LINES:
-            raise HostFailedError({"msg": f"progress is {text.line(wanted, 40)}: it must be a number of lines from 0 to {progress.MOST_LINES}"})
+        if not 0 <= number <= progress.MAX_LINES:
+            raise HostFailedError(
+                {
+                    "msg": (
+                        f"progress is {text.line(wanted, 40)}: it must be a number of lines from 0 to"
+                        f" {progress.MAX_LINES}"
+                    )
+                }
+            )
         return number
 
     def _announce(self, host: str, sentences: list[str], task_vars: dict[str, t.Any]) -> None:
@@ -165,7 +210,9 @@ class ActionModule(FetchingAction):
         for line in lines:
             display.display(f"{text.line(host)}: {line}")
         if host == task_vars["ansible_play_batch"][0] and not self._task.check_mode:
-            end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=self._budget() / int(self._task.args.get("shared_by") or 1))
+            end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(
+                seconds=self._budget() / int(self._task.args.get("shared_by") or 1)
+            )
             display.display(
                 f"The plan goes on until about {end:%H:%M} UTC, also after Ctrl-C. To end it and restore the hosts: "
                 "ansible-playbook threadwise.smt.smt_eval_stop, with the same options."
@@ -175,7 +222,12 @@ class ActionModule(FetchingAction):
         return int(self._task.args.get("budget") or DEFAULT_BUDGET)
 
     def _step(
-        self, task_vars: dict[str, t.Any], step: str, kind: str | None = None, how: t.Mapping[str, t.Any] | None = None, **arguments: t.Any
+        self,
+        task_vars: dict[str, t.Any],
+        step: str,
+        kind: str | None = None,
+        how: t.Mapping[str, t.Any] | None = None,
+        **arguments: t.Any,
     ) -> dict[str, t.Any]:
         """Call one step of the module on the host."""
         of_the_module = {name: value for name, value in self._task.args.items() if name not in OF_THE_ACTION}
@@ -185,7 +237,9 @@ class ActionModule(FetchingAction):
         """Start the plan and show its progress until it ends; return the job's answer."""
         self._task.async_val = self._budget() + EXTRA_SECONDS
         try:
-            job_id = self._step(task_vars, "measure", kind="job_started", how={"wrap_async": True}, _sources=sources())["ansible_job_id"]
+            job_id = self._step(task_vars, "measure", kind="job_started", how={"wrap_async": True}, _sources=sources())[
+                "ansible_job_id"
+            ]
         finally:
             self._task.async_val = 0
         job = self._watch(task_vars, host, directory, job_id, progress.Shown(lines))
@@ -193,7 +247,9 @@ class ActionModule(FetchingAction):
             self._job(task_vars, "job_cleanup", job_id)
         return job
 
-    def _watch(self, task_vars: dict[str, t.Any], host: str, directory: str, job_id: str, shown: progress.Shown) -> dict[str, t.Any]:
+    def _watch(
+        self, task_vars: dict[str, t.Any], host: str, directory: str, job_id: str, shown: progress.Shown
+    ) -> dict[str, t.Any]:
         """Show the progress of a job until it ends; return its answer."""
         begun = seen_at = alive_at = time.monotonic()
         # A host that always reports a running plan must not block the play.
@@ -206,8 +262,11 @@ class ActionModule(FetchingAction):
             if time.monotonic() - begun > longest:
                 raise HostFailedError(
                     {
-                        "msg": f"{host}: its plan has not ended {longest} s after its start, {EXTRA_SECONDS + LOST_SECONDS} s over its budget. "
-                        "It continues without supervision: the next run of smt_benchmark fetches its samples"
+                        "msg": (
+                            f"{host}: its plan has not ended {longest} s after its start,"
+                            f" {EXTRA_SECONDS + LOST_SECONDS} s over its budget. It continues without supervision: the"
+                            " next run of smt_benchmark fetches its samples"
+                        )
                     }
                 )
             try:
@@ -221,14 +280,21 @@ class ActionModule(FetchingAction):
                     if job.get("finished") or job.get("failed"):
                         return job
                 # After a restart Ansible's job status, if any, stays at running.
-                if gone >= LOOKS_WITHOUT_PROCESS and (seen is not None or time.monotonic() - alive_at > STARTING_SECONDS):
-                    return {"failed": True, "msg": "the plan's process has ended without a result: it was killed, or the host was restarted"}
+                if gone >= LOOKS_WITHOUT_PROCESS and (
+                    seen is not None or time.monotonic() - alive_at > STARTING_SECONDS
+                ):
+                    return {
+                        "failed": True,
+                        "msg": (
+                            "the plan's process has ended without a result: it was killed, or the host was restarted"
+                        ),
+                    }
                 seen_at = time.monotonic()
             except AnsibleConnectionFailure as error:
                 if time.monotonic() - seen_at > LOST_SECONDS:
                     raise AnsibleConnectionFailure(
-                        f"{host}: no answer for {LOST_SECONDS} s ({error}). Its plan continues, restores the host, and saves its samples: "
-                        "the next run of smt_benchmark fetches them"
+                        f"{host}: no answer for {LOST_SECONDS} s ({error}). Its plan continues, restores the host, and"
+                        " saves its samples: the next run of smt_benchmark fetches them"
                     ) from error
                 # A persistent connection is dead: open a new one.
                 self._connection.reset()
@@ -238,9 +304,9 @@ class ActionModule(FetchingAction):
 
     def _look(self, directory: str) -> tuple[dict[str, t.Any] | None, bool]:
         """Return the plan's progress (None before the first one), and whether its process exists."""
-        with intake.at_most(MOST_LOOKED_AT):
+        with intake.at_most(MAX_LOOKED_AT):
             answer = self._low_level_execute_command(f"cd {shlex.quote(directory)} && {LOOK}")
-        written, _dummy, rest = answer.get("stdout", "")[:MOST_LOOKED_AT].partition("\n")
+        written, _dummy, rest = answer.get("stdout", "")[:MAX_LOOKED_AT].partition("\n")
         return progress.parse(written), rest.strip() == "lives"
 
     def _status(self, task_vars: dict[str, t.Any], job_id: str) -> dict[str, t.Any]:
@@ -253,15 +319,17 @@ class ActionModule(FetchingAction):
     def _job(self, task_vars: dict[str, t.Any], kind: str, job_id: str) -> dict[str, t.Any]:
         """Call async_status as Ansible's own action does, which reads its arguments from its own task."""
         where = self.get_shell_option("async_dir", default="~/.ansible_async")
-        return self.ask(kind, ASYNC_STATUS, {"jid": job_id, "mode": kind.partition("_")[2], "_async_dir": where}, task_vars)
+        return self.ask(
+            kind, ASYNC_STATUS, {"jid": job_id, "mode": kind.partition("_")[2], "_async_dir": where}, task_vars
+        )
 
     def _fetch_earlier(self, task_vars: dict[str, t.Any], host: str, runs: list[str]) -> list[str]:
         """Fetch earlier runs and return the names of those that were; a failure is a warning."""
         fetched, left = self.fetch_waiting(task_vars, host, runs)
         for result in fetched:
             display.display(
-                f"{text.line(host)}: fetched {len(result['samples'])} samples of run {result['run']}, which no controller had collected: {result['path']}. "
-                f"Its report: {report_call(result)}"
+                f"{text.line(host)}: fetched {len(result['samples'])} samples of run {result['run']}, which no"
+                f" controller had collected: {result['path']}. Its report: {report_call(result)}"
             )
         say_left(host, left)
         return [result["run"] for result in fetched]

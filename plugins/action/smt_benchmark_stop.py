@@ -12,7 +12,12 @@ from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run.fetching import DEST, FetchingAction, report_call, say_left
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run.fetching import (
+    DEST,
+    FetchingAction,
+    report_call,
+    say_left,
+)
 
 display = Display()
 
@@ -42,19 +47,38 @@ class ActionModule(FetchingAction):
                 display.display(f"{text.line(host)}: run {run} would be ended.")
             return {"changed": stopped["changed"], "runs": stopped["runs"], "paths": []}
         # Those that ran first: of the others only so many are fetched.
-        fetched, left = self.fetch_waiting(task_vars, host, sorted(stopped["uncollected"], key=lambda run: (run not in stopped["runs"], run)))
+        fetched, left = self.fetch_waiting(
+            task_vars, host, sorted(stopped["uncollected"], key=lambda run: (run not in stopped["runs"], run))
+        )
         for result in fetched:
             self._say(host, result, result["run"] in stopped["runs"])
         say_left(host, left)
-        ended = {"changed": stopped["changed"], "runs": stopped["runs"], "paths": [result["path"] for result in fetched]}
+        ended = {
+            "changed": stopped["changed"],
+            "runs": stopped["runs"],
+            "paths": [result["path"] for result in fetched],
+        }
         failed = [f"{run}: {reason}" for run, reason in left.items() if run in stopped["runs"]]
-        return dict(ended, failed=True, msg=text.line(f"what was measured stays on the host: {'; '.join(failed)}", 2000)) if failed else ended
+        return (
+            dict(ended, failed=True, msg=text.line(f"what was measured stays on the host: {'; '.join(failed)}", 2000))
+            if failed
+            else ended
+        )
 
     @staticmethod
     def _say(host: str, result: dict[str, t.Any], was_running: bool) -> None:
         restored = result["restored"]
-        state = "" if restored is None else " The host is as it was before." if restored["ok"] else f" Not restored: {text.line(restored['differences'])}."
+        state = (
+            ""
+            if restored is None
+            else (
+                " The host is as it was before."
+                if restored["ok"]
+                else f" Not restored: {text.line(restored['differences'])}."
+            )
+        )
         what = "was ended" if was_running else "had ended before"
         display.display(
-            f"{text.line(host)}: run {result['run']} {what}; {len(result['samples'])} samples: {result['path']}.{state} Its report: {report_call(result)}"
+            f"{text.line(host)}: run {result['run']} {what}; {len(result['samples'])} samples: {result['path']}.{state}"
+            f" Its report: {report_call(result)}"
         )

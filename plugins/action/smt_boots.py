@@ -52,7 +52,9 @@ class ActionModule(ControllerAction):
             before = facts.accept(json.loads(json.dumps(options["before"])))
             after = None if options["after"] is None else facts.accept(json.loads(json.dumps(options["after"])))
             joined = boots.join(options["run"], measured, plan, before, after, options["error"], options["mitigations"])
-            path, written = result_files.save(run_dir, joined) if not self._task.check_mode else (run_dir / f"{stem}.json", False)
+            path, written = (
+                result_files.save(run_dir, joined) if not self._task.check_mode else (run_dir / f"{stem}.json", False)
+            )
         except (BorderError, boot_plan.BootPlanError) as error:
             raise AnsibleActionFail(f"smt_boots: {error}") from error
         return {

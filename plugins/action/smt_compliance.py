@@ -23,7 +23,10 @@ FORMATS = {
     "metrics": (compliance_report.metrics, places.METRICS),
     "page": (compliance_report.page, places.PAGE),
 }
-ARGUMENTS: dict[str, dict[str, t.Any]] = {"results": {"type": "str", "required": True}, **{name: {"type": "path"} for name in FORMATS}}
+ARGUMENTS: dict[str, dict[str, t.Any]] = {
+    "results": {"type": "str", "required": True},
+    **{name: {"type": "path"} for name in FORMATS},
+}
 
 
 class ActionModule(ControllerAction):
@@ -36,15 +39,23 @@ class ActionModule(ControllerAction):
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Do what the task is for."""
         judged = [
-            (text.line(host), compliance.from_registered(self._user.registered(options["results"], host))) for host in sorted(play["ansible_play_hosts_all"])
+            (text.line(host), compliance.from_registered(self._user.registered(options["results"], host)))
+            for host in sorted(play["ansible_play_hosts_all"])
         ]
         for line in compliance_report.table(judged):
             display.display(line)
         now = datetime.datetime.now(datetime.UTC)
         try:
             # All of them before the first is written.
-            paths = {name: places.file(options[name], suffixes) for name, (_make, suffixes) in FORMATS.items() if options[name]}
-            changed = [result_files.write_page(path, FORMATS[name][0](judged, now), self._task.check_mode) for name, path in paths.items()]
+            paths = {
+                name: places.file(options[name], suffixes)
+                for name, (_make, suffixes) in FORMATS.items()
+                if options[name]
+            }
+            changed = [
+                result_files.write_page(path, FORMATS[name][0](judged, now), self._task.check_mode)
+                for name, path in paths.items()
+            ]
         except text.BorderError as error:
             raise AnsibleActionFail(f"smt_compliance: {error}") from None
         if paths and not self._task.check_mode:

@@ -28,17 +28,32 @@ class ActionModule(ControllerAction):
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Do what the task is for."""
         if options["before"] is None:
-            paths = {str(path) for host in play["ansible_play_hosts_all"] if (path := self._user.value(VARIABLE, host)) is not None}
+            paths = {
+                str(path)
+                for host in play["ansible_play_hosts_all"]
+                if (path := self._user.value(VARIABLE, host)) is not None
+            }
             by_path = {path: self._read(path, {}) for path in sorted(paths)}
         else:
-            by_path = {path: self._for_facts(path, options["facts"], before) for path, before in options["before"]["by_path"].items()}
-        return {"changed": False, "by_path": by_path, "evaluated": sorted({host for one in by_path.values() for host in one["evaluated"]})}
+            by_path = {
+                path: self._for_facts(path, options["facts"], before)
+                for path, before in options["before"]["by_path"].items()
+            }
+        return {
+            "changed": False,
+            "by_path": by_path,
+            "evaluated": sorted({host for one in by_path.values() for host in one["evaluated"]}),
+        }
 
     def _for_facts(self, path: str, facts: str, before: dict[str, t.Any]) -> dict[str, t.Any]:
         """Return what evaluations decide when hosts count for the class that their facts show."""
         found = {host: fields.smt_facts(self._user.registered(facts, host)) for host in before["evaluated"]}
         known = {host: fields.line(of_host.get("hardware_class"), 200) for host, of_host in found.items() if of_host}
-        return before if all(before["evaluated"][host] == name for host, name in known.items()) else self._read(path, known)
+        return (
+            before
+            if all(before["evaluated"][host] == name for host, name in known.items())
+            else self._read(path, known)
+        )
 
     @staticmethod
     def _read(path_of_runs: str, known: dict[str, str | None]) -> dict[str, t.Any]:

@@ -11,7 +11,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base impor
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, fields
 
-MOST_MESSAGE = 4000
+MAX_MESSAGE = 4000
 ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "results": {"type": "str", "required": True},
     "not_contacted": {"type": "list", "elements": "str", "default": []},
@@ -31,7 +31,11 @@ class ActionModule(ControllerAction):
         if str(play["inventory_hostname"]) in options["not_contacted"]:
             return _ended(compliance.NOT_CONTACTED, unreachable=True)
         if "error" in registered:
-            return _ended(registered["error"], bool(registered.get("unreachable_host"))) if registered["error"] is not None else {"changed": False}
+            return (
+                _ended(registered["error"], bool(registered.get("unreachable_host")))
+                if registered["error"] is not None
+                else {"changed": False}
+            )
         if "smt" in fields.mapping(registered, "ansible_facts"):
             return {"changed": False}
         result = compliance.from_registered(registered)
@@ -43,4 +47,4 @@ class ActionModule(ControllerAction):
 
 def _ended(reason: t.Any, unreachable: bool) -> dict[str, t.Any]:
     """Return the result that fails a host, or counts it as unreachable."""
-    return {"changed": False, "unreachable" if unreachable else "failed": True, "msg": text.line(reason, MOST_MESSAGE)}
+    return {"changed": False, "unreachable" if unreachable else "failed": True, "msg": text.line(reason, MAX_MESSAGE)}

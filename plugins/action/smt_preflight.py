@@ -1,7 +1,9 @@
 # Copyright: threadwise.smt contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Find out on the controller, before any connection, what it lacks: packages, usable variables, a place for results, the way to some hosts."""
+"""Find out on the controller, before any connection, what it lacks: packages, usable variables, a place for results,
+the way to some hosts.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,13 @@ from ansible import constants
 from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.user_variables import OF_A_HOST, Variables, is_for_all, place, unknown
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.user_variables import (
+    OF_A_HOST,
+    Variables,
+    is_for_all,
+    place,
+    unknown,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import variables
@@ -45,22 +53,36 @@ class ActionModule(ControllerAction):
         evaluates = options["run"] is not None
         if evaluates:
             self._check_libraries()
-        # Only what the user wrote is looked at: a host that says of itself what is a setting fails alone, at its first task.
-        written = {host: self._user.of(host) for host in play["ansible_play_hosts_all"] if self._user.refusal(host) is None}
+        # Only what the user wrote is looked at: a host that says of itself what is a setting fails alone, at its first
+        # task.
+        written = {
+            host: self._user.of(host) for host in play["ansible_play_hosts_all"] if self._user.refusal(host) is None
+        }
         self._check_variables(written, play, evaluates)
         lost, reason = self._unreachable(written)
         found = {"changed": False, "unreachable_hosts": list(lost), "reason": reason}
         if not evaluates:
             return found
         self._check_destination(options["dest"], options["run"])
-        # Returned for later plays: results of modules can become facts of a host, and facts take precedence over a host's inventory variables.
+        # Returned for later plays: results of modules can become facts of a host, and facts take precedence over a
+        # host's inventory variables.
         at_once = self._at_once(options["serial"], len(play["ansible_play_hosts_all"]))
-        return {**found, "run": options["run"], "dest": options["dest"], "report": options["report"], "at_once": at_once}
+        return {
+            **found,
+            "run": options["run"],
+            "dest": options["dest"],
+            "report": options["report"],
+            "at_once": at_once,
+        }
 
     @staticmethod
     def _check_libraries() -> None:
-        """Fail without the packages that an evaluation needs; warn of what its report lacks without the recommended ones."""
-        missing = libraries.sentence("an evaluation with its report", [paired.MISSING_LIBRARY, hardware_classes.MISSING_LIBRARY])
+        """Fail without the packages that an evaluation needs;
+        warn of what its report lacks without the recommended ones.
+        """
+        missing = libraries.sentence(
+            "an evaluation with its report", [paired.MISSING_LIBRARY, hardware_classes.MISSING_LIBRARY]
+        )
         if missing:
             raise AnsibleActionFail(missing)
         lacks = build.left_out()
@@ -88,7 +110,10 @@ class ActionModule(ControllerAction):
         """
         found = re.fullmatch(r"([1-9][0-9]{0,5})(%?)", serial or "1")
         if not found or (found[2] and int(found[1]) > 100):
-            raise AnsibleActionFail(f"smt_eval_serial is {text.line(serial, 40)}: it must be a number of hosts, 1 or more, or a share of them such as 10%")
+            raise AnsibleActionFail(
+                f"smt_eval_serial is {text.line(serial, 40)}: it must be a number of hosts, 1 or more, or a share of"
+                " them such as 10%"
+            )
         number = int(found[1])
         return 0 if serial is None else max(1, hosts * number // 100) if found[2] else number
 
@@ -97,11 +122,15 @@ class ActionModule(ControllerAction):
         # The default for hosts without a setting of their own: `--connection`, or the configuration.
         default = {
             "ansible_connection": self._task.connection or constants.config.get_config_value("DEFAULT_TRANSPORT"),
-            "ansible_ssh_executable": constants.config.get_config_value("ssh_executable", plugin_type="connection", plugin_name="ssh"),
+            "ansible_ssh_executable": constants.config.get_config_value(
+                "ssh_executable", plugin_type="connection", plugin_name="ssh"
+            ),
         }
         connections: list[transport.Connection] = []
         for host, of_host in written.items():
-            known = {name: self._user.templated(of_host[name], of_host) if name in of_host else None for name in default}
+            known = {
+                name: self._user.templated(of_host[name], of_host) if name in of_host else None for name in default
+            }
             connections.append(transport.Connection(host, *(str(known[name] or default[name]) for name in default)))
         lost = transport.unreachable(connections, shutil.which)
         reason = transport.sentence(lost, len(connections))
@@ -126,24 +155,35 @@ class ActionModule(ControllerAction):
         # Variables of the play, which no host has.
         first = self._user.first_of_all()
         around = self._user.around(first)
-        for name in (name for name in self._user.of_play if name not in written[first] and variables.is_ours(name, specs)):
+        for name in (
+            name for name in self._user.of_play if name not in written[first] and variables.is_ours(name, specs)
+        ):
             value, where = self._value(around, name, found)
             settings += [variables.Setting(host, str(name), value, where) for host in written]
             origins.setdefault(f"{name} is from {self._user.origin(name, around[name], written[first])}", list(written))
         for sentence, hosts in sorted(origins.items()):
-            display.v(text.line(f"{sentence} [{len(hosts)} of {len(play['ansible_play_hosts_all'])} hosts]", MAX_ORIGIN))
+            display.v(
+                text.line(f"{sentence} [{len(hosts)} of {len(play['ansible_play_hosts_all'])} hosts]", MAX_ORIGIN)
+            )
         found = list(dict.fromkeys(found)) + variables.problems(settings, specs, len(written))
         found += variables.differing(of_hosts, list(written))
         found += variables.boot_problems(settings, len(written)) if evaluates else []
-        in_inventory = [name for name in EXTRA_VARIABLES if name not in self._user.extra and any(name in of_host for of_host in written.values())]
+        in_inventory = [
+            name
+            for name in EXTRA_VARIABLES
+            if name not in self._user.extra and any(name in of_host for of_host in written.values())
+        ]
         found += [
-            f"{name} is set in the inventory: it has to be an extra variable (-e {name}=...), because it decides which tasks there are" for name in in_inventory
+            f"{name} is set in the inventory: it has to be an extra variable (-e {name}=...), because it decides which"
+            " tasks there are"
+            for name in in_inventory
         ]
         if found:
             raise AnsibleActionFail("\n".join(found))
 
     def _value(self, known: Variables, name: str, found: list[str]) -> tuple[t.Any, str | None]:
-        """Return a value, None where it needs something that is not known yet, and the place where it was set, None if unknown.
+        """Return a value, None where it needs something that is not known yet, and the place where it was set,
+        None if unknown.
 
         What decides on the controller has to be known: a sentence about one that is not is added to what was found.
         """

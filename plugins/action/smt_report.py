@@ -31,7 +31,7 @@ ARGUMENTS = {
     "_evaluated": {"type": "str"},
 }
 # Most hosts, and hardware classes, whose conclusion is shown.
-MOST_SHOWN = 20
+MAX_SHOWN = 20
 
 display = Display()
 
@@ -50,7 +50,11 @@ class ActionModule(ControllerAction):
             raise AnsibleActionFail(missing)
         try:
             run_dir = places.directory(options["run_dir"])
-            if options["_evaluated"] and not options["results"] and not (run_dir.is_dir() and result_files.result_paths(run_dir)):
+            if (
+                options["_evaluated"]
+                and not options["results"]
+                and not (run_dir.is_dir() and result_files.result_paths(run_dir))
+            ):
                 # In check mode, and where no host could be evaluated, which each host says itself.
                 return {"changed": False, "skipped": True, "skip_reason": "there is no result"}
             return self._build(run_dir, options)
@@ -59,18 +63,31 @@ class ActionModule(ControllerAction):
 
     def _build(self, run_dir: Path, arguments: dict[str, t.Any]) -> dict[str, t.Any]:
         """Build the report; return the task's result."""
-        paths = [Path(path) for path in arguments["results"]] if arguments["results"] else result_files.result_paths(run_dir)
+        paths = (
+            [Path(path) for path in arguments["results"]]
+            if arguments["results"]
+            else result_files.result_paths(run_dir)
+        )
         if not paths:
-            raise AnsibleActionFail(f"smt_report: {run_dir} has no result of a host (HOST.json): run the evaluation first, or set another run_dir")
+            raise AnsibleActionFail(
+                f"smt_report: {run_dir} has no result of a host (HOST.json): run the evaluation first, or set another"
+                " run_dir"
+            )
         built = build.build(paths, run_dir, self._settings(arguments), dry_run=self._task.check_mode)
         result: dict[str, t.Any] = {
             "changed": bool(built.written),
             "index": str(run_dir / "index.html"),
             "files": built.written,
             "refused": [{"file": one.file, "reason": one.reason} for one in built.refused],
-            "hosts": [{"host": row["host"], "recommendation": row["recommendation"], "sentence": row["sentence"]} for row in built.hosts],
+            "hosts": [
+                {"host": row["host"], "recommendation": row["recommendation"], "sentence": row["sentence"]}
+                for row in built.hosts
+            ],
             "classes": [
-                {**{key: one[key] for key in ("hardware_class", "hosts", "recommendation")}, "sentence": hardware_classes.line(one)}
+                {
+                    **{key: one[key] for key in ("hardware_class", "hosts", "recommendation")},
+                    "sentence": hardware_classes.line(one),
+                }
                 for one in built.classes
                 if one["hosts"] > 1
             ],
@@ -78,7 +95,9 @@ class ActionModule(ControllerAction):
         self._show(result)
         if self._task.diff:
             path = str(run_dir / "summary.md")
-            result["diff"] = [{"before_header": path, "after_header": path, "before": built.summary[0], "after": built.summary[1]}]
+            result["diff"] = [
+                {"before_header": path, "after_header": path, "before": built.summary[0], "after": built.summary[1]}
+            ]
         if built.refused or built.missing:
             result["warnings"] = [*(f"not in the report: {one.reason}" for one in built.refused), *built.missing]
         if len(built.refused) == len(paths):
@@ -89,15 +108,15 @@ class ActionModule(ControllerAction):
     def _show(result: dict[str, t.Any]) -> None:
         """Say on the terminal what the report says of each host, and where it is."""
         hosts = result["hosts"]
-        for row in hosts[:MOST_SHOWN]:
+        for row in hosts[:MAX_SHOWN]:
             display.display(f"{row['host']}: {row['sentence']}")
-        if len(hosts) > MOST_SHOWN:
-            display.display(f"... and {len(hosts) - MOST_SHOWN} more hosts.")
+        if len(hosts) > MAX_SHOWN:
+            display.display(f"... and {len(hosts) - MAX_SHOWN} more hosts.")
         classes = result["classes"]
-        for one in classes[:MOST_SHOWN]:
+        for one in classes[:MAX_SHOWN]:
             display.display(one["sentence"])
-        if len(classes) > MOST_SHOWN:
-            display.display(f"... and {len(classes) - MOST_SHOWN} more hardware classes.")
+        if len(classes) > MAX_SHOWN:
+            display.display(f"... and {len(classes) - MAX_SHOWN} more hardware classes.")
         display.display(f"The report: {result['index']}")
 
     @staticmethod
@@ -110,4 +129,6 @@ class ActionModule(ControllerAction):
         before = tuple(result_files.result_paths(arguments["before"])) if arguments["before"] else ()
         other_runs = tuple(tuple(result_files.result_paths(directory)) for directory in arguments["other_runs"])
         licence = None if price is None else recommendation.Licence(arguments["licence_per"], price)
-        return build.Settings(arguments["margin"], arguments["confidence"], licence, before, other_runs, arguments["compare"])
+        return build.Settings(
+            arguments["margin"], arguments["confidence"], licence, before, other_runs, arguments["compare"]
+        )

@@ -27,8 +27,13 @@ class ActionModule(ControllerAction):
 
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Do what the task is for."""
-        known = {host: fields.smt_facts(self._user.registered(options["results"], host)) for host in play["ansible_play_hosts"]}
-        shares = sample.choose({host: fields.line(facts.get("hardware_class"), 200) for host, facts in known.items()}, options["size"])
+        known = {
+            host: fields.smt_facts(self._user.registered(options["results"], host))
+            for host in play["ansible_play_hosts"]
+        }
+        shares = sample.choose(
+            {host: fields.line(facts.get("hardware_class"), 200) for host, facts in known.items()}, options["size"]
+        )
         for share in shares:
             display.display(sample.sentence(share, options["shared"]))
         measured = {host: share.shared_by if options["shared"] else 1 for share in shares for host in share.measured}

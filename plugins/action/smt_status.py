@@ -26,7 +26,8 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "sysroot": {"type": "path", "default": "/"},
     "not_contacted": {"type": "bool", "default": False},
 }
-# Extra variable, so no fact of a host: a file for the result, by which the timer of the role smt_pull sees that its playbook came to a verdict.
+# Extra variable, so no fact of a host: a file for the result, by which the timer of the role smt_pull sees that its
+# playbook came to a verdict.
 STATUS_FILE = "__smt_pull_status_file"
 
 
@@ -43,7 +44,9 @@ class ActionModule(HostAction):
             judged = [(text.line((task_vars or {})["inventory_hostname"]), result["compliance"])]
             try:
                 path = places.file(str(wanted), places.DOCUMENT)
-                result_files.write_page(path, compliance_report.document(judged, datetime.datetime.now(datetime.UTC)), self._task.check_mode)
+                result_files.write_page(
+                    path, compliance_report.document(judged, datetime.datetime.now(datetime.UTC)), self._task.check_mode
+                )
             except text.BorderError as error:
                 raise AnsibleActionFail(f"smt_status: {error}") from None
         return result
@@ -51,7 +54,10 @@ class ActionModule(HostAction):
     def _status(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         """Return the task's result."""
         if options["not_contacted"]:
-            return {"changed": False, "compliance": compliance.refused(compliance.NOT_CONTACTED, compliance.UNREACHABLE)}
+            return {
+                "changed": False,
+                "compliance": compliance.refused(compliance.NOT_CONTACTED, compliance.UNREACHABLE),
+            }
         try:
             scope = policy.scope(options["scope"])
             policy.check(_plain(options["policy"]), _plain(options["classes"]))
@@ -59,14 +65,18 @@ class ActionModule(HostAction):
             # Known without the host, which is not asked.
             return {"changed": False, "compliance": compliance.refused(str(error), compliance.BAD_POLICY)}
         try:
-            facts = self.ask("smt_facts", "smt_facts", {"sysroot": options["sysroot"]}, task_vars)["ansible_facts"]["smt"]
+            facts = self.ask("smt_facts", "smt_facts", {"sysroot": options["sysroot"]}, task_vars)["ansible_facts"][
+                "smt"
+            ]
             memory = self._memory(options, task_vars)
         except HostFailedError as failure:
             return failure.answer
         return {"changed": False, "compliance": self._judge(facts, options, scope, memory)}
 
     @staticmethod
-    def _judge(facts: dict[str, t.Any], options: dict[str, t.Any], scope: str, memory: dict[str, t.Any] | None) -> compliance.ComplianceResult:
+    def _judge(
+        facts: dict[str, t.Any], options: dict[str, t.Any], scope: str, memory: dict[str, t.Any] | None
+    ) -> compliance.ComplianceResult:
         known = facts["hardware_class"]
         decisions = options["decisions"] or {}
         try:

@@ -35,14 +35,20 @@ class ActionModule(ControllerAction):
         """Do what the task is for."""
         hosts = sorted(play["ansible_play_hosts_all"])
         rows = [
-            survey.unreached(host, compliance.NOT_CONTACTED)
-            if host in options["not_contacted"]
-            else self._row(host, self._user.registered(options["results"], host))
+            (
+                survey.unreached(host, compliance.NOT_CONTACTED)
+                if host in options["not_contacted"]
+                else self._row(host, self._user.registered(options["results"], host))
+            )
             for host in hosts
         ]
         for line in survey.table(rows):
             display.display(line)
-        return {"changed": self._write(options["dest"], rows), "dest": options["dest"], "summary": survey.sentence(rows)}
+        return {
+            "changed": self._write(options["dest"], rows),
+            "dest": options["dest"],
+            "summary": survey.sentence(rows),
+        }
 
     @staticmethod
     def _row(host: str, result: t.Any) -> survey.Row:

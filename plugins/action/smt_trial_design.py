@@ -18,12 +18,19 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.user_varia
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import places
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import design, records
-from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import announcement, arm_states, directory, looking, overlap, settings
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import (
+    announcement,
+    arm_states,
+    directory,
+    looking,
+    overlap,
+    settings,
+)
 
 # Between the design and the first period: Ansible starts a process for each host.
 START_SECONDS = 10.0
 START_SECONDS_A_HOST = 0.3
-MOST_SEED = 2**31
+MAX_SEED = 2**31
 
 display = Display()
 
@@ -59,7 +66,9 @@ class ActionModule(ControllerAction):
             files = directory.TrialDirectory(places.run_directory(options["dest"], options["run"]))
             files.see_that_none_exists()
             trial, longest = self._trial(options, play)
-            for sentence in announcement.sentences(trial, longest, settings.guardrails(options["guardrails"]), options["check"]):
+            for sentence in announcement.sentences(
+                trial, longest, settings.guardrails(options["guardrails"]), options["check"]
+            ):
                 display.display(sentence)
             content = trial.written()
             if not self._task.check_mode:
@@ -68,31 +77,40 @@ class ActionModule(ControllerAction):
             raise AnsibleActionFail(str(error)) from None
         begin = time.monotonic() + START_SECONDS + START_SECONDS_A_HOST * len(trial.design.schedule)
         digest = hashlib.sha256(content.encode("utf-8")).hexdigest()
-        return {"changed": not self._task.check_mode, "begin": begin, "hosts": list(trial.design.schedule), "digest": digest}
+        return {
+            "changed": not self._task.check_mode,
+            "begin": begin,
+            "hosts": list(trial.design.schedule),
+            "digest": digest,
+        }
 
     def _trial(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> tuple[records.Trial, overlap.Longest]:
         """Return the trial that is asked for, and how far back its metrics count."""
         period = settings.whole("smt_trial_period", options["period"], *settings.PERIOD_SECONDS)
         settings.whole("smt_trial_check", options["check"], *settings.CHECK_SECONDS)
-        periods = settings.whole("smt_trial_periods", options["periods"], 1, settings.MOST_PERIODS)
+        periods = settings.whole("smt_trial_periods", options["periods"], 1, settings.MAX_PERIODS)
         before = options["periods_before"] if options["design"] == design.PARALLEL else 0
         if options["design"] == design.PARALLEL and not 1 <= before < periods:
             raise settings.TrialSettingsError(
-                f"smt_trial_periods_before is {before}: it must be from 1 to one less than the {periods} periods of smt_trial_periods"
+                f"smt_trial_periods_before is {before}: it must be from 1 to one less than the {periods} periods of"
+                " smt_trial_periods"
             )
         metrics = settings.metrics(options["metrics"])
         traffic = options["traffic"] or None
         if traffic and traffic not in {one.name for one in metrics}:
-            raise settings.TrialSettingsError(f"smt_trial_traffic is {text.line(traffic, 60)}, which is none of smt_trial_metrics")
+            raise settings.TrialSettingsError(
+                f"smt_trial_traffic is {text.line(traffic, 60)}, which is none of smt_trial_metrics"
+            )
         members, longest, left_out = self._members(options["results"], play)
         # A guardrail may look back further: it is about the service, not about one period.
         overlap.refuse(longest, period, options["settle"])
-        seed = options["seed"] if options["seed"] is not None else random.SystemRandom().randrange(MOST_SEED)
+        seed = options["seed"] if options["seed"] is not None else random.SystemRandom().randrange(MAX_SEED)
         arms = tuple(arm_states.names(options["arms"], with_boots=options["design"] == design.PARALLEL))
         booted = [name for name in arms if arm_states.takes_reboot(name)]
         if booted and not options["reboot_ok"]:
             raise settings.TrialSettingsError(
-                f"{' and '.join(booted)}: each host of such an arm would be rebooted into it and back: allow it with smt_boot_reboot_ok=true, or leave it out"
+                f"{' and '.join(booted)}: each host of such an arm would be rebooted into it and back: allow it with"
+                " smt_boot_reboot_ok=true, or leave it out"
             )
         most = settings.most_switched(options["most_switched"], len(members))
         drawn = design.draw(options["design"], members, design.Wanted(arms, periods, before, most, seed))
@@ -108,26 +126,38 @@ class ActionModule(ControllerAction):
             margin=options["margin"],
             period_seconds=period,
             settle_seconds=options["settle"],
-            design=design.Design(drawn.name, drawn.groups, drawn.waves, drawn.schedule, drawn.first, {**left_out, **drawn.left_out}),
+            design=design.Design(
+                drawn.name, drawn.groups, drawn.waves, drawn.schedule, drawn.first, {**left_out, **drawn.left_out}
+            ),
             seed=seed,
             looks_back_seconds=longest.seconds,
         )
         return trial, longest
 
-    def _members(self, results: str, play: dict[str, t.Any]) -> tuple[list[design.Member], overlap.Longest, dict[str, str]]:
+    def _members(
+        self, results: str, play: dict[str, t.Any]
+    ) -> tuple[list[design.Member], overlap.Longest, dict[str, str]]:
         """Return the hosts that can take part, how far back their metrics count at most, and why others cannot."""
         members, left_out = [], {}
         longest = overlap.Longest(0, "")
         for host in play["ansible_play_hosts"]:
             found = self._user.registered(results, host) or {}
-            obstacle = _why_not_this_name(str(host)) or found.get("obstacle") or (None if "online" in found else "nothing is known of it")
+            obstacle = (
+                _why_not_this_name(str(host))
+                or found.get("obstacle")
+                or (None if "online" in found else "nothing is known of it")
+            )
             if obstacle:
                 name = text.line(host, schema.MAX_NAME)
-                left_out[name] = text.line(obstacle, records.MOST_SAID)
+                left_out[name] = text.line(obstacle, records.MAX_SAID)
                 display.display(f"{name} is left out: {left_out[name]}")
                 continue
             group = self._user.value("smt_policy_group", host)
-            members.append(design.Member(str(host), found["hardware_class"], found["load"], None if group is None else text.line(group, 200)))
+            members.append(
+                design.Member(
+                    str(host), found["hardware_class"], found["load"], None if group is None else text.line(group, 200)
+                )
+            )
             longest = max(longest, overlap.Longest(**found["looks_back"]), key=lambda one: one.seconds)
         return members, longest, left_out
 
@@ -136,7 +166,9 @@ class ActionModule(ControllerAction):
         """Refuse fewer forks than hosts: a host whose turn comes late would miss its periods."""
         forks = int(play.get("ansible_forks") or 5)
         if forks < hosts:
-            raise settings.TrialSettingsError(f"{hosts} hosts take part, and Ansible has {forks} forks: give it as many, with -f {hosts}")
+            raise settings.TrialSettingsError(
+                f"{hosts} hosts take part, and Ansible has {forks} forks: give it as many, with -f {hosts}"
+            )
 
 
 def _why_not_this_name(host: str) -> str | None:

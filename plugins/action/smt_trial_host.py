@@ -87,11 +87,16 @@ class ActionModule(HostAction):
         self._name = str(self._vars["inventory_hostname"])
         try:
             with self._end_written() if options["_step"] == "follow" else contextlib.nullcontext():
-                self._metrics, self._limits = settings.metrics(options["metrics"]), settings.guardrails(options["guardrails"])
+                self._metrics, self._limits = (
+                    settings.metrics(options["metrics"]),
+                    settings.guardrails(options["guardrails"]),
+                )
                 source = self._server()
                 clock = Clock()
                 self._source = source
-                self._readings = readings.HostReadings(self._metrics, self._limits, source, clock.wall, min(STEP_SECONDS, options["check"]))
+                self._readings = readings.HostReadings(
+                    self._metrics, self._limits, source, clock.wall, min(STEP_SECONDS, options["check"])
+                )
                 return self._follow(clock) if options["_step"] == "follow" else self._describe()
         except HostFailedError as failure:
             return failure.answer
@@ -112,7 +117,9 @@ class ActionModule(HostAction):
             return None
         # None of them is an argument of the task, which Ansible shows when it cannot be templated.
         written = self._user.around(self._vars["inventory_hostname"])
-        return prometheus.Prometheus(server.access(lambda name: self._user.templated(written.get(server.VARIABLE + name), written)))
+        return prometheus.Prometheus(
+            server.access(lambda name: self._user.templated(written.get(server.VARIABLE + name), written))
+        )
 
     def _describe(self) -> dict[str, t.Any]:
         """Return what the host is, what its metrics say now, and why it cannot take part."""
@@ -122,7 +129,10 @@ class ActionModule(HostAction):
         obstacle = None if reason is None else f"it cannot be switched, because {reason}"
         pending = live_host.AnsibleHost(self, self._vars, {}).pending() if obstacle is None else None
         if pending is not None:
-            obstacle = "a change on it waits to be confirmed, or a trial that lost its controller has not ended: confirm the change, or wait for its rollback"
+            obstacle = (
+                "a change on it waits to be confirmed, or a trial that lost its controller has not ended: confirm the"
+                " change, or wait for its rollback"
+            )
             obstacle += f" ({pending})" if pending else ""
         for arm in arms if obstacle is None else ():
             obstacle = self._conflicts(arm)
@@ -152,7 +162,14 @@ class ActionModule(HostAction):
         if arm_states.takes_reboot(arm):
             module, arguments = "smt_boot_visit", booted_host.options(arm, self._options["run"])
         else:
-            module, arguments = "smt_state", {**arm_states.options(arm), **self._of_conflicts(), "rollback_after": follower.LEAST_TIMER_SECONDS}
+            module, arguments = (
+                "smt_state",
+                {
+                    **arm_states.options(arm),
+                    **self._of_conflicts(),
+                    "rollback_after": follower.MIN_TIMER_SECONDS,
+                },
+            )
         before, self._task.check_mode = self._task.check_mode, True
         try:
             self.ask(module, module, arguments, self._vars)
@@ -214,7 +231,9 @@ class ActionModule(HostAction):
             return {"changed": False, "msg": trial.design.left_out.get(self._name, "it does not take part")}
         times = follower.Times(trial.period_seconds, trial.settle_seconds, self._options["check"])
         started = self._options["begin"]
-        self._in_trial = looking.HostFiles(self._files, trial, self._name, display.display, lambda: clock.now() - started)
+        self._in_trial = looking.HostFiles(
+            self._files, trial, self._name, display.display, lambda: clock.now() - started
+        )
         kind = booted_host.BootedHost if any(map(arm_states.takes_reboot, trial.arms)) else live_host.AnsibleHost
         host = kind(self, self._vars, self._of_conflicts(), self._options["after_switch"], self._readings.commands)
         if isinstance(host, booted_host.BootedHost):
@@ -229,7 +248,9 @@ class ActionModule(HostAction):
             self._reason, failed = str(error), True
         return self._result(self._files, self._reason, self._part.online_after == self._own, failed)
 
-    def _result(self, files: directory.TrialDirectory, reason: str | None, is_restored: bool, failed: bool = False) -> dict[str, t.Any]:
+    def _result(
+        self, files: directory.TrialDirectory, reason: str | None, is_restored: bool, failed: bool = False
+    ) -> dict[str, t.Any]:
         decided = reason is not None and reason.startswith(records.DECIDED)
         if reason is not None and reason.startswith(BREACH) and self._options["on_breach"] == settings.END:
             try:
@@ -240,13 +261,22 @@ class ActionModule(HostAction):
             return {
                 "changed": True,
                 "failed": True,
-                "msg": f"{self._name}: it may not be in its own state: its rollback timer puts it back within {follower.LEAST_TIMER_SECONDS} s or a few checks",
+                "msg": (
+                    f"{self._name}: it may not be in its own state: its rollback timer puts it back within"
+                    f" {follower.MIN_TIMER_SECONDS} s or a few checks"
+                ),
             }
         if failed:
-            return {"changed": True, "failed": True, "msg": f"{self._name}: it left the trial, and is in its own state: {text.line(reason, records.MOST_SAID)}"}
+            return {
+                "changed": True,
+                "failed": True,
+                "msg": (
+                    f"{self._name}: it left the trial, and is in its own state: {text.line(reason, records.MAX_SAID)}"
+                ),
+            }
         if reason is not None and not decided:
             display.display(f"{self._name}: left the trial, and is in its own state: {text.line(reason)}")
-        reason = None if reason is None else text.line(reason, records.MOST_SAID)
+        reason = None if reason is None else text.line(reason, records.MAX_SAID)
         return {"changed": True, "reason": reason, "msg": reason or "its schedule is done"}
 
 

@@ -51,8 +51,12 @@ class ActionModule(ControllerAction):
                 "others": [*answer.others(trial, found), *lost, *refused],
                 "comparisons": found,
             }
-            changed = result_files.write_page(files.path / PAGE, page.render(trial, seen.periods, seen.ends, looks, seen.unreadable), dry_run)
-            changed |= result_files.write_text(files.path / RESULTS, json.dumps(results, allow_nan=False, indent=1) + "\n", dry_run)
+            changed = result_files.write_page(
+                files.path / PAGE, page.render(trial, seen.periods, seen.ends, looks, seen.unreadable), dry_run
+            )
+            changed |= result_files.write_text(
+                files.path / RESULTS, json.dumps(results, allow_nan=False, indent=1) + "\n", dry_run
+            )
         except (text.BorderError, paired.SampleError) as error:
             raise AnsibleActionFail(str(error)) from None
         for sentence in [*said, *lost]:

@@ -1,7 +1,9 @@
 # Copyright: threadwise.smt contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Take values from what the user wrote for a host, whatever the host says of itself, and refuse a host whose facts would be settings."""
+"""Take values from what the user wrote for a host, whatever the host says of itself,
+and refuse a host whose facts would be settings.
+"""
 
 from __future__ import annotations
 

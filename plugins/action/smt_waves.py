@@ -17,9 +17,12 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compl
 
 display = Display()
 
-MOST_NAMES = 20
+MAX_NAMES = 20
 
-ARGUMENTS: dict[str, dict[str, t.Any]] = {"results": {"type": "str", "required": True}, "sizes": {"type": "list", "elements": "str", "required": True}}
+ARGUMENTS: dict[str, dict[str, t.Any]] = {
+    "results": {"type": "str", "required": True},
+    "sizes": {"type": "list", "elements": "str", "required": True},
+}
 
 
 class ActionModule(ControllerAction):
@@ -38,22 +41,37 @@ class ActionModule(ControllerAction):
             reboot_ok = boolean(self._user.value("smt_policy_reboot_ok", host) or False, strict=False)
             group = self._user.value("smt_policy_group", host)
             pending = rollout.is_pending(result, reboot_ok)
-            members.append(rollout.Member(host, None if group in (None, "") else str(group), pending, result["status"] != compliance.UNREACHABLE))
+            members.append(
+                rollout.Member(
+                    host,
+                    None if group in (None, "") else str(group),
+                    pending,
+                    result["status"] != compliance.UNREACHABLE,
+                )
+            )
             if result["status"] == compliance.DRIFTED and not pending:
                 left_out[host] = f"it cannot be changed: {rollout.blocked_by(result, reboot_ok)}"
         groups = {member.host: member.group for member in members}
         waiting = rollout.waiting(members)
-        left_out.update({host: f"{gone} of its smt_policy_group {groups[host]} cannot be reached" for host, gone in waiting.items()})
-        members = [dataclasses.replace(member, pending=member.pending and member.host not in waiting) for member in members]
+        left_out.update(
+            {host: f"{gone} of its smt_policy_group {groups[host]} cannot be reached" for host, gone in waiting.items()}
+        )
+        members = [
+            dataclasses.replace(member, pending=member.pending and member.host not in waiting) for member in members
+        ]
         try:
             waves = rollout.waves(members, options["sizes"])
         except rollout.RolloutError as error:
             raise AnsibleActionFail(f"smt_waves: {error}") from error
         for number, hosts in enumerate(waves, 1):
-            more = f" and {len(hosts) - MOST_NAMES} more" if len(hosts) > MOST_NAMES else ""
-            display.display(f"wave {number}: {', '.join(map(text.line, hosts[:MOST_NAMES]))}{more}")
+            more = f" and {len(hosts) - MAX_NAMES} more" if len(hosts) > MAX_NAMES else ""
+            display.display(f"wave {number}: {', '.join(map(text.line, hosts[:MAX_NAMES]))}{more}")
         for host, reason in left_out.items():
             display.warning(text.line(f"{host} is left out: {reason}", 2000))
         after = rollout.predecessors(waves, groups)
-        placed = [{"host": host, "wave": number, "after": after.get(host)} for number, hosts in enumerate(waves, 1) for host in hosts]
+        placed = [
+            {"host": host, "wave": number, "after": after.get(host)}
+            for number, hosts in enumerate(waves, 1)
+            for host in hosts
+        ]
         return {"changed": False, "members": placed, "left_out": left_out}

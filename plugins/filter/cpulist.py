@@ -8,7 +8,8 @@ name: cpulist
 short_description: The kernel's CPU lists to lists of numbers, and back
 version_added: 1.0.0
 description:
-  - Turns a CPU list as the kernel writes it (V(0-3,8)) into a list of numbers, and a list of numbers into the shortest CPU list.
+  - Turns a CPU list as the kernel writes it (V(0-3,8)) into a list of numbers, and a list of numbers into the shortest
+    CPU list.
   - Numbers come out sorted, each once. The empty text is the empty list.
   - What is neither is an error that names the part that is wrong; nothing is skipped.
 options:
@@ -64,7 +65,10 @@ def cpulist(value: t.Any) -> list[int] | str:
             return kernel_cpulist.render(value)
     except kernel_cpulist.CpuListError as error:
         raise AnsibleFilterError(f"threadwise.smt.cpulist: {error}") from error
-    raise AnsibleFilterError(f"threadwise.smt.cpulist: a CPU list such as 0-3,8 or a list of CPU numbers is wanted, not {type(value).__name__}")
+    raise AnsibleFilterError(
+        "threadwise.smt.cpulist: a CPU list such as 0-3,8 or a list of CPU numbers is wanted, not"
+        f" {type(value).__name__}"
+    )
 
 
 class FilterModule:

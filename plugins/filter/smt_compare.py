@@ -10,10 +10,11 @@ short_description: Compare samples from before and after a change, with an inter
 version_added: 1.0.0
 author: threadwise.smt contributors
 description:
-  - Compares two sides that were measured in the same blocks, and says whether the second is better, worse, as good, or whether the samples
-    do not tell.
-  - Works on the logarithm of after / before of each block, so that drift of the machine from block to block hits both sides alike. Take the samples
-    interleaved (A B, B A, ...); samples of one side all taken before those of the other cannot tell the change from the drift.
+  - Compares two sides that were measured in the same blocks, and says whether the second is better, worse, as good, or
+    whether the samples do not tell.
+  - Works on the logarithm of after / before of each block, so that drift of the machine from block to block hits both
+    sides alike. Take the samples interleaved (A B, B A, ...); samples of one side all taken before those of the other
+    cannot tell the change from the drift.
 positional: _input, after
 options:
   _input:
@@ -49,11 +50,13 @@ notes:
 EXAMPLES = r"""
 - name: Say what a change did to the rate, measured in seven blocks
   ansible.builtin.debug:
-    msg: "{{ [119.1, 118.2, 118.9, 119.4, 117.8, 118.8, 119.0] | threadwise.smt.smt_compare([78.2, 77.9, 78.0, 78.4, 77.1, 78.3, 78.1]) }}"
+    msg: "{{ [119.1, 118.2, 118.9, 119.4, 117.8, 118.8, 119.0] | threadwise.smt.smt_compare([78.2, 77.9, 78.0, 78.4,
+      77.1, 78.3, 78.1]) }}"
 
 - name: Go on only where latency did not get worse
   ansible.builtin.assert:
-    that: (before_ms | threadwise.smt.smt_compare(after_ms, better='lower', margin=0.02)).verdict in ['gain', 'equivalent']
+    that: (before_ms | threadwise.smt.smt_compare(after_ms, better='lower', margin=0.02)).verdict in ['gain',
+      'equivalent']
 """
 
 RETURN = r"""
@@ -80,13 +83,14 @@ _value:
       description: The margin asked for.
       type: float
     minimum_detectable:
-      description: An effect of this share would have been called in 90 % of such runs (0.02 is 2 %). None for a single block.
+      description: An effect of this share would have been called in 90 % of such runs (0.02 is 2 %). None for a single
+        block.
       type: float
     verdict:
       description:
         - V(equivalent) when the whole interval lies within the margin.
-        - V(gain) or V(loss) when the whole interval lies on one side of 1, clear of it by a quarter of the margin, and the ratio itself is beyond
-          the margin.
+        - V(gain) or V(loss) when the whole interval lies on one side of 1, clear of it by a quarter of the margin, and
+          the ratio itself is beyond the margin.
         - V(inconclusive) otherwise.
       type: str
     method:
@@ -101,7 +105,11 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import pa
 
 
 def smt_compare(
-    before: t.Sequence[paired.Block], after: t.Sequence[paired.Block], better: str = "higher", margin: float = 0.01, confidence: float = 0.95
+    before: t.Sequence[paired.Block],
+    after: t.Sequence[paired.Block],
+    better: str = "higher",
+    margin: float = 0.01,
+    confidence: float = 0.95,
 ) -> paired.Result:
     """Compare two lists of samples, block by block.
 
@@ -119,7 +127,9 @@ def smt_compare(
         AnsibleFilterError: what is wrong with which value
     """
     if paired.MISSING_LIBRARY is not None:
-        raise AnsibleFilterError(f"smt_compare needs SciPy on the controller: {paired.MISSING_LIBRARY}; install it with pip install scipy")
+        raise AnsibleFilterError(
+            f"smt_compare needs SciPy on the controller: {paired.MISSING_LIBRARY}; install it with pip install scipy"
+        )
     try:
         return paired.compare(before, after, better, margin, confidence)
     except paired.SampleError as error:

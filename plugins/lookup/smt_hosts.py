@@ -9,8 +9,9 @@ short_description: The pattern of a play's hosts, if any host matches it
 version_added: 1.0.0
 description:
   - Used by the playbooks of this collection; not to be called directly.
-  - Returns the pattern as it is. Fails in one sentence where no host takes part in the play, because the call has no inventory, or because no host matches the
-    pattern, or none matches both the pattern and C(--limit). Ansible itself would skip the play, and its exit code would be 0.
+  - Returns the pattern as it is. Fails in one sentence where no host takes part in the play, because the call has no
+    inventory, or because no host matches the pattern, or none matches both the pattern and C(--limit). Ansible itself
+    would skip the play, and its exit code would be 0.
   - Does not look for hosts when Ansible only checks the syntax of a playbook, or lists its tasks or tags.
 options:
   _terms:

@@ -8,15 +8,15 @@ module: smt_benchmark_stop
 short_description: End a benchmark plan that is running on a host, and fetch its samples
 version_added: 1.0.0
 description:
-  - Ends each plan of M(threadwise.smt.smt_benchmark) that is running on the host, waits until the plan has restored the host, and writes the samples that it
-    took so far to the controller. The result has the outcome C(interrupted).
-  - A host without a running plan is left alone. Samples of earlier runs that no controller fetched are brought to the controller, too. One call
-    fetches at most four runs of a host; a warning names those that stay there.
+  - Ends each plan of M(threadwise.smt.smt_benchmark) that is running on the host, waits until the plan has restored the
+    host, and writes the samples that it took so far to the controller. The result has the outcome C(interrupted).
+  - A host without a running plan is left alone. Samples of earlier runs that no controller fetched are brought to the
+    controller, too. One call fetches at most four runs of a host; a warning names those that stay there.
 options:
   dest:
     description:
-      - Directory on the controller that holds runs. A result goes to C(DEST/RUN/HOST.json), and to C(DEST/_collected/HOST/RUN/HOST.json) where
-        the run was not started from here on this host.
+      - Directory on the controller that holds runs. A result goes to C(DEST/RUN/HOST.json), and to
+        C(DEST/_collected/HOST/RUN/HOST.json) where the run was not started from here on this host.
     type: path
     default: smt_eval_results
 extends_documentation_fragment:
@@ -64,7 +64,9 @@ from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_dire
 
 def main() -> None:
     """End the plans that are running."""
-    module = AnsibleModule(argument_spec={"dest": {"type": "path", "default": "smt_eval_results"}}, supports_check_mode=True)
+    module = AnsibleModule(
+        argument_spec={"dest": {"type": "path", "default": "smt_eval_results"}}, supports_check_mode=True
+    )
     try:
         runs, ended = steps.stop(module.check_mode)
     except (RunDirectoryError, OSError) as error:

@@ -8,12 +8,14 @@ module: smt_boot_args
 short_description: Boot arguments that turn SMT on or off, or choose the mitigations of CPU vulnerabilities
 version_added: 1.0.0
 description:
-  - Sets the boot arguments C(nosmt), C(nosmt=force), C(maxcpus=N) or C(mitigations=auto,nosmt) in the boot loader's configuration, or takes
-    away all that turn SMT off, and sets C(mitigations=). An argument is replaced, never repeated.
-  - The boot loader is chosen from what is installed, and each is changed in its own way. For example, grub on Debian and Ubuntu gets a file of its own in
-    C(/etc/default/grub.d), and the RHEL family and Fedora are changed by grubby. A boot loader that is not supported is refused, with a list of those that are.
-  - The new configuration is written beside the old one, checked, and activated by a rename. A failure restores the old configuration, and the message
-    says what has become of the files.
+  - Sets the boot arguments C(nosmt), C(nosmt=force), C(maxcpus=N) or C(mitigations=auto,nosmt) in the boot loader's
+    configuration, or takes away all that turn SMT off, and sets C(mitigations=). An argument is replaced, never
+    repeated.
+  - The boot loader is chosen from what is installed, and each is changed in its own way. For example, grub on Debian
+    and Ubuntu gets a file of its own in C(/etc/default/grub.d), and the RHEL family and Fedora are changed by grubby. A
+    boot loader that is not supported is refused, with a list of those that are.
+  - The new configuration is written beside the old one, checked, and activated by a rename. A failure restores the old
+    configuration, and the message says what has become of the files.
   - Nothing is rebooted. The role P(threadwise.smt.smt_boot#role) can do that.
 options:
   smt:
@@ -22,26 +24,30 @@ options:
       - V(disabled) boots with C(nosmt). SMT can be turned on again at run time.
       - V(on) and V(off), and YAML's V(true) and V(false), are other words for V(enabled) and V(disabled).
       - V(forced_off) boots with C(nosmt=force). SMT stays off until a reboot without it.
-      - V(mitigations_nosmt) boots with C(mitigations=auto,nosmt), which turns SMT off only on processors whose vulnerabilities require it.
-        Attack vectors that another C(mitigations) takes out (Linux 6.17 and later) stay out, in a second one behind it. C(no_cross_thread) goes.
+      - V(mitigations_nosmt) boots with C(mitigations=auto,nosmt), which turns SMT off only on processors whose
+        vulnerabilities require it. Attack vectors that another C(mitigations) takes out (Linux 6.17 and later) stay
+        out, in a second one behind it. C(no_cross_thread) goes.
     type: str
     choices: [enabled, disabled, forced_off, mitigations_nosmt, 'on', 'off']
   maxcpus:
     description:
       - The number of CPUs to start at boot, or V(one_per_core) for the number of cores.
-      - It is refused when it would not leave exactly one thread of each core with each of the kernels that can be booted. That depends on how CPUs are
-        numbered and on the kernel. O(smt=disabled) depends on neither.
+      - It is refused when it would not leave exactly one thread of each core with each of the kernels that can be
+        booted. That depends on how CPUs are numbered and on the kernel. O(smt=disabled) depends on neither.
     type: str
   mitigations:
     description:
-      - V(auto) boots with C(mitigations=auto), V(auto_nosmt) with C(mitigations=auto,nosmt), V(off) with C(mitigations=off), which leaves every vulnerability
-        of the processor open that the kernel can leave open.
-      - Without it the C(mitigations) that a host has of its own is not touched, and one that this option set before is taken away again.
-      - With V(auto) and V(auto_nosmt) the attack vectors that another C(mitigations) takes out (Linux 6.17 and later) stay out, in a second one behind it.
-        V(off) takes out all of them, so another C(mitigations) goes, and is returned in RV(found).
-      - Where the boot loader keeps arguments in the entries themselves (grubby, systemd-boot), a host with a C(mitigations) of its own is refused, because it
-        could not be put back as it was.
-      - It can be combined with O(smt) and O(maxcpus). V(auto_nosmt) and O(smt=mitigations_nosmt) cannot be combined with anything.
+      - V(auto) boots with C(mitigations=auto), V(auto_nosmt) with C(mitigations=auto,nosmt), V(off) with
+        C(mitigations=off), which leaves every vulnerability of the processor open that the kernel can leave open.
+      - Without it the C(mitigations) that a host has of its own is not touched, and one that this option set before is
+        taken away again.
+      - With V(auto) and V(auto_nosmt) the attack vectors that another C(mitigations) takes out (Linux 6.17 and later)
+        stay out, in a second one behind it. V(off) takes out all of them, so another C(mitigations) goes, and is
+        returned in RV(found).
+      - Where the boot loader keeps arguments in the entries themselves (grubby, systemd-boot), a host with a
+        C(mitigations) of its own is refused, because it could not be put back as it was.
+      - It can be combined with O(smt) and O(maxcpus). V(auto_nosmt) and O(smt=mitigations_nosmt) cannot be combined
+        with anything.
     type: str
     choices: [auto, auto_nosmt, 'off']
   force:
@@ -105,7 +111,8 @@ found:
   elements: dict
   sample: [{"argument": "maxcpus=4", "where": "/etc/default/grub"}]
 configured_before:
-  description: SMT-related arguments that every boot entry had, and C(mitigations) where O(mitigations) sets it or takes it away. So with the next two.
+  description: SMT-related arguments that every boot entry had, and C(mitigations) where O(mitigations) sets it or takes
+    it away. So with the next two.
   returned: success
   type: list
   elements: str
@@ -158,7 +165,9 @@ def main() -> None:
     )
     transaction.defer_termination_signals()
     given = module.params
-    request = boot_change.Request(states.named(given["smt"]), given["maxcpus"], given["force"], module.check_mode, given["mitigations"])
+    request = boot_change.Request(
+        states.named(given["smt"]), given["maxcpus"], given["force"], module.check_mode, given["mitigations"]
+    )
     try:
         result = boot_change.run(host_files.HostFs("/"), request)
     except boot_change.ERRORS as error:

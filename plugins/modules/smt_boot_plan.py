@@ -9,8 +9,9 @@ short_description: Which arms of an evaluation are booted, and in which order
 version_added: 1.0.0
 description:
   - Used by the role P(threadwise.smt.smt_eval#role); not to be called directly.
-  - Plans, on the controller, the boots of a host - which arms have boots of their own, in a balanced order, and which are switched at run time within the boots
-    of the baseline. It fails with a sentence where the arms cannot be compared by boots.
+  - Plans, on the controller, the boots of a host - which arms have boots of their own, in a balanced order, and which
+    are switched at run time within the boots of the baseline. It fails with a sentence where the arms cannot be
+    compared by boots.
 options:
   arms:
     description: The arms that are asked for, the baseline first; a list, or names with commas between.
@@ -64,8 +65,9 @@ EXAMPLES = r"""
 RETURN = r"""
 booted:
   description:
-    - The arms that have boots of their own, the baseline first. Each has C(name), C(title), the options C(smt), C(maxcpus) and C(mitigations) of
-      M(threadwise.smt.smt_boot_args), null where they are left out, and C(arms), what is measured in each of its boots.
+    - The arms that have boots of their own, the baseline first. Each has C(name), C(title), the options C(smt),
+      C(maxcpus) and C(mitigations) of M(threadwise.smt.smt_boot_args), null where they are left out, and C(arms), what
+      is measured in each of its boots.
   returned: success
   type: list
   elements: dict

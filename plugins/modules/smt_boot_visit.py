@@ -9,16 +9,17 @@ short_description: Boot arguments that a host undoes by itself
 version_added: 1.0.0
 description:
   - Used by the roles P(threadwise.smt.smt_eval#role) and P(threadwise.smt.smt_trial#role); not to be called directly.
-  - Sets boot arguments like M(threadwise.smt.smt_boot_args), for a while. Before that it leaves a systemd service on the host, for this boot and each later
-    one. It undoes them when it has no sign of its controller for O(seconds), and reboots the host if it was booted with them. It tries until the host was
-    seen without them, says why it could not, and only then removes itself.
+  - Sets boot arguments like M(threadwise.smt.smt_boot_args), for a while. Before that it leaves a systemd service on
+    the host, for this boot and each later one. It undoes them when it has no sign of its controller for O(seconds), and
+    reboots the host if it was booted with them. It tries until the host was seen without them, says why it could not,
+    and only then removes itself.
   - Does not reboot the host itself.
 options:
   state:
     description:
       - V(begun) sets the arguments. The same O(owner) may go on with others, and its time starts anew with each call.
-      - V(ended) undoes them. What brings the host back is removed when neither its boot configuration nor its running kernel has the arguments - after a
-        reboot, by a second call or by the host itself.
+      - V(ended) undoes them. What brings the host back is removed when neither its boot configuration nor its running
+        kernel has the arguments - after a reboot, by a second call or by the host itself.
     type: str
     choices: [begun, ended]
     default: begun
@@ -37,8 +38,9 @@ options:
     type: str
     choices: [auto, auto_nosmt, 'off']
   seconds:
-    description: After so many without a sign of the controller the host goes back. They count from each call, each check of a trial, and each boot. While
-      another process holds the host's lock, such as a measurement, it waits. Required for V(begun).
+    description: After so many without a sign of the controller the host goes back. They count from each call, each
+      check of a trial, and each boot. While another process holds the host's lock, such as a measurement, it waits.
+      Required for V(begun).
     type: int
 extends_documentation_fragment:
   - threadwise.smt.attributes
@@ -97,7 +99,11 @@ def main() -> None:
             "seconds": {"type": "int"},
         },
         mutually_exclusive=[("smt", "maxcpus")],
-        required_if=[("state", "begun", ("owner",)), ("state", "begun", ("seconds",)), ("state", "begun", ("smt", "maxcpus", "mitigations"), True)],
+        required_if=[
+            ("state", "begun", ("owner",)),
+            ("state", "begun", ("seconds",)),
+            ("state", "begun", ("smt", "maxcpus", "mitigations"), True),
+        ],
         supports_check_mode=True,
     )
     transaction.defer_termination_signals()

@@ -9,12 +9,15 @@ short_description: One result from what a host measured in several boots
 version_added: 1.0.0
 description:
   - Used by the role P(threadwise.smt.smt_eval#role); not to be called directly.
-  - Joins, on the controller, the results of a host's boots into one, with all arms that were booted, and those that were switched within the boots of the
-    baseline. The role calls it after each boot, so that a host that does not come back leaves what was measured before.
-  - With one boot in each arm the result is marked as confounded with the reboot. With several, rounds of boots are compared.
+  - Joins, on the controller, the results of a host's boots into one, with all arms that were booted, and those that
+    were switched within the boots of the baseline. The role calls it after each boot, so that a host that does not come
+    back leaves what was measured before.
+  - With one boot in each arm the result is marked as confounded with the reboot. With several, rounds of boots are
+    compared.
 options:
   run_dir:
-    description: Directory of the run on the controller. Below it C(boots/RUN-boot-N/HOST.json) is read, and C(HOST.json) is written.
+    description: Directory of the run on the controller. Below it C(boots/RUN-boot-N/HOST.json) is read, and
+      C(HOST.json) is written.
     type: path
     required: true
   run:
@@ -46,7 +49,8 @@ options:
     description: C(ansible_facts.smt) after the last boot; without it the host is not yet booted as before.
     type: dict
   mitigations:
-    description: The arguments C(mitigations) of the running kernel before the first boot and after the last one, each a list. They have to be equal.
+    description: The arguments C(mitigations) of the running kernel before the first boot and after the last one, each a
+      list. They have to be equal.
     type: list
     elements: list
     default: []
@@ -92,7 +96,8 @@ outcome:
   returned: success
   type: str
 restored:
-  description: Whether the host is restored. C(ok), C(before), C(after) and C(differences), a sentence each; null before the last boot.
+  description: Whether the host is restored. C(ok), C(before), C(after) and C(differences), a sentence each; null before
+    the last boot.
   returned: success
   type: dict
 """

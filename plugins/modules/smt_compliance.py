@@ -8,19 +8,22 @@ module: smt_compliance
 short_description: The verdicts on a play's hosts as a table, JSON, metrics and a page
 version_added: 1.0.0
 description:
-  - Shows on the terminal which hosts do not comply with their SMT policy, and writes all results to files on the controller.
-  - Takes what M(threadwise.smt.smt_status) returned on all hosts of the play, those that could not be reached included. Run it once.
+  - Shows on the terminal which hosts do not comply with their SMT policy, and writes all results to files on the
+    controller.
+  - Takes what M(threadwise.smt.smt_status) returned on all hosts of the play, those that could not be reached included.
+    Run it once.
 options:
   results:
     description: Name of the variable in which the result of M(threadwise.smt.smt_status) was registered.
     type: str
     required: true
   json:
-    description: File for the verdicts as JSON. The name has to end in C(.json). A relative path is below the current directory. The file
-      is replaced as a whole, but only if this collection wrote it.
+    description: File for the verdicts as JSON. The name has to end in C(.json). A relative path is below the current
+      directory. The file is replaced as a whole, but only if this collection wrote it.
     type: path
   metrics:
-    description: File for the verdicts as metrics, for the textfile collector of node_exporter. The name has to end in C(.prom).
+    description: File for the verdicts as metrics, for the textfile collector of node_exporter. The name has to end in
+      C(.prom).
     type: path
   page:
     description: File for the verdicts as one HTML page. The name has to end in C(.html) or C(.htm).

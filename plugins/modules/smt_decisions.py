@@ -9,21 +9,24 @@ short_description: What collected evaluations decide for each hardware class
 version_added: 1.0.0
 description:
   - Used by the role P(threadwise.smt.smt_policy#role); not to be called directly.
-  - Reads the results of evaluations on the controller, in the directories that C(smt_policy_results) names for the play's hosts, and returns for each hardware
-    class the decision about SMT, its source hosts and its age.
-  - Each host counts once, by its latest run that compared SMT on and off, and for one hardware class only. Hosts that do not agree, or that declare a workload
-    differently, leave the class undecided, and so does a host without which the others would say something else. C(whose) shows where a single host decides
-    for its class, and which results do not count.
+  - Reads the results of evaluations on the controller, in the directories that C(smt_policy_results) names for the
+    play's hosts, and returns for each hardware class the decision about SMT, its source hosts and its age.
+  - Each host counts once, by its latest run that compared SMT on and off, and for one hardware class only. Hosts that
+    do not agree, or that declare a workload differently, leave the class undecided, and so does a host without which
+    the others would say something else. C(whose) shows where a single host decides for its class, and which results do
+    not count.
   - When a run was taken is the time at which the controller fetched it. A result with a time in the future is refused.
-  - It does not fail where there are no results or they cannot be read, because only hosts whose policy is V(auto) need them.
+  - It does not fail where there are no results or they cannot be read, because only hosts whose policy is V(auto) need
+    them.
 options:
   facts:
     description:
-      - Name of the variable in which the result of M(threadwise.smt.smt_facts) was registered. A host decides for the class that these facts show. Without them
-        it decides for the class of its latest run.
+      - Name of the variable in which the result of M(threadwise.smt.smt_facts) was registered. A host decides for the
+        class that these facts show. Without them it decides for the class of its latest run.
     type: str
   before:
-    description: What this module returned before the facts were known. Results are read again only where the facts of a host show another class.
+    description: What this module returned before the facts were known. Results are read again only where the facts of a
+      host show another class.
     type: dict
 extends_documentation_fragment:
   - threadwise.smt.attributes.controller
@@ -49,9 +52,9 @@ RETURN = r"""
 by_path:
   description:
     - Directory to what its evaluations decide.
-    - C(classes), hardware class to C(decision) (V(enabled), V(disabled), V(any) where SMT makes no difference that counts, or null), C(whose), C(sentence),
-      C(hosts), C(runs), the latest first, C(age_days), of the oldest of them, and C(not_counted), hosts with a result of this class that are of another one,
-      with the reason.
+    - C(classes), hardware class to C(decision) (V(enabled), V(disabled), V(any) where SMT makes no difference that
+      counts, or null), C(whose), C(sentence), C(hosts), C(runs), the latest first, C(age_days), of the oldest of them,
+      and C(not_counted), hosts with a result of this class that are of another one, with the reason.
     - C(error), why nothing could be read, or null.
     - C(refused), files that could not be used, each C(file) and C(reason).
     - C(evaluated), hosts with a result that counts, and the hardware class of their latest run.

@@ -8,8 +8,8 @@ module: smt_facts
 short_description: Which CPUs share a core, and what is known about SMT on a host
 version_added: 1.0.0
 description:
-  - Reads the CPU topology, the state of simultaneous multithreading (SMT, Hyper-Threading), boot arguments, vulnerabilities and what can be
-    changed here and how, and returns them as C(ansible_facts['smt']).
+  - Reads the CPU topology, the state of simultaneous multithreading (SMT, Hyper-Threading), boot arguments,
+    vulnerabilities and what can be changed here and how, and returns them as C(ansible_facts['smt']).
   - Nothing is written and no program is run. What cannot be known is null or empty, never a guess.
 options:
   sysroot:
@@ -28,7 +28,8 @@ attributes:
   diff_mode:
     support: none
 notes:
-  - Run it as root. Without, the saved sibling map of a host whose siblings are offline may not be found to be of this machine.
+  - Run it as root. Without, the saved sibling map of a host whose siblings are offline may not be found to be of this
+    machine.
 seealso:
   - module: threadwise.smt.smt_state
 author:
@@ -56,8 +57,10 @@ ansible_facts:
   contains:
     smt:
       description:
-        - What is known about SMT on this host. Counts speak of the CPUs whose place is known; what is not known is null or empty.
-        - CPU sets are CPU lists as the kernel writes them, such as V(0-3,8); see the filter P(threadwise.smt.cpulist#filter).
+        - What is known about SMT on this host. Counts speak of the CPUs whose place is known; what is not known is null
+          or empty.
+        - CPU sets are CPU lists as the kernel writes them, such as V(0-3,8); see the filter
+          P(threadwise.smt.cpulist#filter).
       type: dict
       returned: always
       contains:
@@ -82,16 +85,19 @@ ansible_facts:
           type: dict
           sample: {"min": 1, "max": 2, "online_max": 2}
         cpus:
-          description: CPU lists C(present), C(possible), C(online), C(offline) (present and not online) and C(isolated).
+          description: CPU lists C(present), C(possible), C(online), C(offline) (present and not online) and
+            C(isolated).
           type: dict
           sample: {"present": "0-7", "possible": "0-7", "online": "0-3", "offline": "4-7", "isolated": ""}
         packages:
-          description: One CPU list a package (socket), offline CPUs in it when their place is known; empty when unknown.
+          description: One CPU list a package (socket), offline CPUs in it when their place is known; empty when
+            unknown.
           type: list
           elements: str
           sample: ["0-7"]
         sibling_groups:
-          description: One CPU list a core, sorted by its first CPU; offline siblings are in it when their place is known.
+          description: One CPU list a core, sorted by its first CPU; offline siblings are in it when their place is
+            known.
           type: list
           elements: str
           sample: ["0,4", "1,5", "2,6", "3,7"]
@@ -107,13 +113,13 @@ ansible_facts:
           sample: {"0": "0-3"}
         numbering:
           description:
-            - V(split) when all first threads come before all second threads (0,2)(1,3), V(adjacent) when siblings stand side by side (0,1)(2,3),
-              V(mixed) when it is neither, V(none) when no core is known to have siblings.
+            - V(split) when all first threads come before all second threads (0,2)(1,3), V(adjacent) when siblings stand
+              side by side (0,1)(2,3), V(mixed) when it is neither, V(none) when no core is known to have siblings.
           type: str
         source:
           description:
-            - Where the cores come from - V(sysfs), V(saved) when a map that was saved while more CPUs were online was needed, V(cpuinfo), or
-              V(unknown).
+            - Where the cores come from - V(sysfs), V(saved) when a map that was saved while more CPUs were online was
+              needed, V(cpuinfo), or V(unknown).
           type: str
         complete:
           description: Whether the core of every present CPU is known. When it is false, C(secondaries) may lack some.
@@ -123,14 +129,15 @@ ansible_facts:
           type: dict
         boot:
           description:
-            - SMT-related boot arguments. C(running) are those of the running kernel, C(configured) those that the boot loader's configuration
-              gives at the next start, C(loader) is the boot loader, C(reboot_required) is true when the two differ. Null where unknown.
+            - SMT-related boot arguments. C(running) are those of the running kernel, C(configured) those that the boot
+              loader's configuration gives at the next start, C(loader) is the boot loader, C(reboot_required) is true
+              when the two differ. Null where unknown.
           type: dict
           sample: {"running": [], "configured": ["nosmt"], "loader": "grub_debian", "reboot_required": true}
         vulnerabilities:
           description:
-            - Name to C(status), the kernel's own line, and C(smt), its SMT part - V(vulnerable), V(mitigated), V(disabled), V(unknown) in a guest,
-              or null when the line does not speak of SMT.
+            - Name to C(status), the kernel's own line, and C(smt), its SMT part - V(vulnerable), V(mitigated),
+              V(disabled), V(unknown) in a guest, or null when the line does not speak of SMT.
           type: dict
           sample: {"mds": {"status": "Mitigation: Clear CPU buffers; SMT vulnerable", "smt": "vulnerable"}}
         hypervisor:
@@ -138,13 +145,14 @@ ansible_facts:
           type: str
         ppc64_cpu:
           description:
-            - What C(ppc64_cpu --smt) says, on POWER where it is installed, such as V(SMT=4) or V(SMT is off). Lines are separated by semicolons.
+            - What C(ppc64_cpu --smt) says, on POWER where it is installed, such as V(SMT=4) or V(SMT is off). Lines are
+              separated by semicolons.
             - It is shown beside C(control) and C(threads_per_core), which come from the kernel. Null elsewhere.
           type: str
         methods:
           description:
-            - C(runtime) and C(boot), the ways to change SMT now and at the next start. Each has C(chosen) (the one that would be taken, or null),
-              C(possible) (list) and C(impossible) (name to reason).
+            - C(runtime) and C(boot), the ways to change SMT now and at the next start. Each has C(chosen) (the one that
+              would be taken, or null), C(possible) (list) and C(impossible) (name to reason).
             - At run time they are C(smt_control) and C(cpu_online), at boot the names of boot loaders, such as
               C(grub_debian); the others are in C(impossible).
           type: dict
@@ -153,25 +161,27 @@ ansible_facts:
             boot: {"chosen": null, "possible": [], "impossible": {"grubby": "the boot loader found here is none"}}
         hardware_class:
           description:
-            - Short id that is equal on hosts whose evaluation may be shared, from architecture, processor model and stepping, packages, cores, threads,
-              their numbering, and the hypervisor. Null when C(complete) is false.
+            - Short id that is equal on hosts whose evaluation may be shared, from architecture, processor model and
+              stepping, packages, cores, threads, their numbering, and the hypervisor. Null when C(complete) is false.
           type: str
           sample: x86_64-2s18c36t-split-1f0a9c3e
         online_before:
           description:
-            - The CPUs that were online before this collection changed the running SMT state for the first time, as a CPU list. Null where it did not, or where
-              that cannot be read, which takes root.
+            - The CPUs that were online before this collection changed the running SMT state for the first time, as a
+              CPU list. Null where it did not, or where that cannot be read, which takes root.
           type: str
           sample: "0-7"
         pending_rollback:
           description:
-            - What a rollout saved on the host before it changed it, where it was interrupted before the host was found healthy - C(since) when, in UTC, and
-              C(back_to), the state in a few words, each null where the file cannot be used, and for users other than root. Null where there is none.
+            - What a rollout saved on the host before it changed it, where it was interrupted before the host was found
+              healthy - C(since) when, in UTC, and C(back_to), the state in a few words, each null where the file cannot
+              be used, and for users other than root. Null where there is none.
           type: dict
         pending_change:
           description:
-            - A change of M(threadwise.smt.smt_state) with C(rollback_after) that is not confirmed yet - C(by) whom, as part of a sentence, and
-              C(seconds_left) until it is rolled back. Null where there is none, and for users other than root.
+            - A change of M(threadwise.smt.smt_state) with C(rollback_after) that is not confirmed yet - C(by) whom, as
+              part of a sentence, and C(seconds_left) until it is rolled back. Null where there is none, and for users
+              other than root.
           type: dict
         problems:
           description: Sentences about what was there and could not be read or believed.

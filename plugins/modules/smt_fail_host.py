@@ -8,15 +8,15 @@ module: smt_fail_host
 short_description: Fail a host that is not as its policy wants it, or that was not evaluated
 version_added: 1.0.0
 description:
-  - Used by the playbooks C(threadwise.smt.smt_eval), C(threadwise.smt.smt_survey), C(threadwise.smt.smt_compliance) and C(threadwise.smt.smt_enforce);
-    not to be called directly.
-  - Succeeds on a compliant host. On another one it fails, or counts the host as unreachable where it could not be reached, so that each host has
-    its own result in the recap of the play.
+  - Used by the playbooks C(threadwise.smt.smt_eval), C(threadwise.smt.smt_survey), C(threadwise.smt.smt_compliance) and
+    C(threadwise.smt.smt_enforce); not to be called directly.
+  - Succeeds on a compliant host. On another one it fails, or counts the host as unreachable where it could not be
+    reached, so that each host has its own result in the recap of the play.
 options:
   results:
     description:
-      - Name of the variable in which the result of M(threadwise.smt.smt_status) or M(threadwise.smt.smt_benchmark), or the failure of a module before it,
-        was registered.
+      - Name of the variable in which the result of M(threadwise.smt.smt_status) or M(threadwise.smt.smt_benchmark), or
+        the failure of a module before it, was registered.
     type: str
     required: true
   not_contacted:
@@ -25,7 +25,8 @@ options:
     elements: str
     default: []
   drifted_ok:
-    description: Whether it succeeds on a host that has drifted. A rollout in check mode sets this for hosts that it would change.
+    description: Whether it succeeds on a host that has drifted. A rollout in check mode sets this for hosts that it
+      would change.
     type: bool
     default: false
 extends_documentation_fragment:

@@ -8,30 +8,33 @@ module: smt_memory
 short_description: Memory policy of a running host
 version_added: 1.0.0
 description:
-  - Sets how much memory a host overcommits, what happens when it runs out of memory, and which services the OOM killer spares, now and after each boot,
-    and puts back what was there before.
-  - Each change is one transaction. The effect is computed first, and a policy that the host would not survive is refused with the figures. The present values
-    are saved before the first change of each. Then the kernel's values, their file for each boot and the protected services are written and read back, and
-    undone as a whole when a part of it fails.
+  - Sets how much memory a host overcommits, what happens when it runs out of memory, and which services the OOM killer
+    spares, now and after each boot, and puts back what was there before.
+  - Each change is one transaction. The effect is computed first, and a policy that the host would not survive is
+    refused with the figures. The present values are saved before the first change of each. Then the kernel's values,
+    their file for each boot and the protected services are written and read back, and undone as a whole when a part of
+    it fails.
   - Settings without a value stay as they are.
 options:
   state:
     description:
       - V(present) puts the policy in force.
-      - V(restored) writes the values from before the first change, gives protected services back the scores they had, and removes the files of this module
-        and the saved values. The other options, except O(margin), have no effect then.
+      - V(restored) writes the values from before the first change, gives protected services back the scores they had,
+        and removes the files of this module and the saved values. The other options, except O(margin), have no effect
+        then.
     type: str
     choices: [present, restored]
     default: present
   overcommit:
     description:
-      - V(heuristic) refuses only obviously excessive requests, V(always) refuses nothing, V(strict) commits no more memory than O(overcommit_ratio) or
-        O(overcommit_kbytes) allows.
+      - V(heuristic) refuses only obviously excessive requests, V(always) refuses nothing, V(strict) commits no more
+        memory than O(overcommit_ratio) or O(overcommit_kbytes) allows.
     type: str
     choices: [heuristic, always, strict]
   overcommit_ratio:
     description:
-      - Percent of the memory that V(strict) allows to be committed, plus swap. Without this and O(overcommit_kbytes) the host's present amount is kept.
+      - Percent of the memory that V(strict) allows to be committed, plus swap. Without this and O(overcommit_kbytes)
+        the host's present amount is kept.
       - Mutually exclusive with O(overcommit_kbytes).
     type: int
   overcommit_kbytes:
@@ -40,26 +43,32 @@ options:
       - Mutually exclusive with O(overcommit_ratio), because the kernel sets one to 0 when the other is written.
     type: int
   margin:
-    description: Percent of the memory committed already that a strict policy has to leave free, also one that is restored.
+    description: Percent of the memory committed already that a strict policy has to leave free, also one that is
+      restored.
     type: int
     default: 10
   on_oom:
     description:
-      - V(kill) ends a process when memory runs out, V(panic) panics unless a cpuset, memory policy or cgroup limit was the cause, V(panic_always) panics.
+      - V(kill) ends a process when memory runs out, V(panic) panics unless a cpuset, memory policy or cgroup limit was
+        the cause, V(panic_always) panics.
     type: str
     choices: [kill, panic, panic_always]
   panic_reboot_after:
-    description: Seconds from a panic to the automatic reboot, or V(never). Required with O(on_oom=panic) and O(on_oom=panic_always).
+    description: Seconds from a panic to the automatic reboot, or V(never). Required with O(on_oom=panic) and
+      O(on_oom=panic_always).
     type: str
   nr_hugepages:
     description: Persistent huge pages of the default size. They lower the limit that a ratio gives.
     type: int
   protect:
     description:
-      - Systemd services that the OOM killer spares, with or without C(.service) at the end. They get an OOM score of -900 by a drop-in, and their running
-        processes without a restart, so they are killed only when nothing else is left.
-      - The list is complete. A service that is not in it any more gets back the score it had. Without this option the protected services stay as they are.
-      - A service that has -900 or less by itself is left alone, and so are processes that have chosen another score than their service gives them.
+      - Systemd services that the OOM killer spares, with or without C(.service) at the end. They get an OOM score of
+        -900 by a drop-in, and their running processes without a restart, so they are killed only when nothing else is
+        left.
+      - The list is complete. A service that is not in it any more gets back the score it had. Without this option the
+        protected services stay as they are.
+      - A service that has -900 or less by itself is left alone, and so are processes that have chosen another score
+        than their service gives them.
     type: list
     elements: str
 extends_documentation_fragment:
@@ -72,7 +81,8 @@ attributes:
     details: Shows the kernel's values, the scores of processes, the saved values and the files.
 notes:
   - Needs root. O(protect) needs systemd.
-  - A call that is killed half way is completed by the next one. The values from before the first change are saved by then.
+  - A call that is killed half way is completed by the next one. The values from before the first change are saved by
+    then.
 seealso:
   - module: threadwise.smt.smt_memory_facts
 author:
@@ -135,8 +145,8 @@ before:
       returned: success
     headroom:
       description:
-        - What can still be committed, C(bytes) to root, C(unprivileged_bytes) to others (both null where the sum has no limit), C(largest_request_bytes)
-          in one request (null where that has no limit).
+        - What can still be committed, C(bytes) to root, C(unprivileged_bytes) to others (both null where the sum has no
+          limit), C(largest_request_bytes) in one request (null where that has no limit).
       type: dict
       returned: success
 after:
@@ -210,7 +220,9 @@ def main() -> None:
         supports_check_mode=True,
     )
     options = dict(module.params)
-    request = memory_change.Request(options.pop("state"), protect=options.pop("protect"), options=options, check=module.check_mode)
+    request = memory_change.Request(
+        options.pop("state"), protect=options.pop("protect"), options=options, check=module.check_mode
+    )
     change = memory_change.MemoryChange(request, module.run_command)
     try:
         result = change.run()

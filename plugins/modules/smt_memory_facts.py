@@ -8,34 +8,39 @@ module: smt_memory_facts
 short_description: What a host promises of its memory, and what happens when it runs out
 version_added: 1.0.0
 description:
-  - Reads the overcommit policy, what is promised and what is left, OOM kills since boot, what happens on a panic, and which services are spared
-    by the OOM killer, and returns them as C(ansible_facts['smt_memory']).
-  - With a wanted policy it works out what that would allow, whether it may be put in force, and which files would override it at boot.
-  - Nothing is written, and no program is run but systemctl, where services are named. What cannot be known is null or empty, never a guess.
+  - Reads the overcommit policy, what is promised and what is left, OOM kills since boot, what happens on a panic, and
+    which services are spared by the OOM killer, and returns them as C(ansible_facts['smt_memory']).
+  - With a wanted policy it works out what that would allow, whether it may be put in force, and which files would
+    override it at boot.
+  - Nothing is written, and no program is run but systemctl, where services are named. What cannot be known is null or
+    empty, never a guess.
 options:
   overcommit:
     description:
-      - Wanted overcommit policy. V(heuristic) refuses only what is obviously too much, V(always) refuses nothing, V(strict) promises no more
-        than O(overcommit_ratio) or O(overcommit_kbytes) allow.
+      - Wanted overcommit policy. V(heuristic) refuses only what is obviously too much, V(always) refuses nothing,
+        V(strict) promises no more than O(overcommit_ratio) or O(overcommit_kbytes) allow.
     type: str
     choices: [heuristic, always, strict]
   overcommit_ratio:
     description:
-      - Percent of the memory that a strict policy promises, swap beside it. Without this and O(overcommit_kbytes) the host's present amount is kept.
+      - Percent of the memory that a strict policy promises, swap beside it. Without this and O(overcommit_kbytes) the
+        host's present amount is kept.
     type: int
   overcommit_kbytes:
     description:
-      - KiB that a strict policy promises, swap beside it. The kernel forgets the ratio when this is set, and the other way round.
+      - KiB that a strict policy promises, swap beside it. The kernel forgets the ratio when this is set, and the other
+        way round.
     type: int
   on_oom:
     description:
-      - Wanted reaction when memory runs out. V(kill) ends a process, V(panic) panics unless a cpuset, memory policy or cgroup limit was the
-        cause, V(panic_always) panics.
+      - Wanted reaction when memory runs out. V(kill) ends a process, V(panic) panics unless a cpuset, memory policy or
+        cgroup limit was the cause, V(panic_always) panics.
     type: str
     choices: [kill, panic, panic_always]
   panic_reboot_after:
     description:
-      - Seconds after which the host reboots by itself after a panic, or V(never). Required with O(on_oom=panic) and O(on_oom=panic_always).
+      - Seconds after which the host reboots by itself after a panic, or V(never). Required with O(on_oom=panic) and
+        O(on_oom=panic_always).
     type: str
   nr_hugepages:
     description:
@@ -48,7 +53,8 @@ options:
     default: 10
   protect:
     description:
-      - Services that the OOM killer should spare, and no others. Needs root, and a running systemd, which no recorded tree has.
+      - Services that the OOM killer should spare, and no others. Needs root, and a running systemd, which no recorded
+        tree has.
     type: list
     elements: str
   sysroot:
@@ -135,8 +141,9 @@ ansible_facts:
           returned: always
         headroom:
           description:
-            - What can still be promised under the present policy. C(bytes) to root, C(unprivileged_bytes) to others (both null where the sum has no
-              limit), C(largest_request_bytes) in one request (null where that has no limit).
+            - What can still be promised under the present policy. C(bytes) to root, C(unprivileged_bytes) to others
+              (both null where the sum has no limit), C(largest_request_bytes) in one request (null where that has no
+              limit).
           type: dict
           returned: always
         on_oom:
@@ -152,21 +159,24 @@ ansible_facts:
           type: int
           returned: always
         protected_units:
-          description: Services with a process that is less likely to be killed than others, each C(unit) and its lowest C(oom_score_adj).
+          description: Services with a process that is less likely to be killed than others, each C(unit) and its lowest
+            C(oom_score_adj).
           type: list
           elements: dict
           returned: always
         wanted:
           description:
-            - What the wanted policy comes to; null when none is named. C(overcommit), C(commit_limit_bytes) and C(headroom) as above; C(refusal), a
-              sentence, or null when it may be put in force; C(sysctls), the policy as the kernel's settings, values by name; C(differences), a
-              sentence for each value that is not in force; C(boot_differences), a sentence for each value that the files as they are make otherwise at
-              the next boot, and C(boot_blocked_by), why the file of M(threadwise.smt.smt_memory) could not mend that, or null; C(overrides), a
-              sentence for each file or profile that has the last word at boot.
+            - What the wanted policy comes to; null when none is named. C(overcommit), C(commit_limit_bytes) and
+              C(headroom) as above; C(refusal), a sentence, or null when it may be put in force; C(sysctls), the policy
+              as the kernel's settings, values by name; C(differences), a sentence for each value that is not in force;
+              C(boot_differences), a sentence for each value that the files as they are make otherwise at the next boot,
+              and C(boot_blocked_by), why the file of M(threadwise.smt.smt_memory) could not mend that, or null;
+              C(overrides), a sentence for each file or profile that has the last word at boot.
           type: dict
           returned: always
         protect_differences:
-          description: A sentence for each service whose protection from the OOM killer differs from O(protect); null without O(protect).
+          description: A sentence for each service whose protection from the OOM killer differs from O(protect); null
+            without O(protect).
           type: list
           elements: str
           returned: always
@@ -179,7 +189,10 @@ ansible_facts:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
-from ansible_collections.threadwise.smt.plugins.module_utils._memory import change as memory_change, facts as memory_facts
+from ansible_collections.threadwise.smt.plugins.module_utils._memory import (
+    change as memory_change,
+    facts as memory_facts,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._memory.errors import MemoryPolicyError
 
 POLICY = ("overcommit", "overcommit_ratio", "overcommit_kbytes", "on_oom", "panic_reboot_after", "nr_hugepages")
@@ -203,14 +216,21 @@ def main() -> None:
     )
     protect, sysroot = module.params["protect"], module.params["sysroot"]
     if protect is not None and sysroot != "/":
-        module.fail_json(msg=f"protect needs the running systemd, which the tree {sysroot} does not have: set only one of protect and sysroot")
+        module.fail_json(
+            msg=(
+                f"protect needs the running systemd, which the tree {sysroot} does not have: set only one of protect"
+                " and sysroot"
+            )
+        )
     options = None
     if any(module.params[name] is not None for name in POLICY):
         options = {name: module.params[name] for name in (*POLICY, "margin")}
     fs = host_files.HostFs(sysroot)
     try:
         facts = memory_facts.gather(fs, options)
-        facts["protect_differences"] = None if protect is None else memory_change.protect_differences(fs, module.run_command, protect)
+        facts["protect_differences"] = (
+            None if protect is None else memory_change.protect_differences(fs, module.run_command, protect)
+        )
     except MemoryPolicyError as error:
         module.fail_json(msg=str(error))
     for sentence in facts["wanted"]["overrides"] if options else []:

@@ -9,15 +9,17 @@ short_description: What a controller lacks, before any host is contacted
 version_added: 1.0.0
 description:
   - Used by the playbooks of this collection; not to be called directly.
-  - With O(run) it fails, in one sentence with the C(pip install) that helps, where this controller has not the Python package scipy, and warns in one
-    sentence of what the report will lack without the recommended packages duckdb and vl-convert-python.
-  - Fails where a host or the play has a variable with a prefix of this collection that the collection does not know, or one
-    whose value has not the declared type or is not one of the declared choices. It says so in one sentence a variable, with the nearest known name, or what
-    the value must be.
+  - With O(run) it fails, in one sentence with the C(pip install) that helps, where this controller has not the Python
+    package scipy, and warns in one sentence of what the report will lack without the recommended packages duckdb and
+    vl-convert-python.
+  - Fails where a host or the play has a variable with a prefix of this collection that the collection does not know, or
+    one whose value has not the declared type or is not one of the declared choices. It says so in one sentence a
+    variable, with the nearest known name, or what the value must be.
   - With O(run) it also fails where the run's name is not valid, or where its results could not be written.
-  - Looks, before any host is asked, whether the controller has the program by which each host of the play is reached, and says in one sentence for all of
-    them where it has not. Run it once.
-  - Today that program is C(ssh), or what C(ansible_ssh_executable) names, of hosts with the connection P(ansible.builtin.ssh#connection).
+  - Looks, before any host is asked, whether the controller has the program by which each host of the play is reached,
+    and says in one sentence for all of them where it has not. Run it once.
+  - Today that program is C(ssh), or what C(ansible_ssh_executable) names, of hosts with the connection
+    P(ansible.builtin.ssh#connection).
 options:
   run:
     description: Name of the run of an evaluation that is about to start.
@@ -27,7 +29,8 @@ options:
     type: path
     default: smt_eval_results
   serial:
-    description: How many hosts are evaluated at a time, a number or a share of the hosts such as V(10%). Without it as many as Ansible has forks.
+    description: How many hosts are evaluated at a time, a number or a share of the hosts such as V(10%). Without it as
+      many as Ansible has forks.
     type: str
   report:
     description: Options of the report that is built after the evaluation; returned as they are.
@@ -83,6 +86,6 @@ reason:
   description: The missing program, the hosts that need it and the remedy; null when nothing is missing.
   returned: success
   type: str
-  sample: "this controller has no ssh, by which 2 of 3 hosts would be reached (db1, db2): install it (Debian's package openssh-client), or name yours by
-    ansible_ssh_executable"
+  sample: "this controller has no ssh, by which 2 of 3 hosts would be reached (db1, db2): install it (Debian's package
+    openssh-client), or name yours by ansible_ssh_executable"
 """

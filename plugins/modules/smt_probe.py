@@ -8,16 +8,18 @@ module: smt_probe
 short_description: Find out by measuring which CPUs share a core
 version_added: 1.0.0
 description:
-  - Lets changing halves of the CPUs compute for a twentieth of a second at a time, compares how fast each CPU is with and without each other one,
-    and says which CPUs share a core, with an interval, or that it is not clear.
-  - For guests whose hypervisor shows another topology than the one they run on. The kernel's topology is not used for measuring; it is only compared
-    with what was measured.
+  - Lets changing halves of the CPUs compute for a twentieth of a second at a time, compares how fast each CPU is with
+    and without each other one, and says which CPUs share a core, with an interval, or that it is not clear.
+  - For guests whose hypervisor shows another topology than the one they run on. The kernel's topology is not used for
+    measuring; it is only compared with what was measured.
   - The CPUs are busy while it runs, for some seconds to O(seconds). Nothing is switched.
-  - What was measured is kept in C(/var/lib/threadwise-smt/siblings.json) until the next boot, and M(threadwise.smt.smt_facts) shows it.
+  - What was measured is kept in C(/var/lib/threadwise-smt/siblings.json) until the next boot, and
+    M(threadwise.smt.smt_facts) shows it.
 options:
   mode:
     description:
-      - V(auto) measures where a hypervisor shows a topology without SMT, or none. Where that is not possible it warns and does not fail.
+      - V(auto) measures where a hypervisor shows a topology without SMT, or none. Where that is not possible it warns
+        and does not fail.
     type: str
     choices: [auto, always, never]
     default: always
@@ -47,7 +49,8 @@ EXAMPLES = r"""
 
 - name: Say where the kernel is wrong
   ansible.builtin.debug:
-    msg: "CPUs {{ ansible_facts['smt']['measured']['pairs'] | join(' and ') }} share a core, and the kernel does not know"
+    msg: "CPUs {{ ansible_facts['smt']['measured']['pairs'] | join(' and ') }} share a core, and the kernel does not
+      know"
   when: (ansible_facts['smt']['measured'] or {})['agrees_with_kernel'] | default(none) is false
 """
 
@@ -79,8 +82,8 @@ measured:
       type: bool
     ratios:
       description:
-        - Pairs with C(result) (V(shares), V(apart) or null for unclear), C(ratio) (the pace together as a share of the pace apart), and its
-          interval, C(low) and C(high). With many CPUs only the pairs that might share.
+        - Pairs with C(result) (V(shares), V(apart) or null for unclear), C(ratio) (the pace together as a share of the
+          pace apart), and its interval, C(low) and C(high). With many CPUs only the pairs that might share.
       type: list
       elements: dict
     rounds:
@@ -132,7 +135,9 @@ def main() -> None:
         give_up(module, str(error))
     except OSError as error:
         give_up(module, f"what was measured cannot be kept in {fs.path(sibling_cache.PATH)}: {error.strerror}")
-    module.exit_json(changed=False, probed=True, measured=measured, ansible_facts={"smt": {**facts, "measured": measured}})
+    module.exit_json(
+        changed=False, probed=True, measured=measured, ansible_facts={"smt": {**facts, "measured": measured}}
+    )
 
 
 def give_up(module: AnsibleModule, reason: str) -> None:
@@ -161,7 +166,9 @@ def measure(fs: HostFs, seconds: float) -> "dict[str, t.Any]":
     with HostLock("/", "smt_probe"):
         kernel = topology.read_topology(fs)
         result = rounds.run(rounds.measurable(kernel.online), seconds)
-        measured: dict[str, t.Any] = sibling_cache.save(fs, dict(result, agrees_with_kernel=rounds.compare_with_kernel(result, kernel)))
+        measured: dict[str, t.Any] = sibling_cache.save(
+            fs, dict(result, agrees_with_kernel=rounds.compare_with_kernel(result, kernel))
+        )
         return measured
 
 

@@ -8,11 +8,14 @@ module: smt_report
 short_description: Build the report of a run from the results that were collected
 version_added: 1.0.0
 description:
-  - Reads the result files of a run on the controller and writes what a person or another program reads beside them - C(index.html), for more than one
-    host a page for each (C(HOST.html)), C(results.csv) (a row a sample), C(workers.csv) (a row a worker), C(comparisons.csv) (a row a comparison),
-    C(summary.md), C(results.json), C(metrics.prom) (OpenMetrics text), C(samples.parquet) and C(workers.parquet) (for SQL queries).
-  - A page needs no network. Its first screen shows whether SMT should be on and how certain that is; details down to the samples follow.
-  - What comes from a host is data. A file that is no sound result is refused by name, and the other hosts' pages are built.
+  - Reads the result files of a run on the controller and writes what a person or another program reads beside them -
+    C(index.html), for more than one host a page for each (C(HOST.html)), C(results.csv) (a row a sample),
+    C(workers.csv) (a row a worker), C(comparisons.csv) (a row a comparison), C(summary.md), C(results.json),
+    C(metrics.prom) (OpenMetrics text), C(samples.parquet) and C(workers.parquet) (for SQL queries).
+  - A page needs no network. Its first screen shows whether SMT should be on and how certain that is; details down to
+    the samples follow.
+  - What comes from a host is data. A file that is no sound result is refused by name, and the other hosts' pages are
+    built.
   - The same results give the same files, so a second build changes nothing.
 options:
   run_dir:
@@ -40,27 +43,32 @@ options:
     type: path
   other_runs:
     description:
-      - Directories of other runs. C(machines.html) then sets their machines beside those of this run, by the work of each per core, per CPU, per nominal GHz,
-        per licence and per unit of money. Without it the page is made where this run has several hosts.
+      - Directories of other runs. C(machines.html) then sets their machines beside those of this run, by the work of
+        each per core, per CPU, per nominal GHz, per licence and per unit of money. Without it the page is made where
+        this run has several hosts.
     type: list
     elements: path
     default: []
   compare:
     description:
-      - Which arms are compared. V(baseline) compares each other arm with the first one, V(all) also the others among each other, in the same family.
-      - With more than two arms only V(all) can find that another arm than the baseline is the best. It needs larger effects for each verdict.
+      - Which arms are compared. V(baseline) compares each other arm with the first one, V(all) also the others among
+        each other, in the same family.
+      - With more than two arms only V(all) can find that another arm than the baseline is the best. It needs larger
+        effects for each verdict.
     type: str
     choices: [baseline, all]
     default: baseline
   licence_per:
-    description: What the licences of the hosts' software count. With O(licence_price) it is a reason in the recommendation.
+    description: What the licences of the hosts' software count. With O(licence_price) it is a reason in the
+      recommendation.
     type: str
     choices: [core, thread]
   licence_price:
     description: Price of one licence, above zero, in any currency. Needs O(licence_per).
     type: float
   _evaluated:
-    description: Not for users. Name of the variable in which the evaluation's result was registered, so that there may be no result to report.
+    description: Not for users. Name of the variable in which the evaluation's result was registered, so that there may
+      be no result to report.
     type: str
 extends_documentation_fragment:
   - threadwise.smt.attributes.controller
@@ -73,8 +81,9 @@ attributes:
 requirements:
   - scipy (on the controller)
 notes:
-  - Recommended on the controller are the Python packages duckdb, without which the Parquet files are left out, vl-convert-python, without which charts are
-    plain SVG, and jsonschema-rs, which validates results faster. A warning names what the report lacks.
+  - Recommended on the controller are the Python packages duckdb, without which the Parquet files are left out,
+    vl-convert-python, without which charts are plain SVG, and jsonschema-rs, which validates results faster. A warning
+    names what the report lacks.
 seealso:
   - module: threadwise.smt.smt_benchmark
   - plugin: threadwise.smt.smt_compare
@@ -125,7 +134,8 @@ hosts:
   type: list
   elements: dict
 classes:
-  description: Each hardware class of several hosts with C(hardware_class), C(hosts), C(recommendation) and C(sentence), about its hosts combined.
+  description: Each hardware class of several hosts with C(hardware_class), C(hosts), C(recommendation) and C(sentence),
+    about its hosts combined.
   returned: always
   type: list
   elements: dict

@@ -9,16 +9,18 @@ short_description: The state of a host from before its policy was enforced
 version_added: 1.0.0
 description:
   - Used by the role P(threadwise.smt.smt_policy#role); not to be called directly.
-  - Saves what a policy is going to change, as it is, on the host, and puts it back - the CPUs one by one with what keeps them over boots, the texts of the boot
-    configuration, the memory policy with its files. What M(threadwise.smt.smt_state) and M(threadwise.smt.smt_memory) know of the state before their
-    first change is put back with it, so that C(restored) still means that state.
+  - Saves what a policy is going to change, as it is, on the host, and puts it back - the CPUs one by one with what
+    keeps them over boots, the texts of the boot configuration, the memory policy with its files. What
+    M(threadwise.smt.smt_state) and M(threadwise.smt.smt_memory) know of the state before their first change is put back
+    with it, so that C(restored) still means that state.
   - Nothing is rebooted.
 options:
   state:
     description:
-      - V(saved) writes the state of O(parts) to C(/var/lib/threadwise-smt/rollout-rollback.json). What a rollout saved there and has not confirmed stays as it
-        is, because it is older, and only parts that it lacks are added.
-      - V(back) puts back what is saved, each part of it, and fails when one cannot be put back. It changes nothing where nothing is saved.
+      - V(saved) writes the state of O(parts) to C(/var/lib/threadwise-smt/rollout-rollback.json). What a rollout saved
+        there and has not confirmed stays as it is, because it is older, and only parts that it lacks are added.
+      - V(back) puts back what is saved, each part of it, and fails when one cannot be put back. It changes nothing
+        where nothing is saved.
       - V(confirmed) removes the file.
     type: str
     choices: [saved, back, confirmed]
@@ -39,8 +41,8 @@ options:
     default: false
   reboot_ok:
     description:
-      - With V(back), whether the host is rebooted where RV(reboot_required) says so, and O(state=back) asked for again. All but the boot arguments waits for
-        that.
+      - With V(back), whether the host is rebooted where RV(reboot_required) says so, and O(state=back) asked for again.
+        All but the boot arguments waits for that.
     type: bool
     default: false
 extends_documentation_fragment:
@@ -106,7 +108,9 @@ def main() -> None:
         supports_check_mode=True,
     )
     transaction.defer_termination_signals()
-    rollback = rollback_change.Rollback(rollback_change.Request(check=module.check_mode, **module.params), module.run_command)
+    rollback = rollback_change.Rollback(
+        rollback_change.Request(check=module.check_mode, **module.params), module.run_command
+    )
     try:
         result = rollback.run()
     except rollback_change.ERRORS as error:

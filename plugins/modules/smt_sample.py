@@ -9,8 +9,8 @@ short_description: Which hosts of each hardware class are measured
 version_added: 1.0.0
 description:
   - Used by the playbook C(threadwise.smt.smt_eval); not to be called directly.
-  - Chooses the first hosts of each hardware class among the hosts of the play, and shows which hosts they represent and for how long each is measured. Hosts
-    without a known class represent no other host. Run it once.
+  - Chooses the first hosts of each hardware class among the hosts of the play, and shows which hosts they represent and
+    for how long each is measured. Hosts without a known class represent no other host. Run it once.
 options:
   results:
     description: Name of the variable in which the result of M(threadwise.smt.smt_facts) was registered.

@@ -8,19 +8,20 @@ module: smt_state
 short_description: Threads per core of a running host
 version_added: 1.0.0
 description:
-  - Turns simultaneous multithreading (SMT, Hyper-Threading) off and on while the host runs, or sets the number of threads per core, and puts
-    back what was there before.
-  - Each change is one transaction. It is written, read back, and undone as a whole when the kernel refuses a part of it. A process of its own
-    restores the host when the module is killed half way.
-  - Before the first change the state of each CPU is saved on the host, together with the CPU masks of tasks, cgroup v1 cpusets and interrupts
-    that the kernel would forget; O(state=restored) brings all of it back.
+  - Turns simultaneous multithreading (SMT, Hyper-Threading) off and on while the host runs, or sets the number of
+    threads per core, and puts back what was there before.
+  - Each change is one transaction. It is written, read back, and undone as a whole when the kernel refuses a part of
+    it. A process of its own restores the host when the module is killed half way.
+  - Before the first change the state of each CPU is saved on the host, together with the CPU masks of tasks, cgroup v1
+    cpusets and interrupts that the kernel would forget; O(state=restored) brings all of it back.
 options:
   state:
     description:
       - V(disabled) leaves one thread of each core online.
-      - V(enabled) brings the siblings of all cores online that are in use. CPUs that were off on purpose stay off, which are those
-        that were offline while SMT was in use on other cores.
-      - V(restored) brings back the state from before the first change, removes what keeps a setting over boots, and forgets the saved state.
+      - V(enabled) brings the siblings of all cores online that are in use. CPUs that were off on purpose stay off,
+        which are those that were offline while SMT was in use on other cores.
+      - V(restored) brings back the state from before the first change, removes what keeps a setting over boots, and
+        forgets the saved state.
       - V(on) and V(off), and YAML's V(true) and V(false), are other words for V(enabled) and V(disabled).
       - Mutually exclusive with O(threads_per_core).
     type: str
@@ -32,8 +33,9 @@ options:
     type: int
   cores:
     description:
-      - The cores to which O(state=disabled) or O(threads_per_core) applies, by one of the suboptions. Every other core gets all its threads, as with
-        O(state=enabled), so that the state of the whole host is the same, whatever it was before. Without it, all cores.
+      - The cores to which O(state=disabled) or O(threads_per_core) applies, by one of the suboptions. Every other core
+        gets all its threads, as with O(state=enabled), so that the state of the whole host is the same, whatever it was
+        before. Without it, all cores.
       - Naming one thread of a core names the core.
       - The kernel's own control switches all cores, so the siblings go offline one by one, and the control reads C(on).
       - Not with the other states, nor with O(method=smt_control).
@@ -46,66 +48,78 @@ options:
         description: The cores of this NUMA node.
         type: int
       package:
-        description: The cores of this package (socket). They count from 0 by their first CPU, as in the fact C(packages) of M(threadwise.smt.smt_facts).
+        description: The cores of this package (socket). They count from 0 by their first CPU, as in the fact
+          C(packages) of M(threadwise.smt.smt_facts).
         type: int
       unit:
         description:
-          - The cores that this systemd unit may run on, by its full name, such as V(postgresql.service), from its cpuset, else from its tasks' CPU masks.
-            A unit that may run on every core is refused.
-          - The unit's own cpuset and tasks lose CPUs, which is an affinity conflict; it takes O(affinity_conflicts=warn).
+          - The cores that this systemd unit may run on, by its full name, such as V(postgresql.service), from its
+            cpuset, else from its tasks' CPU masks. A unit that may run on every core is refused.
+          - The unit's own cpuset and tasks lose CPUs, which is an affinity conflict; it takes
+            O(affinity_conflicts=warn).
         type: str
   method:
     description:
-      - V(smt_control) writes C(/sys/devices/system/cpu/smt/control), V(cpu_online) takes the CPUs off and on one by one.
+      - V(smt_control) writes C(/sys/devices/system/cpu/smt/control), V(cpu_online) takes the CPUs off and on one by
+        one.
       - V(auto) uses the control where the kernel has it and it can express the state.
     type: str
     choices: [auto, smt_control, cpu_online]
     default: auto
   affinity_conflicts:
     description:
-      - What to do about affinity conflicts of CPUs that go offline with pinned tasks, cpusets, units, guests, interrupts or isolated CPUs.
-      - Each is named once, with who did it. What nobody bound is none, such as a task with all CPUs that a cpuset partition leaves to it.
-      - V(fail) fails with the list before anything is changed, V(warn) goes on. In check mode the list is shown and nothing is changed either way.
+      - What to do about affinity conflicts of CPUs that go offline with pinned tasks, cpusets, units, guests,
+        interrupts or isolated CPUs.
+      - Each is named once, with who did it. What nobody bound is none, such as a task with all CPUs that a cpuset
+        partition leaves to it.
+      - V(fail) fails with the list before anything is changed, V(warn) goes on. In check mode the list is shown and
+        nothing is changed either way.
     type: str
     choices: [fail, warn]
     default: fail
   affinity_conflicts_of:
     description:
-      - Owners whose affinity conflicts O(affinity_conflicts=fail) refuses. Others only cause a warning; all affinities are saved and restored.
-      - V(services) is what the machine's administrators set up - units, cpusets, guests, interrupts, isolated CPUs, and tasks of root, of system users, of
-        services that run as the C(User=) of their unit file, and of containers.
-      - A user's name stands for tasks that this user pinned, such as with C(taskset) in a login, a crontab or C(~/.forward). V(all) means all owners. Any
-        user may pin own tasks, so with V(all) any user can block a change of the host.
-      - A name that no user of the host has is refused, in check mode too, because what it was meant to protect would go offline unseen. So is the id of a user
-        who has a name. The id of a user without a name is taken while a task runs as it. A user that only some hosts have belongs in the variables of those.
+      - Owners whose affinity conflicts O(affinity_conflicts=fail) refuses. Others only cause a warning; all affinities
+        are saved and restored.
+      - V(services) is what the machine's administrators set up - units, cpusets, guests, interrupts, isolated CPUs, and
+        tasks of root, of system users, of services that run as the C(User=) of their unit file, and of containers.
+      - A user's name stands for tasks that this user pinned, such as with C(taskset) in a login, a crontab or
+        C(~/.forward). V(all) means all owners. Any user may pin own tasks, so with V(all) any user can block a change
+        of the host.
+      - A name that no user of the host has is refused, in check mode too, because what it was meant to protect would go
+        offline unseen. So is the id of a user who has a name. The id of a user without a name is taken while a task
+        runs as it. A user that only some hosts have belongs in the variables of those.
     type: list
     elements: str
     default: [services]
   siblings:
     description:
       - Whose siblings count. V(kernel) takes those that the kernel shows.
-      - V(measured) takes those that M(threadwise.smt.smt_probe) has measured since the host booted, and fails where it was not
-        sure. A list names the CPUs of each core, such as V([[0, 2], [1, 3]]); a CPU that it leaves out is a core of its own.
-      - Other siblings than the kernel's go offline one by one, because the kernel's own control knows only its own. O(state=restored) does not need them.
+      - V(measured) takes those that M(threadwise.smt.smt_probe) has measured since the host booted, and fails where it
+        was not sure. A list names the CPUs of each core, such as V([[0, 2], [1, 3]]); a CPU that it leaves out is a
+        core of its own.
+      - Other siblings than the kernel's go offline one by one, because the kernel's own control knows only its own.
+        O(state=restored) does not need them.
     type: raw
     default: kernel
   persist:
     description:
       - Keeps the setting over boots without touching boot arguments.
-      - V(tmpfiles) writes a file for systemd-tmpfiles, V(systemd) a unit that runs before C(sysinit.target). V(none) removes either again.
+      - V(tmpfiles) writes a file for systemd-tmpfiles, V(systemd) a unit that runs before C(sysinit.target). V(none)
+        removes either again.
     type: str
     choices: [none, tmpfiles, systemd]
     default: none
   neutralise_udev_rules:
     description:
-      - Disables udev rules that bring CPUs online on their C(add) event, by a file of the same name in C(/etc/udev/rules.d).
-        With V(false) the rules are enabled again.
+      - Disables udev rules that bring CPUs online on their C(add) event, by a file of the same name in
+        C(/etc/udev/rules.d). With V(false) the rules are enabled again.
     type: bool
     default: false
   rollback_after:
     description:
-      - Arms a systemd timer before the first write. Unless the change is confirmed by O(confirm=true) within so many seconds, the host goes back
-        by itself. What keeps a setting over boots is written with the confirmation.
+      - Arms a systemd timer before the first write. Unless the change is confirmed by O(confirm=true) within so many
+        seconds, the host goes back by itself. What keeps a setting over boots is written with the confirmation.
     type: int
   confirm:
     description:
@@ -120,10 +134,11 @@ attributes:
   diff_mode:
     support: full
 notes:
-  - Needs root, C(become=true) in a playbook or C(ansible-playbook -b), because it writes files of the kernel below C(/sys) and the saved state.
+  - Needs root, C(become=true) in a playbook or C(ansible-playbook -b), because it writes files of the kernel below
+    C(/sys) and the saved state.
   - Never time a workload across a change.
-  - A confirmation and the end of O(rollback_after) exclude each other. Whichever gets the host's lock first decides, and a confirmation that comes too late
-    fails.
+  - A confirmation and the end of O(rollback_after) exclude each other. Whichever gets the host's lock first decides,
+    and a confirmation that comes too late fails.
 seealso:
   - module: threadwise.smt.smt_facts
 author:
@@ -179,11 +194,13 @@ after:
   type: dict
   sample: {"control": "off", "active": false, "online": "0,2,4,6"}
 affinity_conflicts:
-  description: Affinity conflicts, one sentence each, and what is corrected automatically. Also returned for a change that was refused because of them.
+  description: Affinity conflicts, one sentence each, and what is corrected automatically. Also returned for a change
+    that was refused because of them.
   returned: always
   type: list
   elements: str
-  sample: ["CPU 3: pid 812 sleep (user root, uid 0, unit foo.service) is pinned to 3 alone, by sched_setaffinity(2) as with taskset"]
+  sample: ["CPU 3: pid 812 sleep (user root, uid 0, unit foo.service) is pinned to 3 alone, by sched_setaffinity(2) as
+    with taskset"]
 not_restored:
   description: Affinities that could not be restored when CPUs came online, one sentence each.
   returned: success
@@ -195,7 +212,8 @@ rollback_pending:
   returned: success
   type: bool
 rollback_started:
-  description: Whether this call has started that timer. Otherwise it is that of an earlier change, perhaps somebody else's.
+  description: Whether this call has started that timer. Otherwise it is that of an earlier change, perhaps somebody
+    else's.
   returned: success
   type: bool
 """
@@ -215,7 +233,12 @@ def main() -> None:
             "threads_per_core": {"type": "int"},
             "cores": {
                 "type": "dict",
-                "options": {"cpus": {"type": "str"}, "node": {"type": "int"}, "package": {"type": "int"}, "unit": {"type": "str"}},
+                "options": {
+                    "cpus": {"type": "str"},
+                    "node": {"type": "int"},
+                    "package": {"type": "int"},
+                    "unit": {"type": "str"},
+                },
                 "mutually_exclusive": [("cpus", "node", "package", "unit")],
                 "required_one_of": [("cpus", "node", "package", "unit")],
             },
@@ -234,7 +257,12 @@ def main() -> None:
     )
     given = module.params
     if given["rollback_after"] is not None and not 1 <= given["rollback_after"] <= rollback_timer.LONGEST_SECONDS:
-        module.fail_json(msg=f"rollback_after is {given['rollback_after']}: it must be from 1 to {rollback_timer.LONGEST_SECONDS} seconds")
+        module.fail_json(
+            msg=(
+                f"rollback_after is {given['rollback_after']}: it must be from 1 to {rollback_timer.LONGEST_SECONDS}"
+                " seconds"
+            )
+        )
     request = smt_change.Request(
         state=states.named(given["state"]),
         threads=given["threads_per_core"],

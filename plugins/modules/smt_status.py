@@ -9,14 +9,15 @@ short_description: Whether a host complies with its SMT policy
 version_added: 1.0.0
 description:
   - Used by the role P(threadwise.smt.smt_policy#role); not to be called directly.
-  - Reads the facts of a host by one call of M(threadwise.smt.smt_facts), and by another one for a memory policy, compares them with
-    the policy on the controller, and returns only the result. A host is compliant where M(threadwise.smt.smt_state) and
-    M(threadwise.smt.smt_boot_args) would change no CPU and no argument.
+  - Reads the facts of a host by one call of M(threadwise.smt.smt_facts), and by another one for a memory policy,
+    compares them with the policy on the controller, and returns only the result. A host is compliant where
+    M(threadwise.smt.smt_state) and M(threadwise.smt.smt_boot_args) would change no CPU and no argument.
   - Nothing is written and the facts are not kept.
 options:
   policy:
     description:
-      - V(enabled), V(disabled), V(auto), a mapping C(threads_per_core) to a number, or a mapping C(disabled_on) to one of C(node), C(package) and C(cpus).
+      - V(enabled), V(disabled), V(auto), a mapping C(threads_per_core) to a number, or a mapping C(disabled_on) to one
+        of C(node), C(package) and C(cpus).
     type: raw
   scope:
     description:
@@ -31,7 +32,8 @@ options:
     description: What M(threadwise.smt.smt_decisions) returned. Needed by V(auto).
     type: dict
   memory:
-    description: The desired memory policy, as options of M(threadwise.smt.smt_memory_facts). It takes one more call on the host.
+    description: The desired memory policy, as options of M(threadwise.smt.smt_memory_facts). It takes one more call on
+      the host.
     type: dict
   protect:
     description: Services to protect from the OOM killer, read by the same call as O(memory).
@@ -42,7 +44,8 @@ options:
     type: path
     default: /
   not_contacted:
-    description: Whether it is known beforehand that this controller cannot reach the host, so that no connection is tried.
+    description: Whether it is known beforehand that this controller cannot reach the host, so that no connection is
+      tried.
     type: bool
     default: false
 extends_documentation_fragment:
@@ -82,11 +85,12 @@ compliance:
   contains:
     status:
       description:
-        - V(compliant), V(drifted), V(bad_policy) where no policy is set, it is not valid or the host lacks what it names, or V(unknown) where facts or a
-          decision are missing.
+        - V(compliant), V(drifted), V(bad_policy) where no policy is set, it is not valid or the host lacks what it
+          names, or V(unknown) where facts or a decision are missing.
       type: str
     sentence:
-      description: The differences from the policy; on a compliant host that there is no SMT or that a reboot is pending, else empty.
+      description: The differences from the policy; on a compliant host that there is no SMT or that a reboot is
+        pending, else empty.
       type: str
       sample: "running: CPUs 4-7 are online"
     wanted:
@@ -103,7 +107,8 @@ compliance:
       description: Of this host.
       type: str
     running:
-      description: The running system - C(status), C(reasons), and C(blocked_by), what blocks a change while the host runs.
+      description: The running system - C(status), C(reasons), and C(blocked_by), what blocks a change while the host
+        runs.
       type: dict
     configured:
       description: The same for the next boot.
@@ -119,17 +124,19 @@ compliance:
       type: bool
     change:
       description:
-        - What leads to the policy - C(running), options of M(threadwise.smt.smt_state), C(configured), options of M(threadwise.smt.smt_boot_args), each
-          null where nothing is to be done, C(memory), whether the memory policy has to be put in force, and C(reboot), whether it comes into force by a
-          reboot alone.
+        - What leads to the policy - C(running), options of M(threadwise.smt.smt_state), C(configured), options of
+          M(threadwise.smt.smt_boot_args), each null where nothing is to be done, C(memory), whether the memory policy
+          has to be put in force, and C(reboot), whether it comes into force by a reboot alone.
       type: dict
       sample: {"running": {"state": "disabled"}, "configured": {"smt": "disabled"}, "memory": false, "reboot": false}
     pending_change:
-      description: That a change waits for its confirmation, as a sentence. Nothing is changed until it is confirmed or rolled back.
+      description: That a change waits for its confirmation, as a sentence. Nothing is changed until it is confirmed or
+        rolled back.
       type: str
     pending_rollback:
       description:
-        - Where a rollout was interrupted after it changed the host and before the host was found healthy, what it saved on the host before that -
-          C(since) when, and C(back_to), the state in a few words, each null where it is not known.
+        - Where a rollout was interrupted after it changed the host and before the host was found healthy, what it saved
+          on the host before that - C(since) when, and C(back_to), the state in a few words, each null where it is not
+          known.
       type: dict
 """

@@ -8,9 +8,11 @@ module: smt_survey
 short_description: The SMT facts of a play's hosts as a table and a page
 version_added: 1.0.0
 description:
-  - Shows a table on the terminal and writes one HTML page on the controller - hosts by hardware class, SMT state, what the next boot would bring,
-    vulnerabilities that are open because of SMT, what is not known, and hosts that gave no facts.
-  - Takes what M(threadwise.smt.smt_facts) returned on all hosts of the play, those that could not be reached included. Run it once.
+  - Shows a table on the terminal and writes one HTML page on the controller - hosts by hardware class, SMT state, what
+    the next boot would bring, vulnerabilities that are open because of SMT, what is not known, and hosts that gave no
+    facts.
+  - Takes what M(threadwise.smt.smt_facts) returned on all hosts of the play, those that could not be reached included.
+    Run it once.
 options:
   results:
     description: Name of the variable in which the result of M(threadwise.smt.smt_facts) was registered.
@@ -23,8 +25,8 @@ options:
     default: []
   dest:
     description:
-      - The page, on the controller; a relative path is below the current directory. The name has to end in C(.html) or C(.htm). The file is replaced as a
-        whole, but only if this collection wrote it.
+      - The page, on the controller; a relative path is below the current directory. The name has to end in C(.html) or
+        C(.htm). The file is replaced as a whole, but only if this collection wrote it.
     type: path
     required: true
 extends_documentation_fragment:

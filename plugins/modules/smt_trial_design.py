@@ -9,7 +9,8 @@ short_description: The design of a trial
 version_added: 1.0.0
 description:
   - Used by the role P(threadwise.smt.smt_trial#role); not to be called directly.
-  - Draws by lot which host is in which arm in which period, announces it, and writes it down before the first switch. Run it once.
+  - Draws by lot which host is in which arm in which period, announces it, and writes it down before the first switch.
+    Run it once.
 options:
   results:
     description: Name of the variable in which the description of each host was registered.
@@ -46,7 +47,8 @@ options:
     type: int
     required: true
   settle:
-    description: Seconds at the beginning of each period that are not counted. Refused where a metric of a host counts further back.
+    description: Seconds at the beginning of each period that are not counted. Refused where a metric of a host counts
+      further back.
     type: int
     required: true
   check:

@@ -9,8 +9,8 @@ short_description: A host's part of a trial
 version_added: 1.0.0
 description:
   - Used by the role P(threadwise.smt.smt_trial#role); not to be called directly.
-  - Looks at a host and its metrics, or holds the host in the arms of its schedule by M(threadwise.smt.smt_state), watches guardrails, and reads the metrics of
-    each period.
+  - Looks at a host and its metrics, or holds the host in the arms of its schedule by M(threadwise.smt.smt_state),
+    watches guardrails, and reads the metrics of each period.
 options:
   run:
     description: Name of the trial.
@@ -76,7 +76,8 @@ options:
     description: When the first period of the trial begins, in seconds of the controller's clock that is never set.
     type: float
   digest:
-    description: SHA-256 of C(trial.json), from M(threadwise.smt.smt_trial_design). A file that was changed since is not followed.
+    description: SHA-256 of C(trial.json), from M(threadwise.smt.smt_trial_design). A file that was changed since is not
+      followed.
     type: str
   _step:
     description: V(describe) looks at the host and its metrics. V(follow) follows its schedule.
@@ -124,7 +125,8 @@ online:
   type: str
   sample: 0-7
 looks_back:
-  description: How far back a value of the metrics counts samples, at most, in V(seconds), and why, in a sentence (V(said)). Null where there is an obstacle.
+  description: How far back a value of the metrics counts samples, at most, in V(seconds), and why, in a sentence
+    (V(said)). Null where there is an obstacle.
   returned: when it describes
   type: dict
   sample: {seconds: 135.0, said: "p99 counts samples from up to 2 min 15 s before (...)"}

@@ -9,7 +9,8 @@ short_description: Services with as many workers as there were CPUs
 version_added: 1.0.0
 description:
   - Used by the role P(threadwise.smt.smt_trial#role); not to be called directly.
-  - Lists the systemd services that run as many processes or threads as there were CPUs before a switch. They counted the CPUs when they started.
+  - Lists the systemd services that run as many processes or threads as there were CPUs before a switch. They counted
+    the CPUs when they started.
 options:
   cpus:
     description: The number of online CPUs before the switch.
@@ -51,7 +52,9 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import kernel
 def main() -> None:
     """List the services."""
     module = AnsibleModule(argument_spec={"cpus": {"type": "int", "required": True}}, supports_check_mode=True)
-    module.exit_json(changed=False, workers=worker_counts.of_services(kernel_files.KernelFiles("/"), module.params["cpus"]))
+    module.exit_json(
+        changed=False, workers=worker_counts.of_services(kernel_files.KernelFiles("/"), module.params["cpus"])
+    )
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ short_description: Values that the user wrote, whatever a host says of itself
 version_added: 1.0.0
 description:
   - Used by the playbook C(threadwise.smt.smt_enforce) and by roles of this collection; not to be called directly.
-  - Works out values from extra variables, the play and the inventory. In Ansible a host's facts take precedence over its inventory's variables, also facts of
-    an earlier play or of a fact cache. Here they do not count.
+  - Works out values from extra variables, the play and the inventory. In Ansible a host's facts take precedence over
+    its inventory's variables, also facts of an earlier play or of a fact cache. Here they do not count.
   - Fails a host that has facts with names of variables of this collection.
 options:
   given:

@@ -9,9 +9,10 @@ short_description: Which drifted hosts are changed in which wave of a rollout
 version_added: 1.0.0
 description:
   - Used by the playbook C(threadwise.smt.smt_enforce); not to be called directly.
-  - Lays the hosts of the play out in waves, in their order, and returns those that are to be changed. Hosts with the same value of the variable
-    C(smt_policy_group) are never in one wave, and wait where one of them cannot be reached.
-  - The waves are those of the whole fleet, so a rollout that is begun again goes on in the wave where it stopped. Run it once.
+  - Lays the hosts of the play out in waves, in their order, and returns those that are to be changed. Hosts with the
+    same value of the variable C(smt_policy_group) are never in one wave, and wait where one of them cannot be reached.
+  - The waves are those of the whole fleet, so a rollout that is begun again goes on in the wave where it stopped. Run
+    it once.
 options:
   results:
     description: Name of the variable in which the result of M(threadwise.smt.smt_status) was registered.
@@ -19,7 +20,8 @@ options:
     required: true
   sizes:
     description:
-      - Sizes of the waves, each a number or a share of the fleet such as V(10%). The last one is that of all further waves.
+      - Sizes of the waves, each a number or a share of the fleet such as V(10%). The last one is that of all further
+        waves.
     type: list
     elements: str
     required: true
@@ -48,8 +50,8 @@ EXAMPLES = r"""
 RETURN = r"""
 members:
   description:
-    - The hosts to be changed, each C(host), C(wave), counted from 1, and C(after), the host of its C(smt_policy_group) that was changed before it, or
-      null, in the order of changing.
+    - The hosts to be changed, each C(host), C(wave), counted from 1, and C(after), the host of its C(smt_policy_group)
+      that was changed before it, or null, in the order of changing.
   returned: success
   type: list
   elements: dict

@@ -4,8 +4,9 @@
 
 usage: PYTHONPATH=tests/unit python tests/benchmarks/bench_compliance.py [HOSTS]        (default: 200)
 
-The hosts are local connections with recorded trees of four hardware classes, forks 10. Each of the two is run twice, in turn; the lesser time counts.
-What a host adds to the controller's memory is the difference to a tenth of the hosts; what it returns is what it adds beyond the ping.
+The hosts are local connections with recorded trees of four hardware classes, forks 10. Each of the two is run twice, in
+turn; the lesser time counts. What a host adds to the controller's memory is the difference to a tenth of the hosts;
+what it returns is what it adds beyond the ping.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ BIN = pathlib.Path(sys.executable).parent
 FORKS = 10
 ROUNDS = 2
 PROJECTED = 10_000
-MOST_TIMES, MOST_KIB = 2, 20
+MAX_TIMES, MAX_KIB = 2, 20
 MIB = 1024
 
 LARGE = Machine(packages=2, cores=32)
@@ -39,7 +40,9 @@ MACHINES = {
 
 
 def main(words: list[str]) -> int:
-    """Run both and print what they cost; the exit code is 1 when compliance takes more than twice the ping's time, or 20 KiB a host beyond it."""
+    """Run both and print what they cost; the exit code is 1 when compliance takes more than twice the ping's time,
+    or 20 KiB a host beyond it.
+    """
     count = int(words[0]) if words else 200
     few = max(1, count // 10)
     with tempfile.TemporaryDirectory() as directory:
@@ -47,7 +50,16 @@ def main(words: list[str]) -> int:
         os.chdir(place)
         inventory(place, count)
         commands = {
-            "ping": [str(BIN / "ansible"), "all", "-i", "inventory.yml", "-f", str(FORKS), "-m", "ansible.builtin.ping"],
+            "ping": [
+                str(BIN / "ansible"),
+                "all",
+                "-i",
+                "inventory.yml",
+                "-f",
+                str(FORKS),
+                "-m",
+                "ansible.builtin.ping",
+            ],
             "compliance": [
                 str(BIN / "ansible-playbook"),
                 "-i",
@@ -64,7 +76,9 @@ def main(words: list[str]) -> int:
             for name, command in commands.items():
                 found[name].append(measure(place, command))
         judged = len(json.loads((place / "smt_compliance.json").read_text())["hosts"])
-        least = {name: measure(place, [*command, "--limit", f"all[0:{few - 1}]"])[1] for name, command in commands.items()}
+        least = {
+            name: measure(place, [*command, "--limit", f"all[0:{few - 1}]"])[1] for name, command in commands.items()
+        }
     if judged != count:
         print(f"only {judged} of {count} hosts were judged", file=sys.stderr)
         return 2
@@ -73,14 +87,23 @@ def main(words: list[str]) -> int:
         memory = max(kilobytes for dummy, kilobytes in found[name]) / MIB
         each = seconds / count
         print(
-            f"{name}: {seconds:.1f} s for {count} hosts, {1000 * each:.0f} ms a host, at most {memory:.0f} MiB in one process; "
-            f"{PROJECTED} hosts would take {PROJECTED * each / 60:.0f} minutes"
+            f"{name}: {seconds:.1f} s for {count} hosts, {1000 * each:.0f} ms a host, at most {memory:.0f} MiB in one"
+            f" process; {PROJECTED} hosts would take {PROJECTED * each / 60:.0f} minutes"
         )
     ratio = times["compliance"] / times["ping"]
-    print(f"compliance takes {ratio:.2f} times the ping's time (load average {os.getloadavg()[0]:.1f}, {os.cpu_count()} CPUs)")
-    added = {name: (max(kilobytes for dummy, kilobytes in runs) - least[name]) / (count - few) for name, runs in found.items()}
-    print(f"a host adds {added['compliance']:.1f} KiB to compliance and {added['ping']:.1f} KiB to ping ({count} hosts against {few})")
-    return 1 if ratio > MOST_TIMES or added["compliance"] - added["ping"] > MOST_KIB else 0
+    print(
+        f"compliance takes {ratio:.2f} times the ping's time (load average {os.getloadavg()[0]:.1f}, {os.cpu_count()}"
+        " CPUs)"
+    )
+    added = {
+        name: (max(kilobytes for dummy, kilobytes in runs) - least[name]) / (count - few)
+        for name, runs in found.items()
+    }
+    print(
+        f"a host adds {added['compliance']:.1f} KiB to compliance and {added['ping']:.1f} KiB to ping ({count} hosts"
+        f" against {few})"
+    )
+    return 1 if ratio > MAX_TIMES or added["compliance"] - added["ping"] > MAX_KIB else 0
 
 
 def inventory(place: pathlib.Path, count: int) -> None:
@@ -92,10 +115,18 @@ def inventory(place: pathlib.Path, count: int) -> None:
 
 
 def measure(place: pathlib.Path, command: list[str]) -> tuple[float, int]:
-    """Run a command. Returns its wall seconds, and the most memory one of its processes had (KiB), forks not added up."""
+    """Run a command.
+
+    Returns its wall seconds, and the most memory one of its processes had (KiB), forks not added up.
+    """
     with (place / "log").open("w") as log:
         begun = time.monotonic()
-        process = os.posix_spawn(command[0], command, os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, log.fileno(), 1), (os.POSIX_SPAWN_DUP2, log.fileno(), 2)])
+        process = os.posix_spawn(
+            command[0],
+            command,
+            os.environ,
+            file_actions=[(os.POSIX_SPAWN_DUP2, log.fileno(), 1), (os.POSIX_SPAWN_DUP2, log.fileno(), 2)],
+        )
         _dummy, _dummy_status, usage = os.wait4(process, 0)
     return time.monotonic() - begun, usage.ru_maxrss
 

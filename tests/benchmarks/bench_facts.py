@@ -4,9 +4,9 @@
 
     PYTHONPATH=tests/unit .venv/bin/python tests/benchmarks/bench_facts.py [--repeats 9] [--sizes 2 36 256 1024 4096]
 
-Each figure is the least of the repeats, user and system time together, in milliseconds. Ours is the time of `read_topology` and of all facts
-(`facts.gather`), the first call in a fresh process each time; the start of Python is left out. lscpu's is the time of `lscpu -J -s TREE`, less that
-of `lscpu --version`, which is the start of lscpu.
+Each figure is the least of the repeats, user and system time together, in milliseconds. Ours is the time of
+`read_topology` and of all facts (`facts.gather`), the first call in a fresh process each time; the start of Python is
+left out. lscpu's is the time of `lscpu -J -s TREE`, less that of `lscpu --version`, which is the start of lscpu.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def least(measure, repeats):
 
 
 def our_seconds(call, root):
-    return float(subprocess.run([sys.executable, "-c", CHILD, call, root], check=True, capture_output=True, text=True).stdout)
+    return float(
+        subprocess.run([sys.executable, "-c", CHILD, call, root], check=True, capture_output=True, text=True).stdout
+    )
 
 
 def lscpu_seconds(root):

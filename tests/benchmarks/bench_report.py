@@ -1,12 +1,15 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the report of a fleet costs: wall time, CPU time and peak memory of building it, and when a browser shows its first content.
+"""What the report of a fleet costs: wall time, CPU time and peak memory of building it,
+and when a browser shows its first content.
 
-    PYTHONPATH=tests/unit .venv/bin/python tests/benchmarks/bench_report.py [--hosts 100 1000] [--workloads 8] [--samples 30] [--browser] [--directory DIR]
+    PYTHONPATH=tests/unit .venv/bin/python tests/benchmarks/bench_report.py [--hosts 100 1000] [--workloads 8]
+    [--samples 30] [--browser] [--directory DIR]
 
-Each host has its own result file, as the playbook leaves it: 2 x 2 x 2 CPUs, every online thread busy, half of the samples with SMT on and half with
-SMT off in as many blocks, and values of its own. Building runs in a fresh process from nothing but these files. Memory is the largest sum of the
-proportional shares (PSS) of that process and its children, looked at ten times a second. First content is what headless Chromium tells of the overview
+Each host has its own result file, as the playbook leaves it: 2 x 2 x 2 CPUs, every online thread busy, half of the
+samples with SMT on and half with SMT off in as many blocks, and values of its own. Building runs in a fresh process
+from nothing but these files. Memory is the largest sum of the proportional shares (PSS) of that process and its
+children, looked at ten times a second. First content is what headless Chromium tells of the overview
 (first-contentful-paint), the least of five. Prints a table; asserts nothing.
 """
 
@@ -48,21 +51,36 @@ def main():
     parser.add_argument("--browser", action="store_true")
     parser.add_argument("--directory")
     options = parser.parse_args()
-    print(f"{len(os.sched_getaffinity(0))} CPUs, load average {os.getloadavg()[0]:.1f}, {options.workloads} workloads x {options.samples} samples a host")
-    print(f"{'hosts':>7} {'wall s':>8} {'CPU s':>8} {'ms a host':>10} {'peak MB':>8} {'pages MB':>9} {'first content ms':>17}")
+    print(
+        f"{len(os.sched_getaffinity(0))} CPUs, load average {os.getloadavg()[0]:.1f}, {options.workloads} workloads x"
+        f" {options.samples} samples a host"
+    )
+    print(
+        f"{'hosts':>7} {'wall s':>8} {'CPU s':>8} {'ms a host':>10} {'peak MB':>8} {'pages MB':>9}"
+        f" {'first content ms':>17}"
+    )
     for hosts in options.hosts:
         with tempfile.TemporaryDirectory(prefix="bench_report.", dir=options.directory) as directory:
             write(Path(directory), hosts, options.workloads, options.samples)
             wall, seconds, peak = build(directory)
             size = sum(path.stat().st_size for path in Path(directory).glob("*.html")) / 1e6
             first = f"{first_content(Path(directory, 'index.html')):.0f}" if options.browser else "not asked"
-            print(f"{hosts:>7} {wall:>8.1f} {seconds:>8.1f} {1000 * wall / hosts:>10.1f} {peak:>8.0f} {size:>9.1f} {first:>17}", flush=True)
+            print(
+                f"{hosts:>7} {wall:>8.1f} {seconds:>8.1f} {1000 * wall / hosts:>10.1f} {peak:>8.0f} {size:>9.1f}"
+                f" {first:>17}",
+                flush=True,
+            )
 
 
 def write(directory, hosts, workloads, samples):
     """One result file a host."""
     kinds = {
-        f"workload_{number}": {"rate": 100.0 * (number + 1), "share": 0.47 + 0.03 * number, "unit": "MB/s", "title": f"workload {number}"}
+        f"workload_{number}": {
+            "rate": 100.0 * (number + 1),
+            "share": 0.47 + 0.03 * number,
+            "unit": "MB/s",
+            "title": f"workload {number}",
+        }
         for number in range(workloads)
     }
     document = result_maker.result(workloads=kinds, blocks=samples // 2)

@@ -1,8 +1,10 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The pages in a real browser: nothing is loaded, nothing complained of, sorting and filtering work by mouse and keyboard, nothing is cut off.
+"""The pages in a real browser: nothing is loaded, nothing complained of,
+sorting and filtering work by mouse and keyboard, nothing is cut off.
 
-Needs Debian's packages chromium and chromium-driver. With SMT_SCREENSHOTS=DIRECTORY pictures are left there for people to look at.
+Needs Debian's packages chromium and chromium-driver. With SMT_SCREENSHOTS=DIRECTORY pictures are left there for people
+to look at.
 """
 
 from __future__ import annotations
@@ -23,7 +25,11 @@ from selenium.webdriver.support.ui import WebDriverWait
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "support"))
 import result_maker
 import trial_maker
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build as build_module, charts, hardware_classes
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import (
+    build as build_module,
+    charts,
+    hardware_classes,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import fleet as fleet_page, host as host_page
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 
@@ -36,7 +42,12 @@ def browser_fixture(tmp_path_factory):
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium")
     # Root has no sandbox to run in; a page that breaks out of the renderer is none of ours.
-    for argument in ("--headless=new", "--no-sandbox", "--hide-scrollbars", f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",
+        "--hide-scrollbars",
+        f"--user-data-dir={tmp_path_factory.mktemp('profile')}",
+    ):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which("chromedriver")))
@@ -58,7 +69,13 @@ def three_hosts_fixture(tmp_path_factory):
         [
             result_maker.result(host="smt-adjacent", workloads=BOTH, blocks=5, noise=0.002),
             result_maker.result(host="smt-split", workloads=BOTH, blocks=5, noise=0.03, seed=3),
-            result_maker.result(host="<script>alert(1)</script>", compared=False, reason="this host has no SMT", shape=(1, 2, 1), blocks=5),
+            result_maker.result(
+                host="<script>alert(1)</script>",
+                compared=False,
+                reason="this host has no SMT",
+                shape=(1, 2, 1),
+                blocks=5,
+            ),
         ],
     )
 
@@ -66,7 +83,10 @@ def three_hosts_fixture(tmp_path_factory):
 @pytest.fixture(scope="module", name="twelve_hosts")
 def twelve_hosts_fixture(tmp_path_factory):
     """So many that their pictures are left to the browser."""
-    hosts = [result_maker.result(host=f"web{number:02d}", workloads=BOTH, blocks=5, shape=(1, 2, 2), seed=number, noise=0.01) for number in range(12)]
+    hosts = [
+        result_maker.result(host=f"web{number:02d}", workloads=BOTH, blocks=5, shape=(1, 2, 2), seed=number, noise=0.01)
+        for number in range(12)
+    ]
     hosts[7]["restored"] = {"ok": False, "before": None, "after": None, "differences": ["CPU 3 is offline"]}
     return build(tmp_path_factory.mktemp("twelve"), hosts)
 
@@ -80,11 +100,22 @@ def fleet_fixture(tmp_path_factory):
     for number in range(5000):
         slower = 1 - 0.0001 * (number % 50) - (0.2 if number == 4321 else 0)
         workloads = {
-            name: {**one, "ratio": one["ratio"] * slower, "candidate_value": one["candidate_value"] * slower} for name, one in row["workloads"].items()
+            name: {**one, "ratio": one["ratio"] * slower, "candidate_value": one["candidate_value"] * slower}
+            for name, one in row["workloads"].items()
         }
-        rows.append({**row, "host": f"web{number:04d}", "page": f"web{number:04d}.html", "hardware_class": f"class-{number % 7}", "workloads": workloads})
+        rows.append(
+            {
+                **row,
+                "host": f"web{number:04d}",
+                "page": f"web{number:04d}.html",
+                "hardware_class": f"class-{number % 7}",
+                "workloads": workloads,
+            }
+        )
     directory = tmp_path_factory.mktemp("fleet")
-    (directory / "index.html").write_text(fleet_page.render(rows, [], hardware_classes.by_class(rows, 0.01, 0.95)), encoding="utf-8")
+    (directory / "index.html").write_text(
+        fleet_page.render(rows, [], hardware_classes.by_class(rows, 0.01, 0.95)), encoding="utf-8"
+    )
     return directory
 
 
@@ -94,19 +125,30 @@ def trial_fixture(tmp_path_factory):
 
 
 # Ends the element it stands in, runs, is a template, and is an address that runs.
-ATTACK = "</script></textarea><script>window.attacked = 1</script><img src=x onerror='window.attacked = 1'>{{ 7 * 7 }}{% raw %}javascript:window.attacked=1//"
+ATTACK = (
+    "</script></textarea><script>window.attacked = 1</script><img src=x onerror='window.attacked = 1'>{{ 7 * 7 }}{% raw"
+    " %}javascript:window.attacked=1//"
+)
 ADDRESS = "javascript:window.attacked=1//"
 
 
 @pytest.fixture(scope="module", name="hostile_runs")
 def hostile_fixture(tmp_path_factory):
-    """A host that attacks, alone and among so many that pictures and rows are data; another one by its name and its processor."""
+    """A host that attacks, alone and among so many that pictures and rows are data;
+    another one by its name and its processor.
+    """
     policy = result_maker.policy_result(host=ADDRESS, blocks=5, shape=(1, 2, 2))
     policy["environment"]["cpu_model"] = ATTACK
-    others = [result_maker.result(host=f"web{number:02d}", blocks=4, shape=(1, 1, 2), seed=number) for number in range(11)]
+    others = [
+        result_maker.result(host=f"web{number:02d}", blocks=4, shape=(1, 1, 2), seed=number) for number in range(11)
+    ]
     alone = build(tmp_path_factory.mktemp("alone"), [result_maker.hostile(ATTACK)])
     among = build(tmp_path_factory.mktemp("among"), [result_maker.hostile(ATTACK, host=ADDRESS), policy, *others])
-    return [alone / "index.html", among / "index.html", *sorted(path for path in among.glob("*.html") if path.stem != "index" and "web" not in path.stem)]
+    return [
+        alone / "index.html",
+        among / "index.html",
+        *sorted(path for path in among.glob("*.html") if path.stem != "index" and "web" not in path.stem),
+    ]
 
 
 @pytest.fixture(scope="module", name="fleet_of_1000")
@@ -115,7 +157,9 @@ def fleet_of_1000_fixture(tmp_path_factory):
     directory = tmp_path_factory.mktemp("thousand")
     one = result_maker.result(blocks=2, shape=(1, 1, 2), workloads=BOTH)
     for number in range(1000):
-        (directory / f"web{number:04d}.json").write_text(json.dumps({**one, "host": f"web{number:04d}"}), encoding="utf-8")
+        (directory / f"web{number:04d}.json").write_text(
+            json.dumps({**one, "host": f"web{number:04d}"}), encoding="utf-8"
+        )
     assert not build_module.build(result_files.result_paths(directory), directory).refused
     return directory
 
@@ -129,12 +173,21 @@ def build(directory, documents):
 
 def show(browser, path, width=1100, scheme="light", media=""):
     """Open a page; returns the addresses that it asked for beyond itself."""
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": [{"name": "prefers-color-scheme", "value": scheme}]})
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600})
+    browser.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia", {"media": media, "features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    )
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600},
+    )
     for kind in ("browser", "performance"):
         browser.get_log(kind)
     browser.get(path.as_uri())
-    asked = [entry["message"] for entry in browser.get_log("performance") if '"Network.requestWillBeSent"' in entry["message"]]
+    asked = [
+        entry["message"]
+        for entry in browser.get_log("performance")
+        if '"Network.requestWillBeSent"' in entry["message"]
+    ]
     return [message for message in asked if path.as_uri() not in message and '"url":"data:' not in message]
 
 
@@ -152,7 +205,9 @@ def picture(browser, name):
         Path(directory, f"{name}.png").write_bytes(base64.b64decode(taken["data"]))
 
 
-@pytest.mark.parametrize(("scheme", "width", "media"), [("light", 1100, ""), ("dark", 1100, ""), ("light", 390, ""), ("dark", 800, "print")])
+@pytest.mark.parametrize(
+    ("scheme", "width", "media"), [("light", 1100, ""), ("dark", 1100, ""), ("light", 390, ""), ("dark", 800, "print")]
+)
 def test_pages_are_quiet_whole_and_readable(browser, one_host, three_hosts, scheme, width, media):
     for page in sorted([*one_host.glob("*.html"), *three_hosts.glob("*.html")]):
         assert show(browser, page, width, scheme, media) == []
@@ -162,7 +217,9 @@ def test_pages_are_quiet_whole_and_readable(browser, one_host, three_hosts, sche
         picture(browser, f"{page.parent.name[:3]}-{page.stem[:12].replace('%', '')}-{scheme}-{width}{media}")
 
 
-@pytest.mark.parametrize(("scheme", "width", "media"), [("light", 1100, ""), ("dark", 1100, ""), ("light", 390, ""), ("dark", 800, "print")])
+@pytest.mark.parametrize(
+    ("scheme", "width", "media"), [("light", 1100, ""), ("dark", 1100, ""), ("light", 390, ""), ("dark", 800, "print")]
+)
 def test_the_page_of_a_trial_is_quiet_whole_and_readable(browser, trial_of_four, scheme, width, media):
     assert show(browser, trial_of_four, width, scheme, media) == []
     assert browser.get_log("browser") == []
@@ -184,10 +241,13 @@ def contrast(browser, selector):
     return browser.execute_script(
         """
         const channels = (colour) => colour.match(/[0-9.]+/g).slice(0, 3).map(Number);
-        const linear = (value) => { const share = value / 255; return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4; };
-        const luminance = (colour) => { const [r, g, b] = channels(colour).map(linear); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+        const linear = (value) => { const share = value / 255;
+            return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4; };
+        const luminance = (colour) => { const [r, g, b] = channels(colour).map(linear);
+            return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
         const element = document.querySelector(arguments[0]);
-        const [a, b] = [getComputedStyle(element).color, getComputedStyle(document.body).backgroundColor].map(luminance);
+        const [a, b] = [getComputedStyle(element).color, getComputedStyle(document.body).backgroundColor]
+            .map(luminance);
         return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
     """,
         selector,
@@ -196,7 +256,10 @@ def contrast(browser, selector):
 
 def test_the_answer_and_the_forest_plot_are_on_the_first_screen(browser, one_host):
     show(browser, one_host / "index.html")
-    bottoms = browser.execute_script("return [...document.querySelectorAll('.sentence, figure svg')].slice(0, 2).map((e) => e.getBoundingClientRect().bottom)")
+    bottoms = browser.execute_script(
+        "return [...document.querySelectorAll('.sentence, figure svg')].slice(0, 2).map((e) =>"
+        " e.getBoundingClientRect().bottom)"
+    )
     assert len(bottoms) == 2 and max(bottoms) < 900
 
 
@@ -208,7 +271,8 @@ def test_nothing_is_cut_off_in_a_picture(browser, one_host):
                 const frame = svg.getBoundingClientRect();
                 return [...svg.querySelectorAll('text')].filter((text) => {
                     const box = text.getBoundingClientRect();
-                    return box.width && (box.left < frame.left - 1 || box.right > frame.right + 1 || box.top < frame.top - 1 || box.bottom > frame.bottom + 1);
+                    return box.width && (box.left < frame.left - 1 || box.right > frame.right + 1
+                        || box.top < frame.top - 1 || box.bottom > frame.bottom + 1);
                 }).map((text) => text.textContent);
             });
         """)
@@ -225,7 +289,11 @@ def test_a_table_is_sorted_by_keyboard(browser, three_hosts):
     head = browser.find_element(By.CSS_SELECTOR, "#hosts thead th")
     head.find_element(By.TAG_NAME, "button").send_keys(Keys.ENTER)
     hosts = column(browser, "#hosts", 0)
-    assert head.get_attribute("aria-sort") == "ascending" and hosts == ["<script>alert(1)</script>", "smt-adjacent", "smt-split"]
+    assert head.get_attribute("aria-sort") == "ascending" and hosts == [
+        "<script>alert(1)</script>",
+        "smt-adjacent",
+        "smt-split",
+    ]
     head.find_element(By.TAG_NAME, "button").send_keys(Keys.SPACE)
     assert head.get_attribute("aria-sort") == "descending" and column(browser, "#hosts", 0) == hosts[::-1]
 
@@ -236,7 +304,10 @@ def test_numbers_are_sorted_as_numbers(browser, one_host):
     table = browser.find_element(By.CSS_SELECTOR, "div[aria-label=Samples] table")
     WebDriverWait(browser, 10).until(lambda driver: table.find_elements(By.CSS_SELECTOR, "tbody tr"))
     table.find_elements(By.CSS_SELECTOR, "thead button")[5].click()
-    values = [float(field.text.replace("\u202f", "")) for field in table.find_elements(By.CSS_SELECTOR, "tbody td:nth-child(6)")]
+    values = [
+        float(field.text.replace("\u202f", ""))
+        for field in table.find_elements(By.CSS_SELECTOR, "tbody td:nth-child(6)")
+    ]
     assert len(values) == 200 and values == sorted(values)
 
 
@@ -265,7 +336,9 @@ def test_every_picture_is_read_out_and_every_wide_part_is_reached_by_keyboard(br
 
 
 def wait_until_drawn(browser):
-    WebDriverWait(browser, 60).until(lambda driver: driver.execute_script("return document.documentElement.dataset.drawn") == "all")
+    WebDriverWait(browser, 60).until(
+        lambda driver: driver.execute_script("return document.documentElement.dataset.drawn") == "all"
+    )
 
 
 def test_pictures_left_to_the_browser_are_drawn_without_a_word_of_complaint(browser, twelve_hosts):
@@ -273,7 +346,8 @@ def test_pictures_left_to_the_browser_are_drawn_without_a_word_of_complaint(brow
     wait_until_drawn(browser)
     assert all("charts.js" in one for one in asked) and browser.get_log("browser") == []
     left = browser.execute_script("""
-        return [...document.querySelectorAll('script[data-picture]')].filter((one) => !one.parentElement.querySelector('svg')).length
+        return [...document.querySelectorAll('script[data-picture]')]
+            .filter((one) => !one.parentElement.querySelector('svg')).length
     """)
     assert left == 0 and len(browser.find_elements(By.CSS_SELECTOR, "svg[role=img][aria-label]")) >= 12
     picture(browser, "left-to-the-browser")
@@ -291,7 +365,8 @@ def test_both_ways_draw_the_same_pictures(browser, one_host, tmp_path):
         wait_until_drawn(browser)
         words.append(
             browser.execute_script("""
-            return [...document.querySelectorAll('svg[role=img]')].map((svg) => [...svg.querySelectorAll('text')].map((one) => one.textContent))
+            return [...document.querySelectorAll('svg[role=img]')]
+                .map((svg) => [...svg.querySelectorAll('text')].map((one) => one.textContent))
         """)
         )
     assert len(words[0]) >= 12 and words[0] == words[1]
@@ -306,7 +381,9 @@ def test_without_charts_js_the_page_says_so(browser, twelve_hosts, tmp_path):
 
 def test_five_thousand_hosts_are_filtered_and_sorted(browser, fleet_of_5000):
     assert show(browser, fleet_of_5000 / "index.html") == [] and browser.get_log("browser") == []
-    assert len(column(browser, "#hosts", 0)) == 200 and browser.find_element(By.ID, "count-hosts").text == "5000 of 5000"
+    assert (
+        len(column(browser, "#hosts", 0)) == 200 and browser.find_element(By.ID, "count-hosts").text == "5000 of 5000"
+    )
     browser.find_elements(By.CSS_SELECTOR, "#hosts thead button")[2].click()
     assert column(browser, "#hosts", 0)[0] == "web4321"
     browser.find_element(By.ID, "more-hosts").click()
@@ -314,7 +391,9 @@ def test_five_thousand_hosts_are_filtered_and_sorted(browser, fleet_of_5000):
     browser.find_element(By.CSS_SELECTOR, "button[data-words='class-3']").click()
     assert browser.find_element(By.ID, "count-hosts").text == "714 of 5000"
     browser.find_element(By.ID, "filter-hosts").send_keys(" outlier")
-    assert browser.find_element(By.ID, "count-hosts").text.endswith(" of 5000") and "web4321" not in column(browser, "#hosts", 0)
+    assert browser.find_element(By.ID, "count-hosts").text.endswith(" of 5000") and "web4321" not in column(
+        browser, "#hosts", 0
+    )
     assert "web4321 (gzip" in browser.find_element(By.CSS_SELECTOR, "section.conclusion").text
     picture(browser, "fleet")
 
@@ -323,7 +402,9 @@ def test_samples_are_made_when_they_are_unfolded(browser, one_host):
     show(browser, one_host / "index.html")
     assert browser.execute_script("return document.querySelectorAll('#samples tbody tr').length") == 0
     browser.execute_script("document.querySelector('#samples').closest('details').open = true")
-    WebDriverWait(browser, 10).until(lambda driver: driver.execute_script("return document.querySelectorAll('#samples tbody tr').length") == 200)
+    WebDriverWait(browser, 10).until(
+        lambda driver: driver.execute_script("return document.querySelectorAll('#samples tbody tr').length") == 200
+    )
 
 
 def test_no_text_of_a_host_runs_or_leads_anywhere(browser, hostile_runs):
@@ -340,10 +421,14 @@ def test_no_text_of_a_host_runs_or_leads_anywhere(browser, hostile_runs):
         assert browser.find_elements(By.CSS_SELECTOR, "img, textarea, [onerror], [onclick]") == []
         links = browser.execute_script("return [...document.querySelectorAll('a')].map((one) => one.protocol)")
         assert set(links) <= {"file:"}
-        scripts = browser.execute_script("return [...document.scripts].filter((one) => !one.type).map((one) => one.getAttribute('src'))")
+        scripts = browser.execute_script(
+            "return [...document.scripts].filter((one) => !one.type).map((one) => one.getAttribute('src'))"
+        )
         assert set(scripts) <= {None, "charts.js"} and len(scripts) <= 2
     browser.get(hostile_runs[1].as_uri())
-    for link in browser.execute_script("return [...document.querySelectorAll('#hosts tbody a')].slice(0, 3).map((one) => one.href)"):
+    for link in browser.execute_script(
+        "return [...document.querySelectorAll('#hosts tbody a')].slice(0, 3).map((one) => one.href)"
+    ):
         browser.get(link)
         assert "here?" in browser.find_element(By.TAG_NAME, "h1").text
 
@@ -351,14 +436,20 @@ def test_no_text_of_a_host_runs_or_leads_anywhere(browser, hostile_runs):
 def test_the_first_content_of_a_thousand_hosts_waits_for_no_script(browser, fleet_of_1000, record_property):
     assert show(browser, fleet_of_1000 / "index.html") == [] and browser.get_log("browser") == []
     painted = WebDriverWait(browser, 60).until(
-        lambda driver: driver.execute_script("return performance.getEntriesByName('first-contentful-paint').map((one) => one.startTime)")
+        lambda driver: driver.execute_script(
+            "return performance.getEntriesByName('first-contentful-paint').map((one) => one.startTime)"
+        )
     )
-    # How long it took hangs on what else the machine does, so it is reported and not judged: pytest --junit-xml, or tests/benchmarks/bench_report.py.
+    # How long it took hangs on what else the machine does, so it is reported and not judged: pytest --junit-xml, or
+    # tests/benchmarks/bench_report.py.
     record_property("first_contentful_paint_ms", painted[0])
     assert browser.find_element(By.ID, "count-hosts").text == "1000 of 1000"
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
         browser.get((fleet_of_1000 / "index.html").as_uri())
-        assert "hosts" in browser.find_element(By.CSS_SELECTOR, ".sentence, h1").text and len(browser.find_elements(By.CSS_SELECTOR, "#hosts tbody tr")) == 100
+        assert (
+            "hosts" in browser.find_element(By.CSS_SELECTOR, ".sentence, h1").text
+            and len(browser.find_elements(By.CSS_SELECTOR, "#hosts tbody tr")) == 100
+        )
     finally:
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})

@@ -1,10 +1,11 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How often verdicts are wrong, and how often they find a real slowdown, on recorded samples; beside the usual ways to compare.
+"""How often verdicts are wrong, and how often they find a real slowdown, on recorded samples;
+beside the usual ways to compare.
 
-A comparison takes 56 consecutive samples. Interleaved, these are 14 blocks in ABBA order; before-then-after, the first 28 are before. Windows
-overlap (the next one starts ``STEP`` samples later), so that chance cuts matter less; the intervals of the rates count only the comparisons that
-share no sample.
+A comparison takes 56 consecutive samples. Interleaved, these are 14 blocks in ABBA order; before-then-after, the first
+28 are before. Windows overlap (the next one starts ``STEP`` samples later), so that chance cuts matter less; the
+intervals of the rates count only the comparisons that share no sample.
 """
 
 from __future__ import annotations
@@ -77,7 +78,9 @@ def paired_t(before: Blocks, after: Blocks) -> int:
 def bootstrap(before: Blocks, after: Blocks) -> int:
     """The BCa bootstrap interval of the mean log-ratio by block."""
     ratios = numpy.mean(numpy.log(before), axis=1) - numpy.mean(numpy.log(after), axis=1)
-    interval = stats.bootstrap((ratios,), numpy.mean, n_resamples=999, method="BCa", rng=numpy.random.default_rng(1)).confidence_interval
+    interval = stats.bootstrap(
+        (ratios,), numpy.mean, n_resamples=999, method="BCa", rng=numpy.random.default_rng(1)
+    ).confidence_interval
     return int(interval.low > 0) - int(interval.high < 0)
 
 
@@ -85,11 +88,19 @@ def _called(test) -> int:
     return int(numpy.sign(test.statistic)) if test.pvalue < ALPHA else 0
 
 
-METHODS = {"ours": ours, "Mann-Whitney": mann_whitney, "Welch's t": welch, "paired t": paired_t, "BCa bootstrap": bootstrap}
+METHODS = {
+    "ours": ours,
+    "Mann-Whitney": mann_whitney,
+    "Welch's t": welch,
+    "paired t": paired_t,
+    "BCa bootstrap": bootstrap,
+}
 
 
 def windows(series, kind, name, step=STEP):
-    """Windows of the series of a name under a kind of noise, each ``step`` samples after the last: list of lists of WINDOW microseconds."""
+    """Windows of the series of a name under a kind of noise, each ``step`` samples after the last:
+    list of lists of WINDOW microseconds.
+    """
     found = []
     for one in series:
         if one["series"] == name and one["kind"] == kind:
@@ -107,7 +118,8 @@ def rates(series, order, methods, step=STEP):
     """False calls and found slowdowns by kind of noise.
 
     Returns:
-        ``{kind: {"same": count, "slower": count, "same_separate": .., "slower_separate": .., "methods": {name: (false calls, found)}}}``,
+        ``{kind: {"same": count, "slower": count, "same_separate": .., "slower_separate": .., "methods": {name: (false
+        calls, found)}}}``,
             shares from 0 to 1
     """
     split, slower_name = ORDERS[order]
@@ -121,7 +133,10 @@ def rates(series, order, methods, step=STEP):
             "same_separate": separate(series, kind, "same"),
             "slower_separate": separate(series, kind, slower_name),
             "methods": {
-                name: (numpy.mean([method(*sides) != 0 for sides in same]), numpy.mean([method(*sides) == -1 for sides in slower]))
+                name: (
+                    numpy.mean([method(*sides) != 0 for sides in same]),
+                    numpy.mean([method(*sides) == -1 for sides in slower]),
+                )
                 for name, method in methods.items()
             },
         }
@@ -130,10 +145,16 @@ def rates(series, order, methods, step=STEP):
 
 def overall(table):
     """The same over all kinds, each comparison with the same weight."""
-    total = {count: sum(row[count] for row in table.values()) for count in ("same", "slower", "same_separate", "slower_separate")}
+    total = {
+        count: sum(row[count] for row in table.values())
+        for count in ("same", "slower", "same_separate", "slower_separate")
+    }
     names = next(iter(table.values()))["methods"]
     methods = {
-        name: tuple(sum(row["methods"][name][which] * row[count] for row in table.values()) / total[count] for which, count in enumerate(("same", "slower")))
+        name: tuple(
+            sum(row["methods"][name][which] * row[count] for row in table.values()) / total[count]
+            for which, count in enumerate(("same", "slower"))
+        )
         for name in names
     }
     return {**total, "methods": methods}
@@ -151,22 +172,34 @@ def print_rates(table, order):
     print("| noise | comparisons (separate): A/A, slower | " + " | ".join(names) + " |")
     print("|---|---|" + "---|" * len(names))
     for kind, row in [*table.items(), ("all", overall(table))]:
-        cells = [f"{with_interval(false, row['same_separate'])}, {with_interval(found, row['slower_separate'])}" for false, found in row["methods"].values()]
-        print(f"| {kind} | {row['same']} ({row['same_separate']}), {row['slower']} ({row['slower_separate']}) | " + " | ".join(cells) + " |")
+        cells = [
+            f"{with_interval(false, row['same_separate'])}, {with_interval(found, row['slower_separate'])}"
+            for false, found in row["methods"].values()
+        ]
+        print(
+            f"| {kind} | {row['same']} ({row['same_separate']}), {row['slower']} ({row['slower_separate']}) | "
+            + " | ".join(cells)
+            + " |"
+        )
 
 
 def scatter(series):
-    """Kind -> (median over windows of equal work of the samples' standard deviation, the same of the range of the blocks' medians), as shares."""
+    """Kind -> (median over windows of equal work of the samples' standard deviation,
+    the same of the range of the blocks' medians), as shares.
+    """
     found = {}
     for kind in dict.fromkeys(one["kind"] for one in series):
         logs = [numpy.log(window).reshape(-1, 4) for window in windows(series, kind, "same")]
-        found[kind] = (numpy.median([numpy.std(one) for one in logs]), numpy.median([numpy.ptp(numpy.median(one, axis=1)) for one in logs]))
+        found[kind] = (
+            numpy.median([numpy.std(one) for one in logs]),
+            numpy.median([numpy.ptp(numpy.median(one, axis=1)) for one in logs]),
+        )
     return found
 
 
 def until_enough(before: Blocks, after: Blocks) -> tuple[int, str]:
     """Blocks taken until the interval is narrow enough, and the verdict then."""
-    for count in range(paired.LEAST_BLOCKS, len(before) + 1):
+    for count in range(paired.MIN_BLOCKS, len(before) + 1):
         result = paired.compare(before[:count], after[:count], better="lower")
         if paired.enough(result, ENOUGH_WIDTH):
             break
@@ -175,7 +208,10 @@ def until_enough(before: Blocks, after: Blocks) -> tuple[int, str]:
 
 def print_simulated(count):
     """The same for made-up noise: ``count`` equal and ``count`` slower comparisons of each kind, interleaved."""
-    print(f"\n### made-up noise, interleaved, {count} comparisons each: A/A called, and a 3 % slowdown found, in per cent\n")
+    print(
+        f"\n### made-up noise, interleaved, {count} comparisons each: A/A called, and a 3 % slowdown found, in per"
+        " cent\n"
+    )
     names = [name for name in METHODS if name != "BCa bootstrap"]
     print("| noise | " + " | ".join(names) + " |")
     print("|---|" + "---|" * len(names))
@@ -183,39 +219,59 @@ def print_simulated(count):
     for kind in simulated.KINDS:
         source = numpy.random.default_rng(20161103)
         noise = [kind(source) for _time in range(2 * count)]
-        same, found = [interleaved(numpy.exp(one)) for one in noise[:count]], [interleaved(numpy.exp(one + slower)) for one in noise[count:]]
+        same, found = (
+            [interleaved(numpy.exp(one)) for one in noise[:count]],
+            [interleaved(numpy.exp(one + slower)) for one in noise[count:]],
+        )
         cells = [
-            f"{numpy.mean([METHODS[name](*sides) != 0 for sides in same]):.1%}, {numpy.mean([METHODS[name](*sides) == -1 for sides in found]):.0%}"
+            f"{numpy.mean([METHODS[name](*sides) != 0 for sides in same]):.1%},"
+            f" {numpy.mean([METHODS[name](*sides) == -1 for sides in found]):.0%}"
             for name in names
         ]
         print(f"| {kind.__name__.replace('_', ' ')} | " + " | ".join(cells).replace("%", "") + " |", flush=True)
 
 
 def print_time_to_verdict(series):
-    """Samples are of one length, so that blocks taken stand for time; by kind, stopping on width beside the fixed plan."""
-    print(f"\n### Time to a verdict on a 5 % slowdown: until the interval is {ENOUGH_WIDTH:.0%} wide, beside 20 runs a side\n")
-    print("| noise | blocks until enough, mean | time / fixed plan | found: until enough, fixed | A/A called: until enough, fixed |")
+    """Samples are of one length, so that blocks taken stand for time; by kind,
+    stopping on width beside the fixed plan.
+    """
+    print(
+        f"\n### Time to a verdict on a 5 % slowdown: until the interval is {ENOUGH_WIDTH:.0%} wide, beside 20 runs a"
+        " side\n"
+    )
+    print(
+        "| noise | blocks until enough, mean | time / fixed plan | found: until enough, fixed | A/A called: until"
+        " enough, fixed |"
+    )
     print("|---|---|---|---|---|")
     for kind in dict.fromkeys(one["kind"] for one in series):
-        same, slower = ([interleaved(window) for window in windows(series, kind, name)] for name in ("same", "abba 5 %"))
+        same, slower = (
+            [interleaved(window) for window in windows(series, kind, name)] for name in ("same", "abba 5 %")
+        )
         if not slower:
             continue
         stopped = [until_enough(*sides) for sides in slower]
         stopped_same = [until_enough(*sides) for sides in same]
-        fixed, fixed_same = ([ours(before[:FIXED_BLOCKS], after[:FIXED_BLOCKS]) for before, after in sides] for sides in (slower, same))
+        fixed, fixed_same = (
+            [ours(before[:FIXED_BLOCKS], after[:FIXED_BLOCKS]) for before, after in sides] for sides in (slower, same)
+        )
         blocks = numpy.mean([count for count, _verdict in stopped])
         found = numpy.mean([verdict == paired.LOSS for _count, verdict in stopped])
         false = numpy.mean([verdict in (paired.GAIN, paired.LOSS) for _count, verdict in stopped_same])
         print(
-            f"| {kind} | {blocks:.1f} | {blocks / FIXED_BLOCKS:.2f} | {found:.0%}, {numpy.mean(numpy.equal(fixed, -1)):.0%} "
-            f"| {false:.1%}, {numpy.mean(numpy.not_equal(fixed_same, 0)):.1%} |"
+            f"| {kind} | {blocks:.1f} | {blocks / FIXED_BLOCKS:.2f} | {found:.0%},"
+            f" {numpy.mean(numpy.equal(fixed, -1)):.0%} | {false:.1%},"
+            f" {numpy.mean(numpy.not_equal(fixed_same, 0)):.1%} |"
         )
 
 
 def print_recorded(series):
     print(f"{sum(len(one['microseconds']) for one in series)} samples")
     for kind, (deviation, wander) in scatter(series).items():
-        print(f"{kind}: samples scatter by {deviation:.1%} (standard deviation), block medians range over {wander:.1%} in a comparison")
+        print(
+            f"{kind}: samples scatter by {deviation:.1%} (standard deviation), block medians range over {wander:.1%} in"
+            " a comparison"
+        )
     for order in ORDERS:
         print_rates(rates(series, order, METHODS), order)
     print_time_to_verdict(series)
@@ -224,7 +280,9 @@ def print_recorded(series):
 def main():
     parser = argparse.ArgumentParser(description="Print how often verdicts are wrong on recorded samples.")
     parser.add_argument("recordings", nargs="*", type=Path, help="what record.py wrote (.json.gz)")
-    parser.add_argument("--simulated", type=int, default=0, metavar="N", help="also N comparisons on each kind of made-up noise")
+    parser.add_argument(
+        "--simulated", type=int, default=0, metavar="N", help="also N comparisons on each kind of made-up noise"
+    )
     arguments = parser.parse_args()
     if arguments.recordings:
         print_recorded(load(arguments.recordings))

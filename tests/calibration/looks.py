@@ -1,11 +1,13 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What planned looks do to verdicts and to a host's time: on recorded noise and on made-up noise, beside fixed sizes and the usual tests.
+"""What planned looks do to verdicts and to a host's time: on recorded noise and on made-up noise,
+beside fixed sizes and the usual tests.
 
     .venv/bin/python tests/calibration/looks.py tests/calibration/data/equal_work.json.gz
 
-A window of 56 samples of equal work is 28 blocks A B, B A, ..., which stand for the budget. An effect is planted by multiplying the samples of one side.
-Windows share no sample. Time is blocks, as a share of a fixed plan of 20 runs a side, and of the budget.
+A window of 56 samples of equal work is 28 blocks A B, B A, ..., which stand for the budget. An effect is planted by
+multiplying the samples of one side. Windows share no sample. Time is blocks, as a share of a fixed plan of 20 runs a
+side, and of the budget.
 """
 
 from __future__ import annotations
@@ -18,7 +20,13 @@ import evaluate
 import numpy
 import simulated
 import stopping
-from ansible_collections.threadwise.smt.plugins.module_utils._looks import decisions, ranks, schedule, spending, verdicts
+from ansible_collections.threadwise.smt.plugins.module_utils._looks import (
+    decisions,
+    ranks,
+    schedule,
+    spending,
+    verdicts,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import early, paired
 from scipy import stats
 
@@ -27,12 +35,12 @@ TOTAL = evaluate.WINDOW // 2
 EFFECTS = (0.02, 0.03, 0.05, 0.10)
 EARLY = 300
 HEAD_EQUAL = (
-    "| noise | windows | called, % | equivalent, % | futile, % | of these decided by the rest, % | time / 20 runs, / budget | interval holds 1, % "
-    "| called: fixed 20 | Mann-Whitney | Welch |"
+    "| noise | windows | called, % | equivalent, % | futile, % | of these decided by the rest, % | time / 20 runs, /"
+    " budget | interval holds 1, % | called: fixed 20 | Mann-Whitney | Welch |"
 )
 HEAD_SLOWER = (
-    "| noise | slower by | found, % | time / 20 runs | futile, % | interval holds it, % | mean estimate of those found early, % "
-    "| found: fixed 20 | Mann-Whitney | Welch |"
+    "| noise | slower by | found, % | time / 20 runs | futile, % | interval holds it, % | mean estimate of those found"
+    " early, % | found: fixed 20 | Mann-Whitney | Welch |"
 )
 
 Window = tuple[list[float], list[float]]
@@ -94,7 +102,9 @@ def mann_whitney(window: Window, effect: float) -> bool:
 
 def welch(window: Window, effect: float) -> bool:
     before, after = slower(window, effect)
-    return bool(stats.ttest_ind(before[: stopping.FIXED_RUNS], after[: stopping.FIXED_RUNS], equal_var=False).pvalue < ALPHA)
+    return bool(
+        stats.ttest_ind(before[: stopping.FIXED_RUNS], after[: stopping.FIXED_RUNS], equal_var=False).pvalue < ALPHA
+    )
 
 
 def rate(values: t.Sequence[bool]) -> str:
@@ -126,13 +136,14 @@ def print_effects(name: str, windows: t.Sequence[Window]) -> None:
     for effect in EFFECTS:
         ends = [follow(window, effect) for window in windows]
         early = [end.log_ratio for end in ends if end.outcome in stopping.CALLED and end.blocks < TOTAL]
+        found_at_once = [fixed(window, effect, stopping.FIXED_RUNS) == paired.LOSS for window in windows]
         cells = [
             rate([end.outcome == paired.LOSS for end in ends]),
             f"{numpy.mean([end.blocks for end in ends]) / stopping.FIXED_RUNS:.2f}",
             f"{100 * numpy.mean([end.outcome == decisions.FUTILE for end in ends]):.1f}",
             rate([end.holds for end in ends]),
             f"{-100 * numpy.mean(early):.2f}" if early else "-",
-            f"{100 * numpy.mean([fixed(window, effect, stopping.FIXED_RUNS) == paired.LOSS for window in windows]):.1f}",
+            f"{100 * numpy.mean(found_at_once):.1f}",
             f"{100 * numpy.mean([mann_whitney(window, effect) for window in windows]):.1f}",
             f"{100 * numpy.mean([welch(window, effect) for window in windows]):.1f}",
         ]
@@ -159,7 +170,9 @@ def print_spending(kinds: t.Mapping[str, t.Sequence[Window]]) -> None:
     functions = {
         "like Pocock": lambda alpha, share: alpha * math.log1p((math.e - 1) * share),
         "share to the power of 1.5": power,
-        "like O'Brien and Fleming": lambda alpha, share: math.erfc(spending.upper_quantile(alpha / 2) / math.sqrt(2 * share)),
+        "like O'Brien and Fleming": lambda alpha, share: math.erfc(
+            spending.upper_quantile(alpha / 2) / math.sqrt(2 * share)
+        ),
     }
     print("\n### Spending functions, all kinds: found (%), time / 20 runs\n")
     print("| function | A/A called | " + " | ".join(f"{effect:.0%}" for effect in EFFECTS) + " |")
@@ -170,7 +183,9 @@ def print_spending(kinds: t.Mapping[str, t.Sequence[Window]]) -> None:
         found = []
         for effect in (0.0, *EFFECTS):
             ends = [follow(window, effect) for window in windows]
-            share = numpy.mean([end.outcome in stopping.CALLED if effect == 0 else end.outcome == paired.LOSS for end in ends])
+            share = numpy.mean(
+                [end.outcome in stopping.CALLED if effect == 0 else end.outcome == paired.LOSS for end in ends]
+            )
             found.append(f"{100 * share:.1f}, {numpy.mean([end.blocks for end in ends]) / stopping.FIXED_RUNS:.2f}")
         print(f"| {name} | " + " | ".join(found) + " |", flush=True)
     spending.spent = power
@@ -196,8 +211,13 @@ def print_early(plans: int) -> None:
                 for number, (blocks, level) in enumerate(zip(places, levels, strict=True)):
                     centre, error = sums[blocks - 1] / blocks, deviation / math.sqrt(blocks)
                     half = spending.upper_quantile(level / 2) * error
-                    if blocks == TOTAL or verdicts.verdict(centre, centre - half, centre + half, margin) != verdicts.INCONCLUSIVE:
-                        kept = early.share_kept(math.erfc(abs(centre) / error / math.sqrt(2)), taken[: number + 1], ALPHA)
+                    if (
+                        blocks == TOTAL
+                        or verdicts.verdict(centre, centre - half, centre + half, margin) != verdicts.INCONCLUSIVE
+                    ):
+                        kept = early.share_kept(
+                            math.erfc(abs(centre) / error / math.sqrt(2)), taken[: number + 1], ALPHA
+                        )
                         found.append((centre, centre * kept))
                         break
             naive, corrected = numpy.mean(found, axis=0) - truth
@@ -218,7 +238,9 @@ def made_up(count: int) -> dict[str, list[Window]]:
     found = {}
     for kind in simulated.KINDS:
         source = numpy.random.default_rng(20261123)
-        found[kind.__name__.replace("_", " ")] = [stopping.sides([float(value) for value in numpy.exp(kind(source))]) for _time in range(count)]
+        found[kind.__name__.replace("_", " ")] = [
+            stopping.sides([float(value) for value in numpy.exp(kind(source))]) for _time in range(count)
+        ]
     return found
 
 
@@ -226,7 +248,9 @@ def main() -> None:
     """Print the tables of docs/verdicts.md about planned looks."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("recordings", nargs="*")
-    parser.add_argument("--made-up", type=int, default=0, metavar="N", help="also N windows of each kind of made-up noise")
+    parser.add_argument(
+        "--made-up", type=int, default=0, metavar="N", help="also N windows of each kind of made-up noise"
+    )
     arguments = parser.parse_args()
     for title, kinds in (("recorded", recorded(arguments.recordings)), ("made up", made_up(arguments.made_up))):
         if any(kinds.values()):

@@ -1,6 +1,7 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How many verdicts of a hardware class hold without any one of its hosts, by the number of hosts, how much they differ, and their noise.
+"""How many verdicts of a hardware class hold without any one of its hosts, by the number of hosts,
+how much they differ, and their noise.
 
     .venv/bin/python tests/calibration/one_host.py
 
@@ -40,7 +41,9 @@ def moved(one, log):
 
 def main():
     source = numpy.random.default_rng(3)
-    print("| hosts | they differ by | noise | " + " | ".join(f"{effect:.0%}: called, held" for effect in EFFECTS) + " |")
+    print(
+        "| hosts | they differ by | noise | " + " | ".join(f"{effect:.0%}: called, held" for effect in EFFECTS) + " |"
+    )
     for noise in NOISE:
         pool = [host(source, noise) for _host in range(POOL)]
         for between in BETWEEN:
@@ -50,7 +53,10 @@ def main():
                     called = held = 0
                     for _class in range(CLASSES):
                         drawn = source.choice(POOL, count, replace=False)
-                        hosts = {str(number): moved(pool[place], effect + source.normal(0, between)) for number, place in enumerate(drawn)}
+                        hosts = {
+                            str(number): moved(pool[place], effect + source.normal(0, between))
+                            for number, place in enumerate(drawn)
+                        }
                         (one,) = pooled.combine_family([hosts], MARGIN)
                         called += one["verdict"] in (paired.GAIN, paired.LOSS)
                         held += one["verdict"] in (paired.GAIN, paired.LOSS) and not one["turned_by"]

@@ -2,18 +2,21 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Record real pinned samples under real noise, to hold the verdicts against.
 
-Each sample is the project's gzip workload on one CPU, run by the project's runner. A slowdown is real: the same command on a stream that
-is longer by that share. The noise is what the machine has, and what these co_runners on the same CPU add:
+Each sample is the project's gzip workload on one CPU, run by the project's runner. A slowdown is real: the same command
+on a stream that is longer by that share. The noise is what the machine has, and what these co_runners on the same CPU
+add:
 
 ``quiet``      nothing is started
 ``co_runner``  a process that takes a twentieth of the CPU, in pieces of a fraction of a millisecond
 ``bursty``     two processes that work for up to a third of a second every few seconds
 ``drift``      a process whose share of the CPU rises to a quarter and falls again, ten seconds each way
 
-On a machine whose other users leave no CPU free, ``--realtime`` (as root) puts the samples before all of them and the co_runners before the samples.
+On a machine whose other users leave no CPU free, ``--realtime`` (as root) puts the samples before all of them and the
+co_runners before the samples.
 
-Each kind goes through the same series again and again until its time is over: 6 x 56 samples of equal work, 3 x 56 in ABBA order with B
-slower by 3 %, 28 and then 28 slower by 3 %, 56 in ABBA order with B slower by 5 %. With ``--equal`` all samples are of equal work, for :mod:`looks`.
+Each kind goes through the same series again and again until its time is over: 6 x 56 samples of equal work, 3 x 56 in
+ABBA order with B slower by 3 %, 28 and then 28 slower by 3 %, 56 in ABBA order with B slower by 5 %. With ``--equal``
+all samples are of equal work, for :mod:`looks`.
 """
 
 from __future__ import annotations
@@ -75,7 +78,10 @@ def background(cpu, kind, seed):
 
 def start_co_runners(cpu, kind):
     count = {"quiet": 0, "co_runner": 1, "bursty": 2, "drift": 1}[kind]
-    processes = [multiprocessing.Process(target=background, args=(cpu, kind, SEED + 10 * cpu + number), daemon=True) for number in range(count)]
+    processes = [
+        multiprocessing.Process(target=background, args=(cpu, kind, SEED + 10 * cpu + number), daemon=True)
+        for number in range(count)
+    ]
     for process in processes:
         process.start()
     return processes
@@ -116,7 +122,15 @@ def record_cpu(cpu, seconds, streams, parts):
                 if begun > until:
                     break
                 times = [sample(cpu, streams[extra]) for extra in extras]
-                recorded.append({"kind": kind, "series": name, "cpu": cpu, "seconds": round(time.monotonic() - begun, 2), "microseconds": times})
+                recorded.append(
+                    {
+                        "kind": kind,
+                        "series": name,
+                        "cpu": cpu,
+                        "seconds": round(time.monotonic() - begun, 2),
+                        "microseconds": times,
+                    }
+                )
         finally:
             for process in processes:
                 process.terminate()
@@ -125,11 +139,18 @@ def record_cpu(cpu, seconds, streams, parts):
 
 
 def record(seconds, count, sample_seconds, parts):
-    """Record on the last CPUs that this process may use, all at the same time. Returns the data that :mod:`evaluate` reads."""
+    """Record on the last CPUs that this process may use, all at the same time.
+
+    Returns the data that :mod:`evaluate` reads.
+    """
     cpus = sorted(os.sched_getaffinity(0))[-count:]
     with tempfile.TemporaryDirectory() as directory, concurrent.futures.ProcessPoolExecutor(len(cpus)) as recorders:
         streams = write_streams(directory, cpus[0], sample_seconds)
-        recorded = list(recorders.map(record_cpu, cpus, itertools.repeat(seconds), itertools.repeat(streams), itertools.repeat(parts)))
+        recorded = list(
+            recorders.map(
+                record_cpu, cpus, itertools.repeat(seconds), itertools.repeat(streams), itertools.repeat(parts)
+            )
+        )
     machine = {"kernel": platform.release(), "cpus": os.cpu_count(), "model": cpu_model()}
     return {"machine": machine, "series": [one for part in recorded for one in part]}
 
@@ -145,13 +166,22 @@ def main():
     parser.add_argument("--seconds", type=float, default=560, help="how long to record, in all (default: %(default)s)")
     parser.add_argument("--cpus", type=int, default=2, help="on how many CPUs at the same time (default: %(default)s)")
     parser.add_argument("out", type=Path, help="where to write the samples (.json.gz)")
-    parser.add_argument("--sample-seconds", type=float, default=SAMPLE_SECONDS, help="how long a sample is (default: %(default)s)")
+    parser.add_argument(
+        "--sample-seconds", type=float, default=SAMPLE_SECONDS, help="how long a sample is (default: %(default)s)"
+    )
     parser.add_argument("--equal", action="store_true", help="record equal work only")
-    parser.add_argument("--realtime", action="store_true", help="run before everything else on these CPUs (SCHED_FIFO, needs root)")
+    parser.add_argument(
+        "--realtime", action="store_true", help="run before everything else on these CPUs (SCHED_FIFO, needs root)"
+    )
     arguments = parser.parse_args()
     if arguments.realtime:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
-    data = record(arguments.seconds, arguments.cpus, arguments.sample_seconds, [("same", [0] * WINDOW)] if arguments.equal else series())
+    data = record(
+        arguments.seconds,
+        arguments.cpus,
+        arguments.sample_seconds,
+        [("same", [0] * WINDOW)] if arguments.equal else series(),
+    )
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     with gzip.open(arguments.out, "wt", encoding="ascii") as out:
         json.dump(data, out, separators=(",", ":"))

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Made-up noise of known kinds, worse and cleaner than what a machine gives: the logarithms of 56 consecutive samples.
 
-Each kind is a function of a generator (numpy.random.Generator) and returns an array of ``WINDOW`` values; an effect is added by who uses it.
+Each kind is a function of a generator (numpy.random.Generator) and returns an array of ``WINDOW`` values; an effect is
+added by who uses it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the goal ``precision`` does to verdicts: on recorded samples and on made-up noise, stopped early beside measured to the end.
+"""What the goal ``precision`` does to verdicts: on recorded samples and on made-up noise,
+stopped early beside measured to the end.
 
     .venv/bin/python tests/calibration/stopping.py tests/calibration/data/co_runners.json.gz
 
-A window of 56 samples in ABBA order is 28 blocks as a plan takes them: A B, B A, ... The goal looks at the width after each block, as the plan does.
+A window of 56 samples in ABBA order is 28 blocks as a plan takes them: A B, B A, ... The goal looks at the width after
+each block, as the plan does.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._looks import goals
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 
 MARGIN = 0.01
-# The slowdowns that were recorded, and the margins to stop at: the default for one of 3 %, and twice that as well for one of 5 %.
+# The slowdowns that were recorded, and the margins to stop at: the default for one of 3 %, and twice that as well for
+# one of 5 %.
 RECORDED = (("abba 3 %", 0.01), ("abba 5 %", 0.01), ("abba 5 %", 0.02))
 MADE_UP = 150
 # Runs a side of the fixed plan that times to a verdict are held against.
@@ -43,14 +46,17 @@ def blocks_until_precise(before, after, margin):
     """The number of blocks after which the plan would stop, with ``smt_eval_margin`` at this."""
     precise = (
         count
-        for count in range(verdicts.LEAST_BLOCKS_RANKED, len(before))
-        if goals.half_width(ranks.Paired(before[:count], after[:count], "lower"), 1 - goals.CONFIDENCE) <= math.log1p(margin)
+        for count in range(verdicts.MIN_BLOCKS_RANKED, len(before))
+        if goals.half_width(ranks.Paired(before[:count], after[:count], "lower"), 1 - goals.CONFIDENCE)
+        <= math.log1p(margin)
     )
     return next(precise, len(before))
 
 
 def stopped(windows, margin):
-    """Shares over windows: blocks taken (mean), called when stopped, called after all blocks, called after the fixed plan's."""
+    """Shares over windows: blocks taken (mean), called when stopped, called after all blocks,
+    called after the fixed plan's.
+    """
     taken = [(before, after, blocks_until_precise(before, after, margin)) for before, after in map(sides, windows)]
     return {
         "blocks": numpy.mean([count for _before, _after, count in taken]),
@@ -63,8 +69,9 @@ def stopped(windows, margin):
 def line(name, same, slower):
     """One row: equal work and slower work."""
     print(
-        f"| {name} | {same['blocks']:.1f}, {slower['blocks']:.1f} | {100 * same['stopped']:.1f}, {100 * same['whole']:.1f} "
-        f"| {100 * slower['stopped']:.0f}, {100 * slower['whole']:.0f} | {slower['blocks'] / FIXED_RUNS:.2f} | {100 * slower['fixed']:.0f} |",
+        f"| {name} | {same['blocks']:.1f}, {slower['blocks']:.1f} | {100 * same['stopped']:.1f},"
+        f" {100 * same['whole']:.1f} | {100 * slower['stopped']:.0f}, {100 * slower['whole']:.0f} |"
+        f" {slower['blocks'] / FIXED_RUNS:.2f} | {100 * slower['fixed']:.0f} |",
         flush=True,
     )
 

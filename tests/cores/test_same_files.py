@@ -1,6 +1,7 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Each playbook, with the ansible-core that runs these tests and with that of `make setup`: both write the same files, byte for byte but for times.
+"""Each playbook, with the ansible-core that runs these tests and with that of `make setup`: both write the same files,
+byte for byte but for times.
 
 The Python of the tried environment runs pytest. The other one is found by PATH, which `make` sets.
 """
@@ -27,7 +28,8 @@ TIMES = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?( UTC|Z)?|(?<=c
 # What the simulation consists of, the links to the collection among it.
 SCAFFOLDING = {"collections", "loaded", "inventory.yml", "python", "log", "asked", "health.yml"}
 KINDS = {name: f"x86_64-1s2c4t-split-{number:08x}" for number, name in enumerate(("decided", "other", "undecided"), 1)}
-# Known beforehand: what ssh says of a host that it does not reach comes from Ansible, in other words from release to release.
+# Known beforehand: what ssh says of a host that it does not reach comes from Ansible, in other words from release to
+# release.
 GONE = {"ansible_connection": "ssh", "ansible_ssh_executable": "no-such-ssh"}
 FLEET = {
     "drifted": {"smt_policy": "disabled", "smt_policy_group": "db"},
@@ -43,11 +45,16 @@ FLEET = {
 }
 # Only compliance is checked, which reads the tree of files that it is given.
 MEMORY = {"memory": {"smt_policy": "enabled", "smt_memory_overcommit": "strict", "smt_memory_on_oom": "kill"}}
-HEALTH = "- name: Look\n  ansible.builtin.fail:\n    msg: the service is down\n  when: inventory_hostname in (sick | default([]))\n"
+HEALTH = (
+    "- name: Look\n  ansible.builtin.fail:\n    msg: the service is down\n  when: inventory_hostname in (sick |"
+    " default([]))\n"
+)
 
 
 def with_both(directory: pathlib.Path, work) -> dict[str, dict[str, str]]:
-    """Do the same with both releases, side by side. `work` gets a directory and a Python, and returns what is compared beside the files, name -> text.
+    """Do the same with both releases, side by side.
+
+    `work` gets a directory and a Python, and returns what is compared beside the files, name -> text.
 
     Returns:
         The two trees, `usual` and `tried`: path, or name -> text without times.
@@ -57,7 +64,10 @@ def with_both(directory: pathlib.Path, work) -> dict[str, dict[str, str]]:
         place.mkdir()
     with concurrent.futures.ThreadPoolExecutor() as pool:
         calls = {name: pool.submit(work, place, python) for name, (place, python) in places.items()}
-    return {name: {**written(places[name][0]), **{key: plain(text, places[name][0]) for key, text in call.result().items()}} for name, call in calls.items()}
+    return {
+        name: {**written(places[name][0]), **{key: plain(text, places[name][0]) for key, text in call.result().items()}}
+        for name, call in calls.items()
+    }
 
 
 def written(place: pathlib.Path) -> dict[str, str]:
@@ -82,8 +92,14 @@ def shown(seen: str) -> str:
 
 
 def recap(seen: str) -> str:
-    """What became of each host. How many tasks were well is left out: before ansible-core 2.19 those that include others do not count."""
-    return "\n".join(f"{host} {counts}" for host, counts in re.findall(r"^(\S+) +: ok=\d+ +(.*)$", seen[seen.rindex("PLAY RECAP") :], re.MULTILINE))
+    """What became of each host.
+
+    How many tasks were well is left out: before ansible-core 2.19 those that include others do not count.
+    """
+    return "\n".join(
+        f"{host} {counts}"
+        for host, counts in re.findall(r"^(\S+) +: ok=\d+ +(.*)$", seen[seen.rindex("PLAY RECAP") :], re.MULTILINE)
+    )
 
 
 def assert_same(trees: dict[str, dict[str, str]], *expected: str) -> None:
@@ -114,7 +130,10 @@ def over_the_fleet(place: pathlib.Path, python: str) -> dict[str, str]:
 
     def call(name, playbook, *arguments, **variables):
         code, seen = fleet.play(playbook, *arguments, **variables)
-        saw[name] = f"exit code {code}\n{shown(seen)}\n{recap(seen)}\n{json.dumps(fleet.changes())}\n{json.dumps(fleet.get('smt'))}"
+        saw[name] = (
+            "exit code"
+            f" {code}\n{shown(seen)}\n{recap(seen)}\n{json.dumps(fleet.changes())}\n{json.dumps(fleet.get('smt'))}"
+        )
         for left in place.glob("smt_*"):
             left.rename(place / f"{name}-{left.name}")
 
@@ -137,10 +156,15 @@ def with_a_memory_policy(place: pathlib.Path, python: str) -> dict[str, str]:
 
 def test_survey_compliance_and_enforcement(tmp_path):
     trees = with_both(tmp_path, over_the_fleet)
-    # That something was compared: drift that is shown, in check mode left alone, put right, and brought back where a host was sick.
+    # That something was compared: drift that is shown, in check mode left alone, put right, and brought back where a
+    # host was sick.
     usual = trees["usual"]
     assert "drifted" in usual["compliance"] and '"drifted": false' not in usual["check"], usual
-    assert '"drifted": false' in usual["sick"] and '"decided": false' in usual["sick"] and '"by_class": true' in usual["sick"], usual["sick"]
+    assert (
+        '"drifted": false' in usual["sick"]
+        and '"decided": false' in usual["sick"]
+        and '"by_class": true' in usual["sick"]
+    ), usual["sick"]
     assert '"by_class": false' in usual["enforced"] and '"compliant": true' in usual["enforced"], usual["enforced"]
     files = [f"{name}-smt_compliance.{kind}" for name in ("compliance", "after") for kind in ("html", "json", "prom")]
     assert_same(trees, "survey-smt_survey.html", *files)
@@ -154,10 +178,26 @@ def test_compliance_with_a_memory_policy(tmp_path):
 
 def ansible_playbook(place: pathlib.Path, python: str, playbook: str, *arguments: str, **variables) -> str:
     """Call a playbook on this machine. Returns what a person sees."""
-    command = [str(pathlib.Path(python).with_name("ansible-playbook")), "-i", "inventory.yml", playbook, "-e", json.dumps(variables), *arguments]
-    (place / "inventory.yml").write_text(json.dumps({"all": {"hosts": {"h1": {"ansible_connection": "local", "ansible_python_interpreter": python}}}}))
+    command = [
+        str(pathlib.Path(python).with_name("ansible-playbook")),
+        "-i",
+        "inventory.yml",
+        playbook,
+        "-e",
+        json.dumps(variables),
+        *arguments,
+    ]
+    (place / "inventory.yml").write_text(
+        json.dumps({"all": {"hosts": {"h1": {"ansible_connection": "local", "ansible_python_interpreter": python}}}})
+    )
     done = subprocess.run(
-        command, cwd=place, env=dict(os.environ, ANSIBLE_NOCOLOR="1"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        command,
+        cwd=place,
+        env=dict(os.environ, ANSIBLE_NOCOLOR="1"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout
     return done.stdout
@@ -174,7 +214,12 @@ def reported(place: pathlib.Path, python: str) -> dict[str, str]:
             (place / run / f"{host}.json").write_text(json.dumps(document))
     tasks = [{"ansible.builtin.include_role": {"name": "threadwise.smt.smt_report"}}]
     (place / "play.yml").write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
-    variables = {"smt_report_before": "earlier", "smt_report_licence_per": "core", "smt_report_licence_price": 100, "smt_report_margin": "0.02"}
+    variables = {
+        "smt_report_before": "earlier",
+        "smt_report_licence_per": "core",
+        "smt_report_licence_price": 100,
+        "smt_report_margin": "0.02",
+    }
     seen = ansible_playbook(place, python, "play.yml", smt_report_run_dir="later", **variables)
     return {"conclusions": "\n".join(re.findall(r"^(?:[eh]\d: |The report: ).*$", seen, re.MULTILINE))}
 
@@ -183,7 +228,19 @@ def test_a_report_of_recorded_samples(tmp_path):
     trees = with_both(tmp_path, reported)
     assert "h1: " in trees["usual"]["conclusions"] and "The report: PLACE" in trees["usual"]["conclusions"]
     assert_same(
-        trees, *(f"later/{name}" for name in ("index.html", "compare.html", "results.json", "results.csv", "comparisons.csv", "summary.md", "metrics.prom"))
+        trees,
+        *(
+            f"later/{name}"
+            for name in (
+                "index.html",
+                "compare.html",
+                "results.json",
+                "results.csv",
+                "comparisons.csv",
+                "summary.md",
+                "metrics.prom",
+            )
+        ),
     )
 
 
@@ -202,7 +259,11 @@ def form(value):
         return {re.sub(r"\d+", "N", key): form(item) for key, item in value.items()}
     if isinstance(value, list):
         return sorted({json.dumps(form(item), sort_keys=True) for item in value})
-    return re.sub(r"\d+(\.\d+)?", "N", value) if isinstance(value, str) else type(value).__name__ * (not isinstance(value, (int, float))) or "N"
+    return (
+        re.sub(r"\d+(\.\d+)?", "N", value)
+        if isinstance(value, str)
+        else type(value).__name__ * (not isinstance(value, (int, float))) or "N"
+    )
 
 
 def test_an_evaluation_but_for_what_it_measures(tmp_path):

@@ -27,10 +27,20 @@ def host_of_files(tmp_path):
                 unit = "init.scope" if pid == 1 else f"system.slice/{name}.service"
                 status = f"Name:\t{name}\nUid:\t0\t0\t0\t0\nCpus_allowed_list:\t{mask}\n"
                 task = {"stat": f"{pid} ({name}) {fields}", "status": status, "cgroup": cgroup.format(unit=unit)}
-                self.put({f"proc/{pid}{deeper}/{file}": text for file, text in task.items() for deeper in ("", f"/task/{pid}")})
+                self.put(
+                    {
+                        f"proc/{pid}{deeper}/{file}": text
+                        for file, text in task.items()
+                        for deeper in ("", f"/task/{pid}")
+                    }
+                )
 
         def conflicts(self):
-            return [one.text for one in affinity.find(kernel_files.KernelFiles(str(tmp_path)), range(8), (1, 3, 5, 7)) if one.is_conflict]
+            return [
+                one.text
+                for one in affinity.find(kernel_files.KernelFiles(str(tmp_path)), range(8), (1, 3, 5, 7))
+                if one.is_conflict
+            ]
 
     host = Host()
     host.put({"proc/self/mounts": "", "sys/devices/system/cpu/online": "0-7"})
@@ -42,7 +52,9 @@ def test_systemd_9692_one_setting_that_all_processes_inherit(host):
     host.tasks("0-3")
     host.put({"etc/systemd/system.conf": "[Manager]\nCPUAffinity=0 1 2 3\n"})
     (conflict,) = host.conflicts()
-    assert "and 3 more threads that inherit its mask" in conflict and conflict.endswith("as /etc/systemd/system.conf sets CPUAffinity=0 1 2 3")
+    assert "and 3 more threads that inherit its mask" in conflict and conflict.endswith(
+        "as /etc/systemd/system.conf sets CPUAffinity=0 1 2 3"
+    )
 
 
 def test_systemd_14154_the_same_as_a_boot_argument(host):
@@ -63,10 +75,19 @@ def test_systemd_31150_a_partition_of_its_own_restricts_all_other_slices(host):
     slices = {f"sys/fs/cgroup/{name}/cpuset.cpus": "" for name in ("init.scope", "system.slice")}
     slices.update({path + ".effective": "0-5" for path in slices})
     partition = {"cpuset.cpus": "6-7", "cpuset.cpus.effective": "6-7", "cpuset.cpus.partition": "root"}
-    host.put({"proc/self/mounts": "x /sys/fs/cgroup cgroup2 rw 0 0\n", "sys/fs/cgroup/cpuset.cpus.effective": "0-5", **slices})
+    host.put(
+        {
+            "proc/self/mounts": "x /sys/fs/cgroup cgroup2 rw 0 0\n",
+            "sys/fs/cgroup/cpuset.cpus.effective": "0-5",
+            **slices,
+        }
+    )
     host.put({f"sys/fs/cgroup/own.slice/{name}": text for name, text in partition.items()})
     (conflict,) = host.conflicts()
-    assert conflict == "CPU 7: /sys/fs/cgroup/own.slice (cgroup v2 cpuset, CPUs 6-7) is a partition (root) and would shrink to 6"
+    assert (
+        conflict
+        == "CPU 7: /sys/fs/cgroup/own.slice (cgroup v2 cpuset, CPUs 6-7) is a partition (root) and would shrink to 6"
+    )
 
 
 def test_systemd_23748_three_slices_that_leave_cpus_free(host):
@@ -75,7 +96,9 @@ def test_systemd_23748_three_slices_that_leave_cpus_free(host):
     for unit in ("init.scope", "system.slice", "user.slice"):
         host.put({f"sys/fs/cgroup/{unit}/{name}": "0-3" for name in ("cpuset.cpus", "cpuset.cpus.effective")})
         host.put({f"etc/systemd/system.control/{unit}.d/50-AllowedCPUs.conf": "AllowedCPUs=0-3\n"})
-    assert len(host.conflicts()) == 3 and all(" would shrink to 0,2, as /etc/systemd/system.control/" in conflict for conflict in host.conflicts())
+    assert len(host.conflicts()) == 3 and all(
+        " would shrink to 0,2, as /etc/systemd/system.control/" in conflict for conflict in host.conflicts()
+    )
 
 
 def test_kubernetes_71622_isolated_cpus_are_not_in_the_mask_of_any_task(host):

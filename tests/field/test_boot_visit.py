@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Public reports about what was to undo a change, or to reboot a host, and did not: each on a host that is to leave the boot arguments of a trial."""
+"""Public reports about what was to undo a change, or to reboot a host, and did not:
+each on a host that is to leave the boot arguments of a trial.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,11 @@ def test_systemd_16578_a_unit_that_failed_often_is_started_again(booted):
 
 
 @pytest.mark.parametrize(
-    "error", ["Call to Reboot failed: Interactive authentication required.", "Please retry operation after closing inhibitors and logging out other users."]
+    "error",
+    [
+        "Call to Reboot failed: Interactive authentication required.",
+        "Please retry operation after closing inhibitors and logging out other users.",
+    ],
 )
 def test_systemd_36786_inhibitors_that_hold_for_root_too_end_some_time(booted, error):
     booted.host.fails = {"reboot": error}
@@ -43,13 +49,19 @@ def test_systemd_36786_inhibitors_that_hold_for_root_too_end_some_time(booted, e
 
 
 def test_machine_config_operator_2381_a_masked_reboot_target(booted):
-    booted.host.fails = {"reboot": "Call to Reboot failed: Access denied", "start": "Failed to start reboot.target: Unit reboot.target is masked."}
+    booted.host.fails = {
+        "reboot": "Call to Reboot failed: Access denied",
+        "start": "Failed to start reboot.target: Unit reboot.target is masked.",
+    }
     booted.host.is_masked = True
 
     def unmasked():
         # One way or the other, it still tries, and logind's answer is not all that it says.
         assert {"reboot", "start reboot.target"} <= set(booted.host.calls)
-        assert "Access denied (reboot.target is masked: unmask it)" in booted.said() and "is masked" in record.load(booted.host.fs).why
+        assert (
+            "Access denied (reboot.target is masked: unmask it)" in booted.said()
+            and "is masked" in record.load(booted.host.fs).why
+        )
         booted.host.fails = {}
 
     booted.follow(Time((2400, unmasked)))
@@ -58,7 +70,9 @@ def test_machine_config_operator_2381_a_masked_reboot_target(booted):
 
 def test_kured_137_a_lock_whose_holder_is_gone(booted):
     """The file names a process that does not exist, and the kernel knows no lock."""
-    (booted.host.root / "run/threadwise-smt/lock").write_text("4194305 smt_benchmark\nfor user root since 2020-04-28T14:59:28Z\n")
+    (booted.host.root / "run/threadwise-smt/lock").write_text(
+        "4194305 smt_benchmark\nfor user root since 2020-04-28T14:59:28Z\n"
+    )
     time = Time()
     booted.follow(time)
     booted.assert_back()
@@ -69,12 +83,12 @@ def test_talos_4200_a_reboot_by_kexec_with_the_arguments_of_the_running_kernel(b
     booted.host.keeps_arguments = True
 
     def seen():
-        assert booted.reboots == steps.MOST_REBOOTS and "still runs with nosmt" in record.load(booted.host.fs).why
+        assert booted.reboots == steps.MAX_REBOOTS and "still runs with nosmt" in record.load(booted.host.fs).why
         booted.host.keeps_arguments = False
         booted.host.boot()
 
     booted.follow(Time((9000, seen)))
-    booted.assert_back(steps.MOST_REBOOTS)
+    booted.assert_back(steps.MAX_REBOOTS)
     assert all(word in program._REBOOT for word in ("SYSTEMCTL_SKIP_AUTO_KEXEC=1", "SYSTEMCTL_SKIP_AUTO_SOFT_REBOOT=1"))
 
 

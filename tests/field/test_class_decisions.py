@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Results of many hosts or runs that are set beside each other: cases of public reports about other tools, each under its source's name."""
+"""Results of many hosts or runs that are set beside each other: cases of public reports about other tools,
+each under its source's name.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def own(unit="1/s", better="higher", share=0.53, scale=1.0):
 
 
 def made(host, workloads, run="now", **options):
-    return result_maker.result(host=host, run=run, blocks=6, shape=(1, 2, 2), seed=sum(map(ord, host + run)), workloads=workloads, **options)
+    return result_maker.result(
+        host=host, run=run, blocks=6, shape=(1, 2, 2), seed=sum(map(ord, host + run)), workloads=workloads, **options
+    )
 
 
 def classes(directory, results, **settings):
@@ -68,12 +72,17 @@ def test_outboxx_32_a_host_that_states_another_unit_does_not_count_with_the_othe
 def test_meta_analysis_42_a_host_that_lacks_a_workload_is_left_out_of_the_others_alone(tmp_path):
     both = {"own": own(), "more": own(share=0.6)}
     (one,) = classes(tmp_path, [*(made(host, both) for host in "abcd"), made("e", {"own": own()})])
-    assert {of["workload"]: (of["n"], of["verdict"]) for of in one["workloads"]} == {"own": (5, "loss"), "more": (4, "loss")}
+    assert {of["workload"]: (of["n"], of["verdict"]) for of in one["workloads"]} == {
+        "own": (5, "loss"),
+        "more": (4, "loss"),
+    }
     assert "e" not in next(of["turned_by"] for of in one["workloads"] if of["workload"] == "more")
 
 
 def test_medsci_skills_64_what_is_said_without_a_host_is_judged_anew():
-    """Five hosts of which one is unlike the others: without that one they say something else, without another one they do not."""
+    """Five hosts of which one is unlike the others: without that one they say something else,
+    without another one they do not.
+    """
     results = [made(host, {"own": own(share=0.4995)}, noise=0.002) for host in "abcd"]
     said = [decisions.conclude(one, NOW) for one in [*results, made("odd", {"own": own(share=0.56)}, noise=0.002)]]
     (found,) = decisions.decisions(said, NOW).values()

@@ -1,6 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What was reported of other clients of Prometheus and of servers with its API, each tried on ours. A test is named after its source."""
+"""What was reported of other clients of Prometheus and of servers with its API, each tried on ours.
+
+A test is named after its source.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,9 @@ def source(url, **variables):
 
 
 def vector(**more):
-    return json.dumps({"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}, "value": [1, "7"]}]}, **more})
+    return json.dumps(
+        {"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}, "value": [1, "7"]}]}, **more}
+    )
 
 
 def asked(handler):
@@ -51,10 +56,18 @@ def test_hetznercloud_cli_102_a_letter_in_a_token_that_nobody_sees():
 
 def test_victoriametrics_4190_a_server_repeats_the_credentials_in_its_answer():
     def answer(handler):
-        prometheus_server.send(handler, json.dumps({"status": "error", "error": f"cannot authorize {handler.headers['Authorization']!r}"}), 401)
+        prometheus_server.send(
+            handler,
+            json.dumps({"status": "error", "error": f"cannot authorize {handler.headers['Authorization']!r}"}),
+            401,
+        )
 
     def as_bad_request(handler):
-        prometheus_server.send(handler, json.dumps({"status": "error", "error": f"cannot authorize {handler.headers['Authorization']!r}"}), 400)
+        prometheus_server.send(
+            handler,
+            json.dumps({"status": "error", "error": f"cannot authorize {handler.headers['Authorization']!r}"}),
+            400,
+        )
 
     for answers in (answer, as_bad_request):
         with prometheus_server.serving(answers) as url, pytest.raises(server.SourceError) as caught:
@@ -69,8 +82,12 @@ def test_prom2json_124_credentials_in_the_address():
     assert "s3cret" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("hours", "check", "points"), [(1, 2, 1801), (12, 2, 8641), (48, 10, 9601), (48, 1, 9601), (168, 1, 9915)])
-def test_prometheus_1968_a_long_range_in_small_steps_has_more_points_than_a_server_gives(tmp_path, hours, check, points):
+@pytest.mark.parametrize(
+    ("hours", "check", "points"), [(1, 2, 1801), (12, 2, 8641), (48, 10, 9601), (48, 1, 9601), (168, 1, 9915)]
+)
+def test_prometheus_1968_a_long_range_in_small_steps_has_more_points_than_a_server_gives(
+    tmp_path, hours, check, points
+):
     """Also prometheus-query 1, sighupio module-logging 16."""
     with prometheus_server.prometheus(tmp_path, []) as url:
         found = source(url).over("vector(7)", BEGIN, BEGIN + datetime.timedelta(hours=hours), check)
@@ -80,7 +97,11 @@ def test_prometheus_1968_a_long_range_in_small_steps_has_more_points_than_a_serv
 def test_victoriametrics_171_points_from_before_the_range():
     """A range is moved to multiples of its step there, into what was measured in the arm before. Also 669, 6951."""
     values = [[AT - 7 + 15 * number, "100" if number == 0 else "7"] for number in range(22)]
-    document = {"status": "success", "isPartial": False, "data": {"resultType": "matrix", "result": [{"metric": {}, "values": values}]}}
+    document = {
+        "status": "success",
+        "isPartial": False,
+        "data": {"resultType": "matrix", "result": [{"metric": {}, "values": values}]},
+    }
     with prometheus_server.serving(lambda handler: prometheus_server.send(handler, json.dumps(document))) as url:
         found = source(url).over("up", BEGIN, BEGIN + datetime.timedelta(seconds=300), 15)
     assert {value for _moment, value in found.points} == {7.0} and (len(found.points), found.expected) == (20, 21)
@@ -91,9 +112,19 @@ def test_thanos_622_a_sum_without_a_store_that_is_lost():
 
     def answer(handler):
         whole = asked(handler).get("partial_response") == "false" and asked(handler).get("deny_partial_response") == "1"
-        prometheus_server.send(handler, json.dumps({"status": "error", "error": "a store is gone"}) if whole else vector(warnings=["a store is gone"]))
+        prometheus_server.send(
+            handler,
+            (
+                json.dumps({"status": "error", "error": "a store is gone"})
+                if whole
+                else vector(warnings=["a store is gone"])
+            ),
+        )
 
-    with prometheus_server.serving(answer) as url, pytest.raises(server.SourceError, match=r"refuses the query .*a store is gone"):
+    with (
+        prometheus_server.serving(answer) as url,
+        pytest.raises(server.SourceError, match=r"refuses the query .*a store is gone"),
+    ):
         source(url).instant("sum(up)")
     with (
         prometheus_server.serving(lambda handler: prometheus_server.send(handler, vector(isPartial=True))) as url,
@@ -116,9 +147,15 @@ def test_jmx_exporter_207_compression_behind_a_proxy_that_speaks_http_1_0(tmp_pa
     """Also urllib3 441: chunks and gzip at once."""
     (tmp_path / "p").mkdir()
     (tmp_path / "n").mkdir()
-    with prometheus_server.prometheus(tmp_path / "p", []) as url, prometheus_server.nginx(tmp_path / "n", url, "proxy_http_version 1.0") as front:
+    with (
+        prometheus_server.prometheus(tmp_path / "p", []) as url,
+        prometheus_server.nginx(tmp_path / "n", url, "proxy_http_version 1.0") as front,
+    ):
         for seconds in (0, 300, 7200):
-            assert len(source(front).over("vector(7)", BEGIN, BEGIN + datetime.timedelta(seconds=seconds), 2).points) == seconds // 2 + 1
+            assert (
+                len(source(front).over("vector(7)", BEGIN, BEGIN + datetime.timedelta(seconds=seconds), 2).points)
+                == seconds // 2 + 1
+            )
 
 
 def test_thanos_6075_a_proxy_that_gave_up_answers_with_a_page():
@@ -130,7 +167,9 @@ def test_thanos_6075_a_proxy_that_gave_up_answers_with_a_page():
 
 
 def test_ansible_79624_secrets_are_in_no_argument_specification_of_a_role():
-    """With `no_log` there, a role fails for what is encrypted; without, Ansible shows the line of one that cannot be templated (as in 85612)."""
+    """With `no_log` there, a role fails for what is encrypted; without,
+    Ansible shows the line of one that cannot be templated (as in 85612).
+    """
     assert "smt_trial_metrics_token" in variables.ACCESS and set(variables.ACCESS) <= set(variables.known())
     for path in variables._ROLES.glob("*/meta/argument_specs.yml"):
         text = path.read_text(encoding="utf-8")

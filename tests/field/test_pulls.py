@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Public reports about hosts that pull their configuration and stopped, went back, or said that all was well: each on a host with smt_pull."""
+"""Public reports about hosts that pull their configuration and stopped, went back, or said that all was well:
+each on a host with smt_pull.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ def a_place(tmp_path):
     return place
 
 
-@pytest.mark.parametrize("lock", ["refs/smt-pull/offered.lock", "HEAD.lock", "config.lock", "packed-refs.lock", "objects/info/commit-graph.lock"])
+@pytest.mark.parametrize(
+    "lock",
+    ["refs/smt-pull/offered.lock", "HEAD.lock", "config.lock", "packed-refs.lock", "objects/info/commit-graph.lock"],
+)
 def test_agenc_49_a_lock_file_of_a_killed_git_freezes_nothing(place, lock):
     path = place.directory / "state/pulled/repository.git" / lock
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -50,7 +55,9 @@ def test_ansible_84863_what_failed_is_tried_again_without_a_new_commit(place):
     broken = place.commit("broken")
     place.pull()
     stand_in = place.directory / "bin/ansible-playbook"
-    stand_in.write_text(stand_in.read_text().replace('== "broken"', '== "mended"').replace('"status": policy', '"status": "compliant"'))
+    stand_in.write_text(
+        stand_in.read_text().replace('== "broken"', '== "mended"').replace('"status": policy', '"status": "compliant"')
+    )
     place.pull()
     assert place.enforced() == [place.first, broken]
 
@@ -64,11 +71,19 @@ def test_flux_696_a_rewritten_branch_is_taken_without_signatures(place):
 def test_nagios_plugins_8_an_earlier_commit_in_use_is_no_success(place):
     place.commit("broken")
     place.pull(now=2e9)
-    assert (place.value("compliant"), place.value("pull_success"), place.value("pull_last_success_timestamp_seconds")) == (1, 0, 1e9)
+    assert (
+        place.value("compliant"),
+        place.value("pull_success"),
+        place.value("pull_last_success_timestamp_seconds"),
+    ) == (1, 0, 1e9)
 
 
 def test_node_exporter_713_nothing_is_left_of_a_check_that_came_to_nothing(place):
     assert place.value("compliant") == 1
     (place.directory / "bin/ansible-playbook").write_text("#!/bin/sh\nexit 1\n")
     place.pull(now=2e9)
-    assert (place.value("compliant"), place.value("pull_success"), place.value("pull_run_timestamp_seconds")) == (0, 0, 2e9)
+    assert (place.value("compliant"), place.value("pull_success"), place.value("pull_run_timestamp_seconds")) == (
+        0,
+        0,
+        2e9,
+    )

@@ -1,6 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files that several processes or users write: what other tools made of them in public reports, and what is right here. Each test has its source's name."""
+"""Files that several processes or users write: what other tools made of them in public reports, and what is right here.
+
+Each test has its source's name.
+"""
 
 from __future__ import annotations
 
@@ -89,4 +92,6 @@ def test_orjson_458_nesting_is_an_error_of_the_file_and_of_nothing_else(begun, d
 def test_ansible_13987_a_directory_in_place_of_a_file_is_one_hosts_failure(begun):
     files, trial = begun
     files.host_file("web1").mkdir()
-    assert looking.known(files, trial).unreadable == {"web1": "hosts/web1.periods.jsonl: cannot be read: it is not a regular file"}
+    assert looking.known(files, trial).unreadable == {
+        "web1": "hosts/web1.periods.jsonl: cannot be read: it is not a regular file"
+    }

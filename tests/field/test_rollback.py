@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Public reports about rollbacks that did not bring back what was there before: each on a host whose policy is changed and put back."""
+"""Public reports about rollbacks that did not bring back what was there before:
+each on a host whose policy is changed and put back.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def rollback(root, state, *parts, run_command=lambda command: (0, "", ""), **opt
 
 
 def boot_args(root, smt):
-    boot_change.run(host_files.HostFs(str(root)), boot_change.Request(smt, None, False, False), "x86_64", "6.1.0-13-amd64")
+    boot_change.run(
+        host_files.HostFs(str(root)), boot_change.Request(smt, None, False, False), "x86_64", "6.1.0-13-amd64"
+    )
 
 
 def test_tuned_882_a_value_of_0_is_not_written_back_over_its_counterpart(host):
@@ -79,7 +83,10 @@ def test_machine_config_operator_5914_an_argument_that_is_gone_by_itself(tmp_pat
 
 
 def test_grubby_23_several_arguments_of_one_name_come_back_in_their_order(tmp_path):
-    line = "root=/dev/sda2 console=tty1 mitigations=auto,nosmt console=ttyS1,115200n mitigations=auto,nosmt,no_user_user nosmt ro"
+    line = (
+        "root=/dev/sda2 console=tty1 mitigations=auto,nosmt console=ttyS1,115200n mitigations=auto,nosmt,no_user_user"
+        " nosmt ro"
+    )
     boot_maker.grubby_tree(tmp_path, (line,) * 2, cmdline=line + "\n")
     before = boot_maker.snapshot(tmp_path)
     rollback(tmp_path, "saved", "configured")
@@ -100,7 +107,9 @@ def test_netplan_548_files_that_are_put_back_can_be_read_by_those_who_need_them(
         rollback(host.root, "back", run_command=host.run_command)
     finally:
         os.umask(umask)
-    assert [stat.S_IMODE((host.root / path).stat().st_mode) for path in (OURS, "etc/default/grub.d/zz-threadwise-smt.cfg")] == [0o644, 0o644]
+    assert [
+        stat.S_IMODE((host.root / path).stat().st_mode) for path in (OURS, "etc/default/grub.d/zz-threadwise-smt.cfg")
+    ] == [0o644, 0o644]
 
 
 def test_sonic_buildimage_23907_one_part_that_cannot_be_put_back_does_not_keep_all_from_it(host):
@@ -124,12 +133,18 @@ def test_napalm_2005_who_rolls_back_knows_nothing_of_the_change(tmp_path):
         from ansible_collections.threadwise.smt.plugins.module_utils._rollback import change
         change.Rollback(change.Request("back"), None, {str(tmp_path)!r}).run()
     """
-    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True, env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)))
+    subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        check=True,
+        env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
+    )
     assert boot_maker.snapshot(tmp_path) == before
 
 
 def test_rear_3578_which_entry_boots_is_not_rolled_back(tmp_path):
-    boot_maker.grubby_tree(tmp_path, ("$kernelopts",) * 2, release=40, kernelopts="root=/dev/sda2 ro nosmt", cmdline=None)
+    boot_maker.grubby_tree(
+        tmp_path, ("$kernelopts",) * 2, release=40, kernelopts="root=/dev/sda2 ro nosmt", cmdline=None
+    )
     environment = tmp_path / "boot/grub2/grubenv"
     rollback(tmp_path, "saved", "configured")
     boot_args(tmp_path, "enabled")
@@ -143,5 +158,11 @@ def test_grubby_55_a_kernel_that_is_installed_before_the_reboot(tmp_path):
     boot_maker.grubby_tree(tmp_path, ("root=/dev/sda2 nosmt ro",) * 2)
     rollback(tmp_path, "saved", "configured")
     boot_args(tmp_path, "enabled")
-    boot_maker.write(tmp_path, "boot/loader/entries/m-6.0.0.conf", "title Linux 6.0.0\nlinux /vmlinuz-6.0.0\noptions root=/dev/sda2 ro\n")
-    assert rollback(tmp_path, "back")["not_back"] == ["the boot entry Linux 6.0.0 has no argument for SMT instead of nosmt"]
+    boot_maker.write(
+        tmp_path,
+        "boot/loader/entries/m-6.0.0.conf",
+        "title Linux 6.0.0\nlinux /vmlinuz-6.0.0\noptions root=/dev/sda2 ro\n",
+    )
+    assert rollback(tmp_path, "back")["not_back"] == [
+        "the boot entry Linux 6.0.0 has no argument for SMT instead of nosmt"
+    ]

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Public reports about whose a task is, which characters hide, and which files a tool writes over: each one found a fault here."""
+"""Public reports about whose a task is, which characters hide, and which files a tool writes over:
+each one found a fault here.
+"""
 
 from __future__ import annotations
 
@@ -37,13 +39,20 @@ def pinned(root, uid, cgroup, login=NO_LOGIN, files=()):
 
 @pytest.mark.parametrize("unit", ["cron.service", "crond.service", "atd.service"])
 def test_clearlinux_distribution_595_jobs_of_users_without_pam_loginuid(tmp_path, unit):
-    """Also docker-mailserver 1528, where pam_loginuid may not write: the job has no login uid, and is in the unit of the daemon."""
+    """Also docker-mailserver 1528, where pam_loginuid may not write: the job has no login uid,
+    and is in the unit of the daemon.
+    """
     assert affinity.selected(pinned(tmp_path, 1001, f"/system.slice/{unit}"), ["services"]) == []
 
 
 def test_jupyterhub_systemdspawner_32_a_server_of_a_user_is_a_transient_unit_of_the_system(tmp_path):
     unit = {"run/systemd/transient/jupyter-alice-singleuser.service": "[Service]\nUser=1001\n"}
-    assert affinity.selected(pinned(tmp_path, 1001, "/system.slice/jupyter-alice-singleuser.service", files=unit), ["services"]) == []
+    assert (
+        affinity.selected(
+            pinned(tmp_path, 1001, "/system.slice/jupyter-alice-singleuser.service", files=unit), ["services"]
+        )
+        == []
+    )
 
 
 def test_flux_framework_flux_core_7559_a_job_of_a_batch_system_is_a_users(tmp_path):

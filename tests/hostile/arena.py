@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A controller in a folder of its own, hosts that a program plays, and what a playbook did to both.
 
-The controller's folder has all that Ansible reads from where it is called: inventory, host and group variables, configuration, plugins, a home and a folder
-for temporary files. Results go to `project/out`, and nothing else of it may change.
+The controller's folder has all that Ansible reads from where it is called: inventory, host and group variables,
+configuration, plugins, a home and a folder for temporary files. Results go to `project/out`, and nothing else of it may
+change.
 """
 
 from __future__ import annotations
@@ -29,13 +30,14 @@ PROGRAM = (HERE / "host_program.py").read_text(encoding="utf-8")
 
 HONEST = ("honest1", "honest2")
 # What the answers may cost the controller more than without them: bytes of all its processes together, seconds.
-MOST_BYTES = 400 * 1000 * 1000
-MOST_SECONDS = 20
-# What one of Ansible's forks holds of its own while an honest host answers. Some more of these than the honest hosts have are part of the former.
+MAX_BYTES = 400 * 1000 * 1000
+MAX_SECONDS = 20
+# What one of Ansible's forks holds of its own while an honest host answers. Some more of these than the honest hosts
+# have are part of the former.
 FORK_BYTES = 30 * 1000 * 1000
 SOME_FORKS = 5
 # Nobody reads more than this of one host on a terminal.
-MOST_TERMINAL = 256 * 1024
+MAX_TERMINAL = 256 * 1024
 LOOK_SECONDS = 0.2
 RUN = "r1"
 
@@ -55,7 +57,9 @@ class Answer:
 
 def of(document: t.Any, **how: t.Any) -> Answer:
     """The answer that is this JSON document; bytes are taken as they are."""
-    return Answer(document if isinstance(document, bytes) else json.dumps(document).encode("utf-8", "surrogatepass"), how)
+    return Answer(
+        document if isinstance(document, bytes) else json.dumps(document).encode("utf-8", "surrogatepass"), how
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +69,8 @@ class Host:
     Attributes:
         answers: key (see `host_program`) to what it says instead of what the real modules said.
         variables: of the inventory.
-        python: path of a Python by which it runs what it is asked for; what was answered is kept as `said/KEY.N` in its folder.
+        python: path of a Python by which it runs what it is asked for; what was answered is kept as `said/KEY.N` in its
+            folder.
     """
 
     name: str
@@ -80,7 +85,8 @@ class Play:
 
     Attributes:
         name: for people.
-        variables: of the inventory, for all hosts. What hosts tell of themselves goes before these, as far as Ansible lets it.
+        variables: of the inventory, for all hosts. What hosts tell of themselves goes before these, as far as Ansible
+            lets it.
     """
 
     name: str
@@ -152,7 +158,8 @@ def play(
         answers: a folder of what real modules answered, by key.
         wanted: the playbook and its variables.
         hosts: in the order of the inventory.
-        baseline: the same call without the hosts in question: what takes more memory than that and `MOST_BYTES` is killed.
+        baseline: the same call without the hosts in question: what takes more memory than that and `MAX_BYTES` is
+            killed.
         time_limit: seconds after which the call is killed, counted from when `baseline` was done.
         place: called with the folder of the call, to put further files there.
     """
@@ -162,7 +169,11 @@ def play(
     (project / "inventory/group_vars/all.yml").write_text(json.dumps({"set_by_the_user": 2, **wanted.variables}))
     places = [project, directory / "home", directory / "tmp", ROOT / "playbooks", ROOT / "roles", ROOT / "plugins"]
     before = {place: _snapshot(place) for place in places}
-    most = None if baseline is None else baseline.memory + MOST_BYTES + FORK_BYTES * max(0, min(wanted.forks, len(hosts)) - SOME_FORKS)
+    most = (
+        None
+        if baseline is None
+        else baseline.memory + MAX_BYTES + FORK_BYTES * max(0, min(wanted.forks, len(hosts)) - SOME_FORKS)
+    )
     seconds = time_limit + (baseline.seconds if baseline else 0)
     begun = time.monotonic()
     with (directory / "terminal").open("wb") as terminal:
@@ -180,11 +191,27 @@ def play(
     took = time.monotonic() - begun
     changed = [line for place in places for line in _differences(place, before[place], _snapshot(place))]
     # What was killed could not clear its temporary files away.
-    kept = (f"{project}/out/", f"{project}/out:", *([f"{directory}/home/.ansible/tmp/ansible-local-"] if killed else []))
+    kept = (
+        f"{project}/out/",
+        f"{project}/out:",
+        *([f"{directory}/home/.ansible/tmp/ansible-local-"] if killed else []),
+    )
     changed = [line for line in changed if not line.startswith(kept)]
     logs = {host.name: _lines(directory / "hosts" / host.name / "log") for host in hosts}
     results = [json.loads(line) for line in _lines(directory / "results.jsonl")]
-    return Run(directory, wanted, process.returncode, (directory / "terminal").read_bytes(), results, changed, logs, took, usage, memory, killed)
+    return Run(
+        directory,
+        wanted,
+        process.returncode,
+        (directory / "terminal").read_bytes(),
+        results,
+        changed,
+        logs,
+        took,
+        usage,
+        memory,
+        killed,
+    )
 
 
 def _prepare(directory, hosts, answers):
@@ -253,7 +280,10 @@ def _lines(path):
 
 
 def _watch(process, most, seconds, terminal):
-    """Wait for a process. Returns (most memory it held at once, why it was killed, its CPU seconds with all that it waited for)."""
+    """Wait for a process.
+
+    Returns (most memory it held at once, why it was killed, its CPU seconds with all that it waited for).
+    """
     begun = time.monotonic()
     memory, killed = 0, None
     while True:
@@ -291,7 +321,9 @@ def _tree(pid):
 
 
 def _command_line(pid):
-    """What tells Ansible's own processes, which are forks of one, from what they start: that is the host's side here."""
+    """What tells Ansible's own processes, which are forks of one, from what they start:
+    that is the host's side here.
+    """
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             return file.read() or None

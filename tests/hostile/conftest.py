@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What tests with a compromised host share: helpers of the other tests, what real modules answered, and the figures at the end."""
+"""What tests with a compromised host share: helpers of the other tests, what real modules answered,
+and the figures at the end.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "unit" / "support"), str(HERE.paren
 import one_run
 import recorded
 
-# What makes and reads documents that are nested deeply has to go deeper than what is tried with them, from wherever pytest calls it.
+# What makes and reads documents that are nested deeply has to go deeper than what is tried with them, from wherever
+# pytest calls it.
 sys.setrecursionlimit(10_000)
 
 
@@ -54,7 +57,11 @@ def pytest_terminal_summary(terminalreporter):
     if groups:
         terminalreporter.section("compromised hosts")
     for what, found in sorted(groups.items()):
-        answers, memory, seconds = sum(one["answers"] for one in found), max(one["memory"] for one in found), max(one["seconds"] for one in found)
+        answers, memory, seconds = (
+            sum(one["answers"] for one in found),
+            max(one["memory"] for one in found),
+            max(one["seconds"] for one in found),
+        )
         needed = f"a run took at most {memory / 1e6:.0f} MB and {seconds:.0f} s more than with the honest hosts alone"
         terminalreporter.write_line(f"{what}: {answers} answers; {needed}")
     generated = [cost["answers"] for what, found in groups.items() if what.startswith("generated") for cost in found]

@@ -4,16 +4,19 @@
 
 It lies as `shell` and as `python` in the host's folder, which tells what it does:
 
-- a call of a module, a look at a plan's progress, and a look at the rollback timer is answered from `mutants/KEY` or `answers/KEY`, and nothing of it is run;
-- where `real` holds the path of a real Python, only `mutants/KEY` is; everything else is run by that, and what it answered is kept as `said/KEY.N`.
+- a call of a module, a look at a plan's progress, and a look at the rollback timer is answered from `mutants/KEY` or
+  `answers/KEY`, and nothing of it is run;
+- where `real` holds the path of a real Python, only `mutants/KEY` is; everything else is run by that, and what it
+  answered is kept as `said/KEY.N`.
 
 What only serves the transport (making a temporary folder, removing it) is run for real.
 
-KEY is the module and what it was asked for (`smt_benchmark.collect`); `KEY.N` is the answer to the Nth call and goes before `KEY`. Beside `mutants/KEY` may lie
-`KEY.how`, JSON: `times` (the answer is repeated), `stderr` and `stderr_times`, `exit`, `signal`, `sleep` (seconds, before the answer).
+KEY is the module and what it was asked for (`smt_benchmark.collect`); `KEY.N` is the answer to the Nth call and goes
+before `KEY`. Beside `mutants/KEY` may lie `KEY.how`, JSON: `times` (the answer is repeated), `stderr` and
+`stderr_times`, `exit`, `signal`, `sleep` (seconds, before the answer).
 
-`log` gets a line for each call: the key, whether the answer was a mutant, and which run it is about. Started with -I and -S, because it is started thousands
-of times.
+`log` gets a line for each call: the key, whether the answer was a mutant, and which run it is about. Started with -I
+and -S, because it is started thousands of times.
 """
 
 import json
@@ -70,7 +73,9 @@ def _asked(command, python, piped):
     parameters = PARAMETERS.search(text)
     asked = re.search(rb'"%s": "([a-z]+)"' % ASKED[name], parameters.group(1)) if name in ASKED and parameters else None
     run = re.search(rb'"run": "([^"]*)"', parameters.group(1)) if parameters else None
-    return f"{name}.{asked.group(1).decode()}" if asked else name, run.group(1).decode().replace(" ", "_") if run else ""
+    return f"{name}.{asked.group(1).decode()}" if asked else name, (
+        run.group(1).decode().replace(" ", "_") if run else ""
+    )
 
 
 def _record(home, key, command, piped, run):

@@ -11,7 +11,8 @@ import arena
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 from mutate import BELIEVED, FORGED
 
-# What steers a terminal, hides there, or cannot be shown: controls but the newline and the tab, lone surrogates, marks that turn the reading order.
+# What steers a terminal, hides there, or cannot be shown: controls but the newline and the tab, lone surrogates, marks
+# that turn the reading order.
 STEERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 BROKEN = (
     "Traceback (most recent call last)",
@@ -38,12 +39,17 @@ def faults(run: arena.Run, baseline: arena.Run) -> list[str]:
     found = [f"it was killed: {run.killed}"] if run.killed else []
     found += [f"the controller's file {line}" for line in run.changed[:10]]
     found += _terminal(run, baseline)
-    found += [f"in the result of {line['host']}, {line['task']!r}: {line['msg'][:300]}" for line in run.results for broken in BROKEN if broken in line["msg"]][
-        :5
-    ]
-    found += [f"the controller broke by {line['broke']} at {line['task']!r} of {line['host']}: {line['msg'][:300]}" for line in run.results if line["broke"]][
-        :5
-    ]
+    found += [
+        f"in the result of {line['host']}, {line['task']!r}: {line['msg'][:300]}"
+        for line in run.results
+        for broken in BROKEN
+        if broken in line["msg"]
+    ][:5]
+    found += [
+        f"the controller broke by {line['broke']} at {line['task']!r} of {line['host']}: {line['msg'][:300]}"
+        for line in run.results
+        if line["broke"]
+    ][:5]
     found += [
         f"the task for all, {line['task']!r}, failed: {line['msg'][:200]}"
         for line in run.results
@@ -54,7 +60,11 @@ def faults(run: arena.Run, baseline: arena.Run) -> list[str]:
     assert wanted[f"results of {arena.HONEST[0]}"], baseline.text()
     for name in sorted(wanted):
         # An overview has a column more where another host measured more.
-        same = there.get(name, frozenset()) >= wanted[name] if isinstance(wanted[name], frozenset) else there.get(name) == wanted[name]
+        same = (
+            there.get(name, frozenset()) >= wanted[name]
+            if isinstance(wanted[name], frozenset)
+            else there.get(name) == wanted[name]
+        )
         if not same:
             found.append(f"of an honest host: {name}: {_first_difference(wanted[name], there.get(name))}")
     found += _files(run)
@@ -73,7 +83,7 @@ def _terminal(run, baseline):
         found.extend(f"on the terminal: {line[:200]!r}" for broken in BROKEN if broken in line)
         if len(found) > 10:
             break
-    if len(run.terminal) > len(baseline.terminal) + arena.MOST_TERMINAL * max(1, len(run.logs) - len(arena.HONEST)):
+    if len(run.terminal) > len(baseline.terminal) + arena.MAX_TERMINAL * max(1, len(run.logs) - len(arena.HONEST)):
         found.append(f"{len(run.terminal)} bytes on the terminal")
     if "PLAY RECAP" not in text and not run.killed:
         found.append(f"the play did not come to its end (exit code {run.code}): {text[-300:]!r}")
@@ -109,7 +119,11 @@ def _content(path):
     if BELIEVED.encode() in path.read_bytes():
         found.append("a host's own verdict is in it")
     if path.suffix == ".prom":
-        series = [line.rpartition(" ")[0] for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+        series = [
+            line.rpartition(" ")[0]
+            for line in path.read_text(encoding="utf-8").splitlines()
+            if not line.startswith("#")
+        ]
         twice = sorted({one for one in series if series.count(one) > 1}) if len(series) != len(set(series)) else []
         found += [f"twice: {one[:200]}" for one in twice[:3]]
     return found
@@ -122,7 +136,10 @@ def _forgotten(run):
         # A host forgets a run when it learns that the controller has it.
         forgotten = {line.split(" ")[2] for line in log if line.startswith("smt_benchmark.forget ")}
         kept = list(run.out.rglob(f"{host}.json"))
-        found += [f"{host} was asked to forget the run {lost}, which is not here" for lost in sorted(forgotten - {path.parent.name for path in kept})[:3]]
+        found += [
+            f"{host} was asked to forget the run {lost}, which is not here"
+            for lost in sorted(forgotten - {path.parent.name for path in kept})[:3]
+        ]
         for path in kept if forgotten else ():
             try:
                 result_files.load(path)
@@ -138,7 +155,9 @@ def _not_of_its_place(path):
     except (ValueError, RecursionError) as error:
         return [str(error)]
     wrong = [
-        f"it says that it is of {key} {document.get(key)!r:.100}" for key, name in (("run", path.parent.name), ("host", path.stem)) if document.get(key) != name
+        f"it says that it is of {key} {document.get(key)!r:.100}"
+        for key, name in (("run", path.parent.name), ("host", path.stem))
+        if document.get(key) != name
     ]
     return wrong + [f"it holds {key!r:.100}" for key in document if key.startswith(("ansible_", "_"))]
 
@@ -178,7 +197,9 @@ def honest_parts(run: arena.Run, tables: bool = False) -> dict[str, object]:
 
 def _cells(run, host):
     """What the cells of a host's row in the overview say."""
-    pages = [path.read_text(encoding="utf-8", errors="replace") for path in run.out.glob(f"results/{arena.RUN}/index.html")]
+    pages = [
+        path.read_text(encoding="utf-8", errors="replace") for path in run.out.glob(f"results/{arena.RUN}/index.html")
+    ]
     rows = [row for page in pages for row in _rows(page, host)]
     return frozenset(cell for row in rows for cell in re.findall(r"<t[hd]\b[^>]*>(.*?)</t[hd]>", row, re.DOTALL))
 
@@ -192,21 +213,28 @@ def _rows(page, host):
 def _of_host(path, host, tables):
     """What a file tells of a host, as text."""
     if path.stem == host and path.suffix == ".html":
-        # In a larger report a page's charts are drawn by a program beside it: what there is to compare then are its tables.
+        # In a larger report a page's charts are drawn by a program beside it: what there is to compare then are its
+        # tables.
         page = path.read_text(encoding="utf-8", errors="replace")
         return "\n".join(re.findall(r"<tr\b.*?</tr>", page, re.DOTALL)) if tables else page
     if path.stem == host:
         return path.read_bytes().decode("latin-1")
     lines = None
     if path.suffix in (".prom", ".csv", ".md"):
-        lines = [line for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if re.search(rf"\b{host}\b", line)]
+        lines = [
+            line
+            for line in path.read_text(encoding="utf-8", errors="replace").splitlines()
+            if re.search(rf"\b{host}\b", line)
+        ]
     elif path.suffix == ".html" and path.stem != "index":
         lines = _rows(path.read_text(encoding="utf-8", errors="replace"), host)
     if lines is not None:
         return "\n".join(lines)
     if path.suffix == ".json" and path.stem in ("results", "smt"):
         try:
-            return json.dumps([one for one in json.loads(path.read_text(encoding="utf-8"))["hosts"] if one["host"] == host])
+            return json.dumps(
+                [one for one in json.loads(path.read_text(encoding="utf-8"))["hosts"] if one["host"] == host]
+            )
         except (ValueError, KeyError, TypeError):
             return None
     return None
@@ -229,5 +257,7 @@ def _first_difference(wanted, there):
             if number >= len(there) or there[number] != line:
                 return f"{line[:300]!r} became {there[number][:300] if number < len(there) else 'nothing'!r}"
         return f"more than there was: {there[len(wanted)][:300]!r}"
-    place = next((number for number, (one, other) in enumerate(zip(wanted, there)) if one != other), min(len(wanted), len(there)))
+    place = next(
+        (number for number, (one, other) in enumerate(zip(wanted, there)) if one != other), min(len(wanted), len(there))
+    )
     return f"{wanted[max(0, place - 60) : place + 100]!r} became {there[max(0, place - 60) : place + 100]!r}"

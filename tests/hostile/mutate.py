@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a compromised host could say instead of a module's real answer, by a seed: the same seed gives the same answer."""
+"""What a compromised host could say instead of a module's real answer, by a seed:
+the same seed gives the same answer.
+"""
 
 from __future__ import annotations
 
@@ -171,7 +173,14 @@ EXTRA: tuple[tuple[str, t.Any], ...] = (
     ("deprecations", [{"msg": "x", "version": {}}]),
     ("diff", {"before": "\x1b[2J", "after": 5}),
     ("diff", "x"),
-    ("add_host", {"host_name": "honest1", "groups": ["evil"], "host_vars": {"ansible_shell_executable": f"touch {PWNED}; /bin/sh"}}),
+    (
+        "add_host",
+        {
+            "host_name": "honest1",
+            "groups": ["evil"],
+            "host_vars": {"ansible_shell_executable": f"touch {PWNED}; /bin/sh"},
+        },
+    ),
     ("add_host", 5),
     ("add_host", {}),
     ("add_host", {"host_name": "evil-new", "groups": ["all"]}),
@@ -356,7 +365,9 @@ class Mutator:
         choose = self._random.random()
         if choose < 0.3:
             return Answer(self._random.choice(WHOLE), self._manner() if choose < 0.05 else {})
-        return Answer(b"\n".join([_bytes(self._changed({**shown, **self._progress()})), *(line.encode() for line in lines[1:])]))
+        return Answer(
+            b"\n".join([_bytes(self._changed({**shown, **self._progress()})), *(line.encode() for line in lines[1:])])
+        )
 
     def _progress(self):
         """A plan's progress while it measures."""
@@ -366,7 +377,12 @@ class Mutator:
             "fraction": self._number(),
             "block": self._number(),
             "seconds_left": self._number(),
-            "last": {"workload": "gzip", "placement": self._random.choice(("single", *TEXTS)), "arm": "as_found", "metric": metric},
+            "last": {
+                "workload": "gzip",
+                "placement": self._random.choice(("single", *TEXTS)),
+                "arm": "as_found",
+                "metric": metric,
+            },
         }
 
     def _number(self):
@@ -446,7 +462,10 @@ class Mutator:
             return (value or [None]) * times
         if isinstance(value, dict):
             kept = list(value.values()) or [None]
-            return {**value, **{f"{self._random.choice(TEXTS)[:20]}{number}": kept[number % len(kept)] for number in range(times)}}
+            return {
+                **value,
+                **{f"{self._random.choice(TEXTS)[:20]}{number}": kept[number % len(kept)] for number in range(times)},
+            }
         return [value] * times
 
     def _large(self, real):
@@ -478,9 +497,18 @@ class Mutator:
         kind = self._random.randrange(6)
         places = list(_places(document))
         if kind == 0:
-            return self._random.choice((b"x", b"{", b"\n", b"\xf0\x9f\x92\xa9", b"{}\n", b"[[", b"\x1b[2J\n")) * (NOISE // 8)
+            return self._random.choice((b"x", b"{", b"\n", b"\xf0\x9f\x92\xa9", b"{}\n", b"[[", b"\x1b[2J\n")) * (
+                NOISE // 8
+            )
         if kind == 1:
-            return _bytes({**document, self._random.choice(("msg", "warnings", "ansible_facts", "exception", "stdout", "failed", "x")): value})
+            return _bytes(
+                {
+                    **document,
+                    self._random.choice(
+                        ("msg", "warnings", "ansible_facts", "exception", "stdout", "failed", "x")
+                    ): value,
+                }
+            )
         if kind == 2 or not places:
             return b"x\n" * (LONG // 2) + _bytes(document)
         holder, key = self._random.choice(places)
@@ -494,7 +522,11 @@ class Mutator:
         if kind == 0:
             return data[:place]
         if kind == 1:
-            return data[:place] + self._random.choice((b"\x1b[2J", b"\xff", b"\x00", b"\n", b"}", b'"', b"{", b"NaN", b"\\ud800")) + data[place:]
+            return (
+                data[:place]
+                + self._random.choice((b"\x1b[2J", b"\xff", b"\x00", b"\n", b"}", b'"', b"{", b"NaN", b"\\ud800"))
+                + data[place:]
+            )
         if kind == 2:
             return self._random.choice((b"Last login: now\n", b"\x1b]0;owned\x07\n", b"[1]\n", b"{\n")) + data
         if kind == 3:

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What real modules answer: recorded from playbooks that run for real, on a tree that stands for a machine with SMT and on this machine."""
+"""What real modules answer: recorded from playbooks that run for real,
+on a tree that stands for a machine with SMT and on this machine.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +31,26 @@ SHORT = {
     "smt_eval_run": arena.RUN,
     "smt_eval_dest": "out/results",
 }
-POLICY = {"smt_policy": "disabled", "smt_policy_scope": "both", "smt_memory_on_oom": "panic", "smt_memory_panic_reboot_after": "10"}
-FILES = {"smt_compliance_json": "out/smt.json", "smt_compliance_metrics": "out/smt.prom", "smt_compliance_page": "out/smt.html"}
+POLICY = {
+    "smt_policy": "disabled",
+    "smt_policy_scope": "both",
+    "smt_memory_on_oom": "panic",
+    "smt_memory_panic_reboot_after": "10",
+}
+FILES = {
+    "smt_compliance_json": "out/smt.json",
+    "smt_compliance_metrics": "out/smt.prom",
+    "smt_compliance_page": "out/smt.html",
+}
 
-SURVEY = arena.Play("survey", "threadwise.smt.smt_survey", ("-e", "smt_survey_probe=auto"), {"smt_survey_page": "out/survey.html"})
+SURVEY = arena.Play(
+    "survey", "threadwise.smt.smt_survey", ("-e", "smt_survey_probe=auto"), {"smt_survey_page": "out/survey.html"}
+)
 COMPLIANCE = arena.Play("compliance", "threadwise.smt.smt_compliance", variables={**POLICY, **FILES})
 # Whoever is first is changed first and alone: the honest ones do not wait for others.
-ENFORCE = arena.Play("enforce", "threadwise.smt.smt_enforce", ("--check",), {**POLICY, "smt_enforce_waves": [1, 1, "100%"]})
+ENFORCE = arena.Play(
+    "enforce", "threadwise.smt.smt_enforce", ("--check",), {**POLICY, "smt_enforce_waves": [1, 1, "100%"]}
+)
 EVALUATION = arena.Play("eval", "threadwise.smt.smt_eval", variables=SHORT)
 # What a trial asks before it draws its design. So many forks as hosts take part.
 TRIAL = arena.Play(
@@ -108,7 +123,9 @@ def _record(directory):
     switched = smt_change.RuntimeChange(request, None, str(tree)).run()
     booted = boot_change.run(host_files.HostFs(str(tree)), boot_change.Request("disabled", None, False, True))
     booted.pop("warnings")
-    saved = rollback_change.Rollback(rollback_change.Request("saved", rollback_change.PARTS, rollout=True, check=True), _no_command, str(tree)).run()
+    saved = rollback_change.Rollback(
+        rollback_change.Request("saved", rollback_change.PARTS, rollout=True, check=True), _no_command, str(tree)
+    ).run()
     facts = {"changed": False, "ansible_facts": {"smt": seen}}
     made = {"smt_facts": facts, "smt_state": switched, "smt_boot_args": booted, "smt_rollback": saved}
     _play(directory, ENFORCE, {"smt_facts_sysroot": str(tree)}, made)
@@ -137,7 +154,9 @@ def _play(directory, play, variables, made):
     answers = directory / "answers" / play.name
     answers.mkdir(parents=True)
     replies = {key: arena.of(dict(result, invocation={"module_args": {}})) for key, result in made.items()}
-    run = arena.play(directory / f"of-{play.name}", answers, play, [arena.Host("real", replies, variables, sys.executable)])
+    run = arena.play(
+        directory / f"of-{play.name}", answers, play, [arena.Host("real", replies, variables, sys.executable)]
+    )
     assert run.killed is None and "unreachable=0" in run.text() and "rescued=0" in run.text(), run.text()
     (directory / f"{play.name}.json").write_text(json.dumps([line.split(" ")[0] for line in run.logs["real"]]))
     for path in (run.directory / "hosts/real/said").iterdir():

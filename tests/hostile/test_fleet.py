@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What takes more than one answer: files of results that decide for others, where users want their files, and a host that really evaluates."""
+"""What takes more than one answer: files of results that decide for others, where users want their files,
+and a host that really evaluates.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 from this_machine import this_machine
 
-AUTO = dataclasses.replace(recorded.COMPLIANCE, variables={**recorded.FILES, "smt_policy": "auto", "smt_policy_results": "evidence"})
+AUTO = dataclasses.replace(
+    recorded.COMPLIANCE, variables={**recorded.FILES, "smt_policy": "auto", "smt_policy_results": "evidence"}
+)
 # A short playbook of one's own, which asks no host.
 REPORT = arena.Play("report", "report.yml")
 REPORT_TEXT = json.dumps(
@@ -26,7 +30,12 @@ REPORT_TEXT = json.dumps(
         {
             "hosts": "honest1",
             "gather_facts": False,
-            "tasks": [{"threadwise.smt.smt_report": {"run_dir": "out/results/r1", "before": "out/results/r0"}, "delegate_to": "localhost"}],
+            "tasks": [
+                {
+                    "threadwise.smt.smt_report": {"run_dir": "out/results/r1", "before": "out/results/r0"},
+                    "delegate_to": "localhost",
+                }
+            ],
         }
     ]
 )
@@ -37,7 +46,9 @@ def honest():
 
 
 def evaluation(recordings, host, run, factor, **changes):
-    """The result of a host of the recorded tree, on which switching SMT off makes the whole machine so many times as fast."""
+    """The result of a host of the recorded tree, on which switching SMT off makes the whole machine so many times as
+    fast.
+    """
     document = result_maker.result(host=host, run=run, noise=0.0005)
     for sample in document["samples"]:
         if sample["arm"] == "smt_off":
@@ -83,7 +94,9 @@ def test_one_host_does_not_overrule_the_evaluations_of_four(how, tmp_path, recor
     without, beside = judged("without", evidence), judged("beside", [*evidence, liar])
     wanted = [one["wanted"] for one in json.loads((without.out / "smt.json").read_text())["hosts"]]
     assert wanted == ["disabled", "disabled"], without.text()
-    assert [one["wanted"] for one in json.loads((beside.out / "smt.json").read_text())["hosts"]] == wanted, beside.text()
+    assert [one["wanted"] for one in json.loads((beside.out / "smt.json").read_text())["hosts"]] == wanted, (
+        beside.text()
+    )
 
 
 def test_a_host_that_is_called_as_a_page_of_the_report_has_its_page(tmp_path, recordings):
@@ -106,7 +119,9 @@ def test_a_host_that_is_called_as_a_page_of_the_report_has_its_page(tmp_path, re
 def test_files_are_for_whom_the_umask_lets_in(tmp_path, recordings):
     """Row 12."""
     for play in (recorded.COMPLIANCE, recorded.SURVEY):
-        run = arena.play(tmp_path / play.name, recordings.folder(play), dataclasses.replace(play, umask=0o027), honest())
+        run = arena.play(
+            tmp_path / play.name, recordings.folder(play), dataclasses.replace(play, umask=0o027), honest()
+        )
         modes = {path.name: oct(stat.S_IMODE(path.stat().st_mode)) for path in run.out.iterdir()}
         assert set(modes.values()) == {"0o640"}, modes
 
@@ -130,12 +145,19 @@ def test_a_host_that_really_evaluates_beside_one_that_lies(tmp_path, recordings)
     """What is kept is what the host said, whole, and the report tells of both."""
     third = arena.Host("third", {"smt_benchmark.collect": arena.of({"result": named.collected()})})
     with this_machine():
-        run = arena.play(tmp_path / "run", recordings.folder(recorded.EVALUATION), recorded.EVALUATION, [third, arena.Host("real", python=sys.executable)])
+        run = arena.play(
+            tmp_path / "run",
+            recordings.folder(recorded.EVALUATION),
+            recorded.EVALUATION,
+            [third, arena.Host("real", python=sys.executable)],
+        )
     assert run.code == 0 and run.changed == [], run.text()
     assert not judge.STEERS.search(run.text())
     kept = json.loads((run.out / "results" / arena.RUN / "real.json").read_text())
     said = json.loads((run.directory / "hosts/real/said/smt_benchmark.collect.1").read_text())["result"]
     # The controller says whose it is and when it came.
-    assert {key: value for key, value in kept.items() if key not in ("host", "collected", "fetched")} == said and kept["host"] == "real"
+    assert {key: value for key, value in kept.items() if key not in ("host", "collected", "fetched")} == said and kept[
+        "host"
+    ] == "real"
     index = (run.out / "results" / arena.RUN / "index.html").read_text()
     assert 'href="real.html"' in index and 'href="third.html"' in index

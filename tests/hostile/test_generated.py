@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Answers made from a seed, of many hosts at once beside two honest ones: none harms anybody else.
 
-HOSTILE_ANSWERS is how many there are at least, HOSTILE_SEED which ones; a failure names the seed of the host that did it.
+HOSTILE_ANSWERS is how many there are at least, HOSTILE_SEED which ones; a failure names the seed of the host that did
+it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ ANSWERS = int(os.environ.get("HOSTILE_ANSWERS", "40"))
 # How much of all is for which playbook: those that ask a host more often cost more.
 SHARES = {"survey": 0.4, "compliance": 0.3, "enforce": 0.15, "eval": 0.15}
 # Hosts of one run; and of so many one tells megabytes.
-MOST_HOSTS = 100
+MAX_HOSTS = 100
 LARGE_EACH = 40
 # What a role asks by modules that come with Ansible goes through nothing of ours.
 NOT_OURS = ("file", "sysctl")
@@ -30,7 +31,7 @@ PLAYS = {play.name: play for play in recorded.PLAYS}
 def batches(name):
     """(first number, hosts) of each run of a playbook."""
     wanted = round(ANSWERS * SHARES[name])
-    return [(first, min(MOST_HOSTS, wanted - first)) for first in range(0, wanted, MOST_HOSTS)]
+    return [(first, min(MAX_HOSTS, wanted - first)) for first in range(0, wanted, MAX_HOSTS)]
 
 
 def host(recordings, play, number):

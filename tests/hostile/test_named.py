@@ -37,7 +37,9 @@ def _found(tmp_path_factory, recordings):
 
         def tried(directory):
             runs = gauntlet.Gauntlet(directory, recordings)
-            return runs.faults(GROUPS[name][0].play, [arena.Host(host, one.answers(recordings)) for host, one in hosts.items()])
+            return runs.faults(
+                GROUPS[name][0].play, [arena.Host(host, one.answers(recordings)) for host, one in hosts.items()]
+            )
 
         return hosts, *one_run.once(tmp_path_factory, f"named {name}", tried)
 

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What tests of playbooks share: the helpers of the unit tests, and an order in which those that take longest begin first."""
+"""What tests of playbooks share: the helpers of the unit tests,
+and an order in which those that take longest begin first.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,10 @@ LONGEST = ("test_policy_fleet.py", "test_playbooks.py", "test_pull.py", "test_ar
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "kills: ends a playbook half way and waits for minutes; `make kills` runs these, `make test` does not")
+    config.addinivalue_line(
+        "markers",
+        "kills: ends a playbook half way and waits for minutes; `make kills` runs these, `make test` does not",
+    )
 
 
 def pytest_collection_modifyitems(items):

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A simulated host that pulls from a real repository: what the role smt_pull leaves on it is left by the role's own tasks, and run as systemd would run it."""
+"""A simulated host that pulls from a real repository: what the role smt_pull leaves on it is left by the role's own
+tasks, and run as systemd would run it.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,11 @@ from prometheus_client import parser
 from simulated_fleet import ROOT, Fleet
 
 BIN = pathlib.Path(sys.executable).parent
-TEMPLATES = jinja2.Environment(loader=jinja2.FileSystemLoader(ROOT / "roles/smt_pull/templates"), undefined=jinja2.StrictUndefined, trim_blocks=True)
+TEMPLATES = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(ROOT / "roles/smt_pull/templates"),
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+)
 TEMPLATES.filters["bool"] = to_bool
 AUTHOR = ("-c", "user.name=x", "-c", "user.email=x@example.com")
 PLAYBOOK = (ROOT / "examples/pull/local.yml").read_text().replace("  become: true\n", "")
@@ -36,11 +42,27 @@ def of_role(kind):
 def program():
     """The program as the role's tasks write it."""
     place = pathlib.Path(tempfile.mkdtemp())
-    tasks = [task for task in of_role("tasks") if task["name"] in ("Create the directories of the program", "Write the program")]
+    tasks = [
+        task
+        for task in of_role("tasks")
+        if task["name"] in ("Create the directories of the program", "Write the program")
+    ]
     assert len(tasks) == 2
-    given = {**of_role("vars"), "__smt_pull_state": str(place), "role_path": str(ROOT / "roles/smt_pull"), "ansible_python_interpreter": sys.executable}
-    (place / "play.yml").write_text(yaml.safe_dump([{"hosts": "localhost", "gather_facts": False, "vars": given, "tasks": tasks}]))
-    subprocess.run([BIN / "ansible-playbook", "-i", "localhost,", "-c", "local", place / "play.yml"], check=True, capture_output=True, cwd=place)
+    given = {
+        **of_role("vars"),
+        "__smt_pull_state": str(place),
+        "role_path": str(ROOT / "roles/smt_pull"),
+        "ansible_python_interpreter": sys.executable,
+    }
+    (place / "play.yml").write_text(
+        yaml.safe_dump([{"hosts": "localhost", "gather_facts": False, "vars": given, "tasks": tasks}])
+    )
+    subprocess.run(
+        [BIN / "ansible-playbook", "-i", "localhost,", "-c", "local", place / "play.yml"],
+        check=True,
+        capture_output=True,
+        cwd=place,
+    )
     return place / "program"
 
 
@@ -60,7 +82,11 @@ class PulledHost(Fleet):
 
     def __init__(self, directory: pathlib.Path, **variables: object):
         super().__init__(directory, {"h1": {"smt_policy": "disabled", **variables}})
-        self.place, self.repository, self.metrics_file = directory / "state", directory / "repository", directory / "smt.prom"
+        self.place, self.repository, self.metrics_file = (
+            directory / "state",
+            directory / "repository",
+            directory / "smt.prom",
+        )
         shutil.copytree(program(), self.place / "program")
         self.scratch = directory / "scratch"
         self.scratch.mkdir()

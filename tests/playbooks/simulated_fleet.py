@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Hosts whose SMT can be switched without a machine.
 
-Playbooks, roles and what runs on the controller are the collection's own. Some modules are stand-ins that keep a host's state in a file. What a kernel
-and a boot loader do, and reboots, are tested by the scenarios on guests.
+Playbooks, roles and what runs on the controller are the collection's own. Some modules are stand-ins that keep a host's
+state in a file. What a kernel and a boot loader do, and reboots, are tested by the scenarios on guests.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-# Each host has an interpreter of its own, which tells a module whose state it works on. It has Ansible's part of a module loaded from the environment's byte
-# code: a module brings it as sources, whose compilation takes most of the time of a call that does next to nothing.
+# Each host has an interpreter of its own, which tells a module whose state it works on. It has Ansible's part of a
+# module loaded from the environment's byte code: a module brings it as sources, whose compilation takes most of the
+# time of a call that does next to nothing.
 INTERPRETER = '#!/bin/sh\nSMT_HOST={place} PYTHONPATH={loaded} exec {python} "$@"\n'
 LOADED = "import ansible.module_utils.basic\n"
 
@@ -47,7 +48,8 @@ def end(module, name, value, **result):
 """
 
 STAND_INS = {
-    "smt_facts": r"""
+    "smt_facts": (
+        r"""
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._rollback import record
 module = AnsibleModule({"sysroot": {"type": "path"}}, supports_check_mode=True)
@@ -55,47 +57,65 @@ with open(os.environ["SMT_HOST"] + "/asked", "a") as stream:
     stream.write("x")
 on = host["smt"]
 module.exit_json(changed=False, ansible_facts={"smt": {
-    "supported": True, "control": "on" if on else "off", "active": on, "sockets": 1, "cores": 2, "complete": True, "hardware_class": host["hardware_class"],
-    "threads_per_core": {"min": 2, "max": 2, "online_max": 1 + on}, "sibling_groups": ["0,2", "1,3"], "packages": ["0-3"], "nodes": {"0": "0-3"},
-    "primaries": "0-1", "secondaries": "2-3", "numbering": "split", "source": "sysfs", "measured": None, "vulnerabilities": {}, "hypervisor": None,
-    "cpus": {"present": "0-3", "possible": "0-3", "online": "0-3" if on else "0-1", "offline": "" if on else "2-3", "isolated": ""},
-    "boot": {"running": [], "configured": host["configured"], "loader": "grub_debian", "reboot_required": bool(host["configured"])},
+    "supported": True, "control": "on" if on else "off", "active": on, "sockets": 1, "cores": 2, "complete": True,
+    "hardware_class": host["hardware_class"],
+    "threads_per_core": {"min": 2, "max": 2, "online_max": 1 + on}, "sibling_groups": ["0,2", "1,3"],
+    "packages": ["0-3"], "nodes": {"0": "0-3"},
+    "primaries": "0-1", "secondaries": "2-3", "numbering": "split", "source": "sysfs", "measured": None,
+    "vulnerabilities": {}, "hypervisor": None,
+    "cpus": {"present": "0-3", "possible": "0-3", "online": "0-3" if on else "0-1", "offline": "" if on else "2-3",
+        "isolated": ""},
+    "boot": {"running": [], "configured": host["configured"], "loader": "grub_debian",
+        "reboot_required": bool(host["configured"])},
     "methods": {"runtime": {"chosen": "smt_control", "possible": ["smt_control"], "impossible": {}},
                 "boot": {"chosen": "grub_debian", "possible": ["grub_debian"], "impossible": {}}},
     # As much as large machines say.
     "problems": ["x" * 3000] * 10, "pending_change": host.get("pending_change"),
     "pending_rollback": record.pending(host_files.HostFs(module.params["sysroot"] or os.environ["SMT_HOST"]))}})
-""",
-    "smt_state": r"""
-module = AnsibleModule({"state": {}, "threads_per_core": {"type": "int"}, "method": {}, "affinity_conflicts": {}, "affinity_conflicts_of": {}, "persist": {},
-                        "neutralise_udev_rules": {"type": "bool"}, "siblings": {"type": "raw"}, "cores": {"type": "dict"}}, supports_check_mode=True)
+"""
+    ),
+    "smt_state": (
+        r"""
+module = AnsibleModule({"state": {}, "threads_per_core": {"type": "int"}, "method": {}, "affinity_conflicts": {},
+    "affinity_conflicts_of": {}, "persist": {},
+    "neutralise_udev_rules": {"type": "bool"}, "siblings": {"type": "raw"}, "cores": {"type": "dict"}},
+    supports_check_mode=True)
 now = {"control": "on", "active": True, "online": "0-3"}
 if module.params["cores"]:
     with open(os.environ["SMT_HOST"] + "/log", "a") as stream:
         stream.write("cores %s\n" % json.dumps(module.params["cores"]))
-end(module, "smt", module.params["state"] == "enabled" or module.params["threads_per_core"] == 2, before=now, after=now, affinity_conflicts=[], not_restored=[],
-    rollback_pending=False, rollback_started=False, diff=[])
-""",
-    "smt_boot_args": r"""
-module = AnsibleModule({"smt": {}, "maxcpus": {}, "mitigations": {}, "force": {"type": "bool"}}, supports_check_mode=True)
+end(module, "smt", module.params["state"] == "enabled" or module.params["threads_per_core"] == 2, before=now, after=now,
+    affinity_conflicts=[], not_restored=[], rollback_pending=False, rollback_started=False, diff=[])
+"""
+    ),
+    "smt_boot_args": (
+        r"""
+module = AnsibleModule({"smt": {}, "maxcpus": {}, "mitigations": {}, "force": {"type": "bool"}},
+    supports_check_mode=True)
 end(module, "configured", {"enabled": [], "disabled": ["nosmt"]}[module.params["smt"]], reboot_required=True, found=[],
-    loader="grub_debian", arguments=[], configured_before=[], configured=[], running=[], mitigations_running=[], differences=[], diff=[])
-""",
+    loader="grub_debian", arguments=[], configured_before=[], configured=[], running=[], mitigations_running=[],
+    differences=[], diff=[])
+"""
+    ),
     # The file is where the real one has it, and facts read it as they do the real one.
-    "smt_rollback": r"""
+    "smt_rollback": (
+        r"""
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._rollback import record
-module = AnsibleModule({"state": {}, "parts": {"type": "list"}, "reboot": {"type": "bool"}, "rollout": {"type": "bool"}, "reboot_ok": {"type": "bool"}},
+module = AnsibleModule({"state": {}, "parts": {"type": "list"}, "reboot": {"type": "bool"}, "rollout": {"type": "bool"},
+    "reboot_ok": {"type": "bool"}},
                        supports_check_mode=True)
 given, fs = module.params, host_files.HostFs(os.environ["SMT_HOST"])
 known = record.FILE.load(fs, dict)
 back_to, changed = known and known["back_to"], False
 if given["state"] == "saved":
-    older = known if known and known["rollout"] else {"saved_at": "2026-03-01T12:00:00Z", "rollout": given["rollout"], "host": {}}
+    older = known if known and known["rollout"] else {"saved_at": "2026-03-01T12:00:00Z", "rollout": given["rollout"],
+        "host": {}}
     fields = {"running": "smt", "configured": "configured"}
     now = {fields[part]: host[fields[part]] for part in given["parts"] if part in fields}
     older["host"] = {**now, **older["host"]}
-    back_to = older["back_to"] = " and ".join("%s %s" % (name, json.dumps(value)) for name, value in sorted(older["host"].items()))
+    back_to = older["back_to"] = " and ".join("%s %s" % (name, json.dumps(value))
+        for name, value in sorted(older["host"].items()))
     changed = not module.check_mode and record.FILE.save(fs, older)
 elif given["state"] == "confirmed":
     changed = not module.check_mode and record.FILE.remove(fs)
@@ -110,11 +130,14 @@ elif known:
         json.dump(host, stream)
     os.rename(PATH + ".new", PATH)
 module.exit_json(changed=changed, back_to=back_to, not_back=[], reboot_required=False, diff=[])
-""",
+"""
+    ),
     # The real one would change the machine that runs the tests.
-    "smt_memory": """
+    "smt_memory": (
+        """
 print(json.dumps({"failed": True, "msg": "a simulated host has no memory settings to change"}))
-""",
+"""
+    ),
 }
 
 
@@ -139,8 +162,12 @@ class Fleet:
         _link(ROOT / "plugins/modules", modules, {f"{name}.py" for name in STAND_INS})
         for name, text in STAND_INS.items():
             # The controller reads what a module documents; it does not run it.
-            documented = re.findall(r'^RETURN = r""".*?"""\n', (ROOT / f"plugins/modules/{name}.py").read_text(), re.DOTALL | re.MULTILINE)
-            (modules / f"{name}.py").write_text(SHEBANG + "".join(documented) + 'if __name__ == "__main__":\n' + textwrap.indent(COMMON + text, "    "))
+            documented = re.findall(
+                r'^RETURN = r""".*?"""\n', (ROOT / f"plugins/modules/{name}.py").read_text(), re.DOTALL | re.MULTILINE
+            )
+            (modules / f"{name}.py").write_text(
+                SHEBANG + "".join(documented) + 'if __name__ == "__main__":\n' + textwrap.indent(COMMON + text, "    ")
+            )
         loaded = directory / "loaded"
         loaded.mkdir()
         (loaded / "sitecustomize.py").write_text(LOADED)
@@ -151,9 +178,19 @@ class Fleet:
             (place / "python").write_text(INTERPRETER.format(place=place, loaded=loaded, python=python))
             (place / "python").chmod(0o755)
             inventory[name] = dict(
-                {"ansible_python_interpreter": str(place / "python"), "ansible_connection": "local", "smt_facts_sysroot": str(place)}, **variables
+                {
+                    "ansible_python_interpreter": str(place / "python"),
+                    "ansible_connection": "local",
+                    "smt_facts_sysroot": str(place),
+                },
+                **variables,
             )
-            self.set(name, smt=True, configured=[], hardware_class=variables.get("simulated_class", "x86_64-1s2c4t-split-00000000"))
+            self.set(
+                name,
+                smt=True,
+                configured=[],
+                hardware_class=variables.get("simulated_class", "x86_64-1s2c4t-split-00000000"),
+            )
         (directory / "inventory.yml").write_text(yaml.safe_dump({"all": {"hosts": inventory}}, sort_keys=False))
 
     def set(self, host: str, **state) -> None:
@@ -164,7 +201,9 @@ class Fleet:
 
     def get(self, name: str) -> dict[str, object]:
         """Host -> a field of its state."""
-        return {host: json.loads((self.directory / "hosts" / host / "host.json").read_text())[name] for host in self.hosts}
+        return {
+            host: json.loads((self.directory / "hosts" / host / "host.json").read_text())[name] for host in self.hosts
+        }
 
     def changes(self) -> dict[str, list[str]]:
         """Host -> what was changed on it since the last call; hosts without a change are left out."""
@@ -205,9 +244,20 @@ class Fleet:
             json.dumps(variables),
             *arguments,
         ]
-        environment = dict(os.environ, ANSIBLE_COLLECTIONS_PATH=str(self.directory / "collections"), ANSIBLE_NOCOLOR="1", ANSIBLE_PIPELINING="1")
+        environment = dict(
+            os.environ,
+            ANSIBLE_COLLECTIONS_PATH=str(self.directory / "collections"),
+            ANSIBLE_NOCOLOR="1",
+            ANSIBLE_PIPELINING="1",
+        )
         return subprocess.Popen(
-            command, cwd=self.directory, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+            command,
+            cwd=self.directory,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
         )
 
     def play(self, playbook: str, *arguments: str, **variables) -> tuple[int, str]:

@@ -1,6 +1,7 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A small stream job with the commands of examples/nexmark/nexmark.sh: a cluster on the loopback address, and queries on it. $STREAM_PORT is its port.
+"""A small stream job with the commands of examples/nexmark/nexmark.sh: a cluster on the loopback address,
+and queries on it. $STREAM_PORT is its port.
 
 usage: stream_job.py cluster DIRECTORY THREADS | ready THREADS | run QUERY RATE SECONDS
 """
@@ -56,7 +57,13 @@ class Requests(http.server.BaseHTTPRequestHandler):
             found = pool.map(stream, [(query, rate / slots, seconds)] * slots, chunksize=1)
         wall, records = time.monotonic() - started, sum(done for done, _used in found)
         cores = sum(used for _done, used in found) / wall
-        return {"records": records, "seconds": wall, "records_per_second": records / wall, "cores": cores, "per_core": records / wall / cores}
+        return {
+            "records": records,
+            "seconds": wall,
+            "records_per_second": records / wall,
+            "cores": cores,
+            "per_core": records / wall / cores,
+        }
 
     def log_message(self, *_words):
         """Say nothing."""

@@ -38,7 +38,18 @@ def _place(tmp_path_factory):
     assert built.returncode == 0, built.stderr
     (archive,) = place.glob("threadwise-smt-*.tar.gz")
     # --force, because this environment has it as the working tree.
-    done = call(place, "ansible-galaxy", "collection", "install", "--offline", "--no-deps", "--force", "-p", str(place / "installed"), str(archive))
+    done = call(
+        place,
+        "ansible-galaxy",
+        "collection",
+        "install",
+        "--offline",
+        "--no-deps",
+        "--force",
+        "-p",
+        str(place / "installed"),
+        str(archive),
+    )
     assert done.returncode == 0, done.stderr
     return place
 
@@ -66,13 +77,20 @@ def test_what_is_only_for_development_is_not_in_it(place):
 
 
 def test_the_changelog_is_in_it_without_its_fragments(place):
-    assert {path.name for path in (place / "installed/ansible_collections/threadwise/smt/changelogs").iterdir()} == {"changelog.yaml"}
+    assert {path.name for path in (place / "installed/ansible_collections/threadwise/smt/changelogs").iterdir()} == {
+        "changelog.yaml"
+    }
 
 
 def test_its_pages_lead_to_what_is_in_it(place):
     installed = place / "installed/ansible_collections/threadwise/smt"
     pages = list(installed.rglob("*.md"))
-    links = [(page, link) for page in pages for link in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")) if "://" not in link]
+    links = [
+        (page, link)
+        for page in pages
+        for link in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8"))
+        if "://" not in link
+    ]
     assert len(links) > 50
     assert [f"{page.relative_to(installed)}: {link}" for page, link in links if not (page.parent / link).exists()] == []
 
@@ -90,10 +108,14 @@ def test_its_playbooks_run_from_there(place):
         "local",
         "threadwise.smt.smt_compliance",
         "-e",
-        json.dumps({"smt_policy": "enabled", "smt_facts_sysroot": str(tree), "ansible_python_interpreter": sys.executable}),
+        json.dumps(
+            {"smt_policy": "enabled", "smt_facts_sysroot": str(tree), "ansible_python_interpreter": sys.executable}
+        ),
     )
     assert done.returncode == 0 and "1 host: 1 compliant." in done.stdout, done.stdout + done.stderr
     written = json.loads((place / "smt_compliance.json").read_text())
     assert written["counts"]["compliant"] == 1
-    schema = json.loads((place / "installed/ansible_collections/threadwise/smt/docs/compliance.schema.json").read_text())
+    schema = json.loads(
+        (place / "installed/ansible_collections/threadwise/smt/docs/compliance.schema.json").read_text()
+    )
     jsonschema_rs.Draft202012Validator(schema).validate(written)

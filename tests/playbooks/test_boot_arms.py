@@ -1,9 +1,11 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Evaluations with arms that take a reboot, as the role does them: what is set, rebooted, measured and put back, on a host whose kernel is made up.
+"""Evaluations with arms that take a reboot, as the role does them: what is set, rebooted, measured and put back,
+on a host whose kernel is made up.
 
-The boot loader's configuration is a tree that the collection's own code reads and writes. A reboot takes the arguments of its first entry and sets what the
-kernel would: the command line, the CPUs online, smt/control. What is measured is made up too.
+The boot loader's configuration is a tree that the collection's own code reads and writes. A reboot takes the arguments
+of its first entry and sets what the kernel would: the command line, the CPUs online, smt/control. What is measured is
+made up too.
 """
 
 from __future__ import annotations
@@ -27,15 +29,19 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_
 HEAD = 'import os\nfrom ansible.module_utils.basic import AnsibleModule\nROOT = os.environ["SMT_HOST"] + "/root"\n'
 COLLECTION = "from ansible_collections.threadwise.smt.plugins.module_utils."
 MODULES = {
-    "smt_facts": f"""{COLLECTION}_facts import facts
+    "smt_facts": (
+        f"""{COLLECTION}_facts import facts
 {COLLECTION}_host import files
 module = AnsibleModule({{"sysroot": {{}}}}, supports_check_mode=True)
 module.exit_json(changed=False, ansible_facts={{"smt": facts.gather(files.HostFs(ROOT))}})
-""",
-    "smt_boot_args": f"""{COLLECTION}_boot import change
+"""
+    ),
+    "smt_boot_args": (
+        f"""{COLLECTION}_boot import change
 {COLLECTION}_host import files
 names = ("smt", "maxcpus", "mitigations")
-module = AnsibleModule(dict({{"force": {{"type": "bool", "default": False}}}}, **{{name: {{}} for name in names}}), supports_check_mode=True)
+module = AnsibleModule(dict({{"force": {{"type": "bool", "default": False}}}}, **{{name: {{}} for name in names}}),
+    supports_check_mode=True)
 given = module.params
 request = change.Request(given["smt"], given["maxcpus"], given["force"], module.check_mode, given["mitigations"])
 try:
@@ -44,13 +50,16 @@ except change.ERRORS as error:
     module.fail_json(msg=str(error))
 result.pop("warnings")
 module.exit_json(**result)
-""",
+"""
+    ),
     # As the module does, below a tree; its systemd says that the service runs, and nothing does.
-    "smt_boot_visit": f"""{COLLECTION}_boot import change
+    "smt_boot_visit": (
+        f"""{COLLECTION}_boot import change
 {COLLECTION}_boot_visit import units, visit
 {COLLECTION}_host import files
 names = ("owner", "smt", "maxcpus", "mitigations")
-module = AnsibleModule(dict({{"state": {{"default": "begun"}}, "seconds": {{"type": "int"}}}}, **{{name: {{}} for name in names}}), supports_check_mode=True)
+module = AnsibleModule(dict({{"state": {{"default": "begun"}}, "seconds": {{"type": "int"}}}},
+    **{{name: {{}} for name in names}}), supports_check_mode=True)
 given, fs = module.params, files.HostFs(ROOT)
 units.processes.run = lambda argv, seconds=60: (0, "active", "")
 real = change.run
@@ -63,18 +72,22 @@ try:
     obstacle = visit.why_not(fs, given["owner"]) if module.check_mode else None
     if obstacle:
         module.fail_json(msg=obstacle)
-    result = change.run(fs, request) if module.check_mode else visit.begin(fs, request, given["seconds"], given["owner"])
+    result = change.run(fs, request) if module.check_mode else visit.begin(fs, request, given["seconds"],
+        given["owner"])
 except (visit.VisitError, *change.ERRORS) as error:
     module.fail_json(msg=str(error))
 module.exit_json(changed=True, arguments=result["arguments"], reboot_required=result["reboot_required"])
-""",
-    "simulated_reboot": f"""import glob
+"""
+    ),
+    "simulated_reboot": (
+        f"""import glob
 {COLLECTION}_boot import entries
 {COLLECTION}_host import files
 module = AnsibleModule({{"reboot_timeout": {{}}, "msg": {{}}}}, supports_check_mode=True)
 arguments = entries.read_grub_cfg(files.HostFs(ROOT), "boot/grub/grub.cfg")[0].arguments
 with open(os.environ["SMT_HOST"] + "/log", "a") as stream:
-    stream.write("boot %s\\n" % " ".join(one for one in arguments if one.split("=")[0] in ("nosmt", "maxcpus", "mitigations")))
+    stream.write("boot %s\\n" % " ".join(one for one in arguments
+        if one.split("=")[0] in ("nosmt", "maxcpus", "mitigations")))
 if os.path.exists(os.environ["SMT_HOST"] + "/fails-with-" + arguments[2]):
     module.fail_json(msg="it does not come back")
 def put(path, text):
@@ -87,11 +100,13 @@ off = "nosmt" in arguments or "nosmt=force" in arguments or "mitigations=auto,no
 put(cpus + "online", primaries if off or "maxcpus=4" in arguments else "0-7")
 put(cpus + "smt/control", "forceoff" if "nosmt=force" in arguments else "off" if off else "on")
 put(cpus + "smt/active", "0" if off or "maxcpus=4" in arguments else "1")
-put(cpus + "vulnerabilities/mds", "Vulnerable; SMT vulnerable" if "mitigations=off" in arguments else "Mitigation: Clear CPU buffers; SMT vulnerable")
+put(cpus + "vulnerabilities/mds", "Vulnerable; SMT vulnerable" if "mitigations=off" in arguments
+    else "Mitigation: Clear CPU buffers; SMT vulnerable")
 for note in glob.glob(ROOT + "/run/threadwise-smt/*"):
     os.remove(note)
 module.exit_json(changed=True)
-""",
+"""
+    ),
 }
 # In the place of the action of smt_benchmark: a result of the arms that are asked for, with the facts of the tree.
 BENCHMARK = f"""import json, pathlib, sys
@@ -107,17 +122,21 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         super().run(tmp, task_vars)
         given, place = self._task.args, pathlib.Path(task_vars["smt_facts_sysroot"])
-        described = {{"announcement": ["SMT off: CPUs 4-7 go offline."], "arms": [], "arms_left_out": [], "workloads": ["gzip"], "workloads_left_out": [],
+        described = {{"announcement": ["SMT off: CPUs 4-7 go offline."], "arms": [], "arms_left_out": [],
+            "workloads": ["gzip"], "workloads_left_out": [],
                      "missing_packages": [], "obstacles": []}}
         if given.get("_step") == "describe":
             return dict(described, changed=False)
         seen = facts.gather(files.HostFs(str(place / "root")))
         one = result_maker.result(host=task_vars["inventory_hostname"], run=given["run"], blocks=3)
         arms = given["arms"]
-        kept = [dict(sample, arm="smt_on" if len(arms) > 1 and sample["arm"] == "smt_on" else sample["arm"]) for sample in one["samples"]]
+        kept = [dict(sample, arm="smt_on" if len(arms) > 1 and sample["arm"] == "smt_on" else sample["arm"])
+            for sample in one["samples"]]
         if len(arms) == 1:
-            kept = [dict(sample, arm="as_found") for sample in kept if sample["arm"] == ("smt_on" if seen["active"] else "smt_off")]
-            one["plan"]["placements"] = {{"as_found": one["plan"]["placements"]["smt_on" if seen["active"] else "smt_off"]}}
+            kept = [dict(sample, arm="as_found") for sample in kept
+                if sample["arm"] == ("smt_on" if seen["active"] else "smt_off")]
+            one["plan"]["placements"] = {{"as_found": one["plan"]["placements"]["smt_on" if seen["active"]
+                else "smt_off"]}}
             one["arms"] = [result_maker.arm("as_found", "as found", True)]
         one.update(samples=kept, facts=seen)
         one["environment"]["cmdline"] = (place / "root/proc/cmdline").read_text().strip()
@@ -143,17 +162,30 @@ class BootFleet(Fleet):
     def __init__(self, directory: pathlib.Path, numbering: str = "split", own: str = "", **variables):
         super().__init__(directory, {"db1": variables})
         self.place = directory / "hosts/db1"
-        self.tree = boot_maker.grub_tree(self.place / "root", f'GRUB_CMDLINE_LINUX_DEFAULT="quiet"\nGRUB_CMDLINE_LINUX="{own}"\n')
+        self.tree = boot_maker.grub_tree(
+            self.place / "root", f'GRUB_CMDLINE_LINUX_DEFAULT="quiet"\nGRUB_CMDLINE_LINUX="{own}"\n'
+        )
         boot_maker.running(self.tree, f"root=UUID=1 ro {own} quiet".replace("  ", " "), numbering=numbering)
         (self.tree / "run/systemd/system").mkdir(parents=True)
         boot_maker.write(self.tree, "primaries", "0-3" if numbering == "split" else "0,2,4,6")
-        boot_maker.write(self.tree, "sys/devices/system/cpu/vulnerabilities/mds", "Mitigation: Clear CPU buffers; SMT vulnerable\n")
+        boot_maker.write(
+            self.tree, "sys/devices/system/cpu/vulnerabilities/mds", "Mitigation: Clear CPU buffers; SMT vulnerable\n"
+        )
         collection = directory / "collections/ansible_collections/threadwise/smt"
         for name, text in MODULES.items():
             (collection / "plugins/modules" / f"{name}.py").unlink(missing_ok=True)
-            documented = "" if name == "simulated_reboot" else (ROOT / f"plugins/modules/{name}.py").read_text().partition("from ansible.module_utils")[0]
+            documented = (
+                ""
+                if name == "simulated_reboot"
+                else (ROOT / f"plugins/modules/{name}.py").read_text().partition("from ansible.module_utils")[0]
+            )
             # The controller reads what a module documents; it does not run it.
-            program = SHEBANG + documented.replace(SHEBANG, "") + 'if __name__ == "__main__":\n' + textwrap.indent(HEAD + text, "    ")
+            program = (
+                SHEBANG
+                + documented.replace(SHEBANG, "")
+                + 'if __name__ == "__main__":\n'
+                + textwrap.indent(HEAD + text, "    ")
+            )
             (collection / "plugins/modules" / f"{name}.py").write_text(program)
         for folder in ("plugins/action", "roles"):
             (collection / folder).unlink()
@@ -163,7 +195,9 @@ class BootFleet(Fleet):
         reboot.write_text(reboot.read_text().replace("ansible.builtin.reboot:", "threadwise.smt.simulated_reboot:"))
         self.before = boot_maker.snapshot(self.tree)
 
-    def evaluate(self, *arguments: str, arms: list[str] | None = None, boots: int = 2, **variables) -> tuple[int, str, list[str]]:
+    def evaluate(
+        self, *arguments: str, arms: list[str] | None = None, boots: int = 2, **variables
+    ) -> tuple[int, str, list[str]]:
         """Evaluate. Returns (exit code, what a person sees, what was done on the host)."""
         playbook = [
             {
@@ -173,7 +207,13 @@ class BootFleet(Fleet):
             }
         ]
         (self.directory / "evaluate.yml").write_text(yaml.safe_dump(playbook))
-        known = {"smt_eval_run": "r", "smt_eval_arms": arms or ARMS, "smt_eval_boots": boots, "smt_boot_reboot_ok": True, "smt_eval_budget": 80}
+        known = {
+            "smt_eval_run": "r",
+            "smt_eval_arms": arms or ARMS,
+            "smt_eval_boots": boots,
+            "smt_boot_reboot_ok": True,
+            "smt_eval_budget": 80,
+        }
         code, seen = self.play("evaluate.yml", *arguments, **{**known, **variables})
         return code, " ".join(seen.split()), self.changes().get("db1", [])
 
@@ -202,14 +242,32 @@ def test_four_arms_over_two_rounds(tmp_path):
         "mitigations_auto_nosmt": "mitigations=auto,nosmt mitigations=auto,nosmt,no_user_kernel",
     }
     result = fleet.result()
-    order = ["smt_on", "maxcpus_4", "mitigations_auto_nosmt", "nosmt", "maxcpus_4", "nosmt", "smt_on", "mitigations_auto_nosmt"]
+    order = [
+        "smt_on",
+        "maxcpus_4",
+        "mitigations_auto_nosmt",
+        "nosmt",
+        "maxcpus_4",
+        "nosmt",
+        "smt_on",
+        "mitigations_auto_nosmt",
+    ]
     assert boots == [*(booted[name] for name in order), own]
     assert [line for line in done if line.startswith("measured")] == ["measured as_found for 10 s"] * 8
     assert result["outcome"] == "completed" and result["restored"]["ok"] and result["plan"]["booted"] == ARMS
     observed = {one["arm"]: one for one in result["observations"]}
-    assert {name: booted[name] in " ".join(observed[name]["cmdline"].split()) for name in ARMS} == dict.fromkeys(ARMS, True)
-    assert {name: observed[name]["smt"]["online"] for name in ARMS} == {"smt_on": "0-7", "maxcpus_4": "0-3", "nosmt": "0-3", "mitigations_auto_nosmt": "0-3"}
-    compared = {one["effect"]: (one["basis"], one["n"]) for one in host_comparisons.compare_host(result) if one["kind"] == "arm"}
+    assert {name: booted[name] in " ".join(observed[name]["cmdline"].split()) for name in ARMS} == dict.fromkeys(
+        ARMS, True
+    )
+    assert {name: observed[name]["smt"]["online"] for name in ARMS} == {
+        "smt_on": "0-7",
+        "maxcpus_4": "0-3",
+        "nosmt": "0-3",
+        "mitigations_auto_nosmt": "0-3",
+    }
+    compared = {
+        one["effect"]: (one["basis"], one["n"]) for one in host_comparisons.compare_host(result) if one["kind"] == "arm"
+    }
     assert compared == dict.fromkeys(ARMS[1:], ("boots", 2))
     fleet.assert_as_before()
 
@@ -218,7 +276,11 @@ def test_a_number_that_would_not_leave_whole_cores_is_left_out_before_the_first_
     fleet = BootFleet(tmp_path, numbering="adjacent")
     code, seen, done = fleet.evaluate("--check")
     assert code == 0 and done == [], seen
-    assert "maxcpus=4 is left out: maxcpus=4 would not leave one thread of each core" in seen and "rebooted 6 times" in seen and "for 13 s" in seen
+    assert (
+        "maxcpus=4 is left out: maxcpus=4 would not leave one thread of each core" in seen
+        and "rebooted 6 times" in seen
+        and "for 13 s" in seen
+    )
     fleet.assert_as_before()
     code, seen, done = fleet.evaluate(boots=1)
     assert code == 0, seen
@@ -231,7 +293,11 @@ def test_a_number_that_would_not_leave_whole_cores_is_left_out_before_the_first_
 def test_run_time_arms_are_measured_within_the_boots_of_the_baseline(tmp_path):
     fleet = BootFleet(tmp_path)
     code, seen, _done = fleet.evaluate("--check", arms=["smt_on", "smt_off", "nosmt"])
-    assert code == 0 and "Within each boot of SMT on it would be switched to SMT off" in seen and "SMT off: CPUs 4-7 go offline" in seen
+    assert (
+        code == 0
+        and "Within each boot of SMT on it would be switched to SMT off" in seen
+        and "SMT off: CPUs 4-7 go offline" in seen
+    )
     code, seen, done = fleet.evaluate(arms=["smt_on", "smt_off", "nosmt"])
     assert code == 0, seen
     assert [line for line in done if line.startswith("measured")] == [
@@ -240,7 +306,11 @@ def test_run_time_arms_are_measured_within_the_boots_of_the_baseline(tmp_path):
         "measured as_found for 20 s",
         "measured smt_on,smt_off for 20 s",
     ]
-    found = {one["effect"]: (one["basis"], one["n"]) for one in host_comparisons.compare_host(fleet.result()) if one["kind"] == "arm"}
+    found = {
+        one["effect"]: (one["basis"], one["n"])
+        for one in host_comparisons.compare_host(fleet.result())
+        if one["kind"] == "arm"
+    }
     assert found == {"smt_off": ("blocks", 6), "nosmt": ("boots", 2)}
     fleet.assert_as_before()
 
@@ -274,7 +344,10 @@ def test_what_mitigations_off_leaves_open_is_kept_and_the_host_boots_without_it(
     [
         ({"arms": ["smt_on", "mitigations_off"]}, "allow it with smt_eval_allow_mitigations_off=true"),
         ({"smt_boot_reboot_ok": False}, "rebooted 9 times to compare boots"),
-        ({"arms": ["maxcpus_4", "nosmt"], "numbering": "adjacent"}, "the baseline maxcpus=4 is not possible on this host"),
+        (
+            {"arms": ["maxcpus_4", "nosmt"], "numbering": "adjacent"},
+            "the baseline maxcpus=4 is not possible on this host",
+        ),
         ({"arms": ["smt_on", "maxcpus_4"], "numbering": "adjacent"}, "no arm is left that takes a reboot"),
         ({"own": "nosmt"}, "does not boot with SMT on and without arguments for it"),
     ],
@@ -310,7 +383,9 @@ def test_the_role_sets_what_is_asked_for_and_enabled_takes_it_away(tmp_path, var
     fleet.assert_as_before()
 
 
-@pytest.mark.parametrize("variables", [{}, {"smt_boot_smt": "disabled", "smt_boot_maxcpus": 4}], ids=["nothing", "both"])
+@pytest.mark.parametrize(
+    "variables", [{}, {"smt_boot_smt": "disabled", "smt_boot_maxcpus": 4}], ids=["nothing", "both"]
+)
 def test_the_role_refuses_nothing_and_what_excludes_each_other(tmp_path, variables):
     fleet = BootFleet(tmp_path)
     (tmp_path / "boot.yml").write_text(yaml.safe_dump(ROLE))

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A host that answers with facts named like settings, before the collection's own play, fails alone: nothing changes for others and for the controller."""
+"""A host that answers with facts named like settings, before the collection's own play, fails alone: nothing changes
+for others and for the controller.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ HOSTS = [HOSTILE, *HONEST]
 COMPROMISED = r"""#!{python}
 import os, subprocess, sys
 payload = sys.stdin.buffer.read() if len(sys.argv) < 2 else b""
-if b"setup" in payload and b"ansible_facts" not in payload and os.path.exists({place!r} + "/facts.json") and b"smt_facts" not in payload:
+asks_setup = b"setup" in payload and b"ansible_facts" not in payload
+if asks_setup and os.path.exists({place!r} + "/facts.json") and b"smt_facts" not in payload:
     print(open({place!r} + "/facts.json").read())
     sys.exit(0)
 environment = dict(os.environ, SMT_HOST={place!r}, PYTHONPATH={loaded!r})
@@ -33,9 +36,18 @@ BY_SETUP = [{"hosts": "all", "gather_facts": False, "tasks": [{"name": "Ask", "a
 
 def by_set_fact(facts, cacheable):
     """A play of the user that passes on what a host said."""
-    asked = {"name": "Ask", "ansible.builtin.command": {"argv": ["cat", "{{ smt_facts_sysroot }}/facts.json"]}, "register": "said", "check_mode": False}
+    asked = {
+        "name": "Ask",
+        "ansible.builtin.command": {"argv": ["cat", "{{ smt_facts_sysroot }}/facts.json"]},
+        "register": "said",
+        "check_mode": False,
+    }
     given = {name: f"{{{{ (said.stdout | from_json).ansible_facts.{name} }}}}" for name in facts}
-    passed_on = {"name": "Pass on", "ansible.builtin.set_fact": {**given, "cacheable": cacheable}, "when": f"inventory_hostname == '{HOSTILE}'"}
+    passed_on = {
+        "name": "Pass on",
+        "ansible.builtin.set_fact": {**given, "cacheable": cacheable},
+        "when": f"inventory_hostname == '{HOSTILE}'",
+    }
     return [{"hosts": "all", "gather_facts": False, "tasks": [{**asked, "when": passed_on["when"]}, passed_on]}]
 
 
@@ -54,7 +66,9 @@ class World:
         self.inventory(of_inventory)
         place = directory / "hosts" / HOSTILE
         (place / "facts.json").write_text(json.dumps({"changed": False, "ansible_facts": facts}))
-        (place / "python").write_text(COMPROMISED.format(python=self.fleet.python, place=str(place), loaded=str(directory / "loaded")))
+        (place / "python").write_text(
+            COMPROMISED.format(python=self.fleet.python, place=str(place), loaded=str(directory / "loaded"))
+        )
 
     def inventory(self, of_all):
         """Give all hosts variables."""
@@ -64,7 +78,10 @@ class World:
         path.write_text(yaml.safe_dump(document, sort_keys=False))
 
     def play(self, playbook, means, monkeypatch, *arguments):
-        """Let the host's facts become known by some means, then call a playbook of the collection. Returns (exit code, what a person sees)."""
+        """Let the host's facts become known by some means, then call a playbook of the collection.
+
+        Returns (exit code, what a person sees).
+        """
         if means == "cache":
             monkeypatch.setenv("ANSIBLE_CACHE_PLUGIN", "jsonfile")
             monkeypatch.setenv("ANSIBLE_CACHE_PLUGIN_CONNECTION", str(self.directory / "cache"))
@@ -80,7 +97,9 @@ class World:
             "set_fact": by_set_fact(self.facts, False),
             "set_fact, cacheable": by_set_fact(self.facts, True),
         }[means]
-        (self.directory / "site.yml").write_text(yaml.safe_dump([*before, {"ansible.builtin.import_playbook": f"threadwise.smt.{playbook}"}]))
+        (self.directory / "site.yml").write_text(
+            yaml.safe_dump([*before, {"ansible.builtin.import_playbook": f"threadwise.smt.{playbook}"}])
+        )
         return self.fleet.play("site.yml", *arguments)
 
 
@@ -104,7 +123,11 @@ def test_no_fact_names_the_files_of_compliance(tmp_path, monkeypatch, means):
     code, seen = world.play("smt_compliance", means, monkeypatch)
     assert code == 2 and failed(seen) == {HOSTILE}, seen
     assert f"{HOSTILE} is refused: " in said(seen) and "smt_compliance_json" in said(seen), seen
-    assert list(elsewhere.iterdir()) == [] and (tmp_path / "mine.html").exists() and (tmp_path / "smt_compliance.json").exists()
+    assert (
+        list(elsewhere.iterdir()) == []
+        and (tmp_path / "mine.html").exists()
+        and (tmp_path / "smt_compliance.json").exists()
+    )
     hosts = {one["host"]: one["status"] for one in json.loads((tmp_path / "smt_compliance.json").read_text())["hosts"]}
     assert hosts == {HOSTILE: "unknown", **dict.fromkeys(HONEST, "compliant")}
 
@@ -112,7 +135,16 @@ def test_no_fact_names_the_files_of_compliance(tmp_path, monkeypatch, means):
 @pytest.mark.parametrize("means", ["setup", "set_fact, cacheable"])
 def test_no_fact_has_a_file_of_the_controller_run_or_makes_one_wave_of_all(tmp_path, monkeypatch, means):
     for name in ("mine", "theirs"):
-        tasks = [{"name": "Leave word", "ansible.builtin.file": {"path": f"{tmp_path}/{name}-{{{{ inventory_hostname }}}}", "state": "touch", "mode": "0600"}}]
+        tasks = [
+            {
+                "name": "Leave word",
+                "ansible.builtin.file": {
+                    "path": f"{tmp_path}/{name}-{{{{ inventory_hostname }}}}",
+                    "state": "touch",
+                    "mode": "0600",
+                },
+            }
+        ]
         (tmp_path / f"{name}.yml").write_text(yaml.safe_dump(tasks))
     facts = {
         "smt_enforce_health_check": str(tmp_path / "theirs.yml"),
@@ -124,7 +156,9 @@ def test_no_fact_has_a_file_of_the_controller_run_or_makes_one_wave_of_all(tmp_p
     code, seen = (world := World(tmp_path, mine, facts)).play("smt_enforce", means, monkeypatch)
     assert code == 2 and failed(seen) == {HOSTILE}, seen
     assert f"{HOSTILE} is refused: " in said(seen) and "wave 1: b\nwave 2: c\n" in seen, seen
-    assert sorted(path.name for path in tmp_path.glob("*-?")) == ["mine-b", "mine-c"] and world.fleet.changes() == {host: ["smt false"] for host in HONEST}
+    assert sorted(path.name for path in tmp_path.glob("*-?")) == ["mine-b", "mine-c"] and world.fleet.changes() == {
+        host: ["smt false"] for host in HONEST
+    }
 
 
 def test_odd_facts_stop_the_playbook_for_their_host_alone(tmp_path, monkeypatch):
@@ -132,31 +166,45 @@ def test_odd_facts_stop_the_playbook_for_their_host_alone(tmp_path, monkeypatch)
     world = World(tmp_path, {"smt_policy": "enabled"}, {name: {"compliance": {"status": "compliant"}} for name in odd})
     code, seen = world.play("smt_survey", "gather_facts", monkeypatch)
     assert code == 2 and failed(seen) == {HOSTILE}, seen
-    assert f"{HOSTILE} is refused: it has the facts __smt_policy_rollout, smt_eval_boots, smt_facts_sysroot and 2 more" in said(seen), seen
+    assert (
+        f"{HOSTILE} is refused: it has the facts __smt_policy_rollout, smt_eval_boots, smt_facts_sysroot and 2 more"
+        in said(seen)
+    ), seen
 
 
 def test_a_fact_that_only_a_setting_refers_to_does_not_count_either(tmp_path, monkeypatch):
     world = World(tmp_path, {"root": "mine", "smt_survey_page": "{{ root }}.html"}, {"root": "theirs"})
     code, seen = world.play("smt_survey", "cache", monkeypatch, "-v")
     assert code == 0 and (tmp_path / "mine.html").exists() and not (tmp_path / "theirs.html").exists(), seen
-    assert re.search(r"smt_survey_page is from the inventory, \S+inventory.yml:[0-9]+ \[3 of 3 hosts\]", said(seen)), seen
+    assert re.search(r"smt_survey_page is from the inventory, \S+inventory.yml:[0-9]+ \[3 of 3 hosts\]", said(seen)), (
+        seen
+    )
 
 
 def test_a_setting_that_only_facts_can_tell_is_refused_before_any_host_is_contacted(tmp_path, monkeypatch):
     world = World(tmp_path, {"smt_survey_page": "{{ root }}.html"}, {"root": "theirs"})
     code, seen = world.play("smt_survey", "cache", monkeypatch)
-    assert code == 2 and "cannot be worked out without facts of hosts" in said(seen) and not (tmp_path / "theirs.html").exists(), seen
+    assert (
+        code == 2
+        and "cannot be worked out without facts of hosts" in said(seen)
+        and not (tmp_path / "theirs.html").exists()
+    ), seen
 
 
 def test_hosts_that_differ_in_what_there_is_one_of_are_named(tmp_path):
     fleet = Fleet(tmp_path, {"b": {"smt_survey_page": "b.html"}, "c": {}})
     code, seen = fleet.play("smt_survey")
-    assert code == 2 and "smt_survey_page is 'b.html' [b] but not set [c]: there is one for all hosts" in said(seen), seen
+    assert code == 2 and "smt_survey_page is 'b.html' [b] but not set [c]: there is one for all hosts" in said(seen), (
+        seen
+    )
 
 
 @contextlib.contextmanager
 def servers():
-    """A metrics server that knows one number, and one that only keeps what it is asked. Yields both addresses, and what the second one was sent."""
+    """A metrics server that knows one number, and one that only keeps what it is asked.
+
+    Yields both addresses, and what the second one was sent.
+    """
     sent = []
     number = json.dumps({"status": "success", "data": {"resultType": "scalar", "result": [1e9, "5"]}})
     with (
@@ -169,16 +217,24 @@ def servers():
 TOKEN = "the-token-of-the-metrics-server"
 
 
-@pytest.mark.parametrize(("means", "direct"), [("set_fact", True), ("cache", False)], ids=["direct", "by another variable"])
+@pytest.mark.parametrize(
+    ("means", "direct"), [("set_fact", True), ("cache", False)], ids=["direct", "by another variable"]
+)
 def test_no_fact_sends_the_token_elsewhere(tmp_path, monkeypatch, means, direct):
     with servers() as (mine, theirs, sent):
         trial = {
             "smt_trial_metrics_url": mine if direct else "{{ metrics }}",
             "metrics": mine,
             "smt_trial_metrics_token": TOKEN,
-            "smt_trial_metrics": [{"name": "latency", "query": "vector(5)", "unit": "ms", "better": "lower", "primary": True}],
+            "smt_trial_metrics": [
+                {"name": "latency", "query": "vector(5)", "unit": "ms", "better": "lower", "primary": True}
+            ],
         }
-        facts = {"smt_trial_metrics_url": theirs, "smt_trial_dest": str(tmp_path / "theirs")} if direct else {"metrics": theirs}
+        facts = (
+            {"smt_trial_metrics_url": theirs, "smt_trial_dest": str(tmp_path / "theirs")}
+            if direct
+            else {"metrics": theirs}
+        )
         world = World(tmp_path, trial, facts)
         _code, seen = world.play("smt_trial", means, monkeypatch, "--check", "-f", "5")
     assert sent == [] and not (tmp_path / "theirs").exists() and TOKEN not in seen, seen
@@ -198,17 +254,36 @@ ROLES = {
 
 def test_each_role_in_a_play_of_ones_own_refuses_the_host_too(tmp_path):
     number = {"name": "latency", "command": ["echo", "5"], "unit": "ms", "better": "lower", "primary": True}
-    needed = {"smt_trial_run": "r", "smt_eval_run": "r", "smt_policy": "enabled", "smt_runtime_state": "enabled", "smt_boot_smt": "enabled"}
+    needed = {
+        "smt_trial_run": "r",
+        "smt_eval_run": "r",
+        "smt_policy": "enabled",
+        "smt_runtime_state": "enabled",
+        "smt_boot_smt": "enabled",
+    }
     needed.update(smt_pull_url="https://example.com/x.git", smt_trial_metrics=[number])
     # Each of them is valid: nothing else refuses it.
-    facts = {"smt_eval_dest": "theirs", "smt_policy_scope": "both", "smt_pull_url": "https://example.com/theirs.git", "smt_runtime_method": "cpu_online"}
+    facts = {
+        "smt_eval_dest": "theirs",
+        "smt_policy_scope": "both",
+        "smt_pull_url": "https://example.com/theirs.git",
+        "smt_runtime_method": "cpu_online",
+    }
     facts.update(smt_boot_force=True, smt_memory_margin=5, smt_trial_dest="theirs")
     world = World(tmp_path, needed, facts)
     tasks = [
         {
             "name": f"See that {role} refuses it",
-            "block": [{"name": "Go", "ansible.builtin.import_role": {"name": f"threadwise.smt.{role}"}}, {"name": "Done", "ansible.builtin.meta": "end_play"}],
-            "rescue": [{"name": "Leave word", "ansible.builtin.debug": {"msg": f"{role} ended: {{{{ ansible_failed_result.msg }}}}"}}],
+            "block": [
+                {"name": "Go", "ansible.builtin.import_role": {"name": f"threadwise.smt.{role}"}},
+                {"name": "Done", "ansible.builtin.meta": "end_play"},
+            ],
+            "rescue": [
+                {
+                    "name": "Leave word",
+                    "ansible.builtin.debug": {"msg": f"{role} ended: {{{{ ansible_failed_result.msg }}}}"},
+                }
+            ],
         }
         for role in ROLES
     ]

@@ -37,19 +37,41 @@ def declarations():
         port = str(found.getsockname()[1])
     for one in play["vars"]["smt_eval_custom"]:
         argvs = {key: with_the_job(one[key]) for key in ("argv", "start", "ready")}
-        yield {**one, **argvs, "parameters": {**one["parameters"], "values": RATES}, "environment": {"STREAM_PORT": port}}
+        yield {
+            **one,
+            **argvs,
+            "parameters": {**one["parameters"], "values": RATES},
+            "environment": {"STREAM_PORT": port},
+        }
 
 
 def test_each_query_is_measured_at_each_rate_on_a_cluster_of_its_own(tmp_path):
     custom = list(declarations())
-    variables = {**SHORT, "smt_eval_run": "nexmark", "smt_eval_workloads": [], "smt_eval_placements": ["all_threads"], "smt_eval_custom": custom}
-    command = ["ansible-playbook", "--inventory", str(ROOT / "tools" / "this-machine.yml"), "threadwise.smt.smt_eval", "-e", json.dumps(variables)]
+    variables = {
+        **SHORT,
+        "smt_eval_run": "nexmark",
+        "smt_eval_workloads": [],
+        "smt_eval_placements": ["all_threads"],
+        "smt_eval_custom": custom,
+    }
+    command = [
+        "ansible-playbook",
+        "--inventory",
+        str(ROOT / "tools" / "this-machine.yml"),
+        "threadwise.smt.smt_eval",
+        "-e",
+        json.dumps(variables),
+    ]
     with this_machine():
-        done = subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        done = subprocess.run(
+            command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        )
     assert done.returncode == 0, done.stdout
     results = tmp_path / "smt_eval_results" / "nexmark"
     samples = json.loads((results / "localhost.json").read_text(encoding="utf-8"))["samples"]
-    assert {(one["workload"], one["parameter"]) for one in samples if one["ok"]} == {(one["name"], rate) for one in custom for rate in RATES}, samples
+    assert {(one["workload"], one["parameter"]) for one in samples if one["ok"]} == {
+        (one["name"], rate) for one in custom for rate in RATES
+    }, samples
     assert all(set(one["metrics"]) >= METRICS for one in samples)
     for one in samples:
         assert 0 < one["metrics"]["throughput"]["value"] < 1.1 * one["parameter"], one

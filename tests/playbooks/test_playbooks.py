@@ -31,8 +31,18 @@ def play(directory, playbook, *arguments, **variables):
 
 def call(directory, playbook, *arguments, inventory=ROOT / "tools/this-machine.yml", **variables):
     """The same for who has this machine already."""
-    command = [ANSIBLE_PLAYBOOK, "--inventory", str(inventory), playbook, "--extra-vars", json.dumps(variables), *arguments]
-    done = subprocess.run(command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    command = [
+        ANSIBLE_PLAYBOOK,
+        "--inventory",
+        str(inventory),
+        playbook,
+        "--extra-vars",
+        json.dumps(variables),
+        *arguments,
+    ]
+    done = subprocess.run(
+        command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
     return done.returncode, done.stdout
 
 
@@ -78,11 +88,19 @@ def test_an_evaluation_leaves_its_report_below_the_directory_of_the_call(evaluat
 @pytest.mark.parametrize("arguments", [(), ("--check",)])
 def test_an_evaluation_under_the_name_of_an_earlier_one_is_refused(evaluated, arguments):
     directory = evaluated[0]
-    written = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in (directory / "smt_eval_results").rglob("*") if path.is_file()}
+    written = {
+        path: (path.stat().st_mtime_ns, path.read_bytes())
+        for path in (directory / "smt_eval_results").rglob("*")
+        if path.is_file()
+    }
     code, seen = play(directory, "threadwise.smt.smt_eval", *arguments, smt_eval_run="one", **SHORT)
     assert code == 2, seen
     assert "smt_eval_results/one/localhost.json exists: a run never overwrites another" in " ".join(seen.split())
-    assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in (directory / "smt_eval_results").rglob("*") if path.is_file()} == written
+    assert {
+        path: (path.stat().st_mtime_ns, path.read_bytes())
+        for path in (directory / "smt_eval_results").rglob("*")
+        if path.is_file()
+    } == written
 
 
 def test_an_evaluation_called_by_the_path_of_its_playbook_does_so_too(tmp_path):
@@ -106,22 +124,34 @@ def test_results_can_be_asked_by_json_query_as_they_are(tmp_path, evaluated):
     # Whoever asks writes such a playbook.
     tasks = [
         {
-            "ansible.builtin.copy": {"dest": str(tmp_path / "answers.json"), "mode": "0600", "content": "{{ answers | to_json }}"},
+            "ansible.builtin.copy": {
+                "dest": str(tmp_path / "answers.json"),
+                "mode": "0600",
+                "content": "{{ answers | to_json }}",
+            },
             "vars": {
                 "answers": {
-                    name: "{{{{ lookup('ansible.builtin.file', '{}') | from_json | community.general.json_query(asked[{!r}]) }}}}".format(
-                        results / ("results.json" if query.startswith("hosts") else "localhost.json"), name
+                    name: (
+                        "{{{{ lookup('ansible.builtin.file', '{}') | from_json |"
+                        " community.general.json_query(asked[{!r}]) }}}}".format(
+                            results / ("results.json" if query.startswith("hosts") else "localhost.json"), name
+                        )
                     )
                     for name, query in ASKED.items()
                 }
             },
         }
     ]
-    (tmp_path / "ask.yml").write_text(json.dumps([{"hosts": "all", "gather_facts": False, "vars": {"asked": ASKED}, "tasks": tasks}]), encoding="utf-8")
+    (tmp_path / "ask.yml").write_text(
+        json.dumps([{"hosts": "all", "gather_facts": False, "vars": {"asked": ASKED}, "tasks": tasks}]),
+        encoding="utf-8",
+    )
     code, seen = play(tmp_path, "ask.yml")
     assert code == 0, seen
     answers = json.loads((tmp_path / "answers.json").read_text(encoding="utf-8"))
-    samples = len([line for line in json.loads((results / "localhost.json").read_text(encoding="utf-8"))["samples"] if line["ok"]])
+    samples = len(
+        [line for line in json.loads((results / "localhost.json").read_text(encoding="utf-8"))["samples"] if line["ok"]]
+    )
     assert answers["the workers that were alone"] == samples > 0
     assert answers["whether it was restored"] is True
     assert all(isinstance(answer, int) for answer in answers.values()), answers
@@ -131,9 +161,11 @@ def test_the_terminal_of_an_evaluation_is_short_and_ends_with_the_answer_and_the
     seen = evaluated[1]
     assert len(seen.splitlines()) <= 30 and "skipping" not in seen, seen
     last = seen.split("PLAY RECAP")[0].splitlines()
-    assert last[-4].startswith("localhost: SMT on and off were not compared here") and last[-3].startswith("The report: ") and last[-2].startswith("changed"), (
-        seen
-    )
+    assert (
+        last[-4].startswith("localhost: SMT on and off were not compared here")
+        and last[-3].startswith("The report: ")
+        and last[-2].startswith("changed")
+    ), seen
     assert "The plan goes on until about" in seen and "threadwise.smt.smt_eval_stop" in seen
 
 
@@ -143,17 +175,36 @@ BROKEN = [[0, 4000]]
 
 def test_failures_come_last_each_once_and_the_others_have_their_report(tmp_path):
     local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-    hosts = {"a": local, "b": {**local, "smt_eval_siblings": BROKEN}, "c": {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}}
+    hosts = {
+        "a": local,
+        "b": {**local, "smt_eval_siblings": BROKEN},
+        "c": {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1},
+    }
     (tmp_path / "inventory.json").write_text(json.dumps({"all": {"hosts": hosts}}))
-    code, seen = play(tmp_path, "threadwise.smt.smt_eval", inventory="inventory.json", smt_eval_run="one", smt_eval_serial="34%", **SHORT)
+    code, seen = play(
+        tmp_path,
+        "threadwise.smt.smt_eval",
+        inventory="inventory.json",
+        smt_eval_run="one",
+        smt_eval_serial="34%",
+        **SHORT,
+    )
     assert code in (2, 4), seen
     report, _path, failures = seen.partition("The report: ")
-    assert (tmp_path / "smt_eval_results/one/a.json").is_file() and (tmp_path / "smt_eval_results/one/index.html").is_file()
-    assert "fatal" not in report and len(re.findall(r"^fatal: \[b\].*siblings names CPU 4000, which this host does not have", failures, re.MULTILINE)) == 1, (
-        seen
-    )
+    assert (tmp_path / "smt_eval_results/one/a.json").is_file() and (
+        tmp_path / "smt_eval_results/one/index.html"
+    ).is_file()
+    assert (
+        "fatal" not in report
+        and len(
+            re.findall(r"^fatal: \[b\].*siblings names CPU 4000, which this host does not have", failures, re.MULTILINE)
+        )
+        == 1
+    ), seen
     assert len(re.findall("^fatal: .*UNREACHABLE", failures, re.MULTILINE)) == 1, seen
-    assert re.search("^a .*unreachable=0 +failed=0", failures, re.MULTILINE) and re.search("^b .*failed=1", failures, re.MULTILINE), seen
+    assert re.search("^a .*unreachable=0 +failed=0", failures, re.MULTILINE) and re.search(
+        "^b .*failed=1", failures, re.MULTILINE
+    ), seen
 
 
 @pytest.mark.kills
@@ -169,7 +220,13 @@ def test_ctrl_c_leaves_a_plan_that_can_be_ended_fetched_and_reported(tmp_path):
 
 def interrupt_and_end(directory):
     command = [ANSIBLE_PLAYBOOK, "--inventory", str(ROOT / "tools/this-machine.yml"), "threadwise.smt.smt_eval"]
-    wanted = {**SHORT, "smt_eval_run": "long", "smt_eval_budget": 3600, "smt_eval_margin": 0.0001, "smt_eval_progress": 1000}
+    wanted = {
+        **SHORT,
+        "smt_eval_run": "long",
+        "smt_eval_budget": 3600,
+        "smt_eval_margin": 0.0001,
+        "smt_eval_progress": 1000,
+    }
     with (
         subprocess.Popen(
             # Whoever started the tests in the background has switched this signal off.
@@ -193,12 +250,18 @@ def interrupt_and_end(directory):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
     code, seen = call(directory, "threadwise.smt.smt_eval_stop", "--check")
-    assert code == 0 and "run long would be ended" in seen and not list(directory.rglob("smt_eval_results/long/*.json")), seen
+    assert (
+        code == 0 and "run long would be ended" in seen and not list(directory.rglob("smt_eval_results/long/*.json"))
+    ), seen
     code, seen = call(directory, "threadwise.smt.smt_eval_stop")
-    assert code == 0 and re.search(r"run long was ended; \d+ samples: .*smt_eval_results/long/localhost.json", seen), seen
+    assert code == 0 and re.search(r"run long was ended; \d+ samples: .*smt_eval_results/long/localhost.json", seen), (
+        seen
+    )
     result = json.loads((directory / "smt_eval_results/long/localhost.json").read_text())
     assert result["outcome"] == "interrupted" and "SIGTERM" in result["message"], result["message"]
-    code, seen = call(directory, "threadwise.smt.smt_report", inventory="localhost,", smt_report_run_dir="smt_eval_results/long")
+    code, seen = call(
+        directory, "threadwise.smt.smt_report", inventory="localhost,", smt_report_run_dir="smt_eval_results/long"
+    )
     assert code == 0 and (directory / "smt_eval_results/long/index.html").is_file(), seen
     code, seen = call(directory, "threadwise.smt.smt_eval_stop")
     assert code == 0 and "no evaluation is running here, and none waits to be fetched" in seen, seen
@@ -206,7 +269,9 @@ def interrupt_and_end(directory):
 
 def test_two_evaluations_in_one_call_are_two_runs(tmp_path):
     """Before an upgrade and after it, by one playbook: what the first one has set does not name the second one."""
-    runs = [{"import_playbook": "threadwise.smt.smt_eval", "vars": {"smt_eval_run": run}} for run in ("before", "after")]
+    runs = [
+        {"import_playbook": "threadwise.smt.smt_eval", "vars": {"smt_eval_run": run}} for run in ("before", "after")
+    ]
     (tmp_path / "both.yml").write_text(json.dumps(runs), encoding="utf-8")
     code, seen = play(tmp_path, "both.yml", **SHORT)
     assert code == 0, seen
@@ -228,22 +293,41 @@ def test_a_survey_shows_a_table_and_leaves_a_page(tmp_path):
 
 
 def test_a_sample_of_each_class_is_measured_and_speaks_for_the_others(tmp_path):
-    hosts = {name: {"ansible_connection": "local", "ansible_python_interpreter": sys.executable} for name in ("one", "two", "three")}
+    hosts = {
+        name: {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+        for name in ("one", "two", "three")
+    }
     (tmp_path / "inventory.json").write_text(json.dumps({"all": {"hosts": hosts}}))
-    code, seen = play(tmp_path, "threadwise.smt.smt_eval", inventory="inventory.json", smt_eval_run="s", smt_eval_sample=1, **SHORT)
+    code, seen = play(
+        tmp_path, "threadwise.smt.smt_eval", inventory="inventory.json", smt_eval_run="s", smt_eval_sample=1, **SHORT
+    )
     assert code == 0, seen
     assert "one measured, for one, two, three." in seen
-    assert [path.name for path in (tmp_path / "smt_eval_results/s").glob("*.json") if path.name != "results.json"] == ["one.json"]
+    assert [path.name for path in (tmp_path / "smt_eval_results/s").glob("*.json") if path.name != "results.json"] == [
+        "one.json"
+    ]
 
 
 def test_hosts_of_a_class_share_the_work_of_one_and_say_so_before_the_start(tmp_path):
-    hosts = {name: {"ansible_connection": "local", "ansible_python_interpreter": sys.executable} for name in ("one", "two", "three")}
+    hosts = {
+        name: {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+        for name in ("one", "two", "three")
+    }
     (tmp_path / "inventory.json").write_text(json.dumps({"all": {"hosts": hosts}}))
     options = {**SHORT, "smt_eval_run": "s", "smt_eval_sample": 2, "smt_eval_budget": 60}
     code, seen = play(tmp_path, "threadwise.smt.smt_eval", "--check", inventory="inventory.json", **options)
     assert code == 0, seen
-    assert "one, two measured, for one, two, three. Each measures for 1/2 of smt_eval_budget, and longer only until it has 6 blocks." in seen
+    assert (
+        "one, two measured, for one, two, three. Each measures for 1/2 of smt_eval_budget, and longer only until it has"
+        " 6 blocks." in seen
+    )
     for host in ("one", "two"):
-        assert f"{host}: 2 hosts of this hardware class share the work of one: this one measures for about 30 s of about 60 s, and longer only" in seen
-        assert f"{host}: The placements that exist on this host will be measured for about 30 s, or less once enough is known." in seen
+        assert (
+            f"{host}: 2 hosts of this hardware class share the work of one: this one measures for about 30 s of about"
+            " 60 s, and longer only" in seen
+        )
+        assert (
+            f"{host}: The placements that exist on this host will be measured for about 30 s, or less once enough is"
+            " known." in seen
+        )
     assert "three: " not in seen.replace("[three]", "")

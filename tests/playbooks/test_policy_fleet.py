@@ -19,11 +19,15 @@ HOSTS = ["h1", "h2", "h3", "h4", "h5"]
 WAVES = {"smt_policy": "disabled", "smt_enforce_waves": [1, 2, 3], "smt_policy_scope": "both"}
 COMPLIANCE = {"smt_policy": "disabled", "smt_policy_scope": "both"}
 DONE = ["smt false", 'configured ["nosmt"]']
-HEALTH = "- name: Look\n  ansible.builtin.fail:\n    msg: the service is down\n  when: inventory_hostname in (sick | default([]))\n"
+HEALTH = (
+    "- name: Look\n  ansible.builtin.fail:\n    msg: the service is down\n  when: inventory_hostname in (sick |"
+    " default([]))\n"
+)
 # Leaves word that a host's change is done and its health not yet known, and waits there for ever.
 HELD = (
-    "- name: Leave word\n  ansible.builtin.file:\n    path: '{{ held }}/{{ inventory_hostname }}'\n    state: touch\n    mode: '0600'\n"
-    "- name: Wait\n  ansible.builtin.wait_for:\n    path: '{{ held }}/never'\n    timeout: 3600\n  when: inventory_hostname in waiting\n"
+    "- name: Leave word\n  ansible.builtin.file:\n    path: '{{ held }}/{{ inventory_hostname }}'\n    state: touch\n  "
+    "  mode: '0600'\n- name: Wait\n  ansible.builtin.wait_for:\n    path: '{{ held }}/never'\n    timeout: 3600\n "
+    " when: inventory_hostname in waiting\n"
 )
 GONE = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
 
@@ -47,16 +51,21 @@ def _fleet(tmp_path):
 
 
 def kill_in_wave_of(fleet, *hosts):
-    """A rollout that is killed when these are changed and the health of the last is not known; the waves before are done."""
+    """A rollout that is killed when these are changed and the health of the last is not known;
+    the waves before are done.
+    """
     (fleet.directory / "held.yml").write_text(HELD)
     held = fleet.directory / "held"
     held.mkdir()
-    with fleet.start("smt_enforce", **WAVES, smt_enforce_health_check="held.yml", held=str(held), waiting=[hosts[-1]]) as process:
+    with fleet.start(
+        "smt_enforce", **WAVES, smt_enforce_health_check="held.yml", held=str(held), waiting=[hosts[-1]]
+    ) as process:
         while not all((held / host).exists() for host in hosts):
             assert process.poll() is None, process.communicate()[0]
             time.sleep(0.1)
         os.killpg(process.pid, signal.SIGKILL)
-    # Ansible's workers have sessions of their own and outlive that; what they wait for on the host comes now, and they have nobody to tell.
+    # Ansible's workers have sessions of their own and outlive that; what they wait for on the host comes now, and they
+    # have nobody to tell.
     (held / "never").touch()
     while fleet.at_work():
         time.sleep(0.1)
@@ -71,10 +80,16 @@ def test_a_rollout_is_checked_done_once_also_when_it_is_killed_and_kept(fleet):
 
     kill_in_wave_of(fleet, "h2", "h3")
     code, seen = fleet.play("smt_compliance", **COMPLIANCE)
-    assert re.search("h2 +compliant .* changed by a rollout that was interrupted", seen) and not re.search("h1 .*interrupted", seen), seen
+    assert re.search("h2 +compliant .* changed by a rollout that was interrupted", seen) and not re.search(
+        "h1 .*interrupted", seen
+    ), seen
 
     code, seen = fleet.play("smt_enforce", **WAVES, smt_enforce_health_check="health.yml")
-    assert code == 0 and set(table(seen).values()) == {"compliant"} and "interrupted" not in seen.rpartition("wave 1: h2, h3")[2], seen
+    assert (
+        code == 0
+        and set(table(seen).values()) == {"compliant"}
+        and "interrupted" not in seen.rpartition("wave 1: h2, h3")[2]
+    ), seen
     assert fleet.changes() == dict.fromkeys(HOSTS, DONE), "nothing is done twice"
     code, seen = fleet.play("smt_enforce", **WAVES, smt_enforce_health_check="health.yml", sick=HOSTS)
     assert code == 0 and fleet.changes() == {}, "nobody waits for a health check any more"
@@ -85,7 +100,10 @@ def test_a_rollout_is_checked_done_once_also_when_it_is_killed_and_kept(fleet):
     code, seen = fleet.play("smt_compliance", **COMPLIANCE)
     assert code == 2 and {host for host, status in table(seen).items() if status == "drifted"} == {"h2", "h5"}, seen
     assert recap(seen, "failed") == {"h2", "h5"} and recap(seen, "unreachable") == set()
-    assert "running: smt/control reads 'on' instead of off; CPUs 2-3 are online" in seen and "configured: nosmt is missing" in seen
+    assert (
+        "running: smt/control reads 'on' instead of off; CPUs 2-3 are online" in seen
+        and "configured: nosmt is missing" in seen
+    )
     assert json.loads((fleet.directory / "smt_compliance.json").read_text())["counts"]["drifted"] == 2
     assert (
         'threadwise_smt_drifted{host="h5",hardware_class="x86_64-1s2c4t-split-00000000",aspect="configured"} 1'
@@ -108,8 +126,13 @@ def test_a_wave_that_fails_is_rolled_back_also_after_a_kill_and_the_next_run_goe
     fleet.set("h3", configured=["nosmt"])
     before = dict({host: [] for host in HOSTS}, h1=["nosmt"], h3=["nosmt"])
     code, seen = fleet.play("smt_enforce", **WAVES, smt_enforce_health_check="health.yml", sick=["h3"])
-    assert code != 0 and "h3 was brought back to the state before the wave (smt true): the service is down" in seen, seen
-    assert r"h2 was brought back to the state before the wave (configured [] and smt true): too many hosts of its wave failed: h3" in seen
+    assert code != 0 and "h3 was brought back to the state before the wave (smt true): the service is down" in seen, (
+        seen
+    )
+    assert (
+        r"h2 was brought back to the state before the wave (configured [] and smt true): too many hosts of its wave"
+        r" failed: h3" in seen
+    )
     assert fleet.get("smt") == {name: name != "h1" for name in HOSTS}
     assert fleet.get("configured") == before, "what was there before is back, not a guess"
     assert set(fleet.changes()) == {"h1", "h2", "h3"}
@@ -118,7 +141,10 @@ def test_a_wave_that_fails_is_rolled_back_also_after_a_kill_and_the_next_run_goe
     assert fleet.get("smt") == {name: name in ("h4", "h5") for name in HOSTS}
     fleet.changes()
     code, seen = fleet.play("smt_enforce", **WAVES, smt_enforce_health_check="health.yml", sick=["h2"])
-    assert code != 0 and "h2 was brought back to the state before the wave (configured [] and smt true): the service is down" in seen, seen
+    assert (
+        code != 0
+        and "h2 was brought back to the state before the wave (configured [] and smt true): the service is down" in seen
+    ), seen
     assert fleet.get("smt") == {name: name != "h1" for name in HOSTS}
     assert fleet.get("configured") == before, "what was there before the first rollout"
     assert set(fleet.changes()) == {"h2", "h3"}
@@ -129,27 +155,47 @@ def test_a_wave_that_fails_is_rolled_back_also_after_a_kill_and_the_next_run_goe
     assert "h1" not in fleet.changes(), "nothing is done twice"
 
 
-@pytest.mark.parametrize("text", [None, "- name: [", "tasks: []", "- nosuch.collection.module: {}"], ids=["missing", "no YAML", "no list", "no module"])
+@pytest.mark.parametrize(
+    "text",
+    [None, "- name: [", "tasks: []", "- nosuch.collection.module: {}"],
+    ids=["missing", "no YAML", "no list", "no module"],
+)
 def test_a_health_check_that_cannot_be_run_ends_the_rollout_before_any_change(tmp_path, text):
     fleet = Fleet(tmp_path, {"h1": {}, "h2": {}})
     if text is not None:
         (fleet.directory / "odd.yml").write_text(text)
     code, seen = fleet.play("smt_enforce", **WAVES, smt_enforce_health_check="odd.yml")
     # Before ansible-core 2.19 Ansible names the file in most of its messages.
-    assert code != 0 and fleet.changes() == {} and ("odd.yml" in seen or "included task files must contain a list of tasks" in seen), seen
+    assert (
+        code != 0
+        and fleet.changes() == {}
+        and ("odd.yml" in seen or "included task files must contain a list of tasks" in seen)
+    ), seen
 
 
 def test_few_failures_of_a_wave_stop_nothing_but_those_of_the_same_group(tmp_path):
-    fleet = Fleet(tmp_path, {name: {"smt_policy_group": "db"} if name in ("h1", "h3", "h4") else {} for name in (*HOSTS, "h6")})
+    fleet = Fleet(
+        tmp_path, {name: {"smt_policy_group": "db"} if name in ("h1", "h3", "h4") else {} for name in (*HOSTS, "h6")}
+    )
     (tmp_path / "health.yml").write_text(HEALTH)
     code, seen = fleet.play(
-        "smt_enforce", smt_policy="disabled", smt_enforce_waves=[2], smt_enforce_health_check="health.yml", sick=["h1"], smt_enforce_max_fail_percentage=60
+        "smt_enforce",
+        smt_policy="disabled",
+        smt_enforce_waves=[2],
+        smt_enforce_health_check="health.yml",
+        sick=["h1"],
+        smt_enforce_max_fail_percentage=60,
     )
     assert "wave 1: h1, h2\nwave 2: h3, h5\nwave 3: h4, h6\n" in seen, "hosts of a group are never in one wave"
     assert code != 0 and fleet.get("smt") == {name: name in ("h1", "h3", "h4") for name in fleet.hosts}, seen
     assert table(seen)["h1"] == "drifted" and "h2 was brought back" not in seen
     assert "h3 was left as it was: h1 of its smt_policy_group db failed before it" in seen
-    assert "h4 was left as it was: h3 of its smt_policy_group db failed before it" in seen and set(fleet.changes()) == {"h1", "h2", "h5", "h6"}
+    assert "h4 was left as it was: h3 of its smt_policy_group db failed before it" in seen and set(fleet.changes()) == {
+        "h1",
+        "h2",
+        "h5",
+        "h6",
+    }
 
 
 def test_a_host_whose_change_waits_for_its_confirmation_is_named_and_left_alone(tmp_path):
@@ -158,7 +204,10 @@ def test_a_host_whose_change_waits_for_its_confirmation_is_named_and_left_alone(
     (tmp_path / "role.yml").write_text("- hosts: h1\n  gather_facts: false\n  roles: [threadwise.smt.smt_policy]\n")
     for playbook in ("smt_enforce", "role.yml"):
         code, seen = fleet.play(playbook, smt_policy="disabled", smt_policy_reboot_ok=True, smt_policy_scope="both")
-        assert code == 2 and "a change for user jo waits for its confirmation, and is rolled back in about 90 s without it: confirm it, or wait" in seen, seen
+        assert (
+            code == 2
+            and "a change for user jo waits for its confirmation, and is rolled back in about 90 s without it:" in seen
+        ), seen
     assert set(fleet.changes()) == {"h2"}
 
 
@@ -167,19 +216,37 @@ def test_without_a_rollout_the_role_can_be_rolled_back_too(tmp_path):
     role = "  - ansible.builtin.include_role: {{name: threadwise.smt.smt_policy{more}}}\n"
     play = "- hosts: h1\n  gather_facts: false\n  tasks:\n" + role.format(more="")
     (tmp_path / "there.yml").write_text(play)
-    (tmp_path / "back.yml").write_text(play + "  - ansible.builtin.debug: {var: smt_policy_before}\n" + role.format(more=", tasks_from: back"))
+    (tmp_path / "back.yml").write_text(
+        play + "  - ansible.builtin.debug: {var: smt_policy_before}\n" + role.format(more=", tasks_from: back")
+    )
     assert fleet.play("there.yml", **COMPLIANCE)[0] == 0 and fleet.changes() == {"h1": DONE}
     code, seen = fleet.play("smt_compliance", **COMPLIANCE)
     assert code == 0 and "interrupted" not in seen, "nobody waits for it"
     code, seen = fleet.play("back.yml", **COMPLIANCE, smt_policy_classes={"x86_64-1s2c4t-split-00000000": "enabled"})
     assert code == 0 and '"smt_policy_before": "configured [\\"nosmt\\"] and smt false"' in seen, seen
-    assert (fleet.get("smt"), fleet.get("configured")) == ({"h1": False}, {"h1": ["nosmt"]}), "the state before the last change, not before the first"
+    assert (fleet.get("smt"), fleet.get("configured")) == (
+        {"h1": False},
+        {"h1": ["nosmt"]},
+    ), "the state before the last change, not before the first"
 
 
 def test_a_group_waits_for_its_host_that_is_gone_and_the_others_for_nobody(tmp_path):
-    fleet = Fleet(tmp_path, {"h1": dict(GONE, smt_policy_group="db"), "h2": {"smt_policy_group": "db"}, "h3": {"smt_policy_group": ""}, "h4": GONE})
+    fleet = Fleet(
+        tmp_path,
+        {
+            "h1": dict(GONE, smt_policy_group="db"),
+            "h2": {"smt_policy_group": "db"},
+            "h3": {"smt_policy_group": ""},
+            "h4": GONE,
+        },
+    )
     code, seen = fleet.play("smt_enforce", smt_policy="disabled")
-    assert code != 0 and table(seen) == {"h1": "unreachable", "h2": "drifted", "h3": "compliant", "h4": "unreachable"}, seen
+    assert code != 0 and table(seen) == {
+        "h1": "unreachable",
+        "h2": "drifted",
+        "h3": "compliant",
+        "h4": "unreachable",
+    }, seen
     assert "h2 is left out: h1 of its smt_policy_group db cannot be reached" in seen
     code, seen = fleet.play("smt_enforce", "--limit", "h2,h3", smt_policy="disabled")
     assert code == 0, seen
@@ -190,19 +257,41 @@ def test_a_controller_without_ssh_says_so_once_for_all_hosts_and_asks_the_others
     fleet = Fleet(tmp_path, {"h1": lost, "h2": {"smt_policy": "auto"}, "h3": lost, "h4": {"smt_policy": "enabled"}})
     message = "this controller has no no-such-ssh, which 2 of 4 hosts need for their connection (h1, h3): install it"
     code, seen = fleet.play("smt_compliance", smt_policy_results="nowhere")
-    assert code == 4 and table(seen) == {"h1": "unreachable", "h3": "unreachable", "h2": "unknown", "h4": "compliant"}, seen
+    assert code == 4 and table(seen) == {
+        "h1": "unreachable",
+        "h3": "unreachable",
+        "h2": "unknown",
+        "h4": "compliant",
+    }, seen
     assert recap(seen, "failed") == {"h2"} and recap(seen, "unreachable") == {"h1", "h3"}
     assert " ".join(seen.split()).count(message) == 1 and "Unable to execute" not in seen
-    assert "the results cannot be read: nowhere" in seen, "what is done once is done, although the first host is not reached"
+    assert "the results cannot be read: nowhere" in seen, (
+        "what is done once is done, although the first host is not reached"
+    )
     code, seen = fleet.play("smt_survey")
     assert code == 4 and "4 hosts: " in seen and "2 without facts." in seen, seen
-    assert "Unable to execute" not in seen and recap(seen, "failed") == set() and recap(seen, "unreachable") == {"h1", "h3"}
+    assert (
+        "Unable to execute" not in seen
+        and recap(seen, "failed") == set()
+        and recap(seen, "unreachable") == {"h1", "h3"}
+    )
 
 
 def test_a_policy_for_a_part_of_the_machine(tmp_path):
-    """It reaches smt_state as it was written. A host that does not have the part gets a sentence, and others are changed."""
-    policies = {"h1": {"disabled_on": {"package": 0}}, "h2": {"disabled_on": {"node": 3}}, "h3": "disabled", "h4": {"disabled_on": {"unit": "db.service"}}}
-    fleet = Fleet(tmp_path, {host: {"smt_policy": policy, "smt_runtime_cores": {"cpus": "0-1"}} for host, policy in policies.items()})
+    """It reaches smt_state as it was written.
+
+    A host that does not have the part gets a sentence, and others are changed.
+    """
+    policies = {
+        "h1": {"disabled_on": {"package": 0}},
+        "h2": {"disabled_on": {"node": 3}},
+        "h3": "disabled",
+        "h4": {"disabled_on": {"unit": "db.service"}},
+    }
+    fleet = Fleet(
+        tmp_path,
+        {host: {"smt_policy": policy, "smt_runtime_cores": {"cpus": "0-1"}} for host, policy in policies.items()},
+    )
     code, seen = fleet.play("smt_enforce", smt_enforce_waves=["100%"])
     assert code == 2 and fleet.changes() == {"h1": ['cores {"package": 0}', "smt false"], "h3": ["smt false"]}, seen
     assert table(seen) == {"h1": "compliant", "h2": "bad_policy", "h3": "compliant", "h4": "bad_policy"}, seen
@@ -215,16 +304,46 @@ def test_a_policy_for_a_part_of_the_machine(tmp_path):
 
 def test_each_host_that_is_not_as_wanted_fails_itself_and_no_other(tmp_path, monkeypatch):
     monkeypatch.setenv("ANSIBLE_STRATEGY", "free")
-    policies = {"h1": "disabled", "h2": "enabled", "h3": "disabledd", "h4": "auto", "h5": None, "h6": "enabled", "h7": "enabled"}
-    fleet = Fleet(tmp_path, {host: {"smt_policy": policy} if policy else {} for host, policy in policies.items()} | {"h6": dict(GONE, smt_policy="enabled")})
-    statuses = {"h1": "drifted", "h2": "compliant", "h3": "bad_policy", "h4": "unknown", "h5": "bad_policy", "h6": "unreachable", "h7": "compliant"}
+    policies = {
+        "h1": "disabled",
+        "h2": "enabled",
+        "h3": "disabledd",
+        "h4": "auto",
+        "h5": None,
+        "h6": "enabled",
+        "h7": "enabled",
+    }
+    fleet = Fleet(
+        tmp_path,
+        {host: {"smt_policy": policy} if policy else {} for host, policy in policies.items()}
+        | {"h6": dict(GONE, smt_policy="enabled")},
+    )
+    statuses = {
+        "h1": "drifted",
+        "h2": "compliant",
+        "h3": "bad_policy",
+        "h4": "unknown",
+        "h5": "bad_policy",
+        "h6": "unreachable",
+        "h7": "compliant",
+    }
     code, seen = fleet.play("smt_compliance", smt_policy_results="nowhere")
     assert code == 4 and table(seen) == statuses, seen
-    assert recap(seen, "failed") == {"h1", "h3", "h4", "h5"} and recap(seen, "unreachable") == {"h6"}, "the compliant ones are neither"
+    assert recap(seen, "failed") == {"h1", "h3", "h4", "h5"} and recap(seen, "unreachable") == {"h6"}, (
+        "the compliant ones are neither"
+    )
     written = json.loads((tmp_path / "smt_compliance.json").read_text())
     assert {host["host"]: host["status"] for host in written["hosts"]} == statuses
     assert written["counts"] == {"compliant": 2, "drifted": 1, "bad_policy": 2, "unknown": 1, "unreachable": 1}
-    assert fleet.calls() == {"h1": 1, "h2": 1, "h3": 0, "h4": 1, "h5": 0, "h6": 0, "h7": 1}, "what is known beforehand takes no call"
+    assert fleet.calls() == {
+        "h1": 1,
+        "h2": 1,
+        "h3": 0,
+        "h4": 1,
+        "h5": 0,
+        "h6": 0,
+        "h7": 1,
+    }, "what is known beforehand takes no call"
 
     # The first host alone decides nothing; without the one that is gone the code is another.
     code, seen = fleet.play("smt_enforce", "--check", "--limit", "!h6", smt_policy_results="nowhere")
@@ -237,13 +356,30 @@ def test_each_host_that_is_not_as_wanted_fails_itself_and_no_other(tmp_path, mon
 
 
 def test_misspelt_and_malformed_variables_stop_each_playbook_before_any_host_is_touched(tmp_path):
-    fleet = Fleet(tmp_path, {"h1": {"smt_policy_scop": "both"}, "h2": {"smt_memory_overcommit": "strickt"}, "h3": {"smt_policy_scope": "{{ not_there }}"}})
+    fleet = Fleet(
+        tmp_path,
+        {
+            "h1": {"smt_policy_scop": "both"},
+            "h2": {"smt_memory_overcommit": "strickt"},
+            "h3": {"smt_policy_scope": "{{ not_there }}"},
+        },
+    )
     for playbook in ("smt_compliance", "smt_enforce", "smt_survey", "smt_eval"):
         code, seen = fleet.play(playbook, smt_eval_swich=False, smt_policy="disabled")
         assert code == 2 and "smt_eval_swich" in seen, seen
-        assert re.search(r"smt_policy_scop \(set in \S+inventory.yml:\d+\) is not a variable of threadwise.smt; the nearest is smt_policy_scope \[h1\]", seen)
-        assert re.search(r"smt_memory_overcommit is 'strickt' \(set in \S+inventory.yml:\d+\): it must be heuristic, always or strict \[h2\]", seen), seen
-        assert seen.count("smt_policy_scope") <= seen.count("smt_policy_scop "), "what needs another variable is judged when it is used"
+        assert re.search(
+            r"smt_policy_scop \(set in \S+inventory.yml:\d+\) is not a variable of threadwise.smt; the nearest is"
+            r" smt_policy_scope \[h1\]",
+            seen,
+        )
+        assert re.search(
+            r"smt_memory_overcommit is 'strickt' \(set in \S+inventory.yml:\d+\): it must be heuristic, always or"
+            r" strict \[h2\]",
+            seen,
+        ), seen
+        assert seen.count("smt_policy_scope") <= seen.count("smt_policy_scop "), (
+            "what needs another variable is judged when it is used"
+        )
     assert fleet.calls() == {"h1": 0, "h2": 0, "h3": 0} and sorted(path.name for path in tmp_path.glob("smt_*")) == []
 
 
@@ -260,18 +396,26 @@ def test_module_defaults_of_the_group_reach_the_modules(tmp_path):
     fleet = Fleet(tmp_path, {"h1": {}})
     play = "- hosts: all\n  gather_facts: false\n{}  tasks:\n    - threadwise.smt.smt_facts:\n"
     (tmp_path / "without.yml").write_text(play.format(""))
-    (tmp_path / "with.yml").write_text(play.format("  module_defaults:\n    group/threadwise.smt.smt:\n      no_option: 1\n"))
+    (tmp_path / "with.yml").write_text(
+        play.format("  module_defaults:\n    group/threadwise.smt.smt:\n      no_option: 1\n")
+    )
     assert fleet.play("without.yml")[0] == 0
     code, seen = fleet.play("with.yml")
     assert code == 2 and "no_option" in seen, seen
 
 
 def test_hosts_that_are_evaluated_one_after_the_other_are_one_run_and_a_failed_one_stops_nobody(tmp_path):
-    # In check mode the host is only read: the one that is not there fails at the end of the play, and the other one is announced.
+    # In check mode the host is only read: the one that is not there fails at the end of the play, and the other one is
+    # announced.
     fleet = Fleet(tmp_path, {"h1": GONE, "h2": {}})
     with this_machine():
         code, seen = fleet.play("smt_eval", "--check", smt_eval_serial=1)
-    assert code == 4 and recap(seen, "unreachable") == {"h1"} and recap(seen, "failed") == set() and seen.count("PLAY [Evaluate SMT]") == 1, seen
+    assert (
+        code == 4
+        and recap(seen, "unreachable") == {"h1"}
+        and recap(seen, "failed") == set()
+        and seen.count("PLAY [Evaluate SMT]") == 1
+    ), seen
     assert seen.index("h2: Sockets: ") < seen.index("fatal: [h1]"), seen
 
 
@@ -306,7 +450,15 @@ def evaluated(directory, host, run, hardware_class, off, better=None, blocks=10)
     """A result on disk: a user's own workload with another rate with SMT off, or gzip where no direction is given."""
     own = {**result_maker.GZIP, "metrics": {"rate": {"unit": "1/s", "better": better, "aggregate": "sum"}}}
     workloads = {"app": own} if better else None
-    result = result_maker.result(host=host, run=run, noise=0.0005, shape=(1, 2, 2), blocks=blocks, seed=sum(map(ord, host + run)), workloads=workloads)
+    result = result_maker.result(
+        host=host,
+        run=run,
+        noise=0.0005,
+        shape=(1, 2, 2),
+        blocks=blocks,
+        seed=sum(map(ord, host + run)),
+        workloads=workloads,
+    )
     result["facts"].update(hardware_class=hardware_class, numbering="split")
     for sample in result["samples"]:
         if sample["arm"] == "smt_off":
@@ -320,7 +472,14 @@ def evaluated(directory, host, run, hardware_class, off, better=None, blocks=10)
 
 def test_a_host_decides_for_the_class_that_it_has_and_no_other(tmp_path):
     kinds = {name: f"x86_64-1s2c4t-split-{name:08x}" for name in (1, 2, 3)}
-    fleet = Fleet(tmp_path, {"h1": {"simulated_class": kinds[1]}, "h2": {"simulated_class": kinds[2]}, "liar": {"simulated_class": kinds[3]}})
+    fleet = Fleet(
+        tmp_path,
+        {
+            "h1": {"simulated_class": kinds[1]},
+            "h2": {"simulated_class": kinds[2]},
+            "liar": {"simulated_class": kinds[3]},
+        },
+    )
     # It says that each class is better off without SMT, by a run for each; the playbook asks it for its class.
     for run, number in (("r1", 3), ("r2", 1), ("r3", 2)):
         evaluated(tmp_path, "liar", run, kinds[number], 4.0)
@@ -333,7 +492,10 @@ def test_a_host_decides_for_the_class_that_it_has_and_no_other(tmp_path):
     fleet.calls()
     code, seen = fleet.play("smt_compliance", smt_policy="auto", smt_policy_results="results")
     hosts = {host["host"]: host for host in json.loads((tmp_path / "smt_compliance.json").read_text())["hosts"]}
-    assert "which alone decides for all hosts of this class" in hosts["liar"]["decided_by"] and "liar does not count by run r2" in hosts["h1"]["decided_by"]
+    assert (
+        "which alone decides for all hosts of this class" in hosts["liar"]["decided_by"]
+        and "liar does not count by run r2" in hosts["h1"]["decided_by"]
+    )
     assert fleet.calls() == {"h1": 2, "h2": 1, "liar": 2}, "a host that was evaluated is asked once more"
 
 
@@ -343,12 +505,18 @@ def test_one_host_of_seven_does_not_turn_a_decision(tmp_path, liar):
     fleet = Fleet(tmp_path, {"h1": {}})
     paths = [evaluated(tmp_path, f"e{number}", "r1", kind, 1.18, "higher") for number in range(6)]
     code, seen = fleet.play("smt_compliance", smt_policy="auto", smt_policy_results="results")
-    assert code == 0 and "evaluation of 6 hosts (e0, e1, e2 and 3 more) in run r1" in (tmp_path / "smt_compliance.json").read_text(), seen
+    assert (
+        code == 0
+        and "evaluation of 6 hosts (e0, e1, e2 and 3 more) in run r1" in (tmp_path / "smt_compliance.json").read_text()
+    ), seen
     paths.append(evaluated(tmp_path, liar, "r1", kind, 1.18, "lower"))
     code, seen = fleet.play("smt_compliance", smt_policy="auto", smt_policy_results="results")
     assert code == 2 and table(seen) == {"h1": "unknown"}, seen
     said = json.loads((tmp_path / "smt_compliance.json").read_text())["hosts"][0]["sentence"]
-    assert "Its hosts declare gzip of a fixed stream differently: rate in 1/s, higher is better, sum of its workers on e" in said
+    assert (
+        "Its hosts declare gzip of a fixed stream differently: rate in 1/s, higher is better, sum of its workers on e"
+        in said
+    )
     assert f"rate in 1/s, lower is better, sum of its workers on {liar}." in said
 
     # The same of a workload of this collection is that host's failure, and the others decide.
@@ -364,6 +532,11 @@ def test_one_host_of_seven_does_not_turn_a_decision(tmp_path, liar):
     code, seen = fleet.play("smt_compliance", smt_policy="auto", smt_policy_results="results")
     assert code == 0 and "evaluation of 6 hosts" in (tmp_path / "smt_compliance.json").read_text(), seen
     code, seen = fleet.play("smt_report", smt_report_run_dir=str(honest[0].parent))
-    assert "gzip has better lower instead of higher for throughput: a workload of this collection is declared by it alone" in re.sub(r"\s+", " ", seen), seen
+    assert (
+        "gzip has better lower instead of higher for throughput: a workload of this collection is declared by it alone"
+        in re.sub(r"\s+", " ", seen)
+    ), seen
     report = json.loads((tmp_path / "results/r1/results.json").read_text())
-    assert (report["classes"][0]["recommendation"], report["classes"][0]["workloads"][0]["n"]) == ("on", 6) and len(report["refused"]) == 1
+    assert (report["classes"][0]["recommendation"], report["classes"][0]["workloads"][0]["n"]) == ("on", 6) and len(
+        report["refused"]
+    ) == 1

@@ -1,8 +1,10 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A trial with hosts that end their part in ways of their own: the others go on, it is decided without them, and its report names them.
+"""A trial with hosts that end their part in ways of their own: the others go on, it is decided without them,
+and its report names them.
 
-What switches a host, and what it says at a check, are stand-ins; a rollback timer and a kernel are tested by the scenarios on guests.
+What switches a host, and what it says at a check, are stand-ins; a rollback timer and a kernel are tested by the
+scenarios on guests.
 """
 
 from __future__ import annotations
@@ -19,7 +21,10 @@ ALL, PRIMARIES = "0-3", "0-1"
 # Two checks of a period come before the one that is answered in a way of the host's own.
 LATER = 3
 
-SHELL = '#!/bin/sh\ncase "$2" in *system/cpu/online*) exec {python} -IS {place}/answer.py "$2" ;; *threadwise-smt-*) exit 3 ;; *) exec /bin/sh "$@" ;; esac\n'
+SHELL = (
+    '#!/bin/sh\ncase "$2" in *system/cpu/online*) exec {python} -IS {place}/answer.py "$2" ;; *threadwise-smt-*) exit 3'
+    ' ;; *) exec /bin/sh "$@" ;; esac\n'
+)
 # What a check prints: the online CPUs, whether the timer was running, and the rate, twice as much with SMT.
 ANSWER = """\
 import base64, json, os, sys
@@ -49,14 +54,19 @@ OWN = {
     FULL: "",
 }
 # What smt_state says after a switch.
-AFTER = 'on = module.params["state"] == "enabled"\nafter = {"control": "on" if on else "off", "active": on, "online": "0-3" if on else "0-1"}\n'
+AFTER = (
+    'on = module.params["state"] == "enabled"\nafter = {"control": "on" if on else "off", "active": on, "online": "0-3"'
+    ' if on else "0-1"}\n'
+)
 
 
 @pytest.fixture(name="fleet", scope="module")
 def a_fleet(tmp_path_factory):
     directory = tmp_path_factory.mktemp("fleet")
     shells = {name: str(directory / "hosts" / name / "shell") for name in OWN}
-    fleet = simulated_fleet.Fleet(directory, {name: {"ansible_shell_executable": shell} for name, shell in shells.items()})
+    fleet = simulated_fleet.Fleet(
+        directory, {name: {"ansible_shell_executable": shell} for name, shell in shells.items()}
+    )
     for name, own in OWN.items():
         place = directory / "hosts" / name
         (place / "answer.py").write_text(ANSWER.format(own=own))
@@ -65,16 +75,24 @@ def a_fleet(tmp_path_factory):
     modules = directory / "collections/ansible_collections/threadwise/smt/plugins/modules"
     # A trial reads the facts of the host itself, which has no rollback of ours.
     facts = modules / "smt_facts.py"
-    facts.write_text(facts.read_text().replace('pending_rollback.load(host_files.HostFs(module.params["sysroot"]))', "None"))
+    facts.write_text(
+        facts.read_text().replace('pending_rollback.load(host_files.HostFs(module.params["sysroot"]))', "None")
+    )
     module = modules / "smt_state.py"
-    text = module.read_text().replace('"persist": {},', '"persist": {}, "rollback_after": {"type": "int"},').replace("after=now", "after=after")
+    text = (
+        module.read_text()
+        .replace('"persist": {},', '"persist": {}, "rollback_after": {"type": "int"},')
+        .replace("after=now", "after=after")
+    )
     module.write_text(text.replace("    now = {", textwrap.indent(AFTER, "    ") + "    now = {"))
     return fleet
 
 
 @pytest.fixture(name="played", scope="module")
 def a_trial(fleet):
-    """The exit code, what a person sees, and the directory of a trial in which one host's file cannot be extended after its first period."""
+    """The exit code, what a person sees, and the directory of a trial in which one host's file cannot be extended after
+    its first period.
+    """
     path = fleet.directory / "smt_trial_results" / "october"
     with fleet.start(
         "smt_trial",
@@ -116,7 +134,9 @@ def see_that_each_has_its_own_end(played, fleet):
     found = ends(path)
     assert code != 0 and "Traceback" not in said, said
     assert found[HONEST]["reason"].startswith("each arm is decided: smt_off: "), said
-    assert len(found[TALKATIVE]["reason"]) == 2000 and re.match("CPUs 0,2,4,.* instead of|CPUs 0,2,4,6,", found[TALKATIVE]["reason"])
+    assert len(found[TALKATIVE]["reason"]) == 2000 and re.match(
+        "CPUs 0,2,4,.* instead of|CPUs 0,2,4,6,", found[TALKATIVE]["reason"]
+    )
     assert found[LOST]["reason"].startswith("its answer has 0 lines instead of 3") and found[LOST]["before"] is None
     assert "Is a directory" in found[FULL]["reason"] and f"{FULL}.periods.jsonl" in found[FULL]["reason"]
     assert {name: one["restored"] for name, one in found.items()} == dict.fromkeys(OWN, True)
@@ -134,7 +154,10 @@ def see_that_the_trial_is_decided_without_them_and_its_report_names_them(played)
     _code, said, path = played
     results = json.loads((path / "results.json").read_text())
     assert results["answer"][0].startswith("With SMT off instead of SMT on, rate changes by "), results["answer"]
-    assert any(one.startswith(f"{FULL} counts for nothing: hosts/{FULL}.periods.jsonl: cannot be read: ") for one in results["others"]), results["others"]
+    assert any(
+        one.startswith(f"{FULL} counts for nothing: hosts/{FULL}.periods.jsonl: cannot be read: ")
+        for one in results["others"]
+    ), results["others"]
     page = (path / "index.html").read_text()
     assert f"{LOST}: it was not switched: its answer has 0 lines" in " ".join(page.split())
     assert results["comparisons"][0]["verdict"] == "loss" and results["comparisons"][0]["n"] < 12

@@ -1,6 +1,7 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A trial whose metric is a recording rule: it is refused while its periods count each other's samples, and finds the effect that was planted once they do not.
+"""A trial whose metric is a recording rule: it is refused while its periods count each other's samples, and finds the
+effect that was planted once they do not.
 
 Prometheus, its rule and its scrapes are real; what the service does follows the state of the simulated hosts.
 """
@@ -18,7 +19,13 @@ from simulated_trial import TrialFleet
 HOSTS = [f"web{number}" for number in range(6)]
 EFFECT = 1.26
 QUERY = 'host:requests:rate6s{host="{{ inventory_hostname }}"}'
-RULES = [{"name": "requests", "interval": "1s", "rules": [{"record": "host:requests:rate6s", "expr": "sum by (host) (rate(requests_total[6s]))"}]}]
+RULES = [
+    {
+        "name": "requests",
+        "interval": "1s",
+        "rules": [{"record": "host:requests:rate6s", "expr": "sum by (host) (rate(requests_total[6s]))"}],
+    }
+]
 # A second for the evaluation, six for its range, and one for the scrape.
 LOOKS_BACK = 8
 
@@ -62,7 +69,14 @@ def a_world(tmp_path_factory):
             time.sleep(0.1)
 
         def trial(run, *words, query=QUERY, **variables):
-            metric = {"name": "requests", "query": query, "unit": "1/s", "better": "higher", "primary": True, **variables.pop("of_metric", {})}
+            metric = {
+                "name": "requests",
+                "query": query,
+                "unit": "1/s",
+                "better": "higher",
+                "primary": True,
+                **variables.pop("of_metric", {}),
+            }
             code, said = fleet.play(
                 "smt_trial",
                 "-f",
@@ -91,23 +105,40 @@ def test_a_trial_whose_periods_count_each_others_samples_is_refused_before_any_s
     code, said, path = trial("refused", *words, smt_trial_period=10, smt_trial_settle=1)
     assert code != 0
     assert (
-        "smt_trial_settle is 1, and requests counts samples from up to 8 s before (the rule host:requests:rate6s is evaluated every 1 s and looks back 6 s; "
-        "requests_total has a sample every 1 s): a period would count what was in the one before. "
-        "Set smt_trial_settle to 8 or more, and smt_trial_period to 17 to count as much of each period as with 10"
-    ) in said
+        "smt_trial_settle is 1, and requests counts samples from up to 8 s before (the rule host:requests:rate6s is"
+        " evaluated every 1 s and looks back 6 s; requests_total has a sample every 1 s): a period would count what was"
+        " in the one before. Set smt_trial_settle to 8 or more, and smt_trial_period to 17 to count as much of each"
+        " period as with 10" in said
+    )
     assert not path.exists() and fleet.changes() == {} and "Traceback" not in said
 
 
 def test_a_rule_of_another_server_is_declared_or_no_host_takes_part(world):
     _fleet, trial = world
-    query = 'sum(elsewhere:rate{host="{{ inventory_hostname }}"}) or host:requests:rate6s{host="{{ inventory_hostname }}"}'
+    query = (
+        'sum(elsewhere:rate{host="{{ inventory_hostname }}"}) or host:requests:rate6s{host="{{ inventory_hostname }}"}'
+    )
     code, said, _path = trial("elsewhere", "--check", query=query, smt_trial_period=30, smt_trial_settle=20)
-    assert code != 0 and "web0 is left out: it cannot be measured, because how far back requests counts is not known: elsewhere:rate has the name" in said
-    assert "Say it as looks_back of requests in smt_trial_metrics" in said and "no host can take part in the trial" in said
-    code, said, _path = trial("elsewhere", "--check", query=query, smt_trial_period=30, smt_trial_settle=20, of_metric={"looks_back": "25s"})
-    assert code != 0 and "requests counts samples from up to 25 s before (its looks_back says so, because elsewhere:rate has the name" in said
-    code, said, _path = trial("elsewhere", "--check", query=query, smt_trial_period=40, smt_trial_settle=25, of_metric={"looks_back": "25s"})
-    assert code == 0 and "Of all metrics, requests counts samples from up to 25 s before (its looks_back says so, because elsewhere:rate" in said
+    assert (
+        code != 0
+        and "web0 is left out: it cannot be measured, because how far back requests counts is not known:" in said
+    )
+    assert (
+        "Say it as looks_back of requests in smt_trial_metrics" in said and "no host can take part in the trial" in said
+    )
+    code, said, _path = trial(
+        "elsewhere", "--check", query=query, smt_trial_period=30, smt_trial_settle=20, of_metric={"looks_back": "25s"}
+    )
+    assert (
+        code != 0
+        and "requests counts samples from up to 25 s before (its looks_back says so, because elsewhere:" in said
+    )
+    code, said, _path = trial(
+        "elsewhere", "--check", query=query, smt_trial_period=40, smt_trial_settle=25, of_metric={"looks_back": "25s"}
+    )
+    assert (
+        code == 0 and "Of all metrics, requests counts samples from up to 25 s before (its looks_back says so," in said
+    )
 
 
 def test_with_the_times_that_it_asks_for_the_effect_is_in_its_interval(world):
@@ -117,7 +148,10 @@ def test_with_the_times_that_it_asks_for_the_effect_is_in_its_interval(world):
     assert json.loads((path / "trial.json").read_text())["looks_back_seconds"] == LOOKS_BACK
     found = json.loads((path / "results.json").read_text())["comparisons"][0]
     page = " ".join((path / "index.html").read_text().split())
-    assert "A value counts samples from up to 8 s before it, and the first 8 s of a period are not counted: none of them is of another period." in page
+    assert (
+        "A value counts samples from up to 8 s before it, and the first 8 s of a period are not counted: none of them"
+        " is of another period." in page
+    )
     # A machine that is busy ends a switch later than the service knows of it.
     assert found["verdict"] == "gain" and found["ci_low"] - 0.03 <= EFFECT <= found["ci_high"] + 0.03, found
     assert fleet.get("smt") == dict.fromkeys(HOSTS, True)

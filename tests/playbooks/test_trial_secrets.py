@@ -1,6 +1,7 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Credentials in every form in which people write them, and nothing of them in what is printed, written, or an argument of a process; with -vvvv, too.
+"""Credentials in every form in which people write them, and nothing of them in what is printed, written,
+or an argument of a process; with -vvvv, too.
 
 Each host has its own form in one inventory, so that one play has all of them.
 """
@@ -43,22 +44,52 @@ REFUSED = {
     "mapping": ({"token": "{a: hidden-mapping}"}, "smt_trial_metrics_token is a mapping: it must be a text"),
     "number": ({"token": "4242424242"}, "smt_trial_metrics_token is a number: it must be a text"),
     "blank": ({"token": '" \\n"'}, "smt_trial_metrics_token is blank"),
-    "return": ({"token": '"hidden-return\\rhidden-return2"'}, "smt_trial_metrics_token has a line break or another character in it"),
-    "lines": ({"password": '"hidden-lines\\nhidden-lines2"', "user": "x"}, "smt_trial_metrics_password has a line break or another character in it"),
+    "return": (
+        {"token": '"hidden-return\\rhidden-return2"'},
+        "smt_trial_metrics_token has a line break or another character in it",
+    ),
+    "lines": (
+        {"password": '"hidden-lines\\nhidden-lines2"', "user": "x"},
+        "smt_trial_metrics_password has a line break or another character in it",
+    ),
     "listed": ({"url": "['http://u:hidden-listed@127.0.0.1:1']"}, "smt_trial_metrics_url is a list: it must be a text"),
     "key": ({"key": '"-----BEGIN\\nhidden-key"'}, "smt_trial_metrics_key has a line break or another character in it"),
 }
 # Only whoever asks the server sees these.
 LATER = {
-    "unicode": ({"token": '"hidden-unicode\\u20ac"'}, "smt_trial_metrics_token has a blank in it, or a letter that is not ASCII"),
-    "latin": ({"token": '"hidden-latin\\xE9"'}, "smt_trial_metrics_token has a blank in it, or a letter that is not ASCII"),
-    "words": ({"token": "Bearer hidden-words"}, "smt_trial_metrics_token has a blank in it, or a letter that is not ASCII"),
-    "userinfo": ({"url": "http://u:hidden-userinfo@127.0.0.1:1"}, "smt_trial_metrics_url has a user or a password in it"),
-    "userquery": ({"url": "'http://127.0.0.1:1/?token=hidden-userquery'"}, "smt_trial_metrics_url has a part in it that begins with ? or #"),
-    "fragment": ({"url": "'http://127.0.0.1:1/#hidden-fragment'"}, "smt_trial_metrics_url has a part in it that begins with ? or #"),
+    "unicode": (
+        {"token": '"hidden-unicode\\u20ac"'},
+        "smt_trial_metrics_token has a blank in it, or a letter that is not ASCII",
+    ),
+    "latin": (
+        {"token": '"hidden-latin\\xE9"'},
+        "smt_trial_metrics_token has a blank in it, or a letter that is not ASCII",
+    ),
+    "words": (
+        {"token": "Bearer hidden-words"},
+        "smt_trial_metrics_token has a blank in it, or a letter that is not ASCII",
+    ),
+    "userinfo": (
+        {"url": "http://u:hidden-userinfo@127.0.0.1:1"},
+        "smt_trial_metrics_url has a user or a password in it",
+    ),
+    "userquery": (
+        {"url": "'http://127.0.0.1:1/?token=hidden-userquery'"},
+        "smt_trial_metrics_url has a part in it that begins with ? or #",
+    ),
+    "fragment": (
+        {"url": "'http://127.0.0.1:1/#hidden-fragment'"},
+        "smt_trial_metrics_url has a part in it that begins with ? or #",
+    ),
     "scheme": ({"url": "'u:hidden-scheme@127.0.0.1:1'"}, "smt_trial_metrics_url is no address such as"),
-    "path": ({"url": "http://127.0.0.1:1/hidden-path/prometheus"}, "the metrics server http://127.0.0.1:1 cannot be reached: Connection refused"),
-    "undefined": ({"token": '"hidden-undefined{{oops}}"'}, "smt_trial_metrics_token has a variable in it that is not defined"),
+    "path": (
+        {"url": "http://127.0.0.1:1/hidden-path/prometheus"},
+        "the metrics server http://127.0.0.1:1 cannot be reached: Connection refused",
+    ),
+    "undefined": (
+        {"token": '"hidden-undefined{{oops}}"'},
+        "smt_trial_metrics_token has a variable in it that is not defined",
+    ),
     "template": ({"token": '"hidden-template{{oops hidden-template2"'}, "smt_trial_metrics_token is no valid template"),
     "otherkey": ({"key": "hidden-otherkey"}, "smt_trial_metrics_key names no file that can be read here"),
 }
@@ -78,12 +109,18 @@ class Server:
             prometheus_server.send(handler, json.dumps({"status": "error", "error": f"not you: {said}"}), 400)
         elif "/rules?" in handler.path:
             rule = {"type": "recording", "name": said, "query": said}
-            prometheus_server.send(handler, json.dumps({"status": "success", "data": {"groups": [{"name": said, "interval": 1, "rules": [rule]}]}}))
+            prometheus_server.send(
+                handler,
+                json.dumps({"status": "success", "data": {"groups": [{"name": said, "interval": 1, "rules": [rule]}]}}),
+            )
         else:
             of_period = "/query_range?" in handler.path
             points = {"values": []} if of_period else {"value": [1.0, "7"], "values": [[1.0, "7"], [2.0, "7"]]}
             kind, result = "matrix" if of_period else "vector", [{"metric": {"a": said}, **points}]
-            prometheus_server.send(handler, json.dumps({"status": "success", "warnings": [said], "data": {"resultType": kind, "result": result}}))
+            prometheus_server.send(
+                handler,
+                json.dumps({"status": "success", "warnings": [said], "data": {"resultType": kind, "result": result}}),
+            )
 
 
 @pytest.fixture(name="server")
@@ -104,7 +141,9 @@ def fleet(directory, forms, url):
         written = []
         for variable, value in {"url": url, **variables}.items():
             vaulted = encrypted(directory, "hidden-vaulted\n") if "VAULTED" in value else ""
-            written.append(f"smt_trial_metrics_{variable}: {value.replace('TOKEN_FILE', str(token)).replace('VAULTED', vaulted)}\n")
+            written.append(
+                f"smt_trial_metrics_{variable}: {value.replace('TOKEN_FILE', str(token)).replace('VAULTED', vaulted)}\n"
+            )
         path = found.directory / "host_vars" / f"{name}.yml"
         path.parent.mkdir(exist_ok=True)
         path.write_text("---\n" + "".join(written))
@@ -114,7 +153,9 @@ def fleet(directory, forms, url):
 def encrypted(directory, text):
     command = ["ansible-vault", "encrypt", "--vault-password-file", str(directory / "vault"), "--output", "-"]
     path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
-    done = subprocess.run(command, input=text, stdout=subprocess.PIPE, text=True, check=True, env=dict(os.environ, PATH=path))
+    done = subprocess.run(
+        command, input=text, stdout=subprocess.PIPE, text=True, check=True, env=dict(os.environ, PATH=path)
+    )
     return "".join(f"  {line}\n" for line in done.stdout.splitlines())
 
 
@@ -128,7 +169,9 @@ def watched_processes(seen):
             for process in pathlib.Path("/proc").glob("[0-9]*"):
                 for name in ("cmdline", "environ"):
                     with contextlib.suppress(OSError):
-                        seen.update(found for found in MARK.findall((process / name).read_bytes().decode(errors="replace")))
+                        seen.update(
+                            found for found in MARK.findall((process / name).read_bytes().decode(errors="replace"))
+                        )
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
@@ -140,14 +183,29 @@ def watched_processes(seen):
 
 
 METRICS = [{"name": "load", "query": "load", "better": "lower", "primary": True}]
-TRIAL = {"smt_trial_metrics": METRICS, "smt_trial_settle": 1, "smt_trial_check": 2, "smt_trial_period": 10, "smt_trial_most_switched": "100%"}
+TRIAL = {
+    "smt_trial_metrics": METRICS,
+    "smt_trial_settle": 1,
+    "smt_trial_check": 2,
+    "smt_trial_period": 10,
+    "smt_trial_most_switched": "100%",
+}
 
 
 def play(found, directory, playbook, *words, **variables):
-    """Run a playbook with all that Ansible can be made to say. Returns what a person sees of it, after a look for marks in all of it and in all files."""
+    """Run a playbook with all that Ansible can be made to say.
+
+    Returns what a person sees of it, after a look for marks in all of it and in all files.
+    """
     seen = set()
     log = directory / "ansible.log"
-    os.environ.update({"ANSIBLE_LOG_PATH": str(log), "ANSIBLE_DISPLAY_ARGS_TO_STDOUT": "1", "ANSIBLE_LOCAL_TEMP": str(directory / "tmp")})
+    os.environ.update(
+        {
+            "ANSIBLE_LOG_PATH": str(log),
+            "ANSIBLE_DISPLAY_ARGS_TO_STDOUT": "1",
+            "ANSIBLE_LOCAL_TEMP": str(directory / "tmp"),
+        }
+    )
     try:
         with watched_processes(seen):
             _code, said = found.play(
@@ -167,7 +225,11 @@ def play(found, directory, playbook, *words, **variables):
             del os.environ[name]
     given = {"host_vars", "token"}
     for path in directory.rglob("*"):
-        if path.is_file() and not given.intersection(path.relative_to(directory).parts) and "collections" not in path.parts:
+        if (
+            path.is_file()
+            and not given.intersection(path.relative_to(directory).parts)
+            and "collections" not in path.parts
+        ):
             assert not marks(path.read_text(errors="replace")), path
     assert log.stat().st_size > 1000
     assert not marks(said) and not seen
@@ -187,7 +249,10 @@ def test_credentials_that_can_be_used_are_used_and_nothing_else(tmp_path, server
     # What a server repeats in its errors is in no reason of a host.
     server.fails = True
     said = play(found, tmp_path, "smt_trial", smt_trial_run="two", smt_trial_periods=4)
-    assert said.count("refuses the query (status 400): not you: ") >= len(ACCEPTED) and "not you: Bearer (a secret)" in said
+    assert (
+        said.count("refuses the query (status 400): not you: ") >= len(ACCEPTED)
+        and "not you: Bearer (a secret)" in said
+    )
 
 
 def test_what_is_no_credential_is_refused_before_any_host_is_contacted(tmp_path, server):
@@ -195,7 +260,9 @@ def test_what_is_no_credential_is_refused_before_any_host_is_contacted(tmp_path,
     said = play(found, tmp_path, "smt_trial", smt_trial_run="one", smt_trial_periods=4)
     for name, (_variables, sentence) in REFUSED.items():
         assert re.search(rf"{re.escape(sentence)}.*\[[^]]*{name}", said), name
-    assert not server.got and not (found.directory / "smt_trial_results").exists() and set(found.calls().values()) == {0}
+    assert (
+        not server.got and not (found.directory / "smt_trial_results").exists() and set(found.calls().values()) == {0}
+    )
 
 
 OWN_PLAY = """
@@ -217,7 +284,9 @@ def test_a_play_of_ones_own_refuses_them_for_each_host(tmp_path, server):
     (found.directory / "own.yml").write_text(OWN_PLAY)
     said = play(found, tmp_path, "own.yml")
     for name, (_variables, sentence) in {**REFUSED, **LATER}.items():
-        assert re.search(rf'\[{name}\]: FAILED! => {{\s*"changed": false,\s*"msg": "{re.escape(sentence)}', said) or re.search(
+        assert re.search(
+            rf'\[{name}\]: FAILED! => {{\s*"changed": false,\s*"msg": "{re.escape(sentence)}', said
+        ) or re.search(
             rf'\[{name}\].*"obstacle": "it cannot be measured, because {re.escape(sentence)}', said, re.DOTALL
         ), name
     assert not server.got

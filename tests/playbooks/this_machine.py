@@ -24,6 +24,8 @@ SHORT = {
 @contextlib.contextmanager
 def this_machine():
     """No other test evaluates this machine at the same time: one evaluation at a time is all that a host allows."""
-    with open(pathlib.Path(tempfile.gettempdir(), f"threadwise-smt-tests-{os.geteuid()}.lock"), "w", encoding="ascii") as lock:
+    with open(
+        pathlib.Path(tempfile.gettempdir(), f"threadwise-smt-tests-{os.geteuid()}.lock"), "w", encoding="ascii"
+    ) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is known before anything is measured: nothing is overwritten, nothing measured in vain, and what no controller collected is fetched."""
+"""What is known before anything is measured: nothing is overwritten, nothing measured in vain,
+and what no controller collected is fetched.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,18 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import decis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import fetching, result_files
 
 DESCRIBED = {
-    **{name: [] for name in ("announcement", "arms", "arms_left_out", "workloads_left_out", "missing_packages", "obstacles", "uncollected")},
+    **{
+        name: []
+        for name in (
+            "announcement",
+            "arms",
+            "arms_left_out",
+            "workloads_left_out",
+            "missing_packages",
+            "obstacles",
+            "uncollected",
+        )
+    },
     "workloads": ["gzip"],
     "directory": "/runs",
 }
@@ -43,7 +56,9 @@ class Benchmark(smt_benchmark.ActionModule):
         return {"message": None}
 
     def evaluate(self):
-        return self._evaluate({"inventory_hostname": "web01", "ansible_play_hosts_all": ["web01"], "ansible_play_batch": ["web01"]})
+        return self._evaluate(
+            {"inventory_hostname": "web01", "ansible_play_hosts_all": ["web01"], "ansible_play_batch": ["web01"]}
+        )
 
     def describe(self):
         self._task.args["_step"] = "describe"
@@ -62,7 +77,10 @@ def test_a_run_of_the_same_name_is_refused_before_the_host_is_asked(tmp_path, pl
     earlier.parent.mkdir(parents=True)
     earlier.write_text(content, encoding="utf-8")
     again = Benchmark(tmp_path, check_mode=check_mode)
-    with pytest.raises(text.BorderError, match=f"{earlier} exists: a run never overwrites another.*another name.*smt_eval_run.*or move that file away"):
+    with pytest.raises(
+        text.BorderError,
+        match=f"{earlier} exists: a run never overwrites another.*another name.*smt_eval_run.*or move that file away",
+    ):
         again.evaluate()
     assert again.asked == [] and earlier.read_text(encoding="utf-8") == content
 
@@ -112,7 +130,9 @@ def test_the_run_of_a_lost_controller_comes_to_where_it_was_started_for(tmp_path
 
 @pytest.mark.parametrize("name", ["old", "future", "ZERO", "zero"])
 def test_a_run_that_the_controller_did_not_start_on_this_host_joins_no_other(tmp_path, name, capsys):
-    """Neither one that other hosts took part in, nor one that somebody will start, nor one whose record is of another host."""
+    """Neither one that other hosts took part in, nor one that somebody will start,
+    nor one whose record is of another host.
+    """
     result_files.save(tmp_path / "old", made("old", host="db01"))
     lose(tmp_path, "zero")
     (tmp_path / "zero/.started/web01").rename(tmp_path / "zero/.started/db01")
@@ -129,9 +149,12 @@ def test_one_task_fetches_so_many_runs_of_a_host(tmp_path, capsys):
     flooding = Benchmark(tmp_path, kept=[made(run) for run in runs])
     flooding.evaluate()
     fetched = [asked for asked in flooding.asked if asked.startswith("collect r")]
-    assert len(fetched) == fetching.MOST_RUNS
+    assert len(fetched) == fetching.MAX_RUNS
     said = " ".join(capsys.readouterr().err.split())
-    assert "8 runs stay (r04, r05, r06, r07, r08 and 3 more) on the host: one task fetches up to 4 runs" in said and "smt_eval_stop" in said
+    assert (
+        "8 runs stay (r04, r05, r06, r07, r08 and 3 more) on the host: one task fetches up to 4 runs" in said
+        and "smt_eval_stop" in said
+    )
 
 
 def test_what_was_started_here_is_fetched_first(tmp_path):
@@ -142,24 +165,28 @@ def test_what_was_started_here_is_fetched_first(tmp_path):
 
 
 def test_one_task_fetches_so_many_bytes_of_a_host(tmp_path, monkeypatch):
-    monkeypatch.setattr(fetching, "MOST_BYTES", 1000)
+    monkeypatch.setattr(fetching, "MAX_BYTES", 1000)
     flooding = Benchmark(tmp_path, kept=[made("zero"), made("zwei")])
     flooding.evaluate()
     assert flooding.asked == ["describe", "collect zero", "forget zero", "measure", "collect one", "forget one"]
 
 
 def test_a_hosts_own_place_is_limited_over_all_tasks(tmp_path, monkeypatch, capsys):
-    for number in range(fetching.MOST_KEPT + 2):
+    for number in range(fetching.MAX_KEPT + 2):
         Benchmark(tmp_path, run=f"run{number}", kept=[made(f"r{number}"), made(f"run{number}")]).evaluate()
-    assert len(list((tmp_path / "_collected/web01").iterdir())) == fetching.MOST_KEPT
-    assert "holds 10 runs that this controller has no record of: move away what you have seen" in " ".join(capsys.readouterr().err.split())
+    assert len(list((tmp_path / "_collected/web01").iterdir())) == fetching.MAX_KEPT
+    assert "holds 10 runs that this controller has no record of: move away what you have seen" in " ".join(
+        capsys.readouterr().err.split()
+    )
 
 
 def test_a_run_that_cannot_be_fetched_holds_no_other_up(tmp_path, capsys):
     broken = {**made("a"), "samples": "none"}
     following = Benchmark(tmp_path, kept=[broken, made("b")])
     following.evaluate()
-    assert (tmp_path / "_collected/web01/b/web01.json").is_file() and "the run a stays on the host: " in capsys.readouterr().err
+    assert (
+        tmp_path / "_collected/web01/b/web01.json"
+    ).is_file() and "the run a stays on the host: " in capsys.readouterr().err
 
 
 def test_a_result_that_was_saved_and_not_yet_removed_from_the_host_is_fetched_again(tmp_path):
@@ -174,7 +201,10 @@ def test_a_result_that_was_saved_and_not_yet_removed_from_the_host_is_fetched_ag
 
 def fetched_before(directory):
     """Run -> the earlier runs that its result names."""
-    return {path.parent.name: json.loads(path.read_text(encoding="utf-8"))["fetched"] for path in directory.glob("*/web01.json")}
+    return {
+        path.parent.name: json.loads(path.read_text(encoding="utf-8"))["fetched"]
+        for path in directory.glob("*/web01.json")
+    }
 
 
 def test_a_host_does_not_say_itself_what_was_fetched(tmp_path):
@@ -195,25 +225,44 @@ def test_what_a_host_kept_of_another_start_stays_there(tmp_path, capsys):
 
 def test_a_role_that_only_asks_shows_nothing_and_starts_nothing(tmp_path, capsys):
     """Neither what it will show when it measures, nor a fetched result."""
-    asking = Benchmark(tmp_path, kept=[made("one")], announcement=["CPUs 1 go offline."], missing_packages=["sysbench"], obstacles=["it is busy"])
+    asking = Benchmark(
+        tmp_path,
+        kept=[made("one")],
+        announcement=["CPUs 1 go offline."],
+        missing_packages=["sysbench"],
+        obstacles=["it is busy"],
+    )
     assert asking.describe() == {**{name: asking.described[name] for name in smt_benchmark.ANNOUNCED}, "changed": False}
     assert asking.asked == ["describe"] and capsys.readouterr() == ("", "")
 
 
 def test_obstacles_are_told_before_anything_starts(tmp_path):
     for check_mode in (False, True):
-        stopped = Benchmark(tmp_path, check_mode=check_mode, obstacles=["this host is being changed by smt_state", "root is needed"])
+        stopped = Benchmark(
+            tmp_path, check_mode=check_mode, obstacles=["this host is being changed by smt_state", "root is needed"]
+        )
         answer = stopped.evaluate()
-        assert answer["failed"] and answer["msg"] == "nothing was measured: this host is being changed by smt_state; root is needed"
+        assert (
+            answer["failed"]
+            and answer["msg"] == "nothing was measured: this host is being changed by smt_state; root is needed"
+        )
         assert stopped.asked == ["describe"]
 
 
 def test_a_host_without_any_of_the_commands_is_not_measured(tmp_path):
-    lacking = {"workloads": [], "workloads_left_out": [{"name": "gzip", "reason": "gzip is not installed (package gzip)"}]}
+    lacking = {
+        "workloads": [],
+        "workloads_left_out": [{"name": "gzip", "reason": "gzip is not installed (package gzip)"}],
+    }
     stopped = Benchmark(tmp_path, **lacking)
-    assert stopped.evaluate()["msg"] == "nothing was measured: none of the workloads can be measured here: gzip is not installed (package gzip)"
+    assert (
+        stopped.evaluate()["msg"]
+        == "nothing was measured: none of the workloads can be measured here: gzip is not installed (package gzip)"
+    )
     assert stopped.asked == ["describe"]
-    assert "failed" not in Benchmark(tmp_path, check_mode=True, **lacking).evaluate(), "in check mode nothing is installed"
+    assert "failed" not in Benchmark(tmp_path, check_mode=True, **lacking).evaluate(), (
+        "in check mode nothing is installed"
+    )
 
 
 @pytest.mark.parametrize("dest", ["/proc/results", "file/results"])
@@ -221,7 +270,9 @@ def test_a_destination_that_cannot_be_written_is_refused_before_the_host_is_aske
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     lost = Benchmark(dest)
-    with pytest.raises(text.BorderError, match=r"results cannot be written here .*: choose another directory \(smt_eval_dest\)"):
+    with pytest.raises(
+        text.BorderError, match=r"results cannot be written here .*: choose another directory \(smt_eval_dest\)"
+    ):
         lost.evaluate()
     assert lost.asked == [] and [path.name for path in tmp_path.iterdir()] == ["file"]
 
@@ -243,7 +294,11 @@ class Stop(smt_benchmark_stop.ActionModule):
         self.stopped = {"changed": bool(runs), "runs": list(runs), "uncollected": list(self.kept)}
 
     def ask(self, kind, module, arguments, task_vars, **how):
-        return {"smt_benchmark_stop": self.stopped, "forget": {}, "collect": {"result": self.kept.get(arguments.get("run"))}}[kind]
+        return {
+            "smt_benchmark_stop": self.stopped,
+            "forget": {},
+            "collect": {"result": self.kept.get(arguments.get("run"))},
+        }[kind]
 
     def stop(self):
         return self._stop({"inventory_hostname": "web01"})
@@ -253,12 +308,23 @@ def test_what_is_ended_is_fetched_first_and_only_so_much_of_the_rest(tmp_path, c
     lose(tmp_path, "running")
     kept = [made(f"r{number:02d}") for number in range(12)] + [made("running")]
     ended = Stop(tmp_path, kept, runs=["running"]).stop()
-    assert ended["paths"][0] == str(tmp_path / "running/web01.json") and len(ended["paths"]) == fetching.MOST_RUNS and not ended.get("failed")
+    assert (
+        ended["paths"][0] == str(tmp_path / "running/web01.json")
+        and len(ended["paths"]) == fetching.MAX_RUNS
+        and not ended.get("failed")
+    )
     assert {path.parts[-4] for path in map(pathlib.Path, ended["paths"][1:])} == {"_collected"}
     shown = capsys.readouterr()
-    assert "run running was ended" in shown.out and "9 runs stay (r03, r04, r05, r06, r07 and 4 more) on the host" in " ".join(shown.err.split())
+    assert (
+        "run running was ended" in shown.out
+        and "9 runs stay (r03, r04, r05, r06, r07 and 4 more) on the host" in " ".join(shown.err.split())
+    )
 
 
 def test_what_was_ended_and_cannot_be_fetched_is_a_failure_that_holds_no_other_up(tmp_path):
     ended = Stop(tmp_path, [{**made("running"), "samples": "none"}, made("zero")], runs=["running"]).stop()
-    assert ended["failed"] and ended["msg"].startswith("what was measured stays on the host: running: ") and len(ended["paths"]) == 1
+    assert (
+        ended["failed"]
+        and ended["msg"].startswith("what was measured stays on the host: running: ")
+        and len(ended["paths"]) == 1
+    )

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How often verdicts are wrong on the recorded samples (tests/calibration): a quick part of what `make calibrate` does in full."""
+"""How often verdicts are wrong on the recorded samples (tests/calibration):
+a quick part of what `make calibrate` does in full.
+"""
 
 from __future__ import annotations
 
@@ -42,11 +44,16 @@ def test_at_most_one_in_twenty_equal_pairs_is_called_and_nine_in_ten_slowdowns_a
 
 def test_a_busy_machine_is_no_reason_for_false_calls():
     recording = evaluate.load([CALIBRATION / "data" / "background_load.json.gz"])
-    same = [evaluate.interleaved(window) for window in evaluate.windows(recording, "background_load", "same", evaluate.WINDOW)]
+    same = [
+        evaluate.interleaved(window)
+        for window in evaluate.windows(recording, "background_load", "same", evaluate.WINDOW)
+    ]
     assert len(same) >= 100
     assert sum(evaluate.ours(*sides) != 0 for sides in same) <= 0.05 * len(same)
 
 
 def test_measuring_before_then_after_would_not_do(recording):
-    false_calls, _found = evaluate.overall(evaluate.rates(recording, "before-then-after", {"ours": evaluate.ours}, evaluate.WINDOW))["methods"]["ours"]
+    false_calls, _found = evaluate.overall(
+        evaluate.rates(recording, "before-then-after", {"ours": evaluate.ours}, evaluate.WINDOW)
+    )["methods"]["ours"]
     assert false_calls > 0.05

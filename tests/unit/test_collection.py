@@ -35,7 +35,9 @@ def test_a_result_names_the_version_of_the_collection():
 @pytest.mark.parametrize("role", ROLES)
 def test_the_changelog_can_list_each_role(role):
     """antsibull-changelog names a role in the release in which it was added, and only if the role says which."""
-    assert Version(load(f"roles/{role}/meta/argument_specs.yml")["argument_specs"]["main"]["version_added"]) <= Version(COLLECTION_VERSION)
+    assert Version(load(f"roles/{role}/meta/argument_specs.yml")["argument_specs"]["main"]["version_added"]) <= Version(
+        COLLECTION_VERSION
+    )
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -57,7 +59,9 @@ def documented_modules():
     """Name of each module -> its documentation."""
     found = {}
     for path in (ROOT / "plugins/modules").glob("*.py"):
-        documentation = re.search(r'^DOCUMENTATION = r"""\n(.*?)^"""', path.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+        documentation = re.search(
+            r'^DOCUMENTATION = r"""\n(.*?)^"""', path.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+        )
         found[path.stem] = yaml.safe_load(documentation.group(1))
     return found
 
@@ -82,22 +86,35 @@ NOT_FOR_USERS = {
 
 def test_modules_that_only_roles_and_playbooks_use_say_so_first():
     first = {name: module["description"][0] for name, module in documented_modules().items()}
-    say_so = {name for name, line in first.items() if line.startswith("Used by the ") and line.endswith("; not to be called directly.")}
+    say_so = {
+        name
+        for name, line in first.items()
+        if line.startswith("Used by the ") and line.endswith("; not to be called directly.")
+    }
     assert say_so == NOT_FOR_USERS
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert [name for name in NOT_FOR_USERS if re.search(rf"\b{name}\b", readme)] == []
 
 
 def anchors(page):
-    """The names of a page's headings, by the rule of GitHub and of the documentation site, which names those down to the fourth level."""
+    """The names of a page's headings, by the rule of GitHub and of the documentation site,
+    which names those down to the fourth level.
+    """
     text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
-    names = [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in re.findall(r"^#{1,4} +(.+?) *$", text, re.MULTILINE)]
+    names = [
+        re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        for heading in re.findall(r"^#{1,4} +(.+?) *$", text, re.MULTILINE)
+    ]
     return {f"{name}-{earlier}" if (earlier := names[:place].count(name)) else name for place, name in enumerate(names)}
 
 
 def test_links_between_pages_lead_somewhere():
     lost, with_anchor = [], 0
-    for page in [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "roles").glob("*/README.md"))]:
+    for page in [
+        *sorted(ROOT.glob("*.md")),
+        *sorted((ROOT / "docs").glob("*.md")),
+        *sorted((ROOT / "roles").glob("*/README.md")),
+    ]:
         for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", page.read_text(encoding="utf-8")):
             there = page.parent / target if target else page
             with_anchor += bool(anchor)
@@ -123,28 +140,47 @@ def test_the_hosts_of_each_play_go_on_together_whatever_the_configuration(playbo
 def pinned(lock):
     """Package -> the versions that a lock file pins, for one Python or another."""
     found = {}
-    for name, version in re.findall(r"^([a-z0-9-]+)==([^ ;]+)", (ROOT / lock).read_text(encoding="utf-8"), re.MULTILINE):
+    for name, version in re.findall(
+        r"^([a-z0-9-]+)==([^ ;]+)", (ROOT / lock).read_text(encoding="utf-8"), re.MULTILINE
+    ):
         found.setdefault(name, []).append(version)
     return found
 
 
 def wanted(file):
     """The requirements of a file and of those that it includes."""
-    lines = [line.strip() for line in (ROOT / file).read_text(encoding="utf-8").splitlines() if line.strip() and not line.startswith("#")]
-    return [one for line in lines for one in (wanted(line.removeprefix("-r ")) if line.startswith("-r ") else [Requirement(line)])]
+    lines = [
+        line.strip()
+        for line in (ROOT / file).read_text(encoding="utf-8").splitlines()
+        if line.strip() and not line.startswith("#")
+    ]
+    return [
+        one
+        for line in lines
+        for one in (wanted(line.removeprefix("-r ")) if line.startswith("-r ") else [Requirement(line)])
+    ]
 
 
 def test_what_the_set_up_installs_is_what_the_requirements_allow():
     locked = pinned("requirements-dev.lock")
-    assert all(requirement.specifier.contains(version) for requirement in wanted("requirements-dev.txt") for version in locked[requirement.name])
+    assert all(
+        requirement.specifier.contains(version)
+        for requirement in wanted("requirements-dev.txt")
+        for version in locked[requirement.name]
+    )
     assert "--hash=sha256:" in (ROOT / "requirements-dev.lock").read_text(encoding="utf-8")
 
 
 def test_the_lowest_versions_are_the_ones_that_are_named():
     lowest = pinned("requirements-lowest.lock")
-    for requirement in (Requirement("ansible-core" + load("meta/runtime.yml")["requires_ansible"]), *wanted("requirements.txt")):
+    for requirement in (
+        Requirement("ansible-core" + load("meta/runtime.yml")["requires_ansible"]),
+        *wanted("requirements.txt"),
+    ):
         (bound,) = requirement.specifier
-        assert bound.operator == ">=" and [Version(version) for version in lowest[requirement.name]] == [Version(bound.version)], requirement
+        assert bound.operator == ">=" and [Version(version) for version in lowest[requirement.name]] == [
+            Version(bound.version)
+        ], requirement
 
 
 def test_what_users_install_leaves_their_ansible_alone():
@@ -155,7 +191,10 @@ def test_the_oldest_release_of_ansible_is_the_same_wherever_it_is_named():
     floor = load("meta/runtime.yml")["requires_ansible"].removeprefix(">=").removesuffix(".0")
     assert {load(path)["galaxy_info"]["min_ansible_version"] for path in ROOT.glob("roles/*/meta/main.yml")} == {floor}
     assert f"ansible-core {floor} or later" in (ROOT / "README.md").read_text(encoding="utf-8")
-    locks = {path.stem.removeprefix("requirements-core-"): pinned(path.name)["ansible-core"] for path in ROOT.glob("requirements-core-*.lock")}
+    locks = {
+        path.stem.removeprefix("requirements-core-"): pinned(path.name)["ansible-core"]
+        for path in ROOT.glob("requirements-core-*.lock")
+    }
     assert min(locks) == floor and all(version.startswith(f"{name}.") for name, (version,) in locks.items())
 
 
@@ -166,15 +205,22 @@ def test_the_role_takes_commands_of_ones_own_as_the_module_does():
 
 
 @pytest.mark.parametrize(
-    ("module", "option", "role", "variable"), [(smt_state, "state", "smt_runtime", "smt_runtime_state"), (smt_boot_args, "smt", "smt_boot", "smt_boot_smt")]
+    ("module", "option", "role", "variable"),
+    [(smt_state, "state", "smt_runtime", "smt_runtime_state"), (smt_boot_args, "smt", "smt_boot", "smt_boot_smt")],
 )
 def test_a_role_takes_the_states_that_its_module_takes(module, option, role, variable):
     """Of all words for true and false only on and off are among them: Ansible then takes YAML's booleans for these."""
     choices = yaml.safe_load(module.DOCUMENTATION)["options"][option]["choices"]
-    assert load(f"roles/{role}/meta/argument_specs.yml")["argument_specs"]["main"]["options"][variable]["choices"] == choices
+    assert (
+        load(f"roles/{role}/meta/argument_specs.yml")["argument_specs"]["main"]["options"][variable]["choices"]
+        == choices
+    )
     assert set(choices) & (BOOLEANS_TRUE | BOOLEANS_FALSE) == {"on", "off"}
     spec = ArgumentSpecValidator({option: {"type": "str", "choices": choices}})
-    taken = {given: states.named(spec.validate({option: given}).validated_parameters[option]) for given in (True, False, "on", "off", "enabled")}
+    taken = {
+        given: states.named(spec.validate({option: given}).validated_parameters[option])
+        for given in (True, False, "on", "off", "enabled")
+    }
     assert taken == {True: "enabled", False: "disabled", "on": "enabled", "off": "disabled", "enabled": "enabled"}
 
 
@@ -192,7 +238,11 @@ def test_each_workload_and_arm_is_named_where_it_is_asked_for():
     readme = (ROOT / "roles/smt_eval/README.md").read_text(encoding="utf-8")
     arms = [name for kinds in registry.ARMS for kind in kinds for name in kind.written or [kind.pattern]]
     booted = [kind.shown_pattern() for kinds in boot_registry.ARMS for kind in kinds]
-    assert [one for one in booted if f"V({one})" not in " ".join(spec["smt_eval_arms"]["description"]) or f"`{one}`" not in readme] == []
+    assert [
+        one
+        for one in booted
+        if f"V({one})" not in " ".join(spec["smt_eval_arms"]["description"]) or f"`{one}`" not in readme
+    ] == []
     for name, known in (("workloads", list(BUILT_IN)), ("arms", arms)):
         for text in (options[name], spec[f"smt_eval_{name}"]):
             assert [one for one in known if f"V({one})" not in " ".join(text["description"])] == []
@@ -203,15 +253,21 @@ def test_the_role_takes_the_memory_policy_as_the_module_does():
     module = yaml.safe_load(smt_memory.DOCUMENTATION)["options"]
     role = load("roles/smt_memory/meta/argument_specs.yml")["argument_specs"]["main"]["options"]
     (task,) = load("roles/smt_memory/tasks/main.yml")
-    assert {name: f"smt_memory_{name}" in value for name, value in task["threadwise.smt.smt_memory"].items()} == dict.fromkeys(module, True)
+    assert {
+        name: f"smt_memory_{name}" in value for name, value in task["threadwise.smt.smt_memory"].items()
+    } == dict.fromkeys(module, True)
 
     def spec(option):
         return {name: option.get(name) for name in ("type", "elements", "choices")}
 
-    assert {name.removeprefix("smt_memory_"): spec(option) for name, option in role.items()} == {name: spec(option) for name, option in module.items()}
+    assert {name.removeprefix("smt_memory_"): spec(option) for name, option in role.items()} == {
+        name: spec(option) for name, option in module.items()
+    }
     # The role's list is always complete; the module leaves services alone that it is not asked about.
     assert {name: option["default"] for name, option in module.items() if "default" in option} == {
-        name.removeprefix("smt_memory_"): option["default"] for name, option in role.items() if "default" in option and name != "smt_memory_protect"
+        name.removeprefix("smt_memory_"): option["default"]
+        for name, option in role.items()
+        if "default" in option and name != "smt_memory_protect"
     }
 
 

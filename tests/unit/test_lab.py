@@ -25,7 +25,26 @@ from hypothesis import given, strategies
 
 # The laboratory is a program beside the collection: its files find each other as they do under `python lab/lab.py`.
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "lab"))
-archives, base, common, direct, emulator, guest, image, inventory, lab, login, machine, madt, newc, packages, registry, rootfs, shape, snapshot = (
+(
+    archives,
+    base,
+    common,
+    direct,
+    emulator,
+    guest,
+    image,
+    inventory,
+    lab,
+    login,
+    machine,
+    madt,
+    newc,
+    packages,
+    registry,
+    rootfs,
+    shape,
+    snapshot,
+) = (
     importlib.import_module(name)
     for name in (
         "archives",
@@ -60,7 +79,23 @@ def test_a_shape_is_three_numbers():
     assert shape.parse_shape("2x9x2").smp == "36,sockets=2,cores=9,threads=2"
 
 
-@pytest.mark.parametrize("text", ["", "2x2", "2x2x2x2", "0x2x2", "2x-1x2", "axbxc", "2x2x2\n", " 2x2x2", "2X2X2", "1e9x1x1", "٢x٢x٢", "9" * 5000 + "x1x1"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "2x2",
+        "2x2x2x2",
+        "0x2x2",
+        "2x-1x2",
+        "axbxc",
+        "2x2x2\n",
+        " 2x2x2",
+        "2X2X2",
+        "1e9x1x1",
+        "٢x٢x٢",
+        "9" * 5000 + "x1x1",
+    ],
+)
 def test_what_is_no_shape_is_refused_with_an_example(text):
     with pytest.raises(common.LabError, match="for example 2x2x2"):
         shape.parse_shape(text)
@@ -107,11 +142,20 @@ def test_pins_that_do_not_fit_are_refused(text, reason):
 
 
 def qemu_madt(of: shape.Shape) -> bytes:
-    """A MADT as QEMU lays it out: local APICs with siblings side by side, then an I/O APIC, an override and an NMI line."""
+    """A MADT as QEMU lays it out: local APICs with siblings side by side, then an I/O APIC,
+    an override and an NMI line.
+    """
     core_bits, thread_bits = shape.field_width(of.cores), shape.field_width(of.threads)
     places = itertools.product(range(of.sockets), range(of.cores), range(of.threads))
-    entries = [struct.pack("<BBBBI", 0, 8, uid, (socket << core_bits | core) << thread_bits | thread, 1) for uid, (socket, core, thread) in enumerate(places)]
-    entries += [bytes.fromhex("010c00000000c0fe00000000"), bytes.fromhex("020a0000020000000000"), bytes.fromhex("0406ff000001")]
+    entries = [
+        struct.pack("<BBBBI", 0, 8, uid, (socket << core_bits | core) << thread_bits | thread, 1)
+        for uid, (socket, core, thread) in enumerate(places)
+    ]
+    entries += [
+        bytes.fromhex("010c00000000c0fe00000000"),
+        bytes.fromhex("020a0000020000000000"),
+        bytes.fromhex("0406ff000001"),
+    ]
     body = struct.pack("<II", 0xFEE00000, 1) + b"".join(entries)
     header = struct.pack("<4sIBB6s8sI4sI", b"APIC", 36 + len(body), 1, 0, b"BOCHS ", b"BXPC    ", 1, b"BXPC", 1)
     table = bytearray(header + body)
@@ -163,7 +207,15 @@ def test_a_broken_table_is_refused():
     no_length[45] = 0
     beyond_the_end = bytearray(table)
     beyond_the_end[-5] = 200
-    for broken in (b"", table[:40], table[:-1], b"FACP" + table[4:], table[:50] + b"\xff" + table[51:], mended(no_length), mended(beyond_the_end)):
+    for broken in (
+        b"",
+        table[:40],
+        table[:-1],
+        b"FACP" + table[4:],
+        table[:50] + b"\xff" + table[51:],
+        mended(no_length),
+        mended(beyond_the_end),
+    ):
         with pytest.raises(common.LabError, match="/sys/firmware/acpi/tables/APIC"):
             madt.split_numbering(broken, 2)
 
@@ -223,7 +275,9 @@ def test_the_image_key_follows_the_code_that_builds_it():
     names = {kind.name: {path.name for path in kind.sources()} for kind in registry.KINDS.values()}
     assert {"grub.py", "madt.py", "rootfs.py", "install-grub.sh"} <= names["grub"]
     assert {"direct.py", "rootfs.py", "second-stage.sh"} <= names["power"]
-    assert len({kind.key("bookworm") for kind in registry.KINDS.values()}) == len(registry.KINDS) - 1, "two have one image"
+    assert len({kind.key("bookworm") for kind in registry.KINDS.values()}) == len(registry.KINDS) - 1, (
+        "two have one image"
+    )
 
 
 def test_the_package_lists_hold_names_only():
@@ -267,8 +321,10 @@ def test_modules_come_after_those_that_they_need(tmp_path, monkeypatch):
     modules = tmp_path / "lib" / "modules" / "6.12"
     modules.mkdir(parents=True)
     (modules / "modules.dep").write_text(
-        "kernel/fs/ext4/ext4.ko.xz: kernel/lib/crc16.ko.xz kernel/fs/mbcache.ko.xz kernel/fs/jbd2/jbd2.ko.xz\nkernel/lib/crc16.ko.xz:\n"
-        "kernel/drivers/char/hw_random/virtio-rng.ko.xz:\nkernel/other.ko.xz: kernel/lib/crc16.ko.xz\n",
+        "kernel/fs/ext4/ext4.ko.xz: kernel/lib/crc16.ko.xz kernel/fs/mbcache.ko.xz"
+        " kernel/fs/jbd2/jbd2.ko.xz\nkernel/lib/crc16.ko.xz:\n"
+        "kernel/drivers/char/hw_random/virtio-rng.ko.xz:\nkernel/other.ko.xz:"
+        " kernel/lib/crc16.ko.xz\n",
         encoding="ascii",
     )
     asked = []
@@ -285,22 +341,31 @@ def test_modules_come_after_those_that_they_need(tmp_path, monkeypatch):
 
 def test_sources_come_from_this_machines_debian_and_no_other_archive():
     targets = (
-        "http://mirror.example/debian/ bookworm main\nhttp://mirror.example/debian/ bookworm main\nhttp://mirror.example/debian/ bookworm contrib\n"
-        "http://mirror.example/debian-security/ bookworm-security main\nhttps://vendor.example/apt bookworm-pgdg main\n"
-        "https://vendor.example/apt nodistro main\nnonsense\n"
+        "http://mirror.example/debian/ bookworm main\nhttp://mirror.example/debian/ bookworm"
+        " main\nhttp://mirror.example/debian/ bookworm contrib\nhttp://mirror.example/debian-security/"
+        " bookworm-security main\nhttps://vendor.example/apt bookworm-pgdg main\nhttps://vendor.example/apt nodistro"
+        " main\nnonsense\n"
     )
-    assert archives.suite_sources(targets, "bookworm", "trixie") == (
-        "deb http://mirror.example/debian/ trixie main\ndeb http://mirror.example/debian-security/ trixie-security main\n"
+    assert (
+        archives.suite_sources(targets, "bookworm", "trixie")
+        == "deb http://mirror.example/debian/ trixie main\ndeb http://mirror.example/debian-security/ trixie-security"
+        " main\n"
     )
     assert archives.suite_sources(targets, "noble", "bookworm") == ""
-    assert archives.suite_sources(targets, "bookworm", "bookworm-backports") == (
-        "deb http://mirror.example/debian/ bookworm main\ndeb http://mirror.example/debian/ bookworm-backports main\n"
+    assert (
+        archives.suite_sources(targets, "bookworm", "bookworm-backports")
+        == "deb http://mirror.example/debian/ bookworm main\ndeb http://mirror.example/debian/ bookworm-backports"
+        " main\n"
         "deb http://mirror.example/debian-security/ bookworm-security main\n"
     )
 
 
 def test_a_tool_that_takes_one_archive_gets_the_one_of_the_suite(monkeypatch):
-    monkeypatch.setattr(archives, "machine_sources", lambda suite: f"deb http://s.example/ {suite}-security main\ndeb http://m.example/ {suite} main\n")
+    monkeypatch.setattr(
+        archives,
+        "machine_sources",
+        lambda suite: f"deb http://s.example/ {suite}-security main\ndeb http://m.example/ {suite} main\n",
+    )
     assert archives.first_archive("trixie") == "http://m.example/"
     monkeypatch.setattr(archives, "machine_sources", lambda suite: "")
     with pytest.raises(common.LabError, match="made on a Debian"):
@@ -309,16 +374,23 @@ def test_a_tool_that_takes_one_archive_gets_the_one_of_the_suite(monkeypatch):
 
 def test_only_options_that_reach_an_archive_go_into_the_build():
     dump = (
-        'Acquire::Languages "none";\nAcquire::http::Proxy "http://proxy.example:3128";\nAcquire::https "";\nAcquire::Check-Valid-Until "false";\n'
-        'Acquire::IndexTargets::deb::Packages::ShortDescription "Packages";\nDPkg::Post-Invoke:: "rm -f /x";\n'
+        'Acquire::Languages "none";\nAcquire::http::Proxy "http://proxy.example:3128";\nAcquire::https'
+        ' "";\nAcquire::Check-Valid-Until "false";\nAcquire::IndexTargets::deb::Packages::ShortDescription'
+        ' "Packages";\nDPkg::Post-Invoke:: "rm -f /x";\n'
     )
-    assert archives.apt_options(dump) == 'Acquire::http::Proxy "http://proxy.example:3128";\nAcquire::Check-Valid-Until "false";\n'
+    assert (
+        archives.apt_options(dump)
+        == 'Acquire::http::Proxy "http://proxy.example:3128";\nAcquire::Check-Valid-Until "false";\n'
+    )
 
 
 def test_a_snapshot_key_follows_everything_its_memory_depends_on():
     configurations = [configured("split"), configured("split", "grub-bookworm-2"), configured(), configured(threads=4)]
     keys = [snapshot.snapshot_key(one, ["-m", "768"], "7.2") for one in configurations]
-    keys += [snapshot.snapshot_key(configurations[0], ["-m", "900"], "7.2"), snapshot.snapshot_key(configurations[0], ["-m", "768"], "7.3")]
+    keys += [
+        snapshot.snapshot_key(configurations[0], ["-m", "900"], "7.2"),
+        snapshot.snapshot_key(configurations[0], ["-m", "768"], "7.3"),
+    ]
     assert len(set(keys)) == len(keys)
 
 
@@ -340,7 +412,11 @@ def a_process(tmp_path):
 
     def start(name, argument):
         command = [name, "-c", "print('up', flush=True); input()", argument]
-        started.append(subprocess.Popen(command, executable=sys.executable, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path))
+        started.append(
+            subprocess.Popen(
+                command, executable=sys.executable, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path
+            )
+        )
         assert started[-1].stdout.readline() == b"up\n"
         return started[-1]
 
@@ -361,9 +437,12 @@ def test_a_machine_is_found_and_ended_by_its_pid_file(guests, process):
 
 
 @pytest.mark.parametrize(
-    ("talks", "silence", "timeout", "reason"), [(True, 3600, 0.3, "no ssh within 0 s"), (False, 0.3, 3600, "neither ssh nor a word on its console for 0.3 s")]
+    ("talks", "silence", "timeout", "reason"),
+    [(True, 3600, 0.3, "no ssh within 0 s"), (False, 0.3, 3600, "neither ssh nor a word on its console for 0.3 s")],
 )
-def test_a_guest_that_stands_still_is_given_up_before_one_that_only_takes_long(guests, process, monkeypatch, talks, silence, timeout, reason):
+def test_a_guest_that_stands_still_is_given_up_before_one_that_only_takes_long(
+    guests, process, monkeypatch, talks, silence, timeout, reason
+):
     one = machine.Machine(guests / "one")
     one.directory.mkdir(parents=True)
     one.pidfile.write_text(f"{process('qemu-system-x86_64', str(one.pidfile)).pid}\n", encoding="ascii")
@@ -447,9 +526,42 @@ def test_a_guest_is_remembered_as_it_was_brought_up(guests):
         "[]",
         "{}",
         "null",
-        json.dumps({"kind": "grub", "suite": "bookworm", "image": "i", "shape": 7, "numbering": "split", "memory": 1, "pins": [], "port": 1}),
-        json.dumps({"kind": "grub", "suite": "bookworm", "image": "i", "shape": "x", "numbering": "split", "memory": 1, "pins": [], "port": 1}),
-        json.dumps({"kind": "mips", "suite": "bookworm", "image": "i", "shape": "2x2x2", "numbering": "split", "memory": 1, "pins": [], "port": 1}),
+        json.dumps(
+            {
+                "kind": "grub",
+                "suite": "bookworm",
+                "image": "i",
+                "shape": 7,
+                "numbering": "split",
+                "memory": 1,
+                "pins": [],
+                "port": 1,
+            }
+        ),
+        json.dumps(
+            {
+                "kind": "grub",
+                "suite": "bookworm",
+                "image": "i",
+                "shape": "x",
+                "numbering": "split",
+                "memory": 1,
+                "pins": [],
+                "port": 1,
+            }
+        ),
+        json.dumps(
+            {
+                "kind": "mips",
+                "suite": "bookworm",
+                "image": "i",
+                "shape": "2x2x2",
+                "numbering": "split",
+                "memory": 1,
+                "pins": [],
+                "port": 1,
+            }
+        ),
     ],
 )
 def test_a_damaged_record_names_its_file_and_the_way_out(guests, record):
@@ -462,10 +574,16 @@ def test_a_damaged_record_names_its_file_and_the_way_out(guests, record):
 def test_the_inventory_is_yaml_that_says_how_to_reach_each_guest(monkeypatch):
     monkeypatch.setattr(image, "CACHE", pathlib.Path('/a b/"c": {{ d }}'))
     one = configured("split")
-    hosts = yaml.safe_load(inventory.inventory([guest.Guest("one", one, (), 4711), guest.Guest("two", one, (), 4712)]))["lab"]["hosts"]
+    hosts = yaml.safe_load(inventory.inventory([guest.Guest("one", one, (), 4711), guest.Guest("two", one, (), 4712)]))[
+        "lab"
+    ]["hosts"]
     assert {name: variables["ansible_port"] for name, variables in hosts.items()} == {"one": 4711, "two": 4712}
     assert hosts["one"]["ansible_host"] == "127.0.0.1"
-    assert hosts["one"]["lab_kind"] == "grub" and hosts["one"]["lab_shape"] == "2x2x2" and hosts["one"]["lab_numbering"] == "split"
+    assert (
+        hosts["one"]["lab_kind"] == "grub"
+        and hosts["one"]["lab_shape"] == "2x2x2"
+        and hosts["one"]["lab_numbering"] == "split"
+    )
     assert hosts["one"]["ansible_ssh_private_key_file"] == str(image.CACHE / "grub-bookworm-1" / "id_ed25519")
     assert shlex.split(hosts["one"]["ansible_ssh_common_args"]) == login.ssh_options(image.CACHE / "grub-bookworm-1")
 
@@ -543,7 +661,10 @@ class Qemu:
             assert line == "hostfwd_add net tcp:127.0.0.1:0-:80"
             self.forwards.append((80, 40080))
             return ""
-        rows = "".join(f"  TCP[HOST_FORWARD]  {9 + port}       127.0.0.1 {host}      10.0.2.15  {port}     0     0\n" for port, host in self.forwards)
+        rows = "".join(
+            f"  TCP[HOST_FORWARD]  {9 + port}       127.0.0.1 {host}      10.0.2.15  {port}     0     0\n"
+            for port, host in self.forwards
+        )
         return f"Hub -1 (net):\n  Protocol[State]    FD  Source Address  Port   Dest. Address  Port RecvQ SendQ\n{rows}"
 
 

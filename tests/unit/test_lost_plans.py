@@ -12,7 +12,9 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._run import progres
 
 
 class Watched(smt_benchmark.ActionModule):
-    """An action whose host answers what a test says: (progress, whether the plan's process is there), and "it goes on" for the job."""
+    """An action whose host answers what a test says: (progress, whether the plan's process is there),
+    and "it goes on" for the job.
+    """
 
     def __init__(self, looks):
         self.looks = iter(looks)
@@ -36,19 +38,25 @@ def clock(monkeypatch):
 
 
 def test_a_plan_that_never_says_a_word_is_lost(clock):
-    """The host lost its power before the plan wrote anything: Ansible's record of the job says for ever that it goes on."""
+    """The host lost its power before the plan wrote anything:
+    Ansible's record of the job says for ever that it goes on.
+    """
     lost = Watched(itertools.repeat((None, False)))._watch({}, "h1", "/run", "1", progress.Shown(3))
     assert lost["failed"] and "restarted" in lost["msg"]
     assert smt_benchmark.STARTING_SECONDS < clock[0] < smt_benchmark.STARTING_SECONDS + 60
 
 
 def test_a_plan_that_begins_late_is_waited_for(clock):
-    late = [(None, False)] * (smt_benchmark.STARTING_SECONDS // smt_benchmark.LOOK_SECONDS) + [({"phase": "ended"}, True)] * 100
+    late = [(None, False)] * (smt_benchmark.STARTING_SECONDS // smt_benchmark.LOOK_SECONDS) + [
+        ({"phase": "ended"}, True)
+    ] * 100
     watched = Watched(late)
     watched._status = lambda _vars, _job: {"finished": clock[0] > smt_benchmark.STARTING_SECONDS}
     assert watched._watch({}, "h1", "/run", "1", progress.Shown(3)) == {"finished": True}
 
 
 def test_a_plan_whose_process_is_gone_is_given_up_soon(clock):
-    lost = Watched([({"phase": "measuring"}, True)] + [({"phase": "measuring"}, False)] * 9)._watch({}, "h1", "/run", "1", progress.Shown(3))
+    lost = Watched([({"phase": "measuring"}, True)] + [({"phase": "measuring"}, False)] * 9)._watch(
+        {}, "h1", "/run", "1", progress.Shown(3)
+    )
     assert lost["failed"] and clock[0] < 60

@@ -1,6 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Hosts that are rare: containers, no systemd, 1,024 CPUs, CPU 0 offline, nodes without memory. Each gets a sentence, and none is changed by half."""
+"""Hosts that are rare: containers, no systemd, 1,024 CPUs, CPU 0 offline, nodes without memory.
+
+Each gets a sentence, and none is changed by half.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,17 @@ from ansible_collections.threadwise.smt.plugins.module_utils._bindings import af
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, files as host_files, kernel_files
 from ansible_collections.threadwise.smt.plugins.module_utils._looks import verdicts
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import change as smt_change, scope as smt_scope, state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
+    change as smt_change,
+    scope as smt_scope,
+    state as smt_state,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.at_boot import persistence
-from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache, placement, topology
+from ansible_collections.threadwise.smt.plugins.module_utils._topology import (
+    cache as topology_cache,
+    placement,
+    topology,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import facts as border, results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import survey
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
@@ -29,10 +40,15 @@ from fake_host import Host
 from fake_kernel import FakeKernel, numbered_cores
 
 SMALL = sysfs_tree.Machine(packages=2, cores=2, numbering="adjacent")
-READ_ONLY = "is on a file system that is mounted read-only, as in a container: change the machine that runs the container, or mount it read-write"
-needs_namespaces = pytest.mark.skipif(containers.why_none() is not None, reason=f"this machine makes no namespaces: {containers.why_none()}")
+READ_ONLY = (
+    "is on a file system that is mounted read-only, as in a container: change the machine that runs the container, or"
+    " mount it read-write"
+)
+needs_namespaces = pytest.mark.skipif(
+    containers.why_none() is not None, reason=f"this machine makes no namespaces: {containers.why_none()}"
+)
 
-# ---- containers -----------------------------------------------------------------------------------------------------------------------------------
+# ---- containers ------------------------------------------------------------------------------------------------------
 
 ASK_FOR_STATE = """
 import os, sys
@@ -67,7 +83,9 @@ print(json.dumps(facts.gather(Root(os.path.dirname(sys.argv[1])))["methods"]["ru
 
 def tree(root, machine=SMALL, **more):
     """A machine's tree below root, which stays as it is for programs that cannot be fake kernels."""
-    return sysfs_tree.write(root, {**sysfs_tree.files(machine), "proc/self/mounts": "", "proc/sys/kernel/random/boot_id": "first\n", **more})
+    return sysfs_tree.write(
+        root, {**sysfs_tree.files(machine), "proc/self/mounts": "", "proc/sys/kernel/random/boot_id": "first\n", **more}
+    )
 
 
 def put_to_another_user(root):
@@ -79,7 +97,12 @@ def put_to_another_user(root):
 
 @needs_namespaces
 @pytest.mark.parametrize(
-    ("options", "file"), [("", "smt/control"), ("method='cpu_online'", "cpu1/online"), ("cores={'package': 1}, affinity_conflicts='warn'", "cpu5/online")]
+    ("options", "file"),
+    [
+        ("", "smt/control"),
+        ("method='cpu_online'", "cpu1/online"),
+        ("cores={'package': 1}, affinity_conflicts='warn'", "cpu5/online"),
+    ],
 )
 def test_read_only_sysfs_is_refused_in_check_mode_too(tmp_path, options, file):
     root = tree(tmp_path)
@@ -114,7 +137,10 @@ def test_root_that_may_not_write_is_a_container_or_a_security_policy(tmp_path):
     put_to_another_user(root)
     checked, asked = containers.run(ASK_FOR_STATE.format(options=""), f"{root}/sys").splitlines()
     assert checked == asked
-    assert "smt/control cannot be written although this is root (EACCES): a container or a security policy (SELinux, AppArmor) forbids it" in asked
+    assert (
+        "smt/control cannot be written although this is root (EACCES): a container or a security policy (SELinux,"
+        " AppArmor) forbids it" in asked
+    )
     methods = json.loads(containers.run(READ_METHODS, f"{root}/sys"))
     assert methods["chosen"] is None and "although this is root (EACCES)" in methods["impossible"]["cpu_online"]
 
@@ -131,18 +157,23 @@ def test_a_memory_policy_on_a_read_only_procfs_is_refused_in_check_mode_too(tmp_
 def test_what_can_be_written_is_not_refused(tmp_path):
     fs = host_files.HostFs(tree(tmp_path))
     before = fs.read(smt_state.CONTROL)
-    assert [fs.write_refusal(path) for path in (smt_state.CONTROL, "sys", "no/such/file", "proc/cpuinfo/x")] == [None] * 4
+    assert [fs.write_refusal(path) for path in (smt_state.CONTROL, "sys", "no/such/file", "proc/cpuinfo/x")] == [
+        None
+    ] * 4
     assert fs.read(smt_state.CONTROL) == before == "on\n"
 
 
-# ---- no systemd -----------------------------------------------------------------------------------------------------------------------------------
+# ---- no systemd ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", [persistence.TMPFILES, persistence.SYSTEMD])
 @pytest.mark.parametrize("check", [True, False])
 def test_without_systemd_nothing_is_said_to_be_kept_over_boots(tmp_path, mode, check):
     host = Host(tmp_path, systemd=False)
-    with pytest.raises(smt_change.ChangeRefusedError, match=rf"persist: {mode} needs systemd, which does not run on this host.*smt_boot_args"):
+    with pytest.raises(
+        smt_change.ChangeRefusedError,
+        match=rf"persist: {mode} needs systemd, which does not run on this host.*smt_boot_args",
+    ):
         host.ask("disabled", persist=mode, check=check)
     assert (host.writes, host.saved()) == ([], None) and not any(host.exists(path) for path in persistence.PATHS)
 
@@ -158,11 +189,16 @@ def test_without_systemd_a_change_and_its_restoration_work(tmp_path):
 
 def test_without_systemd_there_are_no_units(tmp_path):
     fs = host_files.HostFs(tree(tmp_path))
-    with pytest.raises(smt_scope.ScopeError, match=r"unit db\.service has no cgroup on this host, where systemd does not run: name cpus, a node or a package"):
+    with pytest.raises(
+        smt_scope.ScopeError,
+        match=(
+            r"unit db\.service has no cgroup on this host, where systemd does not run: name cpus, a node or a package"
+        ),
+    ):
         smt_scope.resolve(smt_scope.parse({"unit": "db.service"}), topology.read_topology(fs), fs)
 
 
-# ---- 1,024 CPUs -----------------------------------------------------------------------------------------------------------------------------------
+# ---- 1,024 CPUs ------------------------------------------------------------------------------------------------------
 
 LARGE = sysfs_tree.Machine(packages=8, cores=64)
 CORES = 512
@@ -178,7 +214,13 @@ def large_machine(tmp_path_factory):
 def test_facts_of_1024_cpus(large):
     known, _root = large
     border.accept(known)
-    assert (known["sockets"], known["cores"], known["threads_per_core"]["max"], known["numbering"], known["complete"]) == (8, CORES, 2, "split", True)
+    assert (
+        known["sockets"],
+        known["cores"],
+        known["threads_per_core"]["max"],
+        known["numbering"],
+        known["complete"],
+    ) == (8, CORES, 2, "split", True)
     assert (known["cpus"]["online"], known["primaries"], known["secondaries"]) == ("0-1023", "0-511", "512-1023")
     assert known["hardware_class"].startswith("x86_64-8s512c1024t-split-") and known["problems"] == []
 
@@ -193,7 +235,10 @@ def test_1024_cpus_in_a_survey(large):
 def test_placements_on_1024_cpus(large):
     known = topology.read_topology(host_files.HostFs(large[1]))
     found = placement.Placements(known.cores, known.packages, known.online, known.nodes)
-    assert [len(found.workers(name)[0]) for name in ("one_per_core", "all_threads", "spread_1024", "packed_512", "free_1024")] == [512, 1024, 1024, 512, 1024]
+    assert [
+        len(found.workers(name)[0])
+        for name in ("one_per_core", "all_threads", "spread_1024", "packed_512", "free_1024")
+    ] == [512, 1024, 1024, 512, 1024]
     assert [cpus for (cpus,) in found.workers("packed_4")[0]] == [0, 512, 1, 513]
     assert found.workers("free_1025") == (None, "1025 workers are more than 1024, the most of a placement")
 
@@ -211,7 +256,11 @@ def test_a_state_that_512_cpus_differ_from_is_described_in_a_few_words(tmp_path)
     before = smt_state.read(files=kernel)
     kernel.write(smt_state.CONTROL, "off")
     text = "; ".join(smt_state.differences(before, smt_state.read(files=kernel)))
-    assert text.startswith("smt/control was on, is off; CPUs 1,3,5,7,") and text.endswith(",1021,1023 were online, are offline") and len(text) < 4000
+    assert (
+        text.startswith("smt/control was on, is off; CPUs 1,3,5,7,")
+        and text.endswith(",1021,1023 were online, are offline")
+        and len(text) < 4000
+    )
 
 
 def test_refusals_of_many_cpus_are_named_by_the_first_of_them(tmp_path):
@@ -221,23 +270,31 @@ def test_refusals_of_many_cpus_are_named_by_the_first_of_them(tmp_path):
         kernel.write(f"{smt_state.CPU_DIRECTORY}/cpu{core[1]}/online", "0")
     kernel.refusals = {(core[1], True): 5 for core in kernel.cores}
     (left,) = smt_state.restore(kernel.sysroot, before, kernel)
-    assert left.startswith("CPUs 1,3,5,") and "were online, are offline (CPU 1: EIO" in left and left.endswith("; and 6 more)")
+    assert (
+        left.startswith("CPUs 1,3,5,")
+        and "were online, are offline (CPU 1: EIO" in left
+        and left.endswith("; and 6 more)")
+    )
 
 
 def test_a_result_of_1024_cpus_passes_the_border_and_makes_a_report(tmp_path):
-    document = result_maker.result(host="big", shape=(8, 64, 2), blocks=verdicts.LEAST_BLOCKS)
+    document = result_maker.result(host="big", shape=(8, 64, 2), blocks=verdicts.MIN_BLOCKS)
     text = json.dumps(document)
-    assert len(text) < run_directory.MOST_BYTES
+    assert len(text) < run_directory.MAX_BYTES
     results.parse(text, "big")
     result_files.save(tmp_path, document)
     made = build.build(result_files.result_paths(tmp_path), tmp_path)
     assert not made.refused
     assert "SMT off" in (tmp_path / "summary.md").read_text(encoding="utf-8")
-    (row,) = [row for row in json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["hosts"] if row["host"] == "big"]
+    (row,) = [
+        row
+        for row in json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["hosts"]
+        if row["host"] == "big"
+    ]
     assert row["outcome"] == "completed"
 
 
-# ---- CPU 0 offline --------------------------------------------------------------------------------------------------------------------------------
+# ---- CPU 0 offline ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("modern", [False, True])
@@ -250,7 +307,10 @@ def test_cpu_0_that_is_offline_stays_so_and_its_sibling_keeps_the_core(tmp_path,
     assert host.ask("enabled")["after"]["online"] == "1-7"
     host.ask("disabled")
     assert host.ask("restored")["after"]["online"] == "1-7"
-    with pytest.raises(smt_state.StateError, match=r"also takes the only threads of some cores offline \(CPUs 1\).*the previous state was restored"):
+    with pytest.raises(
+        smt_state.StateError,
+        match=r"also takes the only threads of some cores offline \(CPUs 1\).*the previous state was restored",
+    ):
         host.ask("disabled", method="smt_control")
 
 
@@ -267,13 +327,22 @@ def test_a_first_thread_that_went_offline_after_the_control_was_off_comes_back_a
 def test_facts_with_cpu_0_offline(tmp_path):
     without = dataclasses.replace(SMALL, offline=(0,))
     known = smt_facts.gather(host_files.HostFs(tree(tmp_path / "unknown", without)))
-    assert (known["complete"], known["hardware_class"], known["cpus"]["offline"], known["active"]) == (False, None, "0", True)
+    assert (known["complete"], known["hardware_class"], known["cpus"]["offline"], known["active"]) == (
+        False,
+        None,
+        "0",
+        True,
+    )
     fs = host_files.HostFs(tree(tmp_path / "cached"))
     whole = smt_facts.gather(fs)
     topology_cache.save(fs, topology.read_topology(fs))
     again = smt_facts.gather(host_files.HostFs(tree(tmp_path / "cached", without)))
     border.accept(again)
-    assert (again["source"], again["hardware_class"], again["primaries"]) == ("saved", whole["hardware_class"], whole["primaries"])
+    assert (again["source"], again["hardware_class"], again["primaries"]) == (
+        "saved",
+        whole["hardware_class"],
+        whole["primaries"],
+    )
 
 
 def test_placements_leave_out_cpu_0_that_is_offline(tmp_path):
@@ -284,7 +353,7 @@ def test_placements_leave_out_cpu_0_that_is_offline(tmp_path):
     assert (found.workers("single")[0], found.workers("siblings")[0]) == ([[2]], [[2], [3]])
 
 
-# ---- nodes without memory, or without CPUs --------------------------------------------------------------------------------------------------------
+# ---- nodes without memory, or without CPUs ---------------------------------------------------------------------------
 
 
 def numa(root, with_memory):

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What runs on managed hosts runs with the oldest Python that hosts have: read from the text, and tried where there is one."""
+"""What runs on managed hosts runs with the oldest Python that hosts have: read from the text,
+and tried where there is one.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,16 @@ from ansible_collections.threadwise.smt.plugins.module_utils._looks import spend
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PLUGINS = ROOT / "plugins"
-FILES = [str(path.relative_to(PLUGINS)) for part in ("module_utils", "modules") for path in sorted((PLUGINS / part).rglob("*.py"))]
+FILES = [
+    str(path.relative_to(PLUGINS))
+    for part in ("module_utils", "modules")
+    for path in sorted((PLUGINS / part).rglob("*.py"))
+]
 # Methods of built-in types that came later: vermin sees them only where it knows the type.
 LATER_METHODS = {"isascii", "removeprefix", "removesuffix", "as_integer_ratio", "bit_count", "fromisoformat"}
 
 
-# ---- read from the text ---------------------------------------------------------------------------------------------------------------------------
+# ---- read from the text ----------------------------------------------------------------------------------------------
 
 
 def executed(tree):
@@ -64,10 +70,16 @@ def evaluated_annotations(tree):
 
 
 def is_old(annotation):
-    """Whether an old Python can evaluate an annotation: a plain name, or a generic of `typing`, which the files call `t`."""
+    """Whether an old Python can evaluate an annotation: a plain name, or a generic of `typing`,
+    which the files call `t`.
+    """
     if isinstance(annotation, ast.Subscript):
         parts = annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else [annotation.slice]
-        of_typing = isinstance(annotation.value, ast.Attribute) and isinstance(annotation.value.value, ast.Name) and annotation.value.value.id == "t"
+        of_typing = (
+            isinstance(annotation.value, ast.Attribute)
+            and isinstance(annotation.value.value, ast.Name)
+            and annotation.value.value.id == "t"
+        )
         return of_typing and all(is_old(part) for part in parts)
     return isinstance(annotation, (type(None), ast.Constant, ast.Name, ast.Attribute))
 
@@ -78,14 +90,24 @@ def newer(text):
         tree = executed(ast.parse(text, feature_version=old_python.OLDEST))
     except SyntaxError as error:
         return [f"L{error.lineno}: {error.msg}"]
-    found = [f"L{one.lineno}: write the annotation as a string: {ast.unparse(one)}" for one in evaluated_annotations(tree) if not is_old(one)]
-    found += [f"L{node.lineno}: the method {node.attr}" for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr in LATER_METHODS]
+    found = [
+        f"L{one.lineno}: write the annotation as a string: {ast.unparse(one)}"
+        for one in evaluated_annotations(tree)
+        if not is_old(one)
+    ]
+    found += [
+        f"L{node.lineno}: the method {node.attr}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr in LATER_METHODS
+    ]
     return found + found_by_vermin(tree)
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_for_hosts_needs_nothing_newer(name):
-    assert newer((PLUGINS / name).read_text(encoding="utf-8")) == [], f"plugins/{name} runs on managed hosts, with Python 3.6"
+    assert newer((PLUGINS / name).read_text(encoding="utf-8")) == [], (
+        f"plugins/{name} runs on managed hosts, with Python 3.6"
+    )
 
 
 @pytest.mark.parametrize(
@@ -113,7 +135,10 @@ def test_what_is_newer_is_found(line):
 
 @pytest.mark.parametrize(
     "line",
-    ['def f(one: "list[int]", two: str, three: None) -> "int | None":\n    four: list[int] = []', "if t.TYPE_CHECKING:\n    from typing import Protocol"],
+    [
+        'def f(one: "list[int]", two: str, three: None) -> "int | None":\n    four: list[int] = []',
+        "if t.TYPE_CHECKING:\n    from typing import Protocol",
+    ],
 )
 def test_what_is_not_executed_may_be_newer(line):
     assert newer(line) == []
@@ -124,9 +149,10 @@ def test_the_normal_quantile_is_the_one_of_newer_pythons(share):
     assert spending.upper_quantile(share) == pytest.approx(-statistics.NormalDist().inv_cdf(share), abs=1e-9)
 
 
-# ---- tried ----------------------------------------------------------------------------------------------------------------------------------------
+# ---- tried -----------------------------------------------------------------------------------------------------------
 
-# The oldest ansible-core that the tests have no longer runs with this Python: what a module uses of it, without its checks of arguments.
+# The oldest ansible-core that the tests have no longer runs with this Python: what a module uses of it, without its
+# checks of arguments.
 ANSIBLE = """
 import json
 import subprocess
@@ -183,14 +209,17 @@ cpu = min(os.sched_getaffinity(0))
 sample = runner.run(["sh", "-c", "echo done"], [[cpu], []])
 with workers.Workers([cpu]) as alone:
     alone.check_pins()
-    sample["rounds"] = sum(1 for _round in range(3) for pace in alone.measure({cpu}, 0.05).values() if pace is None or pace > 0)
+    sample["rounds"] = sum(1 for _round in range(3) for pace in alone.measure({cpu}, 0.05).values() if pace is None
+        or pace > 0)
 print(json.dumps(sample))
 """
 
 
 @pytest.fixture
 def run(tmp_path):
-    """Runs a program with an interpreter that finds the collection and the part of Ansible above, and returns its standard output."""
+    """Runs a program with an interpreter that finds the collection and the part of Ansible above,
+    and returns its standard output.
+    """
     packages = tmp_path / "packages"
     for place in ("ansible/module_utils", "ansible_collections/threadwise"):
         (packages / place).mkdir(parents=True)
@@ -199,10 +228,17 @@ def run(tmp_path):
     (packages / "ansible_collections/threadwise/smt").symlink_to(ROOT)
 
     # A locale that says nothing of the encoding, as where a service starts the module.
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(packages), "PYTHONDONTWRITEBYTECODE": "1", "LC_ALL": "C"}
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(packages),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "LC_ALL": "C",
+    }
 
     def run_program(python, *arguments):
-        done = subprocess.run([python, *map(str, arguments)], env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [python, *map(str, arguments)], env=environment, capture_output=True, text=True, check=False
+        )
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout
 
@@ -221,7 +257,8 @@ def test_facts_of_a_recorded_host_are_those_that_a_newer_python_reads(run, tmp_p
     sysfs_tree.write(tmp_path / "host", sysfs_tree.files(sysfs_tree.Machine(packages=2, cores=2, offline=(7,))))
     memory_tree.tree(tmp_path / "host")
     old, new = (
-        run(python, PLUGINS / f"modules/{module}.py", json.dumps({"sysroot": str(tmp_path / "host")})) for python in (old_python.PYTHON, sys.executable)
+        run(python, PLUGINS / f"modules/{module}.py", json.dumps({"sysroot": str(tmp_path / "host")}))
+        for python in (old_python.PYTHON, sys.executable)
     )
     assert json.loads(old)["ansible_facts"] and old == new
 
@@ -238,7 +275,10 @@ def test_facts_of_a_recorded_host_are_those_that_a_newer_python_reads(run, tmp_p
     ],
 )
 def test_in_check_mode_a_module_answers_for_this_machine_as_with_a_newer_python(run, module, arguments):
-    old, new = (json.loads(run(python, PLUGINS / f"modules/{module}.py", json.dumps(arguments))) for python in (old_python.PYTHON, sys.executable))
+    old, new = (
+        json.loads(run(python, PLUGINS / f"modules/{module}.py", json.dumps(arguments)))
+        for python in (old_python.PYTHON, sys.executable)
+    )
     assert old and set(old) == set(new)
 
 

@@ -20,21 +20,41 @@ RECOMMENDED = ["duckdb", "jsonschema_rs", "vl_convert"]
 
 
 def preflights(directory, asked, without=()):
-    """Call the module with each of these arguments in one play, in a directory, on a controller without some Python packages. Returns the results."""
+    """Call the module with each of these arguments in one play, in a directory,
+    on a controller without some Python packages. Returns the results.
+    """
     hidden = directory / "hidden"
     hidden.mkdir(exist_ok=True)
     for name in without:
-        (hidden / f"{name}.py").write_text(f"raise ModuleNotFoundError('No module named {name}', name={name!r})", encoding="ascii")
+        (hidden / f"{name}.py").write_text(
+            f"raise ModuleNotFoundError('No module named {name}', name={name!r})", encoding="ascii"
+        )
     (directory / "hosts").write_text(INVENTORY, encoding="ascii")
     tasks = []
     for number, arguments in enumerate(asked):
-        tasks.append({"threadwise.smt.smt_preflight": arguments, "run_once": True, "register": f"result{number}", "ignore_errors": True})
+        tasks.append(
+            {
+                "threadwise.smt.smt_preflight": arguments,
+                "run_once": True,
+                "register": f"result{number}",
+                "ignore_errors": True,
+            }
+        )
     content = f"{{{{ [{', '.join(f'result{number}' for number in range(len(asked)))}] | to_json }}}}"
-    tasks.append({"ansible.builtin.copy": {"dest": str(directory / "results.json"), "mode": "0600", "content": content}, "run_once": True})
-    (directory / "play.yml").write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": tasks}]), encoding="ascii")
+    tasks.append(
+        {
+            "ansible.builtin.copy": {"dest": str(directory / "results.json"), "mode": "0600", "content": content},
+            "run_once": True,
+        }
+    )
+    (directory / "play.yml").write_text(
+        json.dumps([{"hosts": "all", "gather_facts": False, "tasks": tasks}]), encoding="ascii"
+    )
     path = os.pathsep.join([str(hidden), os.environ.get("PYTHONPATH", "")])
     call = [ANSIBLE_PLAYBOOK, "-i", "hosts", "play.yml"]
-    done = subprocess.run(call, cwd=directory, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(
+        call, cwd=directory, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout
     return json.loads((directory / "results.json").read_text(encoding="utf-8"))
 
@@ -61,7 +81,10 @@ def test_without_recommended_packages_an_evaluation_starts(tmp_path):
 
 
 def test_a_run_that_cannot_be_saved_is_refused(tmp_path):
-    refused = {"'a b/c' is not a valid run name": {"run": "a b/c"}, "/proc: results cannot be written here": {"run": "one", "dest": "/proc/results"}}
+    refused = {
+        "'a b/c' is not a valid run name": {"run": "a b/c"},
+        "/proc: results cannot be written here": {"run": "one", "dest": "/proc/results"},
+    }
     for message, result in zip(refused, preflights(tmp_path, refused.values())):
         assert result["failed"] and result["msg"].count(message) == 1, result
 
@@ -82,20 +105,38 @@ def test_a_run_that_cannot_be_saved_is_refused(tmp_path):
 )
 def test_a_number_that_cannot_be_used_is_refused_before_any_host_is_contacted(tmp_path, refusals):
     (tmp_path / "hosts").write_text("db1 ansible_host=127.0.0.1 ansible_port=1\n", encoding="ascii")
-    call = [ANSIBLE_PLAYBOOK, "-i", "hosts", "threadwise.smt.smt_eval", "--check", "-e", json.dumps(dict(refusals.keys()))]
+    call = [
+        ANSIBLE_PLAYBOOK,
+        "-i",
+        "hosts",
+        "threadwise.smt.smt_eval",
+        "--check",
+        "-e",
+        json.dumps(dict(refusals.keys())),
+    ]
     done = subprocess.run(call, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     assert done.returncode == 2 and "UNREACHABLE" not in done.stdout, done.stdout
     said = " ".join(done.stdout.split())
     for (variable, value), allowed in refusals.items():
-        assert re.search(rf"{variable} is {re.escape(repr(value))} \(set in [^)]+\): {re.escape(allowed)}", said), done.stdout
+        assert re.search(rf"{variable} is {re.escape(repr(value))} \(set in [^)]+\): {re.escape(allowed)}", said), (
+            done.stdout
+        )
 
 
 def test_what_decides_which_tasks_there_are_has_to_be_an_extra_variable(tmp_path):
     (tmp_path / "hosts").write_text("db1 ansible_host=127.0.0.1 ansible_port=1 smt_eval_sample=1\n", encoding="ascii")
     done = subprocess.run(
-        [ANSIBLE_PLAYBOOK, "-i", "hosts", "threadwise.smt.smt_eval"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        [ANSIBLE_PLAYBOOK, "-i", "hosts", "threadwise.smt.smt_eval"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
     )
-    assert done.returncode == 2 and "smt_eval_sample is set in the inventory: it has to be an extra variable" in " ".join(done.stdout.split()), done.stdout
+    assert (
+        done.returncode == 2
+        and "smt_eval_sample is set in the inventory: it has to be an extra variable" in " ".join(done.stdout.split())
+    ), done.stdout
 
 
 def test_a_share_of_the_hosts_is_a_number_of_them(tmp_path):
@@ -115,4 +156,6 @@ def test_arms_that_take_a_reboot_are_refused_before_any_host_is_contacted(tmp_pa
     (tmp_path / "hosts").write_text("db1 ansible_host=127.0.0.1 ansible_port=1\n", encoding="ascii")
     call = [ANSIBLE_PLAYBOOK, "-i", "hosts", "threadwise.smt.smt_eval", "--check", "-e", "smt_eval_arms=smt_on,nosmt"]
     done = subprocess.run(call, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    assert done.returncode == 2 and "nosmt takes a reboot: set smt_eval_boots to the number of boots" in done.stdout, done.stdout
+    assert done.returncode == 2 and "nosmt takes a reboot: set smt_eval_boots to the number of boots" in done.stdout, (
+        done.stdout
+    )

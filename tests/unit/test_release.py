@@ -30,9 +30,15 @@ def _release():
 def _repository(tmp_path, monkeypatch, release):
     """A repository in which everything is ready for release 1.2.3."""
     (tmp_path / "changelogs/fragments").mkdir(parents=True)
-    (tmp_path / "galaxy.yml").write_text("namespace: n\nversion: 1.2.3\nrepository: https://n.invalid\n", encoding="utf-8")
+    (tmp_path / "galaxy.yml").write_text(
+        "namespace: n\nversion: 1.2.3\nrepository: https://n.invalid\n", encoding="utf-8"
+    )
     (tmp_path / "changelogs/changelog.yaml").write_text("releases: {1.2.3: {}}\n", encoding="utf-8")
-    for words in (["init", "-q"], ["add", "."], ["-c", "user.name=n", "-c", "user.email=n@example.org", "commit", "-qm", "1"]):
+    for words in (
+        ["init", "-q"],
+        ["add", "."],
+        ["-c", "user.name=n", "-c", "user.email=n@example.org", "commit", "-qm", "1"],
+    ):
         subprocess.run(["git", *words], cwd=tmp_path, check=True)
     monkeypatch.setattr(release, "ROOT", tmp_path)
     return tmp_path
@@ -59,12 +65,17 @@ def test_nothing_speaks_against_a_release_that_is_ready(release, repository):
 )
 def test_what_is_no_address_is_refused(release, repository, address):
     (reason,) = release.reasons_against(address)
-    assert reason == "REPOSITORY is not the https address of a repository, without user and password: make release REPOSITORY=https://HOST/PATH"
+    assert (
+        reason == "REPOSITORY is not the https address of a repository, without user and password: make release"
+        " REPOSITORY=https://HOST/PATH"
+    )
 
 
 @pytest.mark.parametrize("host", ["threadwise-smt.invalid", "localhost", "git.test", "our.example"])
 def test_the_address_of_nobody_is_refused(release, repository, host):
-    assert list(release.reasons_against(f"https://{host}/threadwise/smt")) == [f"REPOSITORY https://{host}/threadwise/smt is an address that nobody can have"]
+    assert list(release.reasons_against(f"https://{host}/threadwise/smt")) == [
+        f"REPOSITORY https://{host}/threadwise/smt is an address that nobody can have"
+    ]
 
 
 def test_what_was_left_undone_is_named(release, repository):
@@ -106,12 +117,19 @@ def test_the_archive_is_placed_with_its_checksum(release, tmp_path, monkeypatch)
     made = tmp_path / "threadwise-smt-1.2.3.tar.gz"
     made.write_bytes(b"archive")
     release.place(made)
-    assert subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=tmp_path / "release", check=False).returncode == 0
+    assert (
+        subprocess.run(
+            ["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=tmp_path / "release", check=False
+        ).returncode
+        == 0
+    )
 
 
 def test_the_readme_begins_with_the_commands_of_a_user(release):
     archive = sys.modules["archive"]
     commands = archive.first_commands((ROOT / "README.md").read_text(encoding="utf-8"))
-    assert commands[0].startswith("ansible-galaxy collection install --offline ") and commands[-1].endswith(" threadwise.smt.smt_eval")
+    assert commands[0].startswith("ansible-galaxy collection install --offline ") and commands[-1].endswith(
+        " threadwise.smt.smt_eval"
+    )
     with pytest.raises(archive.ArchiveError):
         archive.first_commands("# A page\n")

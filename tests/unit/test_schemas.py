@@ -78,10 +78,16 @@ def test_a_schema_describes_each_field(name):
 @pytest.mark.parametrize("name", WRITTEN)
 def test_the_pages_name_the_version_that_is_written(name):
     kind, version = WRITTEN[name]
-    rows = [line for line in (DOCS / "files.md").read_text(encoding="utf-8").splitlines() if line.startswith("|") and f"`{kind}`" in line]
+    rows = [
+        line
+        for line in (DOCS / "files.md").read_text(encoding="utf-8").splitlines()
+        if line.startswith("|") and f"`{kind}`" in line
+    ]
     assert rows and all(f"| `{kind}` | {version} | [{name}]({name}) |" in row for row in rows)
     for page in DOCS.glob("*.md"):
-        assert set(re.findall(rf"`{kind}`, version ([0-9]+)", page.read_text(encoding="utf-8"))) <= {str(version)}, page.name
+        assert set(re.findall(rf"`{kind}`, version ([0-9]+)", page.read_text(encoding="utf-8"))) <= {str(version)}, (
+            page.name
+        )
 
 
 @pytest.mark.parametrize("name", SOURCES)
@@ -162,5 +168,12 @@ def test_a_result_is_as_its_schema_says_and_a_wrong_one_is_not():
     check = jsonschema_rs.Draft202012Validator(published("host.schema.json"))
     document = result_maker.result(blocks=2)
     check.validate(document)
-    for name, value in (("schema_version", 1), ("samples", None), ("more", 1), ("outcome", "fine"), ("environment", {"more": 1}), ("facts", {})):
+    for name, value in (
+        ("schema_version", 1),
+        ("samples", None),
+        ("more", 1),
+        ("outcome", "fine"),
+        ("environment", {"more": 1}),
+        ("facts", {}),
+    ):
         assert not check.is_valid({**document, name: value}), name

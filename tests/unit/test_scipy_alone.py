@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A controller with requirements-minimal.txt alone: the whole report of recorded samples by the task itself, and what it says beforehand."""
+"""A controller with requirements-minimal.txt alone: the whole report of recorded samples by the task itself,
+and what it says beforehand.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,10 @@ class Refuse:
 
 sys.meta_path.insert(0, Refuse())
 """
-SENTENCE = "the report is made without samples.parquet and without workers.parquet and with plain charts, for which this controller lacks Python packages:"
+SENTENCE = (
+    "the report is made without samples.parquet and without workers.parquet and with plain charts, for which this"
+    " controller lacks Python packages:"
+)
 FILES = {"index.html", "comparisons.csv", "metrics.prom", "results.csv", "results.json", "summary.md", "workers.csv"}
 
 
@@ -44,14 +49,24 @@ def names(requirements):
 
 
 def play(directory, refused, **tasks):
-    """Run tasks of this collection on a controller that cannot import some packages; returns their output, a task a line."""
+    """Run tasks of this collection on a controller that cannot import some packages; returns their output,
+    a task a line.
+    """
     (directory / "sitecustomize.py").write_text(f"REFUSED = {sorted(refused)}\n{REFUSE}", encoding="utf-8")
     (directory / "hosts").write_text(INVENTORY, encoding="ascii")
     asked = [{f"threadwise.smt.{name}": arguments, "run_once": True} for name, arguments in tasks.items()]
-    (directory / "play.yml").write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": asked}]), encoding="utf-8")
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(directory), os.environ.get("PYTHONPATH", "")]), "COLUMNS": "1000"}
+    (directory / "play.yml").write_text(
+        json.dumps([{"hosts": "all", "gather_facts": False, "tasks": asked}]), encoding="utf-8"
+    )
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(directory), os.environ.get("PYTHONPATH", "")]),
+        "COLUMNS": "1000",
+    }
     call = [ANSIBLE_PLAYBOOK, "-i", "hosts", "play.yml"]
-    done = subprocess.run(call, cwd=directory, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    done = subprocess.run(
+        call, cwd=directory, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
     return done.returncode, done.stdout
 
 
@@ -79,11 +94,21 @@ def test_what_is_recommended_is_what_the_other_tests_here_refuse():
 
 def test_scipy_alone_makes_a_report(reports):
     run, _output = reports["alone"]
-    assert {path.name for path in run.iterdir()} >= FILES and not (run / "samples.parquet").exists() and not (run / "charts.js").exists()
-    page = (run / "web01.html").read_text(encoding="utf-8") if (run / "web01.html").exists() else (run / "index.html").read_text(encoding="utf-8")
+    assert (
+        {path.name for path in run.iterdir()} >= FILES
+        and not (run / "samples.parquet").exists()
+        and not (run / "charts.js").exists()
+    )
+    page = (
+        (run / "web01.html").read_text(encoding="utf-8")
+        if (run / "web01.html").exists()
+        else (run / "index.html").read_text(encoding="utf-8")
+    )
     assert page.count('<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="') >= 8
     with (run / "results.csv").open(encoding="utf-8", newline="") as stream:
-        assert len(list(csv.DictReader(stream))) == len(json.loads((run / "web01.json").read_text(encoding="utf-8"))["samples"])
+        assert len(list(csv.DictReader(stream))) == len(
+            json.loads((run / "web01.json").read_text(encoding="utf-8"))["samples"]
+        )
 
 
 def test_what_is_left_out_is_said_once_before_the_report_is_made(reports):
@@ -103,7 +128,10 @@ def test_with_and_without_recommended_packages_the_data_are_the_same_bytes(repor
     (alone, _output), (everything, _more) = reports["alone"], reports["all"]
     for name in FILES - {"index.html", "results.json"}:
         # The reason why a result is refused is in the words of the one who refuses it.
-        lines = [[line for line in (run / name).read_bytes().splitlines() if b"web02" not in line] for run in (alone, everything)]
+        lines = [
+            [line for line in (run / name).read_bytes().splitlines() if b"web02" not in line]
+            for run in (alone, everything)
+        ]
         assert lines[0] == lines[1] and len(lines[0]) > 5, name
     hosts = [json.loads((run / "results.json").read_text(encoding="utf-8"))["hosts"] for run in (alone, everything)]
     assert hosts[0] == hosts[1]

@@ -59,7 +59,10 @@ def test_each_scenario_is_run_by_make_test_or_make_scenarios():
 def test_two_steps_run_side_by_side_and_each_begins_when_one_has_ended(run, tmp_path, capsys):
     meet = MEET.replace("%s", str(tmp_path))
     alone = f"[ -e {tmp_path}/ended ]"
-    assert run(shell(f"{meet}; touch {tmp_path}/ended", "a"), shell(f"{meet}; touch {tmp_path}/ended", "b"), shell(alone)) == 0
+    assert (
+        run(shell(f"{meet}; touch {tmp_path}/ended", "a"), shell(f"{meet}; touch {tmp_path}/ended", "b"), shell(alone))
+        == 0
+    )
     assert capsys.readouterr().out.endswith("3 passed, 0 failed, 0 skipped\n")
 
 
@@ -72,13 +75,16 @@ def test_a_step_that_fails_is_shown_and_counted_and_the_others_go_on(run, tmp_pa
 
 def test_what_pytest_and_sanity_counted_is_added_up(run, tmp_path, capsys):
     (tmp_path / "test_three.py").write_text(
-        "import pytest\ndef test_a(): pass\ndef test_b(): assert False\n@pytest.mark.skip\ndef test_c(): pass\n", encoding="utf-8"
+        "import pytest\ndef test_a(): pass\ndef test_b(): assert False\n@pytest.mark.skip\ndef test_c(): pass\n",
+        encoding="utf-8",
     )
     counted = steps.Step((sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)))
     assert run(counted, shell("echo 'Running sanity test \"pep8\"'; echo 'Running sanity test \"pylint\"'")) == 1
     seen = capsys.readouterr().out
     assert seen.endswith("4 passed, 1 failed, 1 skipped\n")
-    assert "\nfailed: step-0: test_three::test_b: assert False\nall steps: " in seen, "the end of a log names what failed"
+    assert "\nfailed: step-0: test_three::test_b: assert False\nall steps: " in seen, (
+        "the end of a log names what failed"
+    )
 
 
 def test_options_for_pytest_from_the_environment_are_kept(run, tmp_path, monkeypatch, capsys):
@@ -106,7 +112,10 @@ def test_whoever_ends_it_ends_what_it_started(tmp_path):
         (tmp_path / "tools" / tool).write_bytes((ROOT / "tools" / tool).read_bytes())
         (tmp_path / "tools" / tool).chmod(0o755)
     text = program.read_text(encoding="utf-8")
-    wanted = f"STEPS['lint'] = Step(('sh', '-c', 'sleep 3600 & echo $! > {tmp_path}/pid.new; mv {tmp_path}/pid.new {tmp_path}/pid; wait'))\n"
+    wanted = (
+        f"STEPS['lint'] = Step(('sh', '-c', 'sleep 3600 & echo $! > {tmp_path}/pid.new; mv {tmp_path}/pid.new"
+        f" {tmp_path}/pid; wait'))\n"
+    )
     program.write_text(text.replace("def main(", wanted + "def main(", 1), encoding="utf-8")
     running = subprocess.Popen([sys.executable, str(program), "lint"], stdout=subprocess.DEVNULL)
     while not (tmp_path / "pid").exists():
@@ -115,5 +124,8 @@ def test_whoever_ends_it_ends_what_it_started(tmp_path):
     running.terminate()
     assert running.wait() == 143
     child = int((tmp_path / "pid").read_text(encoding="ascii"))
-    while os.path.exists(f"/proc/{child}") and pathlib.Path(f"/proc/{child}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[0] != "Z":
+    while (
+        os.path.exists(f"/proc/{child}")
+        and pathlib.Path(f"/proc/{child}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[0] != "Z"
+    ):
         time.sleep(0.05)

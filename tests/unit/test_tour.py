@@ -81,7 +81,9 @@ def png_size(content):
 
 def test_each_command_gets_what_it_prints(page):
     tour.make(page.read_text(encoding="utf-8"))
-    assert page.read_text(encoding="utf-8") == PAGE.replace("what was there before", "one").replace("exit 2\n", "exit 2\ntwo\n")
+    assert page.read_text(encoding="utf-8") == PAGE.replace("what was there before", "one").replace(
+        "exit 2\n", "exit 2\ntwo\n"
+    )
 
 
 def test_made_twice_it_is_the_same(page):
@@ -108,7 +110,10 @@ def test_a_picture_of_no_page_is_an_error(page):
 def test_guests_are_ended_also_when_a_command_fails(page, monkeypatch):
     laboratory = page.parents[1] / "lab" / "lab.py"
     laboratory.parent.mkdir()
-    laboratory.write_text("import sys\nwith open('ended', 'a') as ended:\n    ended.write(' '.join(sys.argv[1:]) + '\\n')\n", encoding="utf-8")
+    laboratory.write_text(
+        "import sys\nwith open('ended', 'a') as ended:\n    ended.write(' '.join(sys.argv[1:]) + '\\n')\n",
+        encoding="utf-8",
+    )
     monkeypatch.setattr(tour, "GUESTS", ("web1", "web2"))
     with pytest.raises(tour.TourError):
         tour.make(PAGE.replace("echo one", "exit 1"))
@@ -117,12 +122,18 @@ def test_guests_are_ended_also_when_a_command_fails(page, monkeypatch):
 
 def test_tasks_that_only_list_hosts_are_left_out_and_paths_are_those_of_a_user():
     seen = tour.shown(PLAY.replace("{root}", "/home/somebody/clone"), pathlib.Path("/home/somebody/clone"))
-    assert seen == ("TASK [Show the table] ***\nhost  class\nweb1  one\nThe page: page.html\nchanged: [web1]\n\nPLAY RECAP ***\nweb1 : ok=4 changed=1\n")
+    assert (
+        seen == "TASK [Show the table] ***\nhost  class\nweb1  one\nThe page: page.html\nchanged: [web1]\n\nPLAY RECAP"
+        " ***\nweb1 : ok=4 changed=1\n"
+    )
 
 
 def test_what_apt_says_and_temporary_directories_are_not_shown():
     inventory = pathlib.Path(tempfile.gettempdir()) / "tmpabc123" / "inventory.yml"
-    seen = f"lab: inventory: {inventory}\nGet:1 http://archive.example/debian one\nFetched 19.3 MB in 0s\nW: Download is performed unsandboxed\nready\n"
+    seen = (
+        f"lab: inventory: {inventory}\nGet:1 http://archive.example/debian one\nFetched 19.3 MB in 0s\nW: Download is"
+        " performed unsandboxed\nready\n"
+    )
     assert tour.shown(seen, pathlib.Path("/nowhere")) == "lab: inventory: inventory.yml\nready\n"
 
 
@@ -131,7 +142,14 @@ def test_what_a_command_prints_cannot_end_its_block():
 
 
 def test_a_make_in_a_command_knows_nothing_of_the_one_that_called_it():
-    own = {"PATH": "/bin", "MAKEFLAGS": "n", "MAKELEVEL": "1", "MFLAGS": "-n", "ANSIBLE_STRATEGY": "free", "HOME": "/home"}
+    own = {
+        "PATH": "/bin",
+        "MAKEFLAGS": "n",
+        "MAKELEVEL": "1",
+        "MFLAGS": "-n",
+        "ANSIBLE_STRATEGY": "free",
+        "HOME": "/home",
+    }
     seen = tour.user_environment(own)
     assert seen["PATH"].endswith(":/bin") and seen["HOME"] == "/home" and seen["ANSIBLE_NOCOLOR"] == "1"
     assert not {"MAKEFLAGS", "MAKELEVEL", "MFLAGS", "ANSIBLE_STRATEGY"} & set(seen)
@@ -141,7 +159,9 @@ def test_whoever_ends_it_ends_the_command_that_runs(page):
     """As a user does it: SIGTERM to the tour in the middle of a command."""
     laboratory = page.parents[1]
     page.write_text("```console\n$ sleep 3600 & echo $! > pid.new; mv pid.new pid; wait\n```\n", encoding="utf-8")
-    running = subprocess.Popen([sys.executable, "-c", TOUR, str(ROOT / "tools"), str(laboratory)], stdout=subprocess.DEVNULL)
+    running = subprocess.Popen(
+        [sys.executable, "-c", TOUR, str(ROOT / "tools"), str(laboratory)], stdout=subprocess.DEVNULL
+    )
     pid = laboratory / "pid"
     while not pid.exists():
         assert running.poll() is None
@@ -151,7 +171,9 @@ def test_whoever_ends_it_ends_the_command_that_runs(page):
 
 
 def test_the_page_is_whole():
-    """Each command with what it printed, each picture as large as the page asks for, and nothing of the machine where it was made."""
+    """Each command with what it printed, each picture as large as the page asks for,
+    and nothing of the machine where it was made.
+    """
     text = (ROOT / "docs" / "tour.md").read_text(encoding="utf-8")
     commands = [part for part in tour.parts(text) if isinstance(part, tour.Command)]
     pictures = [part for part in tour.parts(text) if isinstance(part, tour.Picture)]
@@ -162,5 +184,7 @@ def test_the_page_is_whole():
     for part in pictures:
         content = (ROOT / "docs" / part.file).read_bytes()
         assert png_size(content) == (part.width, part.height) and len(content) < 250_000, part.file
-    assert {path.name for path in (ROOT / "docs" / "tour").iterdir()} == {pathlib.PurePath(part.file).name for part in pictures}
+    assert {path.name for path in (ROOT / "docs" / "tour").iterdir()} == {
+        pathlib.PurePath(part.file).name for part in pictures
+    }
     assert not re.search(r"/(root|home|tmp|work|dev/shm)\b", text)

@@ -22,7 +22,8 @@ html_title = f"{project} {release}"
 extensions = ["myst_parser", "sphinx_antsibull_ext"]
 # The rule by which GitHub names headings: a link to one works there and here.
 myst_heading_anchors = 4
-# A block without a language is no Python. Of what is typed only two hyphens become something else, a dash, which the reference's headings need.
+# A block without a language is no Python. Of what is typed only two hyphens become something else, a dash, which the
+# reference's headings need.
 highlight_language = "text"
 smartquotes_action = "D"
 
@@ -33,7 +34,8 @@ antsibull_ext_color_scheme = "default-autodark"
 html_copy_source = False
 html_use_index = False
 
-# Where the reference leads into Ansible's own documentation; its index of names would have to come from there, and the site is built without a network.
+# Where the reference leads into Ansible's own documentation; its index of names would have to come from there, and the
+# site is built without a network.
 ANSIBLE = "https://docs.ansible.com/ansible/latest/"
 PAGES = {
     "action_plugins": "plugins/action.html",
@@ -42,8 +44,12 @@ PAGES = {
 }
 
 
-def into_ansible(_app: Sphinx, _env: BuildEnvironment, wanted: pending_xref, text: nodes.TextElement) -> nodes.reference | None:
-    """Return the link for a name that is none of this site's; None for one that Ansible's documentation is not known to have."""
+def into_ansible(
+    _app: Sphinx, _env: BuildEnvironment, wanted: pending_xref, text: nodes.TextElement
+) -> nodes.reference | None:
+    """Return the link for a name that is none of this site's;
+    None for one that Ansible's documentation is not known to have.
+    """
     page = PAGES.get(wanted["reftarget"])
     return nodes.reference("", "", text, internal=False, refuri=ANSIBLE + page) if page else None
 

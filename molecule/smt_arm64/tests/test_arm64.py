@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""arm64, whose kernel has no smt/control: a machine without SMT, and one with siblings that only CPU by CPU can be switched."""
+"""arm64, whose kernel has no smt/control: a machine without SMT,
+and one with siblings that only CPU by CPU can be switched.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,17 @@ def cores_of_the_shape(host):
 
 
 def play(playbook, **variables):
-    command = ["ansible-playbook", "-i", str(EPHEMERAL / "inventory"), f"threadwise.smt.{playbook}", "-e", json.dumps(variables)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=PLAIN, cwd=EPHEMERAL)
+    command = [
+        "ansible-playbook",
+        "-i",
+        str(EPHEMERAL / "inventory"),
+        f"threadwise.smt.{playbook}",
+        "-e",
+        json.dumps(variables),
+    ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=PLAIN, cwd=EPHEMERAL
+    )
     print(done.stdout, done.stderr)
     assert done.returncode == 0
     return done.stdout
@@ -58,7 +69,8 @@ def an_evaluation():
         "smt_eval_nominal_ghz": "2.749",
     }
     return play("smt_eval", **options), {
-        name: json.loads((EPHEMERAL / f"results/arm64/{name}.json").read_text()) for name in ("smt-arm64", "smt-arm64-siblings")
+        name: json.loads((EPHEMERAL / f"results/arm64/{name}.json").read_text())
+        for name in ("smt-arm64", "smt-arm64-siblings")
     }
 
 
@@ -70,19 +82,27 @@ def test_the_survey_tells_the_two_apart(survey):
 
 def test_that_there_is_no_smt_is_a_finding(evaluated):
     said, results = evaluated
-    assert "smt-arm64: Nothing will be switched: this host has no SMT to switch (smt/control reads notimplemented)." in said
+    assert (
+        "smt-arm64: Nothing will be switched: this host has no SMT to switch (smt/control reads notimplemented)."
+        in said
+    )
     assert {sample["arm"] for sample in results["smt-arm64"]["samples"]} == {"as_found"}
     assert results["smt-arm64"]["samples"], "what the cores do is measured all the same"
 
 
 def test_work_per_core_and_per_ghz_is_known_of_both(evaluated):
-    machines = {one["host"]: one["capacities"] for one in json.loads((EPHEMERAL / "results/arm64/results.json").read_text())["hosts"]}
+    machines = {
+        one["host"]: one["capacities"]
+        for one in json.loads((EPHEMERAL / "results/arm64/results.json").read_text())["hosts"]
+    }
     (alone,) = machines["smt-arm64"]
     assert (alone["arm"], alone["cores"], alone["cpus"]) == ("as_found", 4, 4)
     on = next(one for one in machines["smt-arm64-siblings"] if one["arm"] == "smt_on")
     assert (on["cores"], on["cpus"]) == (2, 4)
     for one in (alone, on):
-        assert one["per_core"] == pytest.approx(one["rate"] / one["cores"]) and one["per_ghz"] == pytest.approx(one["rate"] / 2.749)
+        assert one["per_core"] == pytest.approx(one["rate"] / one["cores"]) and one["per_ghz"] == pytest.approx(
+            one["rate"] / 2.749
+        )
     page = (EPHEMERAL / "results/arm64/machines.html").read_text()
     assert "per nominal GHz" in page and "Arm Cortex-A72" in page
 

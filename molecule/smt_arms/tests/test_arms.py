@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Many arms in one evaluation of a guest with four threads a core: each is seen in the guest while it is measured, and nothing of it is left."""
+"""Many arms in one evaluation of a guest with four threads a core: each is seen in the guest while it is measured,
+and nothing of it is left.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,14 @@ HELD_WORKLOAD = {
     "name": "held",
     "timeout": 3600,
     "metric": {"name": "rate", "unit": "1/s", "better": "higher", "pattern": "rate ([0-9]+)"},
-    "argv": ["sh", "-c", f"if [ -e {HOLD} ]; then touch {HELD}/$$; while [ -e {HOLD} ] && [ -e {HELD}/$$ ]; do sleep 0.2; done; fi; echo rate 100"],
+    "argv": [
+        "sh",
+        "-c",
+        (
+            f"if [ -e {HOLD} ]; then touch {HELD}/$$; while [ -e {HOLD} ] && [ -e {HELD}/$$ ]; do sleep 0.2; done; fi;"
+            " echo rate 100"
+        ),
+    ],
 }
 # More than the database and the tests have committed, which half of the memory is not.
 OVERCOMMIT_RATIO = 90
@@ -53,7 +62,16 @@ HELD_PLAN = {
 OF_SMT = ["smt_on", "threads_per_core_2", "one_thread_per_core", "isolated"]
 OF_A_UNIT = ["as_found", {"one_thread_per_core": {"unit": DATABASE}}, {"smt_off_on": {"cpus": "4-7"}}]
 # As many as one evaluation may have.
-OF_MEMORY = ["smt_on", "overcommit_strict", "overcommit_always", "panic_on_oom", "hugepages_16", "thp_always", "thp_madvise", "thp_never"]
+OF_MEMORY = [
+    "smt_on",
+    "overcommit_strict",
+    "overcommit_always",
+    "panic_on_oom",
+    "hugepages_16",
+    "thp_always",
+    "thp_madvise",
+    "thp_never",
+]
 # By arm: the CPUs online, and those that the workers run on.
 EXPECTED = {
     "smt_on": ("0-7", {0, 1, 2, 3, 4, 5, 6, 7}),
@@ -102,14 +120,27 @@ def log_of(run):
 def start(run, arms, *arguments, **changed):
     """An evaluation in the background."""
     variables = {**HELD_PLAN, "smt_eval_arms": arms, "smt_eval_dest": str(RESULTS), "smt_eval_run": run, **changed}
-    command = ["ansible-playbook", "--inventory", str(EPHEMERAL / "inventory"), "threadwise.smt.smt_eval", *arguments, "--extra-vars", json.dumps(variables)]
+    command = [
+        "ansible-playbook",
+        "--inventory",
+        str(EPHEMERAL / "inventory"),
+        "threadwise.smt.smt_eval",
+        *arguments,
+        "--extra-vars",
+        json.dumps(variables),
+    ]
     with log_of(run).open("w", encoding="utf-8") as log:
         return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
 
 
 def descendants(pid):
     """Pids of a process's descendants: Ansible's workers have sessions of their own and outlive their parent."""
-    children = [int(child) for child in subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False).stdout.split()]
+    children = [
+        int(child)
+        for child in subprocess.run(
+            ["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False
+        ).stdout.split()
+    ]
     return [one for child in children for one in [*descendants(child), child]]
 
 
@@ -155,19 +186,29 @@ def everything(host):
         # Sessions come and go with the connections of this test.
         "cgroups": host.check_output(f"find {GROUPS} -type d -not -path '*/user.slice/*' | sort"),
         # grep fails where one of the files is empty, and most are.
-        "controllers": host.run(f"find {GROUPS} -name cgroup.subtree_control -not -path '*/user.slice/*' | sort | xargs grep -H .").stdout,
+        "controllers": (
+            host.run(
+                f"find {GROUPS} -name cgroup.subtree_control -not -path '*/user.slice/*' | sort | xargs grep -H ."
+            ).stdout
+        ),
         "cpusets": host.run(f"cd {GROUPS} && grep -r . --include=cpuset.cpus --include=cpuset.cpus.partition .").stdout,
         "systemd": host.run("find /run/systemd/system.control").stdout,
         "property": host.check_output("systemctl show -p AllowedCPUs %s", DATABASE),
         "huge pages": host.check_output(f"cat {HUGE}; sysctl -n vm.nr_hugepages"),
-        "memory": host.check_output("sysctl vm.overcommit_memory vm.overcommit_ratio vm.overcommit_kbytes vm.panic_on_oom kernel.panic"),
-        "boot files": host.check_output("find /etc/default /boot/grub/grub.cfg /boot/grub/grubenv -type f | sort | xargs sha256sum"),
+        "memory": host.check_output(
+            "sysctl vm.overcommit_memory vm.overcommit_ratio vm.overcommit_kbytes vm.panic_on_oom kernel.panic"
+        ),
+        "boot files": host.check_output(
+            "find /etc/default /boot/grub/grub.cfg /boot/grub/grubenv -type f | sort | xargs sha256sum"
+        ),
     }
 
 
 @pytest.fixture(scope="module", name="before")
 def state_before(host):
-    """A database under systemd and a service that is pinned to a sibling; the state before all tests, and no test leaves another."""
+    """A database under systemd and a service that is pinned to a sibling; the state before all tests,
+    and no test leaves another.
+    """
     host.check_output(f"systemctl start {DATABASE}")
     host.check_output("systemd-run --unit=pinned taskset -c 5 sleep infinity")
     host.check_output(f"mkdir -p {HELD}")
@@ -207,7 +248,9 @@ def see(host, arm, workers, before):
     """Read the guest while an arm is measured."""
     online, used = EXPECTED.get(arm, EXPECTED["as_found"])
     assert host.check_output(f"cat {CPUS}/online") == online
-    masks = [cpus(host.check_output(f"sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/{pid}/status")) for pid in workers]
+    masks = [
+        cpus(host.check_output(f"sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/{pid}/status")) for pid in workers
+    ]
     assert sorted(masks, key=sorted) == sorted(({cpu} for cpu in used), key=sorted)
     if arm in SHOWN:
         command, text = SHOWN[arm]
@@ -252,9 +295,13 @@ def test_a_plan_that_is_killed_in_an_arm_leaves_nothing(host, before, arm):
     assert result(run)["outcome"] == "interrupted" and result(run)["restored"]["ok"], result(run)["restored"]
 
 
-@pytest.mark.parametrize("arm", ["threads_per_core_2", "isolated", OF_A_UNIT[1], "hugepages_16"], ids=vocabulary.name_of)
+@pytest.mark.parametrize(
+    "arm", ["threads_per_core_2", "isolated", OF_A_UNIT[1], "hugepages_16"], ids=vocabulary.name_of
+)
 def test_a_controller_that_is_lost_in_an_arm_leaves_a_plan_that_ends_and_restores(host, before, arm):
-    """Kill -9 of ansible-playbook and all its processes: the plan goes on without it, and the next evaluation fetches what it measured."""
+    """Kill -9 of ansible-playbook and all its processes: the plan goes on without it,
+    and the next evaluation fetches what it measured.
+    """
     name = vocabulary.name_of(arm)
     run = "lost-in-" + name.partition("@")[0]
     with evaluation(host, run, ["as_found", arm]) as controller:
@@ -265,7 +312,9 @@ def test_a_controller_that_is_lost_in_an_arm_leaves_a_plan_that_ends_and_restore
     wait_until(lambda: not plans(host), log_of(run))
     assert everything(host) == before
     following = start(run + "-next", ["as_found", arm])
-    assert following.wait() == 0 and "fetched" in log_of(run + "-next").read_text(encoding="utf-8"), log_of(run + "-next").read_text(encoding="utf-8")
+    assert following.wait() == 0 and "fetched" in log_of(run + "-next").read_text(encoding="utf-8"), log_of(
+        run + "-next"
+    ).read_text(encoding="utf-8")
     for one in (run, run + "-next"):
         assert result(one)["outcome"] == "completed" and result(one)["restored"]["ok"], result(one)["restored"]
         assert {sample["arm"] for sample in result(one)["samples"] if sample["ok"]} == {"as_found", name}
@@ -277,7 +326,9 @@ def test_somebody_who_changes_the_guest_in_the_middle_ends_the_evaluation(host, 
         stop_in(host, controller, "disturbed", "threads_per_core_2")
         host.check_output(f"echo 1 > {CPUS}/cpu2/online")
     assert controller.returncode != 0
-    assert result("disturbed")["outcome"] == "failed" and "CPU 2 was offline, is online" in result("disturbed")["message"]
+    assert (
+        result("disturbed")["outcome"] == "failed" and "CPU 2 was offline, is online" in result("disturbed")["message"]
+    )
     assert everything(host) == before
 
 

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Three arms of which it is known what they do: one does nothing, and is not called; one makes 10 % more work, and is found."""
+"""Three arms of which it is known what they do: one does nothing, and is not called; one makes 10 % more work,
+and is found.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ RESULT = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "results" / 
 IDLE, PLANTED = "overcommit_heuristic", "thp_never"
 WINDOWS, BLOCKS = 100, 10
 # Of 100.
-MOST_CALLS, LEAST_FINDS = 5, 95
+MAX_CALLS, MIN_FINDS = 5, 95
 
 
 @pytest.fixture(scope="module", name="result")
@@ -36,10 +38,13 @@ def test_an_arm_that_does_nothing_is_not_called_and_a_planted_effect_is_found(re
     verdicts = {arm: collections.Counter(window[arm]["verdict"] for window in windows) for arm in (IDLE, PLANTED)}
     for arm, counts in verdicts.items():
         one = whole[arm]
-        print(f"{arm}: {dict(counts)} in {len(windows)} comparisons of {BLOCKS} blocks; in all blocks {one['ratio']} ({one['ci_low']} to {one['ci_high']})")
+        print(
+            f"{arm}: {dict(counts)} in {len(windows)} comparisons of {BLOCKS} blocks; in all blocks {one['ratio']}"
+            f" ({one['ci_low']} to {one['ci_high']})"
+        )
     assert all(window[arm]["n"] == BLOCKS for window in windows for arm in verdicts)
-    assert verdicts[IDLE][paired.GAIN] + verdicts[IDLE][paired.LOSS] <= MOST_CALLS, verdicts
-    assert verdicts[PLANTED][paired.LOSS] >= LEAST_FINDS, verdicts
+    assert verdicts[IDLE][paired.GAIN] + verdicts[IDLE][paired.LOSS] <= MAX_CALLS, verdicts
+    assert verdicts[PLANTED][paired.LOSS] >= MIN_FINDS, verdicts
 
 
 def test_the_evaluation_was_carried_out_as_planned_and_left_nothing(host, result):

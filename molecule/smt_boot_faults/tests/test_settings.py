@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the real grub made of an administrator's settings that turn SMT off, after `enabled` and a run that was killed."""
+"""What the real grub made of an administrator's settings that turn SMT off,
+after `enabled` and a run that was killed.
+"""
 
 from __future__ import annotations
 

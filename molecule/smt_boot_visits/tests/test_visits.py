@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A host in boot arguments of an evaluation goes back by itself, wherever its controller is killed, and tries until it is done."""
+"""A host in boot arguments of an evaluation goes back by itself, wherever its controller is killed,
+and tries until it is done.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,15 @@ EPHEMERAL = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
 INVENTORY = EPHEMERAL / "inventory"
 NAME = "smt-boot-visits"
 PLAIN = dict(os.environ, ANSIBLE_FORCE_COLOR="false")
-# After so many seconds the host goes back here where the controller is killed before a measurement; one that is to live until then has to come sooner, also on
-# a busy machine.
+# After so many seconds the host goes back here where the controller is killed before a measurement; one that is to live
+# until then has to come sooner, also on a busy machine.
 SOON, LATER = 120, 1800
 # A guest on a busy machine takes minutes to boot, and to make its grub.cfg.
-MOST_SECONDS = 2400
+MAX_SECONDS = 2400
 REBOOT = "TASK [threadwise.smt.smt_boot : Reboot]"
-SET = "TASK [threadwise.smt.smt_eval : Set the boot arguments, and have the host undo them where its controller is lost]"
+SET = (
+    "TASK [threadwise.smt.smt_eval : Set the boot arguments, and have the host undo them where its controller is lost]"
+)
 UNDO = "TASK [threadwise.smt.smt_eval : Set the previous arguments]"
 
 
@@ -38,7 +42,7 @@ def said(line):
         return ""
 
 
-def wait_until(what, seconds=MOST_SECONDS):
+def wait_until(what, seconds=MAX_SECONDS):
     begun = time.monotonic()
     while not what():
         assert time.monotonic() - begun < seconds, "it never came"
@@ -57,9 +61,9 @@ def is_back():
     """Nothing of the visit is configured, runs, or is left but its log."""
     return (
         said(
-            f"grep -q nosmt /proc/cmdline /boot/grub/grub.cfg || ls -d /{record.PROGRAM} /etc/systemd/system/{record.UNIT}.service "
-            f"/etc/systemd/system/*.wants/{record.UNIT}.service 2>/dev/null || systemctl is-active {record.UNIT}.service | grep -x active "
-            "|| cat /sys/devices/system/cpu/online"
+            f"grep -q nosmt /proc/cmdline /boot/grub/grub.cfg || ls -d /{record.PROGRAM}"
+            f" /etc/systemd/system/{record.UNIT}.service /etc/systemd/system/*.wants/{record.UNIT}.service 2>/dev/null"
+            f" || systemctl is-active {record.UNIT}.service | grep -x active || cat /sys/devices/system/cpu/online"
         )
         == "0-3"
     )
@@ -84,7 +88,9 @@ def as_found():
 
 @contextlib.contextmanager
 def evaluation(run, seconds, budget=60):
-    """An evaluation whose controller is killed with all its processes at the end of the block; gives what counts a task in its output."""
+    """An evaluation whose controller is killed with all its processes at the end of the block;
+    gives what counts a task in its output.
+    """
     variables = {
         "smt_eval_run": run,
         "smt_eval_dest": str(EPHEMERAL / "results"),
@@ -100,7 +106,15 @@ def evaluation(run, seconds, budget=60):
     output = EPHEMERAL / f"{run}.log"
     command = ["ansible-playbook", "-i", str(INVENTORY), "threadwise.smt.smt_eval", "-e", json.dumps(variables)]
     with output.open("wb") as log_file:
-        process = subprocess.Popen(command, stdout=log_file, stderr=log_file, stdin=subprocess.DEVNULL, cwd=EPHEMERAL, env=PLAIN, start_new_session=True)
+        process = subprocess.Popen(
+            command,
+            stdout=log_file,
+            stderr=log_file,
+            stdin=subprocess.DEVNULL,
+            cwd=EPHEMERAL,
+            env=PLAIN,
+            start_new_session=True,
+        )
         try:
 
             def at(task, times=1):
@@ -141,13 +155,20 @@ def status():
 def test_one_fault_after_the_other_until_it_is_done():
     options = {"owner": "the trial t", "smt": "disabled", "seconds": 3600}
     module = ["ansible", "-i", str(INVENTORY), NAME, "-m"]
-    subprocess.run([*module, "threadwise.smt.smt_boot_visit", "-a", json.dumps(options)], check=True, cwd=EPHEMERAL, env=PLAIN)
-    subprocess.run([*module, "ansible.builtin.reboot", "-a", "reboot_timeout=1800"], check=True, cwd=EPHEMERAL, env=PLAIN)
+    subprocess.run(
+        [*module, "threadwise.smt.smt_boot_visit", "-a", json.dumps(options)], check=True, cwd=EPHEMERAL, env=PLAIN
+    )
+    subprocess.run(
+        [*module, "ansible.builtin.reboot", "-a", "reboot_timeout=1800"], check=True, cwd=EPHEMERAL, env=PLAIN
+    )
     booted = boot_id()
     assert said("cat /sys/devices/system/cpu/online") == "0,2"
     wait_until(lambda: "undoes the boot arguments of the trial t" in status())
     # Another run has the lock; the disk is full; nothing reboots.
-    said("mkdir -pm 700 /run/threadwise-smt && systemd-run --unit=holder flock /run/threadwise-smt/lock sleep infinity; systemctl mask reboot.target")
+    said(
+        "mkdir -pm 700 /run/threadwise-smt && systemd-run --unit=holder flock /run/threadwise-smt/lock sleep infinity;"
+        " systemctl mask reboot.target"
+    )
     # What df does not count is root's.
     said("fallocate -l $(df --output=avail -B1 / | tail -1) /filler; cat /dev/zero >>/filler")
     assert said("test $(df --output=avail / | tail -1) -eq 0 && echo full") == "full"
@@ -188,7 +209,9 @@ def test_killed_while_the_host_measures():
     # The measurement that has begun is not disturbed.
     wait_until(lambda: is_back_soon() or boot_id() not in (booted, ""))
     wait_until(is_back)
-    assert said("cat /var/lib/threadwise-smt/runs/*/samples.jsonl | wc -l") not in ("", "0"), said("tail -n 30 /var/lib/threadwise-smt/runs/*/*.json*")
+    assert said("cat /var/lib/threadwise-smt/runs/*/samples.jsonl | wc -l") not in ("", "0"), said(
+        "tail -n 30 /var/lib/threadwise-smt/runs/*/*.json*"
+    )
     said("rm -r /var/lib/threadwise-smt/runs/*")
     assert "rebooting, to be without the arguments" in log() and "back: neither" in log()
 

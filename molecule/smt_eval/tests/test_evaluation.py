@@ -28,7 +28,14 @@ HELD_WORKLOAD = {
     "name": "held",
     "timeout": 3600,
     "metric": {"name": "rate", "unit": "1/s", "better": "higher", "pattern": "rate ([0-9]+)"},
-    "argv": ["sh", "-c", f'if [ "$(cat {CONTROL})" = off ] && [ -e {HOLD} ]; then touch {HELD}; while [ -e {HOLD} ]; do sleep 0.2; done; fi; echo rate 100'],
+    "argv": [
+        "sh",
+        "-c",
+        (
+            f'if [ "$(cat {CONTROL})" = off ] && [ -e {HOLD} ]; then touch {HELD}; while [ -e {HOLD} ]; do sleep 0.2;'
+            " done; fi; echo rate 100"
+        ),
+    ],
 }
 # However long it is held, the plan has time left, and it ends as soon as it knows enough.
 HELD_PLAN = {
@@ -74,12 +81,21 @@ def start(run, playbook="threadwise.smt.smt_eval", *arguments, **variables):
         json.dumps(dict(variables, smt_eval_dest=str(RESULTS), smt_eval_run=run)),
     ]
     with log_of(run).open("w", encoding="utf-8") as log:
-        return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True)
+        return subprocess.Popen(
+            command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True
+        )
 
 
 def workers(pid):
-    """Pids of a process's descendants: Ansible's workers have sessions of their own and outlive a kill of the process group."""
-    children = [int(child) for child in subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False).stdout.split()]
+    """Pids of a process's descendants: Ansible's workers have sessions of their own and outlive a kill of the process
+    group.
+    """
+    children = [
+        int(child)
+        for child in subprocess.run(
+            ["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False
+        ).stdout.split()
+    ]
     return [one for child in children for one in [*workers(child), child]]
 
 
@@ -121,7 +137,10 @@ def state_before(host):
 
 @pytest.fixture(scope="module", name="lost")
 def controller_lost(host, before):
-    """An evaluation whose controller was killed in the middle, with SMT off. Gives what was seen of the guest after that."""
+    """An evaluation whose controller was killed in the middle, with SMT off.
+
+    Gives what was seen of the guest after that.
+    """
     with held_with_smt_off(host, "lost") as controller:
         kill(controller)
         alive = plans(host)
@@ -154,8 +173,9 @@ def test_the_next_evaluation_fetches_what_no_controller_had_collected(host, eval
 def test_the_known_truth_is_found(evaluated):
     """Two vCPUs that share one CPU of this machine get half of it each, and the evaluation says so.
 
-    On an idle machine the ratio is 0.5. With k other busy tasks on each of its CPUs the two get (1 + k) / (2 + k) of what two alone would, so what is asserted
-    here holds beside other steps of `make test`; smt_eval_truth holds the figure itself.
+    On an idle machine the ratio is 0.5. With k other busy tasks on each of its CPUs the two get (1 + k) / (2 + k) of
+    what two alone would, so what is asserted here holds beside other steps of `make test`; smt_eval_truth holds the
+    figure itself.
     """
     found = json.loads((RESULTS / "converge" / "results.json").read_text(encoding="utf-8"))
     sharing = [
@@ -173,7 +193,10 @@ def test_both_arms_were_measured_and_the_state_was_restored(evaluated):
     assert all(sample["ok"] for sample in measured["samples"])
     assert measured["restored"]["ok"] and measured["restored"]["before"] == measured["restored"]["after"]
     off = next(sample for sample in measured["samples"] if sample["arm"] == "smt_off")
-    assert set(off["telemetry"]["cpu_usage"]) == {"0", "2"}, "with SMT off only the primaries may be online while it is timed"
+    assert set(off["telemetry"]["cpu_usage"]) == {
+        "0",
+        "2",
+    }, "with SMT off only the primaries may be online while it is timed"
 
 
 def test_the_report_is_there_in_all_its_forms(evaluated):
@@ -198,7 +221,9 @@ def test_check_mode_says_what_it_would_do_and_does_nothing(host, evaluated, befo
 
 
 def test_a_plan_that_is_killed_is_restored_by_its_watchdog(host, evaluated, before):
-    """Kill -9 of the plan itself, with SMT off: the samples taken so far come home, and the task fails with the reason."""
+    """Kill -9 of the plan itself, with SMT off: the samples taken so far come home,
+    and the task fails with the reason.
+    """
     with held_with_smt_off(host, "killed") as controller:
         for pid in plans(host):
             host.run("kill -9 %s", pid)

@@ -24,7 +24,11 @@ def result_of_converge():
 
 def test_each_boot_was_measured_in_its_state(result):
     assert result["outcome"] == "completed" and result["plan"]["boots"] == 2 and result["plan"]["confounded"] is False
-    seen = {(sample["boot"], sample["pair"], sample["arm"], len(sample["telemetry"]["cpu_usage"])) for sample in result["samples"] if sample["ok"]}
+    seen = {
+        (sample["boot"], sample["pair"], sample["arm"], len(sample["telemetry"]["cpu_usage"]))
+        for sample in result["samples"]
+        if sample["ok"]
+    }
     assert seen == {(1, 0, "smt_on", 4), (2, 0, "smt_off", 2), (3, 1, "smt_off", 2), (4, 1, "smt_on", 4)}
     details = [event["detail"] for event in result["events"] if event["event"] == "boot"]
     assert ["nosmt" in one for one in details] == [False, True, True, False]
@@ -41,14 +45,23 @@ def test_the_guest_boots_as_it_did(host, result):
     assert "nosmt" not in host.check_output("cat /proc/cmdline")
     assert host.check_output("cat /sys/devices/system/cpu/smt/control") == "on"
     assert host.run("sha256sum --check --quiet /root/boot-files").rc == 0
-    assert host.check_output("find /etc/default -type f | wc -l") == host.check_output("grep -c ' /etc/default' /root/boot-files")
+    assert host.check_output("find /etc/default -type f | wc -l") == host.check_output(
+        "grep -c ' /etc/default' /root/boot-files"
+    )
     assert host.run("ls /var/lib/threadwise-smt/runs").stdout == ""
 
 
 def test_without_leave_to_reboot_nothing_is_done(host):
     arguments = {"smt_eval_boots": 1, "smt_eval_run": "refused", "smt_eval_dest": str(EPHEMERAL / "results")}
     done = subprocess.run(
-        ["ansible-playbook", "--inventory", str(EPHEMERAL / "inventory"), "threadwise.smt.smt_eval", "--extra-vars", json.dumps(arguments)],
+        [
+            "ansible-playbook",
+            "--inventory",
+            str(EPHEMERAL / "inventory"),
+            "threadwise.smt.smt_eval",
+            "--extra-vars",
+            json.dumps(arguments),
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

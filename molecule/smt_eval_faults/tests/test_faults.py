@@ -29,7 +29,14 @@ def start(run, **changed):
         "smt_eval_dest": str(RESULTS),
         **changed,
     }
-    command = ["ansible-playbook", "--inventory", str(EPHEMERAL / "inventory"), "threadwise.smt.smt_eval", "--extra-vars", json.dumps(arguments)]
+    command = [
+        "ansible-playbook",
+        "--inventory",
+        str(EPHEMERAL / "inventory"),
+        "threadwise.smt.smt_eval",
+        "--extra-vars",
+        json.dumps(arguments),
+    ]
     with open(log_of(run), "w", encoding="utf-8") as log:
         return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
 

@@ -26,14 +26,15 @@ SETTINGS = {
     "smt_eval_arms": ["as_found"],
     "smt_eval_placements": ["single", "siblings", "cores", "one_per_core", "all_threads"],
 }
-# Guest -> effect -> what it is, and what it would be on the guest of the other kind, where two CPUs of this machine do so many times the work of one:
-# two, or less where they are siblings themselves and no hypervisor says so.
+# Guest -> effect -> what it is, and what it would be on the guest of the other kind, where two CPUs of this machine do
+# so many times the work of one: two, or less where they are siblings themselves and no hypervisor says so.
 TRUTH = {
     "smt-truth-shared": lambda two: {"cost_of_sharing": (1 - 1 / two, 0.0), "smt_yield": (1.0, two)},
     "smt-truth-apart": lambda two: {"cost_of_sharing": (0.0, 1 - 1 / two)},
     "smt-truth-one-core": lambda two: {"cost_of_sharing_alone": (1 - two / 2, 0.5), "smt_yield": (two, 1.0)},
 }
-# Guest -> numbers of streams, and from how many on SMT helps: None where the siblings have no CPU of this machine for themselves.
+# Guest -> numbers of streams, and from how many on SMT helps: None where the siblings have no CPU of this machine for
+# themselves.
 STREAMS = {
     "smt-truth-shared": ("2,4,6", None),
     "smt-truth-apart": ("2,4,6", None),
@@ -42,9 +43,9 @@ STREAMS = {
 # Before and after each evaluation: other work on this machine comes and goes, and takes part of what its CPUs do.
 ROUNDS = 5
 # With less, one CPU and two of them are too much alike to tell the guests apart.
-LEAST_OF_TWO = 1.25
-# What the other processes of this machine, the emulators' own threads among them, take from one side more than from the other; and an interval of 95 %
-# misses by a little once in twenty times.
+MIN_OF_TWO = 1.25
+# What the other processes of this machine, the emulators' own threads among them, take from one side more than from the
+# other; and an interval of 95 % misses by a little once in twenty times.
 LEEWAY = 0.05
 
 
@@ -52,25 +53,32 @@ def emulators():
     """The process that emulates each guest of this scenario: name -> pid."""
     lab = pathlib.Path(os.environ["MOLECULE_PROJECT_DIRECTORY"]) / "lab" / "lab.py"
     status = subprocess.run([sys.executable, str(lab), "status"], capture_output=True, text=True, check=True).stdout
-    return {name: int(pid) for name, pid in re.findall(r"^(\S+): up, process (\d+)", status, re.MULTILINE) if name in TRUTH}
+    return {
+        name: int(pid) for name, pid in re.findall(r"^(\S+): up, process (\d+)", status, re.MULTILINE) if name in TRUTH
+    }
 
 
 def rates(*cpus):
     """Events a second of sysbench on each of these CPUs of this machine, all at once."""
     command = ["sysbench", "cpu", "--threads=1", "--cpu-max-prime=10000", "--time=1", "run"]
-    running = [subprocess.Popen(["taskset", "--cpu-list", str(cpu), *command], stdout=subprocess.PIPE, text=True) for cpu in cpus]
+    running = [
+        subprocess.Popen(["taskset", "--cpu-list", str(cpu), *command], stdout=subprocess.PIPE, text=True)
+        for cpu in cpus
+    ]
     return [float(re.search(r"events per second:\s+([0-9.]+)", process.communicate()[0])[1]) for process in running]
 
 
 def work_of_two_cpus(guest):
-    """How many times the work of one of this machine's CPUs two of them do, while this guest stands still as well as the others."""
+    """How many times the work of one of this machine's CPUs two of them do,
+    while this guest stands still as well as the others.
+    """
     pid = emulators()[guest]
     os.kill(pid, signal.SIGSTOP)
     try:
         found = statistics.median(sum(rates(0, 1)) / statistics.fmean(rates(0) + rates(1)) for _round in range(ROUNDS))
     finally:
         os.kill(pid, signal.SIGCONT)
-    assert found >= LEAST_OF_TWO, f"other work leaves two CPUs of this machine {found:.2f} times the work of one of them"
+    assert found >= MIN_OF_TWO, f"other work leaves two CPUs of this machine {found:.2f} times the work of one of them"
     return found
 
 
@@ -118,14 +126,23 @@ def test_the_intervals_hold_the_truth(guest):
             leeway = 2 * LEEWAY if effect == "smt_yield" else LEEWAY
             holds = measure["low"] - leeway <= max(true) and min(true) <= measure["high"] + leeway
             excludes = all(not measure["low"] <= other <= measure["high"] for other in others)
-            seen[effect, one["workload"], measure["low"], measure["value"], measure["high"], one["n"]] = holds and excludes
+            seen[effect, one["workload"], measure["low"], measure["value"], measure["high"], one["n"]] = (
+                holds and excludes
+            )
     print(guest, *truths, *seen.items(), sep="\n")
     assert len(seen) == len(truths[0]) and all(seen.values()), (truths, seen)
 
 
 def test_from_how_many_streams_on_smt_helps(guest):
     numbers, truth = STREAMS[guest]
-    report = evaluated(guest, f"{guest}-streams", smt_eval_arms=["smt_on", "smt_off"], smt_eval_placements=[], smt_eval_streams=numbers, smt_eval_budget=120)
+    report = evaluated(
+        guest,
+        f"{guest}-streams",
+        smt_eval_arms=["smt_on", "smt_off"],
+        smt_eval_placements=[],
+        smt_eval_streams=numbers,
+        smt_eval_budget=120,
+    )
     (found,) = report["crossovers"]
     print(guest, found, report["conclusion"]["sentence"], sep="\n")
     if truth is None:
@@ -135,11 +152,21 @@ def test_from_how_many_streams_on_smt_helps(guest):
 
 
 def test_usage_promises_room_that_is_not_there():
-    """One core whose siblings share one CPU of this machine: with one of them busy usage says half, and there is no room at all."""
+    """One core whose siblings share one CPU of this machine: with one of them busy usage says half,
+    and there is no room at all.
+    """
     report = evaluated(
-        "smt-truth-shared", "headroom", smt_eval_workloads=["load_levels"], smt_eval_placements=["one_per_core", "all_threads"], smt_eval_budget=150
+        "smt-truth-shared",
+        "headroom",
+        smt_eval_workloads=["load_levels"],
+        smt_eval_placements=["one_per_core", "all_threads"],
+        smt_eval_budget=150,
     )
-    (found,) = [one for one in report["usage"] if (one["arm"], one["placement"], one["parameter"]) == ("as_found", "one_per_core", 1.0)]
+    (found,) = [
+        one
+        for one in report["usage"]
+        if (one["arm"], one["placement"], one["parameter"]) == ("as_found", "one_per_core", 1.0)
+    ]
     print(found)
     assert found["by_usage"]["low"] <= 1 + LEEWAY and found["by_usage"]["high"] >= 1 - LEEWAY, found
     assert found["real"]["low"] <= LEEWAY and found["real"]["high"] >= -LEEWAY, found

@@ -1,6 +1,7 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Takes a guest through the states in which its facts are read, and prints as JSON what is seen in each; it is left as it was found.
+"""Takes a guest through the states in which its facts are read, and prints as JSON what is seen in each;
+it is left as it was found.
 
 State -> {facts, control, lscpu, parse: what ``lscpu --parse=CPU,CORE`` says, map_owner: of the sibling map, or null}
 """
@@ -20,7 +21,13 @@ CPUS = "/sys/devices/system/cpu"
 CONTROL = f"{CPUS}/smt/control"
 MAP = "/var/lib/threadwise-smt/topology.json"
 SEEN_CORES = "/var/lib/threadwise-smt/seen-cores.json"
-DAMAGES = ("chmod 666 {0}", "chown nobody {0}", "echo nothing >{0}", 'sed -i \'s/"key": "/&0/\' {0}', 'sed -i \'s/"0-7"/"0-6"/\' {0}')
+DAMAGES = (
+    "chmod 666 {0}",
+    "chown nobody {0}",
+    "echo nothing >{0}",
+    'sed -i \'s/"key": "/&0/\' {0}',
+    'sed -i \'s/"0-7"/"0-6"/\' {0}',
+)
 
 
 def run(command: list[str]) -> tuple[int, str, str]:

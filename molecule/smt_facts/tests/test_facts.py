@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The facts of a guest, in each state through which files/walk.py took it, against what util-linux's lscpu, another reader of the same kernel, said there."""
+"""The facts of a guest, in each state through which files/walk.py took it, against what util-linux's lscpu, another
+reader of the same kernel, said there.
+"""
 
 from __future__ import annotations
 
@@ -79,12 +81,26 @@ def test_with_smt_off_facts_say_what_is_online_and_invent_no_sibling(seen):
 def test_siblings_offline_without_a_map_are_not_known_and_not_denied(seen):
     facts, before = seen["siblings offline, no map"]["facts"], seen["on"]["facts"]
     assert facts["cpus"]["offline"] == before["secondaries"] != ""
-    assert (facts["complete"], facts["source"], facts["secondaries"], facts["hardware_class"]) == (False, "sysfs", "", None)
+    assert (facts["complete"], facts["source"], facts["secondaries"], facts["hardware_class"]) == (
+        False,
+        "sysfs",
+        "",
+        None,
+    )
     assert facts["supported"] is True
     assert facts["sibling_groups"] == [str(cpu) for cpu in cpus(before["primaries"])]
 
 
-KNOWN_EITHER_WAY = ("sibling_groups", "primaries", "secondaries", "numbering", "sockets", "cores", "hardware_class", "complete")
+KNOWN_EITHER_WAY = (
+    "sibling_groups",
+    "primaries",
+    "secondaries",
+    "numbering",
+    "sockets",
+    "cores",
+    "hardware_class",
+    "complete",
+)
 
 
 def test_after_smt_state_the_siblings_are_named_from_the_map(seen):
@@ -96,7 +112,9 @@ def test_after_smt_state_the_siblings_are_named_from_the_map(seen):
 
 
 def test_a_map_that_cannot_be_trusted_is_not_used(seen):
-    damages = {state: shown["facts"] for state, shown in seen.items() if "{0}" in state and not state.startswith("seen cores")}
+    damages = {
+        state: shown["facts"] for state, shown in seen.items() if "{0}" in state and not state.startswith("seen cores")
+    }
     assert len(damages) == 5
     for damage, facts in damages.items():
         assert (facts["source"], facts["complete"], facts["secondaries"]) == ("sysfs", False, ""), damage
@@ -108,7 +126,11 @@ def test_what_a_change_saw_names_the_siblings_without_the_map(seen):
     found = [shown["facts"] for state, shown in seen.items() if state.startswith("seen cores")]
     assert len(found) == 5
     for facts in found:
-        assert (facts["source"], facts["complete"], facts["sibling_groups"]) == ("saved", True, before["sibling_groups"])
+        assert (facts["source"], facts["complete"], facts["sibling_groups"]) == (
+            "saved",
+            True,
+            before["sibling_groups"],
+        )
         assert any(MAP in problem for problem in facts["problems"])
 
 

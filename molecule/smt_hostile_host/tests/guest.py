@@ -23,8 +23,21 @@ TIME_LIMIT = 1800
 
 def start(run, **changed):
     """An evaluation in the background; its output goes to a file."""
-    arguments = {"smt_eval_run": run, "smt_eval_dest": str(RESULTS), "smt_eval_settle_seconds": 0.2, "smt_eval_probe": "never", **changed}
-    command = ["ansible-playbook", "--inventory", str(EPHEMERAL / "inventory"), "threadwise.smt.smt_eval", "--extra-vars", json.dumps(arguments)]
+    arguments = {
+        "smt_eval_run": run,
+        "smt_eval_dest": str(RESULTS),
+        "smt_eval_settle_seconds": 0.2,
+        "smt_eval_probe": "never",
+        **changed,
+    }
+    command = [
+        "ansible-playbook",
+        "--inventory",
+        str(EPHEMERAL / "inventory"),
+        "threadwise.smt.smt_eval",
+        "--extra-vars",
+        json.dumps(arguments),
+    ]
     with open(log_of(run), "w", encoding="utf-8") as log:
         return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
 

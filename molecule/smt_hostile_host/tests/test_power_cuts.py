@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The guest's QEMU is ended without warning in the middle of what a program writes: what was confirmed is there after the boot, and the next call works."""
+"""The guest's QEMU is ended without warning in the middle of what a program writes: what was confirmed is there after
+the boot, and the next call works.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,11 @@ import time
 import pytest
 from guest import EPHEMERAL, RUNS, cut_power, result, said, start, state, wait_for
 
-# An evaluation is cut when it has kept so many samples; before the first of these there is no more than its folder, or its header.
+# An evaluation is cut when it has kept so many samples; before the first of these there is no more than its folder, or
+# its header.
 MOMENTS = ["folder", "header", 1, 2, 3, 5, 8, 9, 12, 14]
-# Seconds after which a change of the boot arguments is cut. On an emulated guest the module takes longer than the last of them.
+# Seconds after which a change of the boot arguments is cut. On an emulated guest the module takes longer than the last
+# of them.
 DELAYS = [0.5, 1, 1.5, 2, 3, 4, 5, 6, 8, 10]
 PLAN = {
     "smt_eval_workloads": ["gzip"],
@@ -49,7 +53,9 @@ def test_an_evaluation_loses_no_sample_that_was_kept(host, moment):
     assert state(host) == before
     if os.path.exists(EPHEMERAL / "results" / run / "smt-hostile-host.json"):
         found = result(run)
-        assert [sample["index"] for sample in found["samples"]][: len(taken)] == taken and found["outcome"] == "interrupted"
+        assert [sample["index"] for sample in found["samples"]][: len(taken)] == taken and found[
+            "outcome"
+        ] == "interrupted"
         assert found["restored"] is None or found["restored"]["ok"]
     else:
         assert not taken, said(run)
@@ -63,14 +69,29 @@ def test_the_next_evaluation_works_and_sweeps_up(host):
 
 
 def boot_arguments(smt, wait=True):
-    command = ["ansible", "all", "--inventory", str(EPHEMERAL / "inventory"), "-m", "threadwise.smt.smt_boot_args", "-a", "smt=" + smt]
-    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True)
+    command = [
+        "ansible",
+        "all",
+        "--inventory",
+        str(EPHEMERAL / "inventory"),
+        "-m",
+        "threadwise.smt.smt_boot_args",
+        "-a",
+        "smt=" + smt,
+    ]
+    running = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True
+    )
     return running.communicate()[0] if wait else running
 
 
 def configured(host):
     """Whether each entry of grub's is to boot without SMT, a set."""
-    lines = [line.split() for line in host.file("/boot/grub/grub.cfg").content_string.splitlines() if line.strip().startswith("linux\t")]
+    lines = [
+        line.split()
+        for line in host.file("/boot/grub/grub.cfg").content_string.splitlines()
+        if line.strip().startswith("linux\t")
+    ]
     assert len(lines) >= 2
     return {"nosmt" in words for words in lines if "single" not in words}
 

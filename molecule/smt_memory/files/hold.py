@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Asks for so many MiB in one request, says whether they were granted, uses them all, and holds them for so many seconds."""
+"""Asks for so many MiB in one request, says whether they were granted, uses them all,
+and holds them for so many seconds.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Memory policies in a guest: what processes get under them, what a real out-of-memory does, and restoring the policy. The tests build on one another."""
+"""Memory policies in a guest: what processes get under them, what a real out-of-memory does, and restoring the policy.
+
+The tests build on one another.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +25,33 @@ DROP_IN = "/etc/systemd/system/held.service.d/zz-threadwise-smt-memory.conf"
 STRICT = {"smt_memory_overcommit": "strict", "smt_memory_overcommit_ratio": 95, "smt_memory_protect": ["held"]}
 HEURISTIC = {"smt_memory_overcommit": "heuristic", "smt_memory_protect": ["held"]}
 RESTORED = {"smt_memory_state": "restored"}
-BEFORE = {"vm.overcommit_memory": "1", "vm.overcommit_ratio": "0", "vm.overcommit_kbytes": "500004", "vm.panic_on_oom": "0", "kernel.panic": "77"}
+BEFORE = {
+    "vm.overcommit_memory": "1",
+    "vm.overcommit_ratio": "0",
+    "vm.overcommit_kbytes": "500004",
+    "vm.panic_on_oom": "0",
+    "kernel.panic": "77",
+}
 MIB = 1 << 20
 REBOOT_SECONDS = 600
 # A shared connection outlives the panic of its guest without a word, and whoever uses it waits for ever.
-ENVIRONMENT = dict(os.environ, ANSIBLE_SSH_ARGS="-o ControlMaster=no -o ServerAliveInterval=15 -o ServerAliveCountMax=8")
+ENVIRONMENT = dict(
+    os.environ, ANSIBLE_SSH_ARGS="-o ControlMaster=no -o ServerAliveInterval=15 -o ServerAliveCountMax=8"
+)
 
 
 def policy(variables, *arguments):
     """Run the role. Returns its exit status and what it said."""
     done = subprocess.run(
-        ["ansible-playbook", "--inventory", str(INVENTORY), str(PLAY), "--extra-vars", json.dumps(variables), *arguments],
+        [
+            "ansible-playbook",
+            "--inventory",
+            str(INVENTORY),
+            str(PLAY),
+            "--extra-vars",
+            json.dumps(variables),
+            *arguments,
+        ],
         capture_output=True,
         text=True,
         check=False,
@@ -55,13 +74,16 @@ def values(host):
 
 def everything(host):
     """What a policy may change, as text."""
-    return values(host), host.run(
-        "cat %s %s; stat -c %%Y %s; systemctl show -p OOMScoreAdjust held; cat /proc/%s/oom_score_adj",
-        OURS,
-        KEPT,
-        "/etc/systemd/system/held.service.d",
-        str(held(host)),
-    ).stdout
+    return (
+        values(host),
+        host.run(
+            "cat %s %s; stat -c %%Y %s; systemctl show -p OOMScoreAdjust held; cat /proc/%s/oom_score_adj",
+            OURS,
+            KEPT,
+            "/etc/systemd/system/held.service.d",
+            str(held(host)),
+        ).stdout,
+    )
 
 
 def held(host):
@@ -74,17 +96,23 @@ def oom_kills(host):
 
 
 def facts(host, **options):
-    return host.ansible("threadwise.smt.smt_memory_facts", json.dumps(options) if options else None, check=True)["ansible_facts"]["smt_memory"]
+    return host.ansible("threadwise.smt.smt_memory_facts", json.dumps(options) if options else None, check=True)[
+        "ansible_facts"
+    ]["smt_memory"]
 
 
 @pytest.fixture(name="ask", scope="module")
 def more_than_the_headroom(host):
-    """MiB that the strict policy does not promise; used together with what is in use already they are more than the guest has."""
+    """MiB that the strict policy does not promise; used together with what is in use already they are more than the
+    guest has.
+    """
     return facts(host, overcommit="strict", overcommit_ratio=95)["wanted"]["headroom"]["bytes"] // MIB + 100
 
 
 def hold(host, mib):
-    """What a process says that asks for so much and uses it, and its exit status; ssh could not tell a killed one from a lost connection."""
+    """What a process says that asks for so much and uses it, and its exit status;
+    ssh could not tell a killed one from a lost connection.
+    """
     return host.check_output("python3 /usr/local/lib/hold.py %s 0; echo $?", str(mib)).split("\n")
 
 
@@ -101,7 +129,9 @@ def test_the_running_service_is_spared_and_was_not_restarted(host):
     assert host.file(f"/proc/{pid}/oom_score_adj").content_string == "-900\n"
     assert {"unit": "held.service", "oom_score_adj": -900} in facts(host)["protected_units"]
     assert facts(host)["protect_differences"] is None and facts(host, protect=["held"])["protect_differences"] == []
-    assert facts(host, protect=[])["protect_differences"] == ["held.service is protected from the OOM killer, but should not be"]
+    assert facts(host, protect=[])["protect_differences"] == [
+        "held.service is protected from the OOM killer, but should not be"
+    ]
     before = everything(host)
     assert facts(host, protect=["held", "systemd-journald"])["protect_differences"] == [
         "systemd-journald.service is not protected from the OOM killer, or will not be after its next start"
@@ -188,10 +218,22 @@ def test_restored_brings_back_every_value_and_removes_the_file(host):
 def evaluated(name, **arguments):
     """Evaluate a change of the policy. Returns the guest's result."""
     settings = dict(
-        arguments, smt_eval_run=name, smt_eval_budget=25, smt_eval_workloads=["memory_pages"], smt_eval_placements=["single"], smt_eval_dest=str(RESULTS)
+        arguments,
+        smt_eval_run=name,
+        smt_eval_budget=25,
+        smt_eval_workloads=["memory_pages"],
+        smt_eval_placements=["single"],
+        smt_eval_dest=str(RESULTS),
     )
     done = subprocess.run(
-        ["ansible-playbook", "--inventory", str(INVENTORY), "threadwise.smt.smt_eval", "--extra-vars", json.dumps(settings)],
+        [
+            "ansible-playbook",
+            "--inventory",
+            str(INVENTORY),
+            "threadwise.smt.smt_eval",
+            "--extra-vars",
+            json.dumps(settings),
+        ],
         capture_output=True,
         text=True,
         check=False,

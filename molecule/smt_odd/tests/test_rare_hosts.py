@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a rare guest says and keeps: CPUs that go during an evaluation, read-only sysfs, AppArmor, then no systemd under lockdown, and CPU 0 offline."""
+"""What a rare guest says and keeps: CPUs that go during an evaluation, read-only sysfs, AppArmor,
+then no systemd under lockdown, and CPU 0 offline.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,10 @@ SNAPSHOT = "/var/lib/threadwise-smt/smt-snapshot.json"
 PLAIN = {**os.environ, "ANSIBLE_FORCE_COLOR": "false", "ANSIBLE_NOCOLOR": "true"}
 # Only there to end what hangs.
 TIME_LIMIT = 900
-READ_ONLY = f"{CONTROL} is on a file system that is mounted read-only, as in a container: change the machine that runs the container, or mount it read-write"
+READ_ONLY = (
+    f"{CONTROL} is on a file system that is mounted read-only, as in a container: change the machine that runs the"
+    " container, or mount it read-write"
+)
 
 
 def call(host, module, check=False, **options):
@@ -58,7 +63,15 @@ def online(host):
 def play(playbook, **variables):
     """What a playbook said, in one line."""
     command = ["ansible-playbook", "--inventory", str(INVENTORY), playbook, "--extra-vars", json.dumps(variables)]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, env=PLAIN)
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        env=PLAIN,
+    )
     return " ".join(done.stdout.split())
 
 
@@ -76,7 +89,14 @@ def evaluation(run, **changed):
         "smt_eval_dest": str(RESULTS),
         **changed,
     }
-    command = ["ansible-playbook", "--inventory", str(INVENTORY), "threadwise.smt.smt_eval", "--extra-vars", json.dumps(variables)]
+    command = [
+        "ansible-playbook",
+        "--inventory",
+        str(INVENTORY),
+        "threadwise.smt.smt_eval",
+        "--extra-vars",
+        json.dumps(variables),
+    ]
     with (EPHEMERAL / f"{run}.log").open("w", encoding="utf-8") as log:
         return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=PLAIN)
 
@@ -84,14 +104,18 @@ def evaluation(run, **changed):
 def wait_for(what, run, controller):
     end = time.monotonic() + TIME_LIMIT
     while not what():
-        assert controller.poll() is None and time.monotonic() < end, (EPHEMERAL / f"{run}.log").read_text(encoding="utf-8")
+        assert controller.poll() is None and time.monotonic() < end, (EPHEMERAL / f"{run}.log").read_text(
+            encoding="utf-8"
+        )
         time.sleep(1)
 
 
 def test_a_cpu_that_goes_while_nothing_is_switched_ends_the_evaluation(host):
     controller = evaluation("unplugged")
     try:
-        wait_for(lambda: host.run("cat %s/unplugged/samples.jsonl", RUNS).stdout.count("\n") >= 4, "unplugged", controller)
+        wait_for(
+            lambda: host.run("cat %s/unplugged/samples.jsonl", RUNS).stdout.count("\n") >= 4, "unplugged", controller
+        )
         host.check_output(f"echo 0 > {CPUS}/cpu3/online")
         assert controller.wait() != 0
     finally:
@@ -140,7 +164,10 @@ def security_policy(host):
 
 
 def test_a_security_policy_that_refuses_root_is_named_before_anything_is_written(host, policy):
-    refused = f"{CONTROL} cannot be written although this is root (EACCES): a container or a security policy (SELinux, AppArmor) forbids it"
+    refused = (
+        f"{CONTROL} cannot be written although this is root (EACCES): a container or a security policy (SELinux,"
+        " AppArmor) forbids it"
+    )
     for check in (True, False):
         assert call(host, "smt_state", check, state="disabled")["msg"].startswith(refused)
     assert facts()["methods"]["runtime"]["impossible"]["smt_control"].startswith(refused)
@@ -150,11 +177,16 @@ def test_a_security_policy_that_refuses_root_is_named_before_anything_is_written
 def test_a_boot_without_systemd_under_lockdown(host):
     ad_hoc("ansible.builtin.copy", f"src={FILES / 'init.sh'} dest=/sbin/plain-init mode=0755")
     arguments = "init=/sbin/plain-init lockdown=confidentiality cpu0_hotplug"
-    host.check_output(f"""echo 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {arguments}"' > /etc/default/grub.d/99-odd.cfg && update-grub""")
+    host.check_output(
+        f"""echo 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {arguments}"' > /etc/default/grub.d/99-odd.cfg"""
+        " && update-grub"
+    )
     ad_hoc("ansible.builtin.reboot", f"reboot_timeout={TIME_LIMIT}")
     assert not host.file("/run/systemd/system").exists
     assert host.check_output("cat /proc/1/comm") == "plain-init"
-    assert "[confidentiality]" in host.check_output("mount -t securityfs none /sys/kernel/security; cat /sys/kernel/security/lockdown")
+    assert "[confidentiality]" in host.check_output(
+        "mount -t securityfs none /sys/kernel/security; cat /sys/kernel/security/lockdown"
+    )
 
 
 def test_without_systemd_and_under_lockdown_a_change_works_and_what_needs_systemd_says_so(host):
@@ -162,7 +194,10 @@ def test_without_systemd_and_under_lockdown_a_change_works_and_what_needs_system
     for options, reason in (
         ({"rollback_after": 60}, r"rollback_after needs systemd"),
         ({"persist": "tmpfiles"}, r"persist: tmpfiles needs systemd, which does not run on this host"),
-        ({"cores": {"unit": "ssh.service"}}, r"unit ssh\.service has no cgroup on this host, where systemd does not run"),
+        (
+            {"cores": {"unit": "ssh.service"}},
+            r"unit ssh\.service has no cgroup on this host, where systemd does not run",
+        ),
     ):
         for check in (True, False):
             assert re.search(reason, call(host, "smt_state", check, state="disabled", **options)["msg"])
@@ -174,16 +209,31 @@ def test_without_systemd_and_under_lockdown_a_change_works_and_what_needs_system
     assert "systemd, which gives services their scores, does not run on this host" in protected["msg"]
     assert "systemd does not run on smt-odd, and its timer is what smt_pull sets up" in play(str(FILES / "pull.yml"))
     assert not host.file("/etc/systemd/system/threadwise-smt-pull.timer").exists
-    metric = {"name": "uptime", "unit": "s", "better": "higher", "primary": True, "command": ["cut", "-d ", "-f1", "/proc/uptime"]}
-    said = play("threadwise.smt.smt_trial", smt_trial_metrics=[metric], smt_trial_dest=str(RESULTS), smt_trial_run="trial")
-    assert "smt_off is refused: rollback_after needs systemd (systemd-run), which does not run on this host" in said, said
+    metric = {
+        "name": "uptime",
+        "unit": "s",
+        "better": "higher",
+        "primary": True,
+        "command": ["cut", "-d ", "-f1", "/proc/uptime"],
+    }
+    said = play(
+        "threadwise.smt.smt_trial", smt_trial_metrics=[metric], smt_trial_dest=str(RESULTS), smt_trial_run="trial"
+    )
+    assert "smt_off is refused: rollback_after needs systemd (systemd-run), which does not run on this host" in said, (
+        said
+    )
     assert call(host, "smt_memory", overcommit="always")["changed"] is True
     assert call(host, "smt_memory", state="restored")["changed"] is True
 
 
 def test_an_evaluation_without_systemd_and_under_lockdown(host):
     run = "plain"
-    arguments = {"smt_eval_arms": ["smt_on", "smt_off"], "smt_eval_goal": "decision", "smt_eval_margin": 0.05, "smt_eval_budget": 150}
+    arguments = {
+        "smt_eval_arms": ["smt_on", "smt_off"],
+        "smt_eval_goal": "decision",
+        "smt_eval_margin": 0.05,
+        "smt_eval_budget": 150,
+    }
     assert evaluation(run, **arguments).wait() == 0, (EPHEMERAL / f"{run}.log").read_text(encoding="utf-8")
     found = json.loads((RESULTS / run / f"{GUEST}.json").read_text(encoding="utf-8"))
     assert found["outcome"] == "completed" and found["restored"]["ok"]
@@ -201,7 +251,9 @@ def test_cpu_0_offline(host):
     assert call(host, "smt_state", state="restored")["changed"] is True
     assert online(host) == "1-3"
     refused = call(host, "smt_state", state="disabled", method="smt_control")["msg"]
-    assert "also takes the only threads of some cores offline (CPUs 1)" in refused and refused.endswith("the previous state was restored")
+    assert "also takes the only threads of some cores offline (CPUs 1)" in refused and refused.endswith(
+        "the previous state was restored"
+    )
     assert online(host) == "1-3"
     controller = evaluation("without-0", smt_eval_arms=["smt_on", "smt_off"])
     assert controller.wait() != 0

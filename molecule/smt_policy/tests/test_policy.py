@@ -1,6 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One policy on four guests of two hardware classes, from the evaluation of a sample to what keeps it. The tests build on one another."""
+"""One policy on four guests of two hardware classes, from the evaluation of a sample to what keeps it.
+
+The tests build on one another.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,8 @@ PENDING_ROLLBACK = "/var/lib/threadwise-smt/rollout-rollback.json"
 BY_HAND = "/etc/default/grub.d/10-lab.cfg"
 MEMORY = "/etc/sysctl.d/99-threadwise-smt-memory.conf"
 TIME_LIMIT = 1800
-# Molecule has colours forced where it is called from a terminal; they would stand between the words that tests look for.
+# Molecule has colours forced where it is called from a terminal; they would stand between the words that tests look
+# for.
 PLAIN = dict(os.environ, ANSIBLE_FORCE_COLOR="false")
 
 # A job whose time counts, where siblings contend, and a rate, where all threads together get more done.
@@ -45,7 +49,12 @@ EVALUATION = {
         "metric": {"name": "time", "unit": "s", "better": "lower", "clock": "wall_seconds", "aggregate": "max"},
     },
 }
-AUTO = {"smt_policy": "auto", "smt_policy_results": str(RESULTS), "smt_policy_scope": "both", "smt_enforce_waves": ["100%"]}
+AUTO = {
+    "smt_policy": "auto",
+    "smt_policy_results": str(RESULTS),
+    "smt_policy_scope": "both",
+    "smt_enforce_waves": ["100%"],
+}
 
 
 def command(playbook, variables, *arguments):
@@ -54,7 +63,10 @@ def command(playbook, variables, *arguments):
 
 
 def play(playbook, variables, *arguments):
-    """Call a playbook of the collection. Returns (exit code, host -> status in its last table, host -> how many changes, all that a person sees)."""
+    """Call a playbook of the collection.
+
+    Returns (exit code, host -> status in its last table, host -> how many changes, all that a person sees).
+    """
     done = subprocess.run(
         command(playbook, variables, *arguments),
         stdout=subprocess.PIPE,
@@ -104,7 +116,11 @@ def looked_at(name):
 def written(name):
     """What was written on a guest, of all that somebody would set, since /run/mark was touched."""
     found = ask(name, "find /etc /boot /var/lib/threadwise-smt -xdev -type f -newer /run/mark").split()
-    return {path for path in found if pathlib.PurePath(path).name not in ("ld.so.cache", "grubenv", "topology.json", "watchdog.log")}
+    return {
+        path
+        for path in found
+        if pathlib.PurePath(path).name not in ("ld.so.cache", "grubenv", "topology.json", "watchdog.log")
+    }
 
 
 def mark():
@@ -114,7 +130,12 @@ def mark():
 
 def desired(adjacent, split, **more):
     """A policy by hardware class, as the guests' facts name the classes."""
-    return {"smt_policy_classes": dict(zip(CLASSES, (adjacent, split))), "smt_policy_scope": "both", "smt_enforce_health_check": str(HEALTH), **more}
+    return {
+        "smt_policy_classes": dict(zip(CLASSES, (adjacent, split))),
+        "smt_policy_scope": "both",
+        "smt_enforce_health_check": str(HEALTH),
+        **more,
+    }
 
 
 CLASSES = []
@@ -124,14 +145,22 @@ CLASSES = []
 def _classes():
     _dummy, hosts = judged({"smt_policy": "enabled"})
     CLASSES.extend([hosts[A1]["hardware_class"], hosts[S1]["hardware_class"]])
-    assert [hosts[name]["hardware_class"] for name in GUESTS] == [CLASSES[0], CLASSES[0], CLASSES[1], CLASSES[1]] and len(set(CLASSES)) == 2
+    assert [hosts[name]["hardware_class"] for name in GUESTS] == [
+        CLASSES[0],
+        CLASSES[0],
+        CLASSES[1],
+        CLASSES[1],
+    ] and len(set(CLASSES)) == 2
 
 
 def test_a_sample_of_each_class_is_evaluated_and_speaks_for_the_others():
     # One after the other: they share this machine's two CPUs.
     code, dummy, _dummy, seen = play("smt_eval", EVALUATION, "--forks=1")
     assert code == 0
-    assert f"{CLASSES[0]}: {A1} measured, for {A1}, {A2}" in seen and f"{CLASSES[1]}: {S1} measured, for {S1}, {S2}" in seen
+    assert (
+        f"{CLASSES[0]}: {A1} measured, for {A1}, {A2}" in seen
+        and f"{CLASSES[1]}: {S1} measured, for {S1}, {S2}" in seen
+    )
     assert {path.stem for path in (RESULTS / "sample").glob("smt-policy-*.json")} == {A1, S1}
     assert states(*GUESTS) == ["on", "on", "on", "forceoff nosmt=force"], "as it was"
 
@@ -153,11 +182,19 @@ def test_what_somebody_changed_by_hand_is_named_and_mended_and_nothing_else():
     ask(S1, f"sed -i 's/console=ttyS0/console=ttyS0 nosmt/' {BY_HAND} && update-grub")
     mark()
     code, hosts = judged(AUTO)
-    assert code == 2 and {name: host["status"] for name, host in hosts.items()} == {A1: "drifted", A2: "compliant", S1: "drifted", S2: "compliant"}
+    assert code == 2 and {name: host["status"] for name, host in hosts.items()} == {
+        A1: "drifted",
+        A2: "compliant",
+        S1: "drifted",
+        S2: "compliant",
+    }
     assert [hosts[A1][aspect]["status"] for aspect in ("running", "configured")] == ["drifted", "compliant"]
     assert [hosts[S1][aspect]["status"] for aspect in ("running", "configured")] == ["compliant", "drifted"]
     code, statuses, dummy, dummy = play("smt_enforce", AUTO, "--check")
-    assert (code, statuses) == (0, {name: host["status"] for name, host in hosts.items()}), "the same answer, and what would be changed is no error"
+    assert (code, statuses) == (
+        0,
+        {name: host["status"] for name, host in hosts.items()},
+    ), "the same answer, and what would be changed is no error"
     assert (states(A1, S1), [written(name) for name in GUESTS]) == (["on nosmt", "on nosmt"], [set()] * 4)
 
     code, statuses, changed, dummy = play("smt_enforce", AUTO)
@@ -180,26 +217,42 @@ def test_a_sick_guest_in_wave_2_stops_the_rollout_and_is_brought_back():
     assert written(S1) == written(S2) == set(), "the third wave was not reached"
     ask(A2, "rm /run/sick")
     code, statuses, changed, _dummy = play("smt_enforce", policy)
-    assert (code, statuses, changed) == (0, dict.fromkeys(GUESTS, "compliant"), {A2, S1, S2}), "it goes on where it stopped"
+    assert (code, statuses, changed) == (
+        0,
+        dict.fromkeys(GUESTS, "compliant"),
+        {A2, S1, S2},
+    ), "it goes on where it stopped"
     assert states(*GUESTS) == ["on", "on", "off nosmt", "off nosmt"]
 
 
 def test_a_part_that_was_kept_is_brought_back_as_it_was_and_not_to_the_first_state():
-    shown = "cat /sys/devices/system/cpu/online /etc/tmpfiles.d/threadwise-smt.conf; sysctl vm.overcommit_memory; cat " + MEMORY
-    part = {"smt_policy": {"disabled_on": {"cpus": "0-1"}}, "smt_runtime_persist": "tmpfiles", "smt_memory_overcommit": "always"}
+    shown = (
+        "cat /sys/devices/system/cpu/online /etc/tmpfiles.d/threadwise-smt.conf; sysctl vm.overcommit_memory; cat "
+        + MEMORY
+    )
+    part = {
+        "smt_policy": {"disabled_on": {"cpus": "0-1"}},
+        "smt_runtime_persist": "tmpfiles",
+        "smt_memory_overcommit": "always",
+    }
     assert play("smt_enforce", part, "--limit", A1)[0] == 0
     before = ask(A1, shown)
     assert before.startswith("0,2-3\n") and "vm.overcommit_memory = 1" in before
     ask(A1, "touch /run/sick")
     code, dummy, _dummy, seen = play(
-        "smt_enforce", {"smt_policy": "disabled", "smt_memory_overcommit": "heuristic", "smt_enforce_health_check": str(HEALTH)}, "--limit", A1
+        "smt_enforce",
+        {"smt_policy": "disabled", "smt_memory_overcommit": "heuristic", "smt_enforce_health_check": str(HEALTH)},
+        "--limit",
+        A1,
     )
     assert code != 0 and "(CPUs 0,2-3 online, kept over boots, vm.overcommit_memory 1, vm.panic_on_oom 0)" in seen
     assert ask(A1, shown) == before and not guest(A1).file(PENDING_ROLLBACK).exists
     ask(A1, "rm /run/sick")
     for module in ("smt_state", "smt_memory"):
         subprocess.run(
-            ["ansible", A1, "-i", str(INVENTORY), "-b", "-m", f"threadwise.smt.{module}", "-a", "state=restored"], check=True, stdin=subprocess.DEVNULL
+            ["ansible", A1, "-i", str(INVENTORY), "-b", "-m", f"threadwise.smt.{module}", "-a", "state=restored"],
+            check=True,
+            stdin=subprocess.DEVNULL,
         )
     assert ask(A1, "cat /sys/devices/system/cpu/online") == "0-3"
 
@@ -210,7 +263,12 @@ def kill_when(policy, held):
     with (
         open(EPHEMERAL / "killed.log", "w", encoding="utf-8") as log,
         subprocess.Popen(
-            command("smt_enforce", policy), stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=EPHEMERAL, env=PLAIN
+            command("smt_enforce", policy),
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            cwd=EPHEMERAL,
+            env=PLAIN,
         ) as controller,
     ):
         end = time.monotonic() + TIME_LIMIT
@@ -226,7 +284,12 @@ def kill_when(policy, held):
 
 def workers(pid):
     """Pids of a process's descendants: Ansible's workers have sessions of their own."""
-    children = [int(child) for child in subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False).stdout.split()]
+    children = [
+        int(child)
+        for child in subprocess.run(
+            ["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False
+        ).stdout.split()
+    ]
     return [one for child in children for one in [*workers(child), child]]
 
 
@@ -244,7 +307,11 @@ def test_after_a_controller_was_killed_in_wave_3_its_guest_is_looked_at_again_an
     }
     ask(S1, "touch /run/sick")
     code, dummy, _dummy, seen = play("smt_enforce", policy)
-    assert code != 0 and f"wave 1: {S1}\nwave 2: {S2}\n" in seen and f"{S1} was brought back to the state before the wave" in seen
+    assert (
+        code != 0
+        and f"wave 1: {S1}\nwave 2: {S2}\n" in seen
+        and f"{S1} was brought back to the state before the wave" in seen
+    )
     assert states(S1, S2) == ["off nosmt", "off nosmt"]
     assert [written(name) for name in (A1, A2, S2)] == [set()] * 3
     assert not guest(S1).file(PENDING_ROLLBACK).exists
@@ -258,7 +325,18 @@ def test_after_a_host_rebooted_by_itself_the_next_run_finishes_and_nothing_is_do
     code, dummy, changed, dummy = play("smt_enforce", policy, "--limit", f"{S1},{S2}")
     assert code != 0 and S2 not in changed
     subprocess.run(
-        ["ansible", S1, "-i", str(INVENTORY), "-m", "ansible.builtin.wait_for_connection", "-a", f"timeout={TIME_LIMIT}"], check=True, stdin=subprocess.DEVNULL
+        [
+            "ansible",
+            S1,
+            "-i",
+            str(INVENTORY),
+            "-m",
+            "ansible.builtin.wait_for_connection",
+            "-a",
+            f"timeout={TIME_LIMIT}",
+        ],
+        check=True,
+        stdin=subprocess.DEVNULL,
     )
     assert boots(S1) != before and states(S1) == ["on"] and guest(S1).file(PENDING_ROLLBACK).exists
     mark()
@@ -271,16 +349,24 @@ def test_after_a_host_rebooted_by_itself_the_next_run_finishes_and_nothing_is_do
 
 def test_two_of_a_group_are_not_rebooted_at_once_and_a_host_that_is_gone_stops_nobody(tmp_path):
     gone = {"ansible_host": "127.0.0.1", "ansible_port": 1}
-    (tmp_path / "more.yml").write_text(json.dumps({"lab": {"hosts": {A1: {"smt_policy_group": "db"}, S1: {"smt_policy_group": "db"}, "gone": gone}}}))
+    (tmp_path / "more.yml").write_text(
+        json.dumps({"lab": {"hosts": {A1: {"smt_policy_group": "db"}, S1: {"smt_policy_group": "db"}, "gone": gone}}})
+    )
     for name in (A1, S1, S2):
         ask(name, "rm -f /var/tmp/looked-at")
     before = boots(A1, S1, S2)
-    policy = desired("disabled", "disabled", smt_policy_reboot_ok=True, smt_policy_scope="boot", smt_enforce_waves=["100%"])
-    code, statuses, dummy, seen = play("smt_enforce", policy, "-i", str(tmp_path / "more.yml"), "--limit", f"{A1},{S1},{S2},gone")
+    policy = desired(
+        "disabled", "disabled", smt_policy_reboot_ok=True, smt_policy_scope="boot", smt_enforce_waves=["100%"]
+    )
+    code, statuses, dummy, seen = play(
+        "smt_enforce", policy, "-i", str(tmp_path / "more.yml"), "--limit", f"{A1},{S1},{S2},gone"
+    )
     assert code != 0 and statuses == {"gone": "unreachable", **dict.fromkeys((A1, S1, S2), "compliant")}
     assert f"wave 1: {A1}, {S2}\nwave 2: {S1}\n" in seen
     (well,) = looked_at(A1)
-    assert int(ask(S1, "awk '/^btime/ {print $2}' /proc/stat")) > well, "it went down after the other one of its group was well again"
+    assert int(ask(S1, "awk '/^btime/ {print $2}' /proc/stat")) > well, (
+        "it went down after the other one of its group was well again"
+    )
     assert states(A1, S1, S2) == ["off nosmt"] * 3 and not set(boots(A1, S1, S2)) & set(before)
     code, dummy, changed, _dummy = play("smt_enforce", policy, "--limit", f"{A1},{S1},{S2}")
     assert (code, changed) == (0, set()), "once is enough"
@@ -291,6 +377,9 @@ def test_a_memory_policy_is_held_now_and_at_the_next_boot():
     assert play("smt_enforce", policy, "--limit", A2)[:3] == (0, {A2: "compliant"}, {A2})
     ask(A2, f"sed -i 's/=0/=1/' {MEMORY}")
     code, statuses, _dummy, seen = play("smt_compliance", policy, "--limit", A2)
-    assert (code, statuses) == (2, {A2: "drifted"}) and f"memory configured: {MEMORY} sets vm.overcommit_memory to 1 instead of 0 at boot" in seen
+    assert (code, statuses) == (
+        2,
+        {A2: "drifted"},
+    ) and f"memory configured: {MEMORY} sets vm.overcommit_memory to 1 instead of 0 at boot" in seen
     assert play("smt_enforce", policy, "--limit", A2)[:3] == (0, {A2: "compliant"}, {A2})
     assert "vm.overcommit_memory=0" in ask(A2, f"cat {MEMORY}")

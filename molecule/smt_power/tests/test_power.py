@@ -1,6 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""POWER's numbers of threads at run time, by smt/control, on a real kernel. The tests of a guest build on one another."""
+"""POWER's numbers of threads at run time, by smt/control, on a real kernel.
+
+The tests of a guest build on one another.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,14 @@ def cores_of_the_shape(host):
 
 def facts(host):
     """The facts, which testinfra's own call of a module leaves out."""
-    command = ["ansible", "-i", str(EPHEMERAL / "inventory"), host.backend.get_hostname(), "-m", "threadwise.smt.smt_facts"]
+    command = [
+        "ansible",
+        "-i",
+        str(EPHEMERAL / "inventory"),
+        host.backend.get_hostname(),
+        "-m",
+        "threadwise.smt.smt_facts",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL, env=PLAIN)
     return json.loads(done.stdout.partition("=> ")[2])["ansible_facts"]["smt"]
 
@@ -48,8 +58,12 @@ def test_each_level_and_back(host, cores):
         assert smt_state(host, threads_per_core=threads)["changed"] is False, "the second call"
         found = facts(host)
         assert found["threads_per_core"] == {"min": most, "max": most, "online_max": threads}
-        assert found["sibling_groups"] == [f"{core[0]}-{core[-1]}" for core in cores], "also of threads that are offline"
-        assert found["ppc64_cpu"] == ("SMT is off" if threads == 1 else f"SMT={threads}"), "IBM's own tool sees the same"
+        assert found["sibling_groups"] == [f"{core[0]}-{core[-1]}" for core in cores], (
+            "also of threads that are offline"
+        )
+        assert found["ppc64_cpu"] == ("SMT is off" if threads == 1 else f"SMT={threads}"), (
+            "IBM's own tool sees the same"
+        )
     done = smt_state(host, state="restored")
     assert (done["changed"], done["not_restored"]) == (True, [])
     assert (online(host), control(host)) == (firsts(cores, most), "on")
@@ -102,7 +116,16 @@ def an_evaluation_of_three_arms():
         "smt_eval_dest": str(EPHEMERAL / "results"),
         "smt_eval_run": "power",
     }
-    command = ["ansible-playbook", "-i", str(EPHEMERAL / "inventory"), "--limit", "smt-power", "threadwise.smt.smt_eval", "-e", json.dumps(variables)]
+    command = [
+        "ansible-playbook",
+        "-i",
+        str(EPHEMERAL / "inventory"),
+        "--limit",
+        "smt-power",
+        "threadwise.smt.smt_eval",
+        "-e",
+        json.dumps(variables),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=PLAIN)
     print(done.stdout, done.stderr)
     assert done.returncode == 0
@@ -113,9 +136,13 @@ def test_the_arms_between_on_and_off_are_measured_and_nothing_is_left(host, core
     if host.backend.get_hostname() != "smt-power":
         pytest.skip("one of the guests is evaluated")
     assert [arm["name"] for arm in evaluated["arms"]] == ["smt_on", "threads_per_core_2", "smt_off"]
-    measured = {arm["name"] for arm in evaluated["arms"] if any(sample["arm"] == arm["name"] for sample in evaluated["samples"])}
+    measured = {
+        arm["name"] for arm in evaluated["arms"] if any(sample["arm"] == arm["name"] for sample in evaluated["samples"])
+    }
     assert measured == {"smt_on", "threads_per_core_2", "smt_off"}
-    counts = {sample["arm"]: len(sample["workers"]) for sample in evaluated["samples"] if sample["placement"] == "all_threads"}
+    counts = {
+        sample["arm"]: len(sample["workers"]) for sample in evaluated["samples"] if sample["placement"] == "all_threads"
+    }
     assert counts == {"smt_on": 8, "threads_per_core_2": 4, "smt_off": 2}
     assert evaluated["restored"]["ok"] is True
     assert (online(host), control(host)) == (firsts(cores, 99), "on")

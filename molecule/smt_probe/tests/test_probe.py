@@ -31,7 +31,12 @@ def test_no_claim_is_wrong(host, facts):
 def test_it_is_clear_when_this_machine_is_calm(host, facts):
     pairs, singles, agrees = TRUTH[host.ansible.get_variables()["inventory_hostname"]]
     measured = facts["measured"]
-    assert (measured["pairs"], measured["singles"], measured["unclear"], measured["agrees_with_kernel"]) == (pairs, singles, "", agrees)
+    assert (measured["pairs"], measured["singles"], measured["unclear"], measured["agrees_with_kernel"]) == (
+        pairs,
+        singles,
+        "",
+        agrees,
+    )
 
 
 def test_auto_measures_where_a_guest_claims_no_smt(host, facts):
@@ -48,7 +53,8 @@ def test_nothing_is_left_but_what_was_measured(host):
 def test_another_boot_makes_it_void(host, facts):
     host.run_expect(
         [0],
-        "cp /var/lib/threadwise-smt/siblings.json /root/kept && sed -i s/$(cat /proc/sys/kernel/random/boot_id)/other/ /var/lib/threadwise-smt/siblings.json",
+        "cp /var/lib/threadwise-smt/siblings.json /root/kept && sed -i s/$(cat /proc/sys/kernel/random/boot_id)/other/"
+        " /var/lib/threadwise-smt/siblings.json",
     )
     try:
         assert host.ansible("threadwise.smt.smt_facts", check=True)["ansible_facts"]["smt"]["measured"] is None

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Measured siblings in use, in a guest whose hypervisor shows four cores where 0,1 and 2,3 share one: what is offlined, where workers run, and what is left."""
+"""Measured siblings in use, in a guest whose hypervisor shows four cores where 0,1 and 2,3 share one: what is offlined,
+where workers run, and what is left.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,10 @@ def test_an_evaluation_follows_them(host, evaluated):
     result, said = evaluated
     assert "Siblings as measured, not as the kernel shows them: CPUs 0-1, 2-3 share a core." in said
     assert (result["facts"]["source"], result["facts"]["sibling_groups"]) == ("measured", ["0-1", "2-3"])
-    placed = {arm: {name: one["workers"] for name, one in by_name.items()} for arm, by_name in result["plan"]["placements"].items()}
+    placed = {
+        arm: {name: one["workers"] for name, one in by_name.items()}
+        for arm, by_name in result["plan"]["placements"].items()
+    }
     assert placed["smt_on"]["siblings"] == ["0", "1"] and placed["smt_on"]["cores"] == ["0", "2"]
     assert placed["smt_off"]["all_threads"] == ["0", "2"]
     assert result["restored"]["ok"] and host.check_output("cat %s", ONLINE) == "0-3"

@@ -1,6 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A host that keeps its own policy by its timer, seen from outside. Nothing here starts what mends it. The tests build on one another."""
+"""A host that keeps its own policy by its timer, seen from outside.
+
+Nothing here starts what mends it. The tests build on one another.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,9 @@ def pulled(host):
     """The metrics of the pull: 0 or 1 for its success, and the commits by their use."""
     text = host.run("cat " + METRICS).stdout
     success = re.search(r'^threadwise_smt_pull_success\{host="smt-pull"\} ([01])$', text, re.MULTILINE)
-    commits = re.findall(r'^threadwise_smt_pull_commit_info\{host="smt-pull",commit="(\w+)",use="(\w+)"\} 1$', text, re.MULTILINE)
+    commits = re.findall(
+        r'^threadwise_smt_pull_commit_info\{host="smt-pull",commit="(\w+)",use="(\w+)"\} 1$', text, re.MULTILINE
+    )
     return success and int(success[1]), {use: name for name, use in commits}
 
 
@@ -87,19 +92,27 @@ def test_drift_is_mended_also_when_the_newest_commit_is_broken(host):
     assert wait_until(host, lambda: judged_at(host) > since and is_as_wanted(host))
     assert pulled(host) == (0, {"enforced": good, "refused": broken})
     said = host.check_output("journalctl --no-pager -o cat -u threadwise-smt-pull.service")
-    assert f"Commit {broken[:12]} is refused: " in said and f". The policy of commit {good[:12]} is enforced, under which this host was judged on " in said
+    assert (
+        f"Commit {broken[:12]} is refused: " in said
+        and f". The policy of commit {good[:12]} is enforced, under which this host was judged on " in said
+    )
     mended = commit(host, "mv /srv/inventory.yml inventory.yml")
     assert wait_until(host, lambda: pulled(host) == (1, {"enforced": mended}))
 
 
 def test_a_pull_that_is_killed_leaves_no_metrics_of_the_one_before(host):
     host.check_output("systemctl start --no-block threadwise-smt-pull.service")
-    assert wait_until(host, lambda: host.check_output("systemctl show --value -p MainPID threadwise-smt-pull.service") != "0")
+    assert wait_until(
+        host, lambda: host.check_output("systemctl show --value -p MainPID threadwise-smt-pull.service") != "0"
+    )
     host.check_output("systemctl kill --signal=KILL threadwise-smt-pull.service")
     since = int(host.check_output("date +%s"))
     assert wait_until(host, lambda: pulled(host)[0] == 0)
     text = host.check_output("cat " + METRICS)
-    assert 'threadwise_smt_status{host="smt-pull",hardware_class="",status="unknown"} 1\n' in text and "threadwise_smt_checked" not in text
+    assert (
+        'threadwise_smt_status{host="smt-pull",hardware_class="",status="unknown"} 1\n' in text
+        and "threadwise_smt_checked" not in text
+    )
     assert wait_until(host, lambda: judged_at(host) > since and pulled(host)[0] == 1)
 
 

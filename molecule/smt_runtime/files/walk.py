@@ -16,7 +16,10 @@ from ansible_collections.threadwise.smt.plugins.module_utils._smt import change 
 def steps(threads: int) -> list:
     """A de Bruijn sequence, from the Lyndon words of length 1 and 2 in order: it has each step after each step once."""
     names = ["enabled", "disabled", "restored", *list(range(1, threads + 1))]
-    words = [[first] + [step for second in names[place + 1 :] for step in (first, second)] for place, first in enumerate(names)]
+    words = [
+        [first] + [step for second in names[place + 1 :] for step in (first, second)]
+        for place, first in enumerate(names)
+    ]
     return [step for word in words for step in word] + names[:1]
 
 
@@ -27,7 +30,9 @@ def run_command(command: list) -> tuple:
 
 def take(step) -> None:
     state, threads = (step, None) if isinstance(step, str) else (None, step)
-    smt_change.RuntimeChange(smt_change.Request(state=state, threads=threads, affinity_conflicts="warn"), run_command).run()
+    smt_change.RuntimeChange(
+        smt_change.Request(state=state, threads=threads, affinity_conflicts="warn"), run_command
+    ).run()
 
 
 for one in [*steps(int(sys.argv[1])), "restored"]:

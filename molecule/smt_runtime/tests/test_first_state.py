@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The shortest orders in which the first state, or the one before a change that is not confirmed, could be lost, on a real kernel."""
+"""The shortest orders in which the first state, or the one before a change that is not confirmed, could be lost,
+on a real kernel.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,12 @@ def first_state(host):
     yield host
     done = change(host, "restored")
     host.run("echo 1 >%s/cpu3/online", CPUS)
-    assert (online(host), pinned(host), host.file(SAVED).exists, host.file(RECORD).exists) == (ALL, "7", False, False), done
+    assert (online(host), pinned(host), host.file(SAVED).exists, host.file(RECORD).exists) == (
+        ALL,
+        "7",
+        False,
+        False,
+    ), done
     assert host.run("find /etc /var/lib/threadwise-smt -name '.*threadwise-smt-before'").stdout == ""
 
 
@@ -94,8 +101,8 @@ def test_back_to_a_part_with_its_file(guest):
 def disk_of_its_own(guest):
     """The state is on a file system of one MiB; ``df`` counts what root may use."""
     guest.check_output(
-        f"truncate -s 1M /run/small && mkfs.ext4 -q -m 0 /run/small && cp -a {STATE} /run/state-before && mount -o loop /run/small {STATE} && "
-        f"cp -a /run/state-before/. {STATE}/"
+        f"truncate -s 1M /run/small && mkfs.ext4 -q -m 0 /run/small && cp -a {STATE} /run/state-before && mount -o loop"
+        f" /run/small {STATE} && cp -a /run/state-before/. {STATE}/"
     )
     yield guest
     change(guest, "restored")
@@ -104,9 +111,15 @@ def disk_of_its_own(guest):
 
 @pytest.mark.parametrize("left", [0, 1, 4096])
 def test_a_change_without_room_is_not_begun(small_disk, left):
-    small_disk.check_output(f"n=$(df --output=avail -B1 {STATE} | tail -1); head -c $((n - {left})) /dev/zero >{STATE}/filler; true")
+    small_disk.check_output(
+        f"n=$(df --output=avail -B1 {STATE} | tail -1); head -c $((n - {left})) /dev/zero >{STATE}/filler; true"
+    )
     refused = change(small_disk, "disabled")
-    assert "No space left on device" in refused["msg"] and STATE in refused["msg"] and "The host is as it was before" in refused["msg"]
+    assert (
+        "No space left on device" in refused["msg"]
+        and STATE in refused["msg"]
+        and "The host is as it was before" in refused["msg"]
+    )
     assert online(small_disk) == ALL
 
 

@@ -1,6 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run-time changes on every numbering, seen from outside: sysfs, lscpu, the mask of a pinned service. The tests build on one another."""
+"""Run-time changes on every numbering, seen from outside: sysfs, lscpu, the mask of a pinned service.
+
+The tests build on one another.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,9 @@ def test_restored(host, cores):
 def test_affinity_conflicts_are_refused(host, check_mode):
     before = mark(host)
     done = smt_state(host, check_mode, state="disabled")
-    assert re.search(r"CPU 7: pid \d+ \w+ \(user root, uid 0, unit pinned.service\) is pinned to 7 alone", done["msg"]), done
+    assert re.search(
+        r"CPU 7: pid \d+ \w+ \(user root, uid 0, unit pinned.service\) is pinned to 7 alone", done["msg"]
+    ), done
     assert len(done["affinity_conflicts"]) == 1
     assert mark(host) == before
 

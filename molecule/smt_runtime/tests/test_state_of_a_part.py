@@ -69,7 +69,9 @@ def test_the_other_package_instead(host, cores, siblings):
 
 
 def test_the_cores_of_a_unit(host, cores, siblings):
-    """A service on the cores of one package by its cpuset, which loses its siblings and keeps its cores' first threads."""
+    """A service on the cores of one package by its cpuset,
+    which loses its siblings and keeps its cores' first threads.
+    """
     its_cpus = sorted({cpu for core in cores if set(core) & set(siblings) for cpu in core})
     allowed = ",".join(map(str, its_cpus))
     host.check_output("systemd-run --collect --unit=boxed --property=AllowedCPUs=%s sleep infinity", allowed)
@@ -82,7 +84,8 @@ def test_the_cores_of_a_unit(host, cores, siblings):
     assert smt_state(host, state="restored")["not_restored"] == []
     host.check_output("systemctl stop boxed")
     assert "unit boxed.service has no cgroup" in smt_state(host, **options)["msg"]
-    # Linux before 6.2 forgets the masks of all tasks whose cgroup gets or loses a cpuset, as with the unit's AllowedCPUs.
+    # Linux before 6.2 forgets the masks of all tasks whose cgroup gets or loses a cpuset, as with the unit's
+    # AllowedCPUs.
     host.check_output("systemctl restart pinned")
 
 

@@ -1,19 +1,38 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What can go wrong on the way, on one guest, after the tests of states have left all CPUs online. The last leaves a guest that only a reboot leads out of."""
+"""What can go wrong on the way, on one guest, after the tests of states have left all CPUs online.
+
+The last leaves a guest that only a reboot leads out of.
+"""
 
 from __future__ import annotations
 
 import re
 
 import pytest
-from guest import CPUS, RECORD, SAVED, UNIT, control, cores_of, cpus, firsts, online, pinned, plan, smt_state, wait_until
+from guest import (
+    CPUS,
+    RECORD,
+    SAVED,
+    UNIT,
+    control,
+    cores_of,
+    cpus,
+    firsts,
+    online,
+    pinned,
+    plan,
+    smt_state,
+    wait_until,
+)
 
 KILLER = "/usr/local/lib/kill_between_writes.sh"
 RULES = "/usr/lib/udev/rules.d/40-redhat.rules"
 RULE = 'SUBSYSTEM=="cpu", ACTION=="add", TEST=="online", ATTR{online}=="0", ATTR{online}="1"'
 # Eight of these fit on eight CPUs (8 x 0.94 < 8 x 0.95), and not on seven.
-DEADLINE = "chrt --deadline --sched-runtime 940000000 --sched-deadline 1000000000 --sched-period 1000000000 0 sleep infinity"
+DEADLINE = (
+    "chrt --deadline --sched-runtime 940000000 --sched-deadline 1000000000 --sched-period 1000000000 0 sleep infinity"
+)
 testinfra_hosts = ["ansible://faults"]
 
 
@@ -71,7 +90,10 @@ def test_lost_controller(host, cores):
 
 @pytest.mark.parametrize("first", ["confirmation", "timer"])
 def test_confirmation_beside_the_timer(host, cores, first):
-    """Both wait for the lock that a third one holds. Who waits is held as well: a stopped process does not look whether the lock is free."""
+    """Both wait for the lock that a third one holds.
+
+    Who waits is held as well: a stopped process does not look whether the lock is free.
+    """
     smt_state(host, state="disabled", affinity_conflicts="warn", rollback_after=10)
     # Killed and not stopped by systemd, the holder would be started again or leave a failed unit.
     host.check_output("systemd-run --collect --unit=holder flock /run/threadwise-smt/lock sleep infinity")
@@ -88,7 +110,9 @@ def test_confirmation_beside_the_timer(host, cores, first):
         host.check_output("systemctl stop holder")
         done = smt_state(host, state="disabled", affinity_conflicts="warn", confirm=True)
         assert (done["changed"], done["rollback_pending"]) == (True, False)
-        assert host.run("systemctl is-active threadwise-smt-rollback.service").rc == 3, "nobody is left who would take it back"
+        assert host.run("systemctl is-active threadwise-smt-rollback.service").rc == 3, (
+            "nobody is left who would take it back"
+        )
         assert online(host) == firsts(cores, 1)
         smt_state(host, state="restored")
     assert pinned(host) == "7"
@@ -118,7 +142,9 @@ def test_deadline_tasks_that_would_not_fit(host, cores):
     host.check_output(f"for n in 1 2 3 4 5 6 7 8; do systemd-run --collect --unit=deadline$n {DEADLINE}; done; sleep 2")
     done = smt_state(host, state="disabled", affinity_conflicts="warn")
     host.check_output("systemctl stop 'deadline*'")
-    assert re.search(r"CPU \d+: EBUSY: SCHED_DEADLINE bandwidth would not fit.*the previous state was restored", done["msg"]), done
+    assert re.search(
+        r"CPU \d+: EBUSY: SCHED_DEADLINE bandwidth would not fit.*the previous state was restored", done["msg"]
+    ), done
     assert online(host) == firsts(cores, 99)
     assert not host.file(SAVED).exists
 
@@ -155,7 +181,9 @@ def test_rules_that_online_cpus(host, cores):
     smt_state(host, threads_per_core=1, method="cpu_online", affinity_conflicts="warn")
     host.check_output("udevadm trigger --action=add --subsystem-match=cpu --settle")
     assert online(host) == firsts(cores, 99), "the rule has undone it"
-    assert smt_state(host, threads_per_core=1, method="cpu_online", affinity_conflicts="warn", neutralise_udev_rules=True)["changed"]
+    assert smt_state(
+        host, threads_per_core=1, method="cpu_online", affinity_conflicts="warn", neutralise_udev_rules=True
+    )["changed"]
     host.check_output("sleep 4; udevadm trigger --action=add --subsystem-match=cpu --settle")
     assert online(host) == firsts(cores, 1), "the rule rests"
     assert smt_state(host, state="restored")["changed"]

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A cpuset partition of cgroup v2 takes CPUs away from all other tasks: what is a conflict then, what the change takes away, and what comes back."""
+"""A cpuset partition of cgroup v2 takes CPUs away from all other tasks: what is a conflict then,
+what the change takes away, and what comes back.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def kind(host):
 def masks(host):
     """Of process 1 and the processes of services and of the partition, which live longer than the test."""
     pids = "1 $(for u in cron ssh systemd-journald owned; do systemctl show -p MainPID --value $u; done)"
-    return re.findall(r"Cpus_allowed_list:\s*(\S+)", host.check_output(f"for p in {pids}; do cat /proc/$p/status; done"))
+    return re.findall(
+        r"Cpus_allowed_list:\s*(\S+)", host.check_output(f"for p in {pids}; do cat /proc/$p/status; done")
+    )
 
 
 def mask(host, unit):
@@ -61,8 +65,13 @@ def test_a_partition_is_one_conflict_and_binds_nobody_outside(host, core, partit
     refused = smt_state(host, check_mode, state="disabled")
     of_partition, of_task = refused["affinity_conflicts"]
     what = re.escape(f"{OWN} (cgroup v2 cpuset, CPUs {cpus}) is a partition (root) and would shrink to {core[0]}")
-    assert re.fullmatch(rf"CPU {core[1]}: {what}, as /run/systemd/system\.control/own\.slice\.d/\S+ sets AllowedCPUs=\S+", of_partition), of_partition
-    assert re.fullmatch(r"CPU 7: pid \d+ .*unit pinned\.service\) is pinned to 7 alone, by sched_setaffinity\(2\) as with taskset", of_task), of_task
+    assert re.fullmatch(
+        rf"CPU {core[1]}: {what}, as /run/systemd/system\.control/own\.slice\.d/\S+ sets AllowedCPUs=\S+", of_partition
+    ), of_partition
+    assert re.fullmatch(
+        r"CPU 7: pid \d+ .*unit pinned\.service\) is pinned to 7 alone, by sched_setaffinity\(2\) as with taskset",
+        of_task,
+    ), of_task
 
 
 def test_a_partition_that_keeps_a_cpu_comes_back(host, core, partition):
@@ -72,7 +81,12 @@ def test_a_partition_that_keeps_a_cpu_comes_back(host, core, partition):
     smt_state(host, state="disabled", affinity_conflicts="warn")
     assert (kind(host), effective(host, "/own.slice")) == ("root", str(core[0]))
     assert smt_state(host, state="restored")["not_restored"] == []
-    assert (kind(host), effective(host, "/own.slice"), (effective(host), masks(host)), pinned(host)) == ("root", cpus, before, "7")
+    assert (kind(host), effective(host, "/own.slice"), (effective(host), masks(host)), pinned(host)) == (
+        "root",
+        cpus,
+        before,
+        "7",
+    )
 
 
 def test_a_partition_that_loses_all_its_cpus_comes_back(host, core, partition):
@@ -89,7 +103,10 @@ def test_a_partition_that_leaves_siblings_to_all_others_loses_its_cpus(host, cor
     partition([core[0] for core in cores_of(host)])
     before = effective(host), masks(host)
     done = smt_state(host, state="disabled")
-    assert "would become invalid, because what is outside of it would have no CPU" in done["msg"] and len(done["affinity_conflicts"]) == 2, done
+    assert (
+        "would become invalid, because what is outside of it would have no CPU" in done["msg"]
+        and len(done["affinity_conflicts"]) == 2
+    ), done
     smt_state(host, state="disabled", affinity_conflicts="warn")
     assert kind(host).startswith("root invalid")
     assert smt_state(host, state="restored")["not_restored"] == []
@@ -97,7 +114,9 @@ def test_a_partition_that_leaves_siblings_to_all_others_loses_its_cpus(host, cor
 
 
 def test_pins_to_cpus_that_stay_and_to_whole_cores(host, core, partition):
-    """Linux before 6.2 takes the pin of each task whose cpuset loses a CPU or gets one; which CPUs it is pinned to does not matter."""
+    """Linux before 6.2 takes the pin of each task whose cpuset loses a CPU or gets one;
+    which CPUs it is pinned to does not matter.
+    """
     first, second = cores_of(host)[2]
     partition(core)
     for unit, cpus in (("stays", str(first)), ("whole", f"{first},{second}")):
@@ -127,4 +146,7 @@ def test_an_owner_of_conflicts_with_a_slip_in_it(host, core, check_mode):
     assert "affinity_conflicts_of names deamon, and this host knows no such user" in refused["msg"]
     refused = smt_state(host, check_mode, state="disabled", affinity_conflicts_of=["services", "1"])
     assert "affinity_conflicts_of names 1, and this user has a name here, daemon: give that" in refused["msg"]
-    assert "affinity conflict(s)" in smt_state(host, check_mode, state="disabled", affinity_conflicts_of=["services", "daemon"])["msg"]
+    assert (
+        "affinity conflict(s)"
+        in smt_state(host, check_mode, state="disabled", affinity_conflicts_of=["services", "daemon"])["msg"]
+    )

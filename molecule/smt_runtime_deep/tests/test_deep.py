@@ -27,7 +27,16 @@ def smt_state(host, **options):
 
 def reboot(host):
     subprocess.run(
-        ["ansible", "--inventory", str(INVENTORY), host.backend.get_hostname(), "-m", "ansible.builtin.reboot", "-a", "reboot_timeout=900"],
+        [
+            "ansible",
+            "--inventory",
+            str(INVENTORY),
+            host.backend.get_hostname(),
+            "-m",
+            "ansible.builtin.reboot",
+            "-a",
+            "reboot_timeout=900",
+        ],
         check=True,
         stdin=subprocess.DEVNULL,
     )
@@ -39,7 +48,9 @@ def mask(host, pid):
 
 def test_a_v1_cpuset_grows_back(host):
     assert host.file("/sys/fs/cgroup/cpuset/cpuset.cpus").exists, "a cgroup v1 host"
-    host.check_output(f"mkdir -p {BOX}/inner; for d in {BOX} {BOX}/inner; do echo 6-7 >$d/cpuset.cpus; echo 0 >$d/cpuset.mems; done")
+    host.check_output(
+        f"mkdir -p {BOX}/inner; for d in {BOX} {BOX}/inner; do echo 6-7 >$d/cpuset.cpus; echo 0 >$d/cpuset.mems; done"
+    )
     host.check_output("systemd-run --collect --unit=boxed sleep infinity")
     pid = host.check_output("systemctl show -p MainPID --value boxed")
     host.check_output(f"echo {pid} >{BOX}/inner/cgroup.procs")
@@ -63,4 +74,9 @@ def test_kept_over_a_boot_and_taken_back(host, way):
     assert smt_state(host, state="disabled", persist=way)["changed"] is False
     assert smt_state(host, state="restored")["changed"] is True
     assert host.check_output("cat %s", ONLINE) == "0-7"
-    assert host.run("ls /etc/tmpfiles.d/threadwise* /etc/systemd/system/threadwise* /etc/systemd/system/*/threadwise*").stdout == ""
+    assert (
+        host.run(
+            "ls /etc/tmpfiles.d/threadwise* /etc/systemd/system/threadwise* /etc/systemd/system/*/threadwise*"
+        ).stdout
+        == ""
+    )

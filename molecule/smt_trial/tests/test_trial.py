@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Trials on guests with a real Prometheus: to their end, and ended by a guardrail, a lost metrics server, Ctrl-C, a killed controller and a restart."""
+"""Trials on guests with a real Prometheus: to their end, and ended by a guardrail, a lost metrics server, Ctrl-C,
+a killed controller and a restart.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ class Service:
     def answer(self, handler):
         lines = []
         for name in GUESTS:
-            lines.append(f'service_rate{{guest="{name}"}} {100 * self.online[name] * self.source.uniform(0.95, 1.05):.3f}')
+            lines.append(
+                f'service_rate{{guest="{name}"}} {100 * self.online[name] * self.source.uniform(0.95, 1.05):.3f}'
+            )
             lines.append(f'service_errors{{guest="{name}"}} {self.errors[name]}')
         prometheus_server.send(handler, "\n".join(lines) + "\n", 200, prometheus_server.EXPOSITION)
 
@@ -66,7 +70,10 @@ def ssh(name, command):
     """Run a command on a guest until the block ends."""
     about = yaml.safe_load((INVENTORY / f"{name}.yml").read_text())["lab"]["hosts"][name]
     words = ["ssh", "-p", str(about["ansible_port"]), "-i", about["ansible_ssh_private_key_file"]]
-    shell = f"exec {' '.join(words)} {about['ansible_ssh_common_args']} {about['ansible_user']}@{about['ansible_host']} '{command}'"
+    shell = (
+        f"exec {' '.join(words)} {about['ansible_ssh_common_args']} {about['ansible_user']}@{about['ansible_host']}"
+        f" '{command}'"
+    )
     process = subprocess.Popen(["sh", "-c", shell], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
     try:
         yield process
@@ -89,7 +96,10 @@ def a_service():
 @pytest.fixture(name="url")
 def a_metrics_server(service, tmp_path):
     """A Prometheus that has scraped the service."""
-    with prometheus_server.serving(service.answer) as address, prometheus_server.prometheus(tmp_path, [address.removeprefix("http://")]) as url:
+    with (
+        prometheus_server.serving(service.answer) as address,
+        prometheus_server.prometheus(tmp_path, [address.removeprefix("http://")]) as url,
+    ):
         time.sleep(4 * prometheus_server.SCRAPE_SECONDS)
         yield url
 
@@ -104,7 +114,9 @@ def command(run, url, **changed):
         "smt_trial_dest": str(TRIALS),
         "smt_trial_metrics_url": url,
         "smt_trial_metrics_token": TOKEN,
-        "smt_trial_metrics": [{"name": "rate", "query": query("service_rate"), "unit": "1/s", "better": "higher", "primary": True}],
+        "smt_trial_metrics": [
+            {"name": "rate", "query": query("service_rate"), "unit": "1/s", "better": "higher", "primary": True}
+        ],
         "smt_trial_guardrails": [{"name": "errors", "query": query("service_errors"), "above": 0.5}],
         "smt_trial_period": PERIOD,
         "smt_trial_settle": 5,
@@ -116,7 +128,15 @@ def command(run, url, **changed):
     }
     # Written, not templated: a query has braces of its own.
     (EPHEMERAL / f"{run}.yml").write_text(json.dumps(variables))
-    return ["ansible-playbook", "-i", str(INVENTORY), "threadwise.smt.smt_trial", "-e", f"@{EPHEMERAL / f'{run}.yml'}", "-v"]
+    return [
+        "ansible-playbook",
+        "-i",
+        str(INVENTORY),
+        "threadwise.smt.smt_trial",
+        "-e",
+        f"@{EPHEMERAL / f'{run}.yml'}",
+        "-v",
+    ]
 
 
 @contextlib.contextmanager
@@ -124,7 +144,13 @@ def running(run, url, **changed):
     """A trial in a session of its own, which is ended with the block."""
     with (EPHEMERAL / f"{run}.log").open("wb") as log:
         process = subprocess.Popen(
-            command(run, url, **changed), stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=EPHEMERAL, env=PLAIN, start_new_session=True
+            command(run, url, **changed),
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+            cwd=EPHEMERAL,
+            env=PLAIN,
+            start_new_session=True,
         )
         try:
             yield process
@@ -132,7 +158,8 @@ def running(run, url, **changed):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            # Ansible's workers have a session of their own. One that was about to switch its host does so, sees that it is alone, and goes back.
+            # Ansible's workers have a session of their own. One that was about to switch its host does so, sees that it
+            # is alone, and goes back.
             workers = ["pgrep", "-f", str(EPHEMERAL / f"{run}.yml")]
             wait_until(lambda: subprocess.run(workers, check=False, stdout=subprocess.DEVNULL).returncode != 0)
 
@@ -170,9 +197,18 @@ def switched(service):
 
 @pytest.fixture(autouse=True)
 def as_found():
-    """Each trial ends with all CPUs of each guest, and leaves nothing that waits. One that is killed at the end of its test takes a timer's time for that."""
+    """Each trial ends with all CPUs of each guest, and leaves nothing that waits.
+
+    One that is killed at the end of its test takes a timer's time for that.
+    """
     yield
-    wait_until(lambda: all(guest(name).run("systemctl is-active threadwise-smt-rollback.service").stdout.strip() != "active" for name in GUESTS), 180)
+    wait_until(
+        lambda: all(
+            guest(name).run("systemctl is-active threadwise-smt-rollback.service").stdout.strip() != "active"
+            for name in GUESTS
+        ),
+        180,
+    )
     wait_until(lambda: [online(name) for name in GUESTS] == [ALL_CPUS] * 2, 60)
     # A record of an earlier boot rolls nothing back.
     pending = 'grep -q "$(cat /proc/sys/kernel/random/boot_id)" /var/lib/threadwise-smt/timer-rollback.json'
@@ -180,7 +216,9 @@ def as_found():
 
 
 def test_check_mode_shows_the_schedule_and_touches_nothing(url):
-    done = subprocess.run([*command("shown", url), "--check"], capture_output=True, text=True, check=False, cwd=EPHEMERAL, env=PLAIN)
+    done = subprocess.run(
+        [*command("shown", url), "--check"], capture_output=True, text=True, check=False, cwd=EPHEMERAL, env=PLAIN
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "A switchback trial of SMT on and SMT off on 2 hosts, judged by rate (higher is better)." in done.stdout
     assert "smt-trial-1: SMT o" in done.stdout and "errors above 0.5" in done.stdout
@@ -203,7 +241,14 @@ def test_an_effect_is_found_and_the_page_says_so(service, url):
     for name in GUESTS:
         *whole, last = lines("whole", name, "periods")
         # A guest on a busy machine may take most of a period to switch.
-        assert all(record["metrics"]["rate"]["points"] > 3 if record["complete"] else "the switch took so long" in record["reason"] for record in whole)
+        assert all(
+            (
+                record["metrics"]["rate"]["points"] > 3
+                if record["complete"]
+                else "the switch took so long" in record["reason"]
+            )
+            for record in whole
+        )
         # A host that ended its period first has begun the next one when the other one's last numbers decide.
         assert last["complete"] or last["reason"].startswith("each arm is decided")
         (end,) = lines("whole", name, "ended")
@@ -241,7 +286,14 @@ def test_hosts_go_back_without_their_controller(service, url, number):
         interrupt(process, number)
         # A host is refused while its rollback is pending.
         if number == signal.SIGKILL:
-            again = subprocess.run([*command(f"{run}-again", url), "--check"], capture_output=True, text=True, check=False, cwd=EPHEMERAL, env=PLAIN)
+            again = subprocess.run(
+                [*command(f"{run}-again", url), "--check"],
+                capture_output=True,
+                text=True,
+                check=False,
+                cwd=EPHEMERAL,
+                env=PLAIN,
+            )
             assert "a trial that lost its controller has not ended" in again.stdout, again.stdout
         wait_until(lambda: switched(service) is None, 180)
         assert len(lines(run, GUESTS[0], "periods")) >= 1

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Hosts of a parallel trial that are rebooted into their arm: they are back in their own state at its end, after a breach, and without their controller."""
+"""Hosts of a parallel trial that are rebooted into their arm: they are back in their own state at its end, after a
+breach, and without their controller.
+"""
 
 from __future__ import annotations
 
@@ -54,13 +56,32 @@ def command(run, **changed):
         "_step": "follow",
         **changed,
     }
-    return ["ansible", "-i", str(INVENTORY), "-f", "2", "all", "-m", "threadwise.smt.smt_trial_host", "-a", json.dumps(options)]
+    return [
+        "ansible",
+        "-i",
+        str(INVENTORY),
+        "-f",
+        "2",
+        "all",
+        "-m",
+        "threadwise.smt.smt_trial_host",
+        "-a",
+        json.dumps(options),
+    ]
 
 
 @contextlib.contextmanager
 def running(run, **changed):
     with (EPHEMERAL / f"{run}.log").open("wb") as log:
-        process = subprocess.Popen(command(run, **changed), stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=EPHEMERAL, env=PLAIN, start_new_session=True)
+        process = subprocess.Popen(
+            command(run, **changed),
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+            cwd=EPHEMERAL,
+            env=PLAIN,
+            start_new_session=True,
+        )
         try:
             yield process
         finally:
@@ -95,14 +116,18 @@ def wait_until(what, seconds):
 
 def boot_files(name):
     """The boot configuration, without the time of the day in it."""
-    return said(name, "sha256sum /etc/default/grub /etc/default/grub.d/* /boot/grub/grub.cfg; ls -R /etc/systemd/system")
+    return said(
+        name, "sha256sum /etc/default/grub /etc/default/grub.d/* /boot/grub/grub.cfg; ls -R /etc/systemd/system"
+    )
 
 
 @pytest.fixture(autouse=True)
 def as_found():
     before = {name: boot_files(name) for name in (BOOTED, OTHER)}
     yield
-    wait_until(lambda: [said(name, "cat /sys/devices/system/cpu/online") for name in (BOOTED, OTHER)] == [ALL_CPUS] * 2, 1200)
+    wait_until(
+        lambda: [said(name, "cat /sys/devices/system/cpu/online") for name in (BOOTED, OTHER)] == [ALL_CPUS] * 2, 1200
+    )
     # It is removed when the host was seen without the arguments, a moment after the boot.
     wait_until(lambda: said(BOOTED, "ls -d /var/lib/threadwise-smt/boot-visit || echo gone") == "gone", 600)
     assert {name: boot_files(name) for name in (BOOTED, OTHER)} == before
@@ -130,7 +155,13 @@ def test_a_breached_guardrail_reboots_it_back(run):
 
 def test_without_its_controller_it_goes_back_by_itself(run):
     with running(run) as process:
-        wait_until(lambda: lines(run, BOOTED, "periods") != [] and said(BOOTED, "ls /etc/systemd/system/threadwise-smt-boot-visit.service") != "", 2 * PERIOD)
+        wait_until(
+            lambda: (
+                lines(run, BOOTED, "periods") != []
+                and said(BOOTED, "ls /etc/systemd/system/threadwise-smt-boot-visit.service") != ""
+            ),
+            2 * PERIOD,
+        )
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     # It may boot into the arm or not, and is back in the end: the fixture waits for that.

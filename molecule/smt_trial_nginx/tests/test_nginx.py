@@ -34,11 +34,19 @@ def trial(names, tmp_path):
     """Play a trial of guests that cannot serve all that they are asked for; return its results."""
     with contextlib.ExitStack() as stack:
         pages = {name: laboratory.address(name, laboratory.PAGES) for name in names}
-        seen = stack.enter_context(laboratory.clients(pages, tmp_path, "--rate", str(RATE), "--swing", "0.2", "--day", "100"))
+        seen = stack.enter_context(
+            laboratory.clients(pages, tmp_path, "--rate", str(RATE), "--swing", "0.2", "--day", "100")
+        )
         nodes = {name: laboratory.address(name, laboratory.NODE) for name in names}
         url = stack.enter_context(laboratory.prometheus(seen, nodes, tmp_path))
         metrics = [
-            {"name": "pages", "query": 'rate(page_seconds_count{host="{{ inventory_hostname }}"}[10s])', "unit": "1/s", "better": "higher", "primary": True}
+            {
+                "name": "pages",
+                "query": 'rate(page_seconds_count{host="{{ inventory_hostname }}"}[10s])',
+                "unit": "1/s",
+                "better": "higher",
+                "primary": True,
+            }
         ]
         variables = {
             "smt_trial_metrics_url": url,
@@ -55,10 +63,20 @@ def trial(names, tmp_path):
         }
         # Written, not templated: a query has braces of its own.
         (tmp_path / "trial.json").write_text(json.dumps(variables))
-        laboratory.play(INVENTORY, "threadwise.smt.smt_trial", "-e", f"@{EXAMPLE / 'trial.yml'}", "-e", f"@{tmp_path / 'trial.json'}")
+        laboratory.play(
+            INVENTORY,
+            "threadwise.smt.smt_trial",
+            "-e",
+            f"@{EXAMPLE / 'trial.yml'}",
+            "-e",
+            f"@{tmp_path / 'trial.json'}",
+        )
     results = json.loads((EPHEMERAL / "trials" / names[0] / "results.json").read_text())
     (one,) = results["comparisons"]
-    print(f"{names[0]}: {one['verdict']}, ratio {one['ratio']:.3f}, {one['ci_low']:.3f} to {one['ci_high']:.3f}, {one['n']} observations, {one['looks']} looks")
+    print(
+        f"{names[0]}: {one['verdict']}, ratio {one['ratio']:.3f}, {one['ci_low']:.3f} to {one['ci_high']:.3f},"
+        f" {one['n']} observations, {one['looks']} looks"
+    )
     return one
 
 

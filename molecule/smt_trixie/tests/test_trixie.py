@@ -29,8 +29,20 @@ def test_nothing_about_smt_is_left_in_grub(host):
 
 def test_an_evaluation_switches_measures_and_restores(host):
     results = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
-    options = {"smt_eval_workloads": ["gzip"], "smt_eval_budget": 120, "smt_eval_dest": str(results / "results"), "smt_eval_run": "trixie"}
-    command = ["ansible-playbook", "-i", str(results / "inventory"), "threadwise.smt.smt_eval", "-e", json.dumps(options)]
+    options = {
+        "smt_eval_workloads": ["gzip"],
+        "smt_eval_budget": 120,
+        "smt_eval_dest": str(results / "results"),
+        "smt_eval_run": "trixie",
+    }
+    command = [
+        "ansible-playbook",
+        "-i",
+        str(results / "inventory"),
+        "threadwise.smt.smt_eval",
+        "-e",
+        json.dumps(options),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stdout + done.stderr
     result = json.loads((results / "results/trixie/smt-trixie.json").read_text())

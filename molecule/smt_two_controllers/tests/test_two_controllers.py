@@ -36,9 +36,18 @@ class Controller:
 
     def __init__(self, name, playbook, **variables):
         self.log = EPHEMERAL / (name + ".log")
-        command = ["ansible-playbook", "--inventory", str(EPHEMERAL / "inventory"), "threadwise.smt." + playbook, "--extra-vars", json.dumps(variables)]
+        command = [
+            "ansible-playbook",
+            "--inventory",
+            str(EPHEMERAL / "inventory"),
+            "threadwise.smt." + playbook,
+            "--extra-vars",
+            json.dumps(variables),
+        ]
         with self.log.open("wb") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=EPHEMERAL)
+            self.process = subprocess.Popen(
+                command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=EPHEMERAL
+            )
 
     def ended(self):
         """Exit code and what it said."""
@@ -107,13 +116,17 @@ def test_two_evaluations(host, user):
     wait_until(lambda: measuring(host, "first-" + user, user), first)
     code, said = evaluation("second-" + user, user).ended()
     assert code != 0, said
-    assert re.search(rf"by an evaluation \(run first-{user}\), pid \d+ for user {user} from [0-9.]+ port \d+ since 2", said), said
+    assert re.search(
+        rf"by an evaluation \(run first-{user}\), pid \d+ for user {user} from [0-9.]+ port \d+ since 2", said
+    ), said
     assert measuring(host, "first-" + user, user)
     host.check_output("touch %s", GO)
     code, said = first.ended()
     assert code == 0, said
     taken = result("first-" + user)
-    assert (taken["outcome"], taken["restored"]["ok"]) == ("completed", True) and all(sample["ok"] for sample in taken["samples"])
+    assert (taken["outcome"], taken["restored"]["ok"]) == ("completed", True) and all(
+        sample["ok"] for sample in taken["samples"]
+    )
     assert (len(taken["arms"]) == 2) is (user == "root")
     assert not (RESULTS / ("second-" + user) / (GUEST + ".json")).exists()
     assert host.check_output("cat %s %s", CONTROL, ONLINE) == before
@@ -137,7 +150,10 @@ def test_a_policy_beside_an_evaluation(host):
 
 
 def test_two_rollouts_of_one_policy(host):
-    both = [Controller(f"rollout-{number}", "smt_enforce", smt_policy="disabled", smt_runtime_rollback_after=600) for number in (1, 2)]
+    both = [
+        Controller(f"rollout-{number}", "smt_enforce", smt_policy="disabled", smt_runtime_rollback_after=600)
+        for number in (1, 2)
+    ]
     ended = [one.ended() for one in both]
     assert [code for code, _said in ended] == [0, 0], "\n".join(said for _code, said in ended)
     assert host.check_output("cat %s %s", CONTROL, ONLINE) == "off\n0,2,4,6"
@@ -159,8 +175,19 @@ def test_one_confirms_what_the_other_has_changed_again(host):
 
 def test_both_confirm_at_once(host):
     assert smt_state(host, state="disabled", rollback_after=900)["rollback_pending"]
-    command = ["ansible", GUEST, "--inventory", str(EPHEMERAL / "inventory"), "-m", "threadwise.smt.smt_state", "-a", "state=disabled confirm=true"]
-    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _number in (1, 2)]
+    command = [
+        "ansible",
+        GUEST,
+        "--inventory",
+        str(EPHEMERAL / "inventory"),
+        "-m",
+        "threadwise.smt.smt_state",
+        "-a",
+        "state=disabled confirm=true",
+    ]
+    both = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _number in (1, 2)
+    ]
     said = [one.communicate(timeout=TIME_LIMIT)[0] for one in both]
     assert [one.returncode for one in both] == [0, 0], said
     assert sorted('"changed": true' in text for text in said) == [False, True], said
@@ -180,7 +207,10 @@ def test_a_user_who_pins_a_task_stops_nobody(host):
         "-m",
         "ansible.builtin.shell",
         "-a",
-        "for cpu in 1 3; do nohup taskset -c $cpu sleep 1000 >/dev/null 2>&1 & done; (sleep 1000 | nohup taskset -c 1 su root) >/dev/null 2>&1 & sleep 1",
+        (
+            "for cpu in 1 3; do nohup taskset -c $cpu sleep 1000 >/dev/null 2>&1 & done; (sleep 1000 | nohup taskset -c"
+            " 1 su root) >/dev/null 2>&1 & sleep 1"
+        ),
     ]
     subprocess.run(ssh, check=True, timeout=TIME_LIMIT)
     login = host.check_output("cat /proc/$(pgrep -u alice -n sleep)/loginuid")
@@ -192,7 +222,9 @@ def test_a_user_who_pins_a_task_stops_nobody(host):
     done = smt_state(host, state="disabled")
     assert done["changed"] and any("user alice" in conflict for conflict in done["affinity_conflicts"]), done
     assert smt_state(host, state="restored")["not_restored"] == []
-    masks = host.check_output("for pid in $(pgrep -u alice -x sleep); do grep Cpus_allowed_list /proc/$pid/status; done")
+    masks = host.check_output(
+        "for pid in $(pgrep -u alice -x sleep); do grep Cpus_allowed_list /proc/$pid/status; done"
+    )
     assert {line.split()[1] for line in masks.splitlines()} >= {"1", "3"}
     # A service that is pinned still counts.
     host.check_output("systemd-run --collect --unit=pinned taskset -c 1 sleep infinity")

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every workload has measured on the guest, in each arm and at each value of its parameter, and nothing of it is left."""
+"""Every workload has measured on the guest, in each arm and at each value of its parameter,
+and nothing of it is left.
+"""
 
 from __future__ import annotations
 
@@ -55,11 +57,15 @@ def test_why_there_are_no_counters_is_said(result):
 def test_what_does_not_fit_into_memory_is_left_out_with_the_reason(result):
     left_out = [(skip["placement"], skip["arm"]) for skip in result["skipped"] if skip["workload"] == "stream"]
     assert left_out == [("all_threads", "smt_on")]
-    assert "8 workers of stream need 1600 MB of memory" in next(skip["reason"] for skip in result["skipped"] if skip["workload"] == "stream")
+    assert "8 workers of stream need 1600 MB of memory" in next(
+        skip["reason"] for skip in result["skipped"] if skip["workload"] == "stream"
+    )
 
 
 def test_what_hangs_is_named_with_its_last_words(result):
-    assert [skip["reason"] for skip in result["skipped"] if skip["workload"] == "hangs"] == ["sh did not end within 3 s and was ended: waiting for nothing"]
+    assert [skip["reason"] for skip in result["skipped"] if skip["workload"] == "hangs"] == [
+        "sh did not end within 3 s and was ended: waiting for nothing"
+    ]
 
 
 def test_the_host_is_as_it_was_and_nothing_is_left(host, result):

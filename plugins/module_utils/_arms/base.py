@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The base of all arms: what an arm has to offer.
 
-An arm is one of the states of a host that an evaluation compares. A file of this folder defines the arms that switch the same thing, and lists them in
-``ARMS``; the registry finds them.
+An arm is one of the states of a host that an evaluation compares. A file of this folder defines the arms that switch
+the same thing, and lists them in ``ARMS``; the registry finds them.
 """
 
 import re
@@ -29,8 +29,10 @@ class Host(t.NamedTuple):
     Attributes:
         facts: ``ansible_facts['smt']``.
         topology: the host's topology.
-        origin: the state of SMT before anything was switched; a sibling that is offline in it although SMT is in use stays offline.
-        selected_conflicts: whose affinity conflicts prevent a comparison, as in ``affinity.selected``; empty for nobody's.
+        origin: the state of SMT before anything was switched; a sibling that is offline in it although SMT is in use
+            stays offline.
+        selected_conflicts: whose affinity conflicts prevent a comparison, as in ``affinity.selected``; empty for
+            nobody's.
         overcommit_ratio: percent of RAM, or None for the host's own.
         files: the host's files.
         run: runs a command without a shell; returns its exit status, output and error output.
@@ -54,8 +56,9 @@ class Arm:
 
     Attributes:
         pattern: a regular expression of the names of this arm.
-        lever: what the arm switches. Of arms with the same lever each replaces the other; the lever of the previous arm is restored first where it is another
-            one. Empty for an arm that switches nothing. Where several things of a kind can be switched, such as units, an arm adds ``:`` and which one.
+        lever: what the arm switches. Of arms with the same lever each replaces the other; the lever of the previous arm
+            is restored first where it is another one. Empty for an arm that switches nothing. Where several things of a
+            kind can be switched, such as units, an arm adds ``:`` and which one.
         switches_cpus: whether CPUs go online or offline.
         written: the names of this arm as the documentation has them, where the pattern is not the only name.
         summary: what the arm is, and how it is switched, for the table in the documentation.
@@ -64,7 +67,8 @@ class Arm:
         title: the name for people.
         host: as above.
         reason: why the host cannot be switched to this arm, or None.
-        is_as_found: whether the host is in this arm already, so that there is nothing to compare it with where the host as found is an arm, too.
+        is_as_found: whether the host is in this arm already, so that there is nothing to compare it with where the host
+            as found is an arm, too.
         settings: what the arm sets, as plain data for the result: name -> number or text.
     """
 
@@ -163,7 +167,9 @@ class Arm:
 
     @classmethod
     def states(cls, files: KernelFiles, saved: "t.Mapping[str, t.Any]") -> "tuple[Values, Values]":
-        """Return what of the lever shows whether it is restored, as it was saved and as it is now. What differs between the two is a difference.
+        """Return what of the lever shows whether it is restored, as it was saved and as it is now.
+
+        What differs between the two is a difference.
 
         Args:
             files: the host's files.

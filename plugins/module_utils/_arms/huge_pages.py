@@ -7,10 +7,14 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import Arm, ArmError, Host, Values
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._host.kernel_files import KernelFiles
-from ansible_collections.threadwise.smt.plugins.module_utils._memory import facts as memory_facts, policy as memory_policy, snapshot as memory_snapshot
+from ansible_collections.threadwise.smt.plugins.module_utils._memory import (
+    facts as memory_facts,
+    policy as memory_policy,
+    snapshot as memory_snapshot,
+)
 
 # The share of the available memory that huge pages may take: nothing else can use them.
-MOST_OF_AVAILABLE = 0.5
+MAX_OF_AVAILABLE = 0.5
 
 
 class HugePages(Arm):
@@ -37,10 +41,10 @@ class HugePages(Arm):
         if self._found is None or size is None or available is None:
             return "this kernel has no huge pages"
         more = (self._pages - self._found) * size
-        if more > MOST_OF_AVAILABLE * available:
+        if more > MAX_OF_AVAILABLE * available:
             return (
-                f"{self._pages - self._found} more huge pages take {memory_policy.size(more)}, and that is more than half of the "
-                f"{memory_policy.size(available)} that are available"
+                f"{self._pages - self._found} more huge pages take {memory_policy.size(more)}, and that is more than"
+                f" half of the {memory_policy.size(available)} that are available"
             )
         return None
 
@@ -54,7 +58,10 @@ class HugePages(Arm):
         if self.is_as_found:
             return [f"{memory_policy.HUGEPAGES} is {self._pages}, as it is now."]
         return [
-            f"{memory_policy.HUGEPAGES} is switched from {self._found} to {self._pages}; other memory is not available as huge pages, nor they as other memory."
+            (
+                f"{memory_policy.HUGEPAGES} is switched from {self._found} to {self._pages}; other memory is not"
+                " available as huge pages, nor they as other memory."
+            )
         ]
 
     def restoration(self) -> "str | None":

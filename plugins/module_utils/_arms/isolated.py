@@ -1,9 +1,11 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The workload alone on whole cores: a partition of cgroup v2 cpusets that holds all cores but one, which everything else shares.
+"""The workload alone on whole cores: a partition of cgroup v2 cpusets that holds all cores but one,
+which everything else shares.
 
-Source: Documentation/admin-guide/cgroup-v2.rst, ``cpuset.cpus.partition``. The file reads ``isolated`` or ``root`` for a valid partition, and the kind
-followed by ``invalid`` and, from 6.1 on, the reason for one that the kernel did not make; kernels before 6.1 know ``root`` alone (EINVAL).
+Source: Documentation/admin-guide/cgroup-v2.rst, ``cpuset.cpus.partition``. The file reads ``isolated`` or ``root`` for
+a valid partition, and the kind followed by ``invalid`` and, from 6.1 on, the reason for one that the kernel did not
+make; kernels before 6.1 know ``root`` alone (EINVAL).
 """
 
 import errno
@@ -29,7 +31,9 @@ class Isolated(Arm):
 
     pattern = "isolated"
     lever = "isolated"
-    summary = "the workload has all cores but the first in a cpuset partition (cgroup v2), everything else has the first"
+    summary = (
+        "the workload has all cores but the first in a cpuset partition (cgroup v2), everything else has the first"
+    )
     needs = "cgroup v2 with the cpuset controller, two cores, no affinity conflicts"
 
     def __init__(self, name: str, host: Host) -> None:
@@ -58,7 +62,10 @@ class Isolated(Arm):
         beside = [entry for entry in sets if entry.inside.count("/") == 1 and entry.cpus & self._cpus]
         if beside:
             taken = ", ".join(f"{entry.inside[1:]} ({cpulist.render(entry.cpus)})" for entry in beside)
-            return f"the kernel makes no partition of CPUs that another cpuset beside it names: {text.printable(taken, 200)}"
+            return (
+                "the kernel makes no partition of CPUs that another cpuset beside it names:"
+                f" {text.printable(taken, 200)}"
+            )
         if any(not self.host.files.exists(entry.path + "/cpuset.cpus.partition") for entry in sets):
             return "this kernel has no cpuset partitions (no cpuset.cpus.partition)"
         return None
@@ -69,7 +76,11 @@ class Isolated(Arm):
         self._conflicts = [finding for finding in found if finding.is_conflict]
         selected = affinity.selected(found, self.host.selected_conflicts)
         listed = affinity.in_one_line(selected)
-        return f"these would lose the CPUs of the partition; resolve that, or set affinity_conflicts to warn: {listed}" if selected else None
+        return (
+            f"these would lose the CPUs of the partition; resolve that, or set affinity_conflicts to warn: {listed}"
+            if selected
+            else None
+        )
 
     def for_workers(self, usable: "set[int]") -> "set[int]":
         """Return the CPUs of the partition."""
@@ -78,8 +89,14 @@ class Isolated(Arm):
     def announcement(self) -> "list[str]":
         """Describe the partition."""
         return [
-            f"the workload runs alone on CPUs {cpulist.render(self._cpus)}, in a cpuset partition; everything else has CPUs {cpulist.render(self._rest)} only.",
-            "The kernel balances no load between the CPUs of an isolated partition: a worker stays where it is pinned, or where it started.",
+            (
+                f"the workload runs alone on CPUs {cpulist.render(self._cpus)}, in a cpuset partition; everything else"
+                f" has CPUs {cpulist.render(self._rest)} only."
+            ),
+            (
+                "The kernel balances no load between the CPUs of an isolated partition: a worker stays where it is"
+                " pinned, or where it started."
+            ),
         ]
 
     def conflicts(self) -> "list[str]":
@@ -104,7 +121,11 @@ class Isolated(Arm):
         mask = frozenset(os.sched_getaffinity(0))
         # Without a mask of its own a process has all CPUs of its cpuset, in each cpuset that it is in.
         self._own_mask = mask if mask < self._groups.effective(own) else None
-        pinned = [task for task in affinity.capture_tasks(self.host.files, self.host.topology.online) if self._rest & cpulist.parse_or_empty(task["mask"])]
+        pinned = [
+            task
+            for task in affinity.capture_tasks(self.host.files, self.host.topology.online)
+            if self._rest & cpulist.parse_or_empty(task["mask"])
+        ]
         try:
             self._groups.hand_down("/")
             self.host.files.make_directory(self._groups.path(GROUP))
@@ -112,7 +133,9 @@ class Isolated(Arm):
             self._kind = self._made()
             self.host.files.write(self._groups.path(GROUP, "cgroup.procs"), str(os.getpid()))
         except OSError as error:
-            raise ArmError(f"/{self._groups.path(GROUP)}: the kernel does not make the partition: {error.strerror}") from error
+            raise ArmError(
+                f"/{self._groups.path(GROUP)}: the kernel does not make the partition: {error.strerror}"
+            ) from error
         # What is pinned to other CPUs stays so in this arm. What cannot be is said when all is restored.
         affinity.restore_tasks(self.host.files, pinned, self.host.topology.online)
 
@@ -132,13 +155,22 @@ class Isolated(Arm):
             if found == kind:
                 return kind
             refused.append(f"{kind}: {found!s:.200}")
-        raise ArmError(f"/{self._groups.path(GROUP, 'cpuset.cpus.partition')}: the kernel makes no valid partition ({'; '.join(refused)})")
+        raise ArmError(
+            f"/{self._groups.path(GROUP, 'cpuset.cpus.partition')}: the kernel makes no valid partition"
+            f" ({'; '.join(refused)})"
+        )
 
     def prove(self) -> None:
         """Read that the partition is valid, has its CPUs alone, and holds this process."""
-        kind, cpus = self._groups.read(GROUP, "cpuset.cpus.partition"), self._groups.read(GROUP, "cpuset.cpus.effective")
+        kind, cpus = (
+            self._groups.read(GROUP, "cpuset.cpus.partition"),
+            self._groups.read(GROUP, "cpuset.cpus.effective"),
+        )
         if kind != self._kind or cpulist.parse_or_empty(cpus) != self._cpus:
-            raise ArmError(f"/{self._groups.path(GROUP)} is {kind!s:.200} with CPUs {cpus}, not {self._kind} with CPUs {cpulist.render(self._cpus)}")
+            raise ArmError(
+                f"/{self._groups.path(GROUP)} is {kind!s:.200} with CPUs {cpus}, not {self._kind} with CPUs"
+                f" {cpulist.render(self._cpus)}"
+            )
         shared = cpulist.parse_or_empty(self._groups.read("/", "cpuset.cpus.effective")) & self._cpus
         if shared:
             raise ArmError(f"everything else may run on CPUs {cpulist.render(shared)} of the partition")
@@ -163,7 +195,9 @@ class Isolated(Arm):
             left += self._groups.take_back(["/"])
         # Last, because both change masks.
         if changed:
-            left += affinity.restore_tasks(self.host.files, mine["tasks"], smt_state.read(files=self.host.files)["online"])
+            left += affinity.restore_tasks(
+                self.host.files, mine["tasks"], smt_state.read(files=self.host.files)["online"]
+            )
         return left + self._restore_own_mask()
 
     def _restore_own_mask(self) -> "list[str]":
@@ -217,7 +251,10 @@ class Isolated(Arm):
 
 
 def _divided(host: Host) -> "tuple[frozenset[int], frozenset[int]]":
-    """Return the online CPUs of all cores but the first one, and all other online CPUs; none where there is one core. Isolated cores are in neither."""
+    """Return the online CPUs of all cores but the first one, and all other online CPUs; none where there is one core.
+
+    Isolated cores are in neither.
+    """
     online, isolated = set(host.topology.online), set(host.topology.isolated)
     cores = [core for core in host.topology.cores if online & set(core) and not isolated & set(core)]
     inside = frozenset(cpu for core in cores[1:] for cpu in core if cpu in online)

@@ -20,7 +20,8 @@ PANIC_REBOOT_SECONDS = "60"
 MARGIN = 10
 # What the process of the overcommit test may use, in a cgroup of its own, before the kernel kills it.
 CONFINED_BYTES = 64 * memory_policy.MIB
-# The share of RAM and swap that the overcommit test requests where the sum is not limited; the heuristic policy refuses a request for all of it.
+# The share of RAM and swap that the overcommit test requests where the sum is not limited; the heuristic policy refuses
+# a request for all of it.
 OVERCOMMIT_TEST_SHARE = 0.9
 
 
@@ -85,15 +86,23 @@ class _MemoryPolicy(Arm):
     def prove(self) -> None:
         """Read the settings."""
         present = memory_facts.read_settings(self._fs)
-        wrong = [f"{name} reads {present[name]}, not {value}" for name, value in self._desired.items() if present[name] != value]
+        wrong = [
+            f"{name} reads {present[name]}, not {value}"
+            for name, value in self._desired.items()
+            if present[name] != value
+        ]
         if wrong:
             raise ArmError(", ".join(wrong))
 
     def observe(self) -> "dict[str, t.Any]":
-        """Measure how much memory a process can allocate, and what happens to one that requests more than the host has."""
+        """Measure how much memory a process can allocate,
+        and what happens to one that requests more than the host has.
+        """
         values = memory_facts.read_settings(self._fs)
         memory = memory_facts.read_memory(self._fs)
-        limit = memory_policy.headroom(memory, memory_policy.resulting(values, self._desired), memory_facts.page_size(self._fs))["bytes"]
+        limit = memory_policy.headroom(
+            memory, memory_policy.resulting(values, self._desired), memory_facts.page_size(self._fs)
+        )["bytes"]
         everything = (memory["total"] or 0) + (memory["swap"] or 0)
         asked = int(OVERCOMMIT_TEST_SHARE * everything) if limit is None else max(limit, 0) + CONFINED_BYTES
         return {
@@ -175,7 +184,12 @@ class PanicOnOom(_MemoryPolicy):
 
     def conflicts(self) -> "list[str]":
         """Warn of the panic."""
-        return [f"A real out-of-memory situation during that time makes the host panic and reboot after {self._desired[memory_policy.PANIC]} s."]
+        return [
+            (
+                "A real out-of-memory situation during that time makes the host panic and reboot after"
+                f" {self._desired[memory_policy.PANIC]} s."
+            )
+        ]
 
 
 def _settings(fs: HostFs) -> "dict[str, int | None]":

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One thread of each core for the plan's workers, or for a unit, while the siblings stay online: SMT off for one service alone."""
+"""One thread of each core for the plan's workers, or for a unit, while the siblings stay online:
+SMT off for one service alone.
+"""
 
 import time
 import typing as t
@@ -61,7 +63,10 @@ class OneThreadOfUnit(Arm):
     pattern = arms.pattern_of(arms.ONE_THREAD)
     lever = "unit"
     written = (f"{arms.ONE_THREAD}_unit_NAME",)
-    summary = "`{one_thread_per_core: {unit: NAME}}`: a unit has one thread of each of its cores (`AllowedCPUs`); the siblings stay online for others"
+    summary = (
+        "`{one_thread_per_core: {unit: NAME}}`: a unit has one thread of each of its cores (`AllowedCPUs`); the"
+        " siblings stay online for others"
+    )
     needs = "cgroup v2 with the cpuset controller, systemd 244 or later, a unit that runs"
 
     def __init__(self, name: str, host: Host) -> None:
@@ -87,7 +92,10 @@ class OneThreadOfUnit(Arm):
         found = self._unit.tasks_without(self._wanted, frozenset(self.host.topology.online))
         self._conflicts = [finding.text for finding in found]
         if self.host.selected_conflicts and found:
-            return f"threads of the unit are pinned to siblings; resolve that, or set affinity_conflicts to warn: {'; '.join(self._conflicts)}"
+            return (
+                "threads of the unit are pinned to siblings; resolve that, or set affinity_conflicts to warn:"
+                f" {'; '.join(self._conflicts)}"
+            )
         return None
 
     @classmethod
@@ -97,11 +105,20 @@ class OneThreadOfUnit(Arm):
 
     def announcement(self) -> "list[str]":
         """Name the CPUs that the unit keeps and loses."""
-        return [f"{self._unit.name} has CPUs {render(self._wanted)} only (AllowedCPUs), without CPUs {render(self._unit.cpus() - self._wanted)}."]
+        return [
+            (
+                f"{self._unit.name} has CPUs {render(self._wanted)} only (AllowedCPUs), without CPUs"
+                f" {render(self._unit.cpus() - self._wanted)}."
+            )
+        ]
 
     def conflicts(self) -> "list[str]":
         """Name the threads that are pinned to CPUs that the unit loses."""
-        return [f"Pinned threads are moved, and pinned again afterwards: {'; '.join(self._conflicts)}."] if self._conflicts else []
+        return (
+            [f"Pinned threads are moved, and pinned again afterwards: {'; '.join(self._conflicts)}."]
+            if self._conflicts
+            else []
+        )
 
     def restoration(self) -> "str | None":
         """Name the unit's CPUs."""

@@ -74,7 +74,9 @@ class Smt(Arm):
     def _enable(self) -> None:
         files = self.host.files
         try:
-            smt_state.enable(files.sysroot, self.host.topology.cores, self._method, origin=self.host.origin, files=files)
+            smt_state.enable(
+                files.sysroot, self.host.topology.cores, self._method, origin=self.host.origin, files=files
+            )
         except smt_state.StateError as error:
             raise ArmError(str(error)) from error
 
@@ -125,7 +127,13 @@ class SmtOn(Smt):
     def announcement(self) -> "list[str]":
         """Name the siblings that come online, if any are offline now."""
         coming = self.online() - set(self.host.topology.online)
-        return [f"CPUs {render(coming)}, which are offline now, come online." if coming else "all siblings are online, as they are now."]
+        return [
+            (
+                f"CPUs {render(coming)}, which are offline now, come online."
+                if coming
+                else "all siblings are online, as they are now."
+            )
+        ]
 
     def switch(self) -> None:
         """Switch SMT on."""
@@ -156,8 +164,8 @@ class FewerThreads(Smt):
             selected = affinity.selected(found, host.selected_conflicts)
             if selected:
                 self.reason = (
-                    "there would be affinity conflicts while the siblings are offline; resolve them, or set affinity_conflicts to warn: "
-                    f"{affinity.in_one_line(selected)}"
+                    "there would be affinity conflicts while the siblings are offline; resolve them, or set"
+                    f" affinity_conflicts to warn: {affinity.in_one_line(selected)}"
                 )
             self._conflicts = [finding for finding in found if finding.is_conflict]
 
@@ -170,13 +178,21 @@ class FewerThreads(Smt):
         host = self.host
         try:
             smt_state.set_threads_per_core(
-                host.files.sysroot, host.topology.cores, self.threads, self._method, origin=host.origin, files=host.files, only=self.only
+                host.files.sysroot,
+                host.topology.cores,
+                self.threads,
+                self._method,
+                origin=host.origin,
+                files=host.files,
+                only=self.only,
             )
         except smt_state.StateError as error:
             raise ArmError(str(error)) from error
 
     def _predicted(self, state: smt_state.State) -> smt_state.State:
-        return smt_state.predict(state, self.host.topology.cores, self.threads, self._method, self.host.origin, only=self.only)
+        return smt_state.predict(
+            state, self.host.topology.cores, self.threads, self._method, self.host.origin, only=self.only
+        )
 
     def announcement(self) -> "list[str]":
         """Name the CPUs that go offline."""
@@ -191,7 +207,12 @@ class FewerThreads(Smt):
         if not self._conflicts:
             return []
         conflicts = affinity.in_one_line(self._conflicts)
-        return [f"There are affinity conflicts while the siblings are offline; the present settings are restored afterwards: {conflicts}."]
+        return [
+            (
+                "There are affinity conflicts while the siblings are offline; the present settings are restored"
+                f" afterwards: {conflicts}."
+            )
+        ]
 
 
 class SmtOff(FewerThreads):

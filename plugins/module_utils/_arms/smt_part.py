@@ -1,11 +1,18 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""SMT off on a part of the cores: those of a NUMA node, of a package, of some CPUs or of a unit. The other cores have all their threads."""
+"""SMT off on a part of the cores: those of a NUMA node, of a package, of some CPUs or of a unit.
+
+The other cores have all their threads.
+"""
 
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import Host
-from ansible_collections.threadwise.smt.plugins.module_utils._arms.smt import FewerThreads, all_online, secondary_threads
+from ansible_collections.threadwise.smt.plugins.module_utils._arms.smt import (
+    FewerThreads,
+    all_online,
+    secondary_threads,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import scope as smt_scope, state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
@@ -16,7 +23,10 @@ class SmtOffOn(FewerThreads):
 
     pattern = arms.pattern_of(arms.SMT_OFF_ON)
     written = tuple(f"{arms.SMT_OFF_ON}_{kind}" for kind in ("node_N", "package_N", "cpus_LIST", "unit_NAME"))
-    summary = "`{smt_off_on: {node: 0}}` and so on: one thread is online of each core of that part, all threads are of the others"
+    summary = (
+        "`{smt_off_on: {node: 0}}` and so on: one thread is online of each core of that part, all threads are of the"
+        " others"
+    )
     needs = "SMT that can be switched at run time, a part that is not the whole host, and no affinity conflicts"
 
     def __init__(self, name: str, host: Host) -> None:

@@ -45,7 +45,12 @@ class TransparentHugePages(Arm):
         """Describe the switch."""
         if self.is_as_found:
             return [f"/{ENABLED} is {self._value}, as it is now."]
-        return [f"/{ENABLED} is switched from {self._found} to {self._value}; memory that is mapped by then keeps its pages."]
+        return [
+            (
+                f"/{ENABLED} is switched from {self._found} to {self._value}; memory that is mapped by then keeps its"
+                " pages."
+            )
+        ]
 
     def restoration(self) -> "str | None":
         """Name the setting."""

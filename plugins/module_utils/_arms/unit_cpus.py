@@ -1,9 +1,11 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The CPUs of a systemd unit at run time: set as AllowedCPUs (systemd.resource-control(5)), and restored without a trace.
+"""The CPUs of a systemd unit at run time: set as AllowedCPUs (systemd.resource-control(5)),
+and restored without a trace.
 
-``systemctl set-property --runtime`` writes a drop-in below /run/systemd/system.control, hands the cpuset controller down to the unit's cgroup and writes
-``cpuset.cpus``. An empty AllowedCPUs does not undo the last two, so that they are undone here.
+``systemctl set-property --runtime`` writes a drop-in below /run/systemd/system.control, hands the cpuset controller
+down to the unit's cgroup and writes ``cpuset.cpus``. An empty AllowedCPUs does not undo the last two, so that they are
+undone here.
 """
 
 import contextlib
@@ -24,7 +26,7 @@ PROPERTY = "AllowedCPUs"
 
 _SHOWN = ("Id", "LoadState", "ActiveState", "ControlGroup", PROPERTY)
 # Threads that a message names.
-_MOST_NAMED = 5
+_MAX_NAMED = 5
 
 
 class UnitCpus:
@@ -78,7 +80,10 @@ class UnitCpus:
     def _systemctl(self, *arguments: str) -> str:
         status, output, errors = self._run(["systemctl", "--no-pager", *arguments])
         if status != 0:
-            raise ArmError(f"systemctl {arguments[0]} failed for {self.name}: {(errors.strip() or output.strip() or 'it printed no error message')!s:.200}")
+            raise ArmError(
+                f"systemctl {arguments[0]} failed for {self.name}:"
+                f" {(errors.strip() or output.strip() or 'it printed no error message')!s:.200}"
+            )
         return output
 
     def cpus(self) -> "frozenset[int]":
@@ -97,8 +102,12 @@ class UnitCpus:
         """Return the unit's threads that may run on other CPUs than these, as text, at most a few."""
         found = []
         for pid in self._groups.processes(self._cgroup):
-            found += [f"thread {thread} on {cpulist.render(mask)}" for thread, mask in host_tasks.masks_of(self._files, pid).items() if not mask <= cpus]
-        return found[:_MOST_NAMED]
+            found += [
+                f"thread {thread} on {cpulist.render(mask)}"
+                for thread, mask in host_tasks.masks_of(self._files, pid).items()
+                if not mask <= cpus
+            ]
+        return found[:_MAX_NAMED]
 
     def tasks_without(self, cpus: "frozenset[int]", online: "frozenset[int]") -> "list[affinity.Finding]":
         """Return the unit's threads that are pinned to none of these CPUs."""
@@ -115,7 +124,9 @@ class UnitCpus:
         return [task for task in affinity.capture_tasks(self._files, online) if task["pid"] not in own]
 
     def _threads(self) -> "set[int]":
-        return {thread for pid in self._groups.processes(self._cgroup) for thread in host_tasks.masks_of(self._files, pid)}
+        return {
+            thread for pid in self._groups.processes(self._cgroup) for thread in host_tasks.masks_of(self._files, pid)
+        }
 
     def save(self, online: "frozenset[int]") -> "dict[str, t.Any]":
         """Return what ``allow`` changes, as plain data for ``restore``.
@@ -153,7 +164,9 @@ class UnitCpus:
             if self._put_drop_in_back(saved):
                 self._systemctl("daemon-reload")
             if self._shown().get(PROPERTY, "") != saved["allowed"]:
-                left.append(f"{PROPERTY} of {self.name} was {saved['allowed'] or 'empty'}, is {self._shown().get(PROPERTY)}")
+                left.append(
+                    f"{PROPERTY} of {self.name} was {saved['allowed'] or 'empty'}, is {self._shown().get(PROPERTY)}"
+                )
         except (ArmError, OSError) as error:
             left.append(f"the CPUs of {self.name} could not be restored: {error}")
         return left + self._restore_kernel(saved)
@@ -180,7 +193,9 @@ class UnitCpus:
         return True
 
     def _restore_kernel(self, saved: "t.Mapping[str, t.Any]") -> "list[str]":
-        """Restore what systemd leaves in the kernel: the unit's cpuset, the controller above it, and the masks of pinned threads."""
+        """Restore what systemd leaves in the kernel: the unit's cpuset, the controller above it,
+        and the masks of pinned threads.
+        """
         left = []
         present = self._groups.read(self._cgroup, "cpuset.cpus")
         if (present or "") != saved["cpuset"]:
@@ -193,7 +208,9 @@ class UnitCpus:
 
     @staticmethod
     def states(files: KernelFiles, saved: "t.Mapping[str, t.Any]") -> "tuple[Values, Values]":
-        """Return the CPUs of a unit's cpuset, and whether systemd has a file about them, as they were saved and as they are."""
+        """Return the CPUs of a unit's cpuset, and whether systemd has a file about them,
+        as they were saved and as they are.
+        """
         unit = saved["unit"]
         names = f"cpuset.cpus of {unit}", f"/{CONTROL}/{unit}.d/{DROP_IN}"
         drop_in = HostFs(files.sysroot).read(names[1].lstrip("/"))

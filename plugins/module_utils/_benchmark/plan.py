@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The plan: interleaved blocks of pinned workloads in each arm, run on the host without a controller.
 
-A block has one sample of each workload in each placement in each arm. The order of the arms is balanced (order.py), and every second block takes its
-samples in reverse order, so that a drift of the host affects all arms alike. No sample spans a switch: after each switch the host has time to settle.
+A block has one sample of each workload in each placement in each arm. The order of the arms is balanced (order.py), and
+every second block takes its samples in reverse order, so that a drift of the host affects all arms alike. No sample
+spans a switch: after each switch the host has time to settle.
 """
 
 import contextlib
@@ -18,7 +19,11 @@ from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import (
     selection,
     settings as plan_settings,
 )
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import MOST_BYTES, RunDirectory, RunDirectoryError
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import (
+    MAX_BYTES,
+    RunDirectory,
+    RunDirectoryError,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._host.text import utc_now
@@ -36,9 +41,11 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads.prepared
 SCHEMA = "threadwise.smt/result"
 SCHEMA_VERSION = 2
 
-# A block is measured as a whole. One that exceeds the whole budget by this many seconds is given up before the watchdog ends the plan.
+# A block is measured as a whole. One that exceeds the whole budget by this many seconds is given up before the watchdog
+# ends the plan.
 OVERTIME = 300
-# A workload is given up after more consecutive failures than this, so that a broken one does not use up the budget of the others.
+# A workload is given up after more consecutive failures than this, so that a broken one does not use up the budget of
+# the others.
 FAILURES_ALLOWED = 2
 
 
@@ -67,7 +74,12 @@ class Outline:
     """
 
     def __init__(
-        self, arms: selection.Arms, topology: Topology, allowed: "t.Iterable[int]", names: "t.Iterable[str]", memory_nodes: "t.Iterable[int]" = ()
+        self,
+        arms: selection.Arms,
+        topology: Topology,
+        allowed: "t.Iterable[int]",
+        names: "t.Iterable[str]",
+        memory_nodes: "t.Iterable[int]" = (),
     ) -> None:
         self.arms = arms
         self.topology = topology
@@ -87,11 +99,17 @@ class Outline:
         confined = sorted(self._usable(arm))
         if len(confined) < len(self._reachable(arm)):
             # Without a mask of their own workers would leave the CPUs of the arm.
-            found = {name: (workers and [cpus or confined for cpus in workers], reason) for name, (workers, reason) in found.items()}
+            found = {
+                name: (workers and [cpus or confined for cpus in workers], reason)
+                for name, (workers, reason) in found.items()
+            }
         nodes = {name: possible.memory_node(name) for name, (workers, _reason) in found.items() if workers}
-        same = placement.same_as_earlier({name: (workers, nodes[name]) for name, (workers, _reason) in found.items() if workers})
+        same = placement.same_as_earlier(
+            {name: (workers, nodes[name]) for name, (workers, _reason) in found.items() if workers}
+        )
         return {
-            name: {"workers": workers, "memory_node": nodes.get(name), "same_as": same.get(name), "reason": reason} for name, (workers, reason) in found.items()
+            name: {"workers": workers, "memory_node": nodes.get(name), "same_as": same.get(name), "reason": reason}
+            for name, (workers, reason) in found.items()
         }
 
     def alone(self) -> "list[list[int]]":
@@ -114,7 +132,9 @@ class Outline:
         return (online & (self._allowed | set(self.topology.offline))) - set(self.topology.isolated)
 
     def _placements(self, arm: str) -> placement.Placements:
-        return placement.Placements(self.topology.cores, self.topology.packages, self._usable(arm), self.topology.nodes, self._memory_nodes)
+        return placement.Placements(
+            self.topology.cores, self.topology.packages, self._usable(arm), self.topology.nodes, self._memory_nodes
+        )
 
 
 class Item(t.NamedTuple):
@@ -145,7 +165,9 @@ class Skipped(TypedDict):
 
 
 def _written(assignment: placement.Assignment) -> "dict[str, t.Any]":
-    """Return an assignment as the result has it, the CPUs of each worker as a CPU list: many streams on a large machine have many CPUs."""
+    """Return an assignment as the result has it, the CPUs of each worker as a CPU list:
+    many streams on a large machine have many CPUs.
+    """
     return {**assignment, "workers": assignment["workers"] and [cpulist.render(cpus) for cpus in assignment["workers"]]}
 
 
@@ -155,11 +177,12 @@ class Plan:
     Args:
         run_directory: the created RunDirectory.
         outline: an Outline.
-        settings: dict with ``workloads``, ``custom`` (the user's own commands), ``placements``, ``streams`` (numbers of streams, as texts that may be
-            ranges), ``cpus`` (the CPUs of explicit placements), ``siblings`` (whose siblings count), ``response_limit`` ({workload: time with its unit}),
-            ``goal`` (one of ``goals.GOALS``), ``budget`` (seconds), ``shared_by`` (the number of hosts that share this budget), ``blocks`` (their maximum
-            number, or None), ``sample_seconds`` and ``settle_seconds`` (None where the plan chooses them), ``margin`` (the equivalence margin), ``sources``
-            ({file name: C source}).
+        settings: dict with ``workloads``, ``custom`` (the user's own commands), ``placements``, ``streams`` (numbers of
+            streams, as texts that may be ranges), ``cpus`` (the CPUs of explicit placements), ``siblings`` (whose
+            siblings count), ``response_limit`` ({workload: time with its unit}), ``goal`` (one of ``goals.GOALS``),
+            ``budget`` (seconds), ``shared_by`` (the number of hosts that share this budget), ``blocks`` (their maximum
+            number, or None), ``sample_seconds`` and ``settle_seconds`` (None where the plan chooses them), ``margin``
+            (the equivalence margin), ``sources`` ({file name: C source}).
 
     Attributes:
         files: the RunDirectory.
@@ -180,9 +203,11 @@ class Plan:
         largest: the highest number of bytes that a block has added to the result.
         switches: the seconds that each switch to an arm took, without the pause after it.
         settling: the pauses after switches.
-        costs: the seconds that each workload, at each value of its parameter, took of a block, and those of all else (None), at the highest.
+        costs: the seconds that each workload, at each value of its parameter, took of a block, and those of all else
+            (None), at the highest.
         arm: the current arm, or None before the first switch.
-        serving: the workload that was sampled last in this arm, whose server runs if it has one in each arm; None before the first sample.
+        serving: the workload that was sampled last in this arm, whose server runs if it has one in each arm; None
+            before the first sample.
     """
 
     def __init__(self, run_directory: RunDirectory, outline: Outline, settings: "t.Mapping[str, t.Any]") -> None:
@@ -211,7 +236,9 @@ class Plan:
         # Samples up to this one were taken in the arm that they name.
         self._proved = 0
 
-    def header(self, facts: "t.Mapping[str, t.Any]", host_environment: "t.Mapping[str, t.Any]", run: str) -> "dict[str, t.Any]":
+    def header(
+        self, facts: "t.Mapping[str, t.Any]", host_environment: "t.Mapping[str, t.Any]", run: str
+    ) -> "dict[str, t.Any]":
         """Return the part of a result that is known before the first sample.
 
         Args:
@@ -219,7 +246,9 @@ class Plan:
             host_environment: as from ``environment.read``.
             run: the name of the run.
         """
-        response_limits = response_limit.in_seconds(self.settings["response_limit"], plan_settings.chosen(self.settings))
+        response_limits = response_limit.in_seconds(
+            self.settings["response_limit"], plan_settings.chosen(self.settings)
+        )
         return {
             "schema": SCHEMA,
             "schema_version": SCHEMA_VERSION,
@@ -244,7 +273,10 @@ class Plan:
                     dict(described(workload, self.outline.cpus), response_limit=response_limits.get(workload["name"]))
                     for workload in plan_settings.chosen(self.settings)
                 ],
-                "placements": {arm: {name: _written(assignment) for name, assignment in by_name.items()} for arm, by_name in self.placements.items()},
+                "placements": {
+                    arm: {name: _written(assignment) for name, assignment in by_name.items()}
+                    for arm, by_name in self.placements.items()
+                },
             },
         }
 
@@ -254,14 +286,17 @@ class Plan:
         The host stays in the last arm. The caller restores it.
 
         Raises:
-            PlanError: no workload can be run on this host, the budget is too short for a verdict, or a block takes too long or is too large.
+            PlanError: no workload can be run on this host, the budget is too short for a verdict, or a block takes too
+                long or is too large.
             ArmError: the host cannot be switched to an arm, or is not in it any more.
             RunDirectoryError: a file of the run cannot be written.
         """
         try:
             self._prepare()
             if not self.prepared:
-                raise PlanError(f"no workload can be run here: {'; '.join(sorted({skip['reason'] for skip in self.skipped}))}")
+                raise PlanError(
+                    f"no workload can be run here: {'; '.join(sorted({skip['reason'] for skip in self.skipped}))}"
+                )
             self._fit_budget()
             stopped: t.Optional[str] = None
             while stopped is None:
@@ -282,7 +317,10 @@ class Plan:
 
     def _seconds_of_switches(self) -> "dict[str, dict[str, float]]":
         """Return how often the plan switched to each arm, and how long that took in the median."""
-        return {arm: {"count": len(seconds), "seconds": round(statistics.median(seconds), 3)} for arm, seconds in self.switches.items()}
+        return {
+            arm: {"count": len(seconds), "seconds": round(statistics.median(seconds), 3)}
+            for arm, seconds in self.switches.items()
+        }
 
     def _prepare(self) -> None:
         """Find out which workloads work on this host, and how much work makes a sample of the wanted length."""
@@ -290,7 +328,13 @@ class Plan:
         for declaration in plan_settings.chosen(self.settings):
             name = declaration["name"]
             try:
-                workload = PreparedWorkload(declaration, self.files, self.settings["sources"], self.settings["sample_seconds"], self.outline.cpus)
+                workload = PreparedWorkload(
+                    declaration,
+                    self.files,
+                    self.settings["sources"],
+                    self.settings["sample_seconds"],
+                    self.outline.cpus,
+                )
                 self.prepared[name] = workload
                 self._choose_placements(workload)
                 workload.enter_arm(self.outline.usable(self.outline.arms.names[0]))
@@ -306,14 +350,22 @@ class Plan:
             PlanError: what decides does not fit. Nothing has been switched.
         """
         settings = self.settings
-        if plan_settings.goal(settings) != goals.DECISION or (settings["blocks"] or verdicts.LEAST_BLOCKS) < verdicts.LEAST_BLOCKS:
+        if (
+            plan_settings.goal(settings) != goals.DECISION
+            or (settings["blocks"] or verdicts.MIN_BLOCKS) < verdicts.MIN_BLOCKS
+        ):
             return
         planned = {
-            (item.workload, item.parameter, arm, item.placement): item for arm, items in self.items.items() for item in items if item.workload in self.prepared
+            (item.workload, item.parameter, arm, item.placement): item
+            for arm, items in self.items.items()
+            for item in items
+            if item.workload in self.prepared
         }
         deciding = self.goal.deciding(planned)
         costs = [
-            forecast.Cost(item.workload, item.placement, self.prepared[item.workload].least_seconds(item.workers), key in deciding)
+            forecast.Cost(
+                item.workload, item.placement, self.prepared[item.workload].least_seconds(item.workers), key in deciding
+            )
             for key, item in planned.items()
         ]
         others = self.settling.seconds * (len(self.outline.arms.names) - 1)
@@ -323,10 +375,19 @@ class Plan:
             raise PlanError(error)
         for place in forecast.left_out(costs, others, budget) if deciding else ():
             for arm, items in self.items.items():
-                gone = [item for item in items if item.placement == place and (item.workload, item.parameter, arm, place) not in deciding]
+                gone = [
+                    item
+                    for item in items
+                    if item.placement == place and (item.workload, item.parameter, arm, place) not in deciding
+                ]
                 self.items[arm] = [item for item in items if item not in gone]
                 for name in dict.fromkeys(item.workload for item in gone):
-                    self._skip(name, place, arm, f"left out, so that {verdicts.LEAST_BLOCKS} blocks of what decides fit into the budget")
+                    self._skip(
+                        name,
+                        place,
+                        arm,
+                        f"left out, so that {verdicts.MIN_BLOCKS} blocks of what decides fit into the budget",
+                    )
 
     def _choose_placements(self, workload: PreparedWorkload) -> None:
         """Choose the placements of a workload in each arm, and record which ones are left out."""
@@ -341,34 +402,53 @@ class Plan:
                 if shortage:
                     self._skip(name, place, arm, shortage)
                 else:
-                    self.items[arm] += [Item(name, place, assignment["workers"], assignment["memory_node"], value) for value in workload.values]
+                    self.items[arm] += [
+                        Item(name, place, assignment["workers"], assignment["memory_node"], value)
+                        for value in workload.values
+                    ]
         if not any(item.workload == name for items in self.items.values() for item in items):
             raise WorkloadError(
-                f"{name} needs one of the placements {', '.join(workload.declaration['placements'] or placements.CHOICES)}: "
-                "none of them is both in this plan and possible on this host"
+                f"{name} needs one of the placements"
+                f" {', '.join(workload.declaration['placements'] or placements.CHOICES)}: none of them is both in this"
+                " plan and possible on this host"
             )
 
     def _stop_reason(self) -> "str | None":
-        """Return why the plan stops, or None if it takes another block: the goal's reason, ``nothing``, ``blocks``, ``budget`` or ``size``."""
+        """Return why the plan stops, or None if it takes another block: the goal's reason, ``nothing``, ``blocks``,
+        ``budget`` or ``size``.
+        """
         if not self.prepared:
             return "nothing"
         more, limit = self._more_blocks()
         looks, decided = len(self.goal.looks), len(self.goal.decided)
         reached = self.goal.after_block(self.block, more)
         if len(self.goal.looks) > looks:
-            self.files.amend(plan={"looks": [look._asdict() for look in self.goal.looks], "decided": [one._asdict() for one in self.goal.decided]})
+            self.files.amend(
+                plan={
+                    "looks": [look._asdict() for look in self.goal.looks],
+                    "decided": [one._asdict() for one in self.goal.decided],
+                }
+            )
         for one in self.goal.decided[decided:]:
-            self.files.event("decided", f"{one.workload}, {one.arm}, {one.placement}: {one.outcome} after {one.blocks} blocks")
+            self.files.event(
+                "decided", f"{one.workload}, {one.arm}, {one.placement}: {one.outcome} after {one.blocks} blocks"
+            )
         return reached or (None if more else limit)
 
     def _more_blocks(self) -> "tuple[int, str]":
         """Return how many more blocks are possible, and what limits them: ``blocks``, ``budget`` or ``size``."""
-        seconds = sum(cost for measured, cost in self.costs.items() if measured is None or not self.goal.rests(measured))
-        # A host that measures a share of the work needs as many blocks for its part of a verdict as one that measures all of it.
-        enough = self.block >= verdicts.LEAST_BLOCKS_RANKED
+        seconds = sum(
+            cost for measured, cost in self.costs.items() if measured is None or not self.goal.rests(measured)
+        )
+        # A host that measures a share of the work needs as many blocks for its part of a verdict as one that measures
+        # all of it.
+        enough = self.block >= verdicts.MIN_BLOCKS_RANKED
         limits = {
-            "budget": ((plan_settings.share(self.settings) if enough else self.settings["budget"]) - self.elapsed()) / max(seconds, 0.001),
-            "size": (MOST_BYTES - self.files.size()) / max(self.largest, 1),
+            "budget": (
+                ((plan_settings.share(self.settings) if enough else self.settings["budget"]) - self.elapsed())
+                / max(seconds, 0.001)
+            ),
+            "size": (MAX_BYTES - self.files.size()) / max(self.largest, 1),
         }
         if self.settings["blocks"]:
             limits["blocks"] = self.settings["blocks"] - self.block
@@ -380,7 +460,10 @@ class Plan:
         others: float = telemetry.load_by_others()
         self.others = max(self.others, others)
         self.files.amend(environment={"busy": {"others": self.others}})
-        self.files.event("block", dict(environment.read_changing(), block=self.block, control=smt_state.read("/")["control"], others=others))
+        self.files.event(
+            "block",
+            dict(environment.read_changing(), block=self.block, control=smt_state.read("/")["control"], others=others),
+        )
         warning = telemetry.too_busy(others)
         if warning:
             self.files.event("busy", f"block {self.block}: {warning}")
@@ -394,13 +477,15 @@ class Plan:
             for item in items if self.block % 2 == 0 else items[::-1]:
                 if self.elapsed() > self.settings["budget"] + OVERTIME:
                     raise PlanError(
-                        f"block {self.block} was not done {OVERTIME} s after the end of the budget of {self.settings['budget']} s: give this host more time, "
-                        "fewer workloads or placements, or shorter samples"
+                        f"block {self.block} was not done {OVERTIME} s after the end of the budget of"
+                        f" {self.settings['budget']} s: give this host more time, fewer workloads or placements, or"
+                        " shorter samples"
                     )
-                if self.files.size() > MOST_BYTES:
+                if self.files.size() > MAX_BYTES:
                     raise PlanError(
-                        f"block {self.block} was not done, and the samples so far already have the maximum size of a result "
-                        f"({MOST_BYTES // 1024 // 1024} MiB): measure fewer workloads, placements or parameter values on this host"
+                        f"block {self.block} was not done, and the samples so far already have the maximum size of a"
+                        f" result ({MAX_BYTES // 1024 // 1024} MiB): measure fewer workloads, placements or parameter"
+                        " values on this host"
                     )
                 measured = (item.workload, item.parameter)
                 if self.goal.rests(measured):
@@ -439,7 +524,9 @@ class Plan:
         self.arm = arm
 
     def _prove(self, arm: str) -> None:
-        """See that the host is in an arm, before its samples and after them; samples of a host that somebody changed are of another arm."""
+        """See that the host is in an arm, before its samples and after them;
+        samples of a host that somebody changed are of another arm.
+        """
         try:
             self.outline.arms.prove(arm)
         except base.ArmError as error:
@@ -463,7 +550,14 @@ class Plan:
 
     def _sample(self, item: Item) -> None:
         workload = self.prepared[item.workload]
-        telemetry_record: dict[str, t.Any] = {"cpu_usage": {}, "core_usage": {}, "steal": None, "frequency": {}, "throttled": None, "perf": None}
+        telemetry_record: dict[str, t.Any] = {
+            "cpu_usage": {},
+            "core_usage": {},
+            "steal": None,
+            "frequency": {},
+            "throttled": None,
+            "perf": None,
+        }
         sample: dict[str, t.Any] = {
             "workload": item.workload,
             "placement": item.placement,
@@ -504,12 +598,18 @@ class Plan:
                 for worker, value in zip(taken["workers"], taken["values"])
             ],
         )
-        sample["telemetry"].update(cpu_usage=taken["cpu_usage"], core_usage=self.recorder.core_usage(taken["cpu_usage"]), steal=taken["steal"])
+        sample["telemetry"].update(
+            cpu_usage=taken["cpu_usage"], core_usage=self.recorder.core_usage(taken["cpu_usage"]), steal=taken["steal"]
+        )
         self.files.append("samples.jsonl", sample)
         primary = workload.declaration["metrics"][0]["name"]
         self.goal.add(sample, taken["metrics"][primary]["value"])
         self.last = {key: sample[key] for key in ("workload", "placement")}
-        self.last.update(arm=self.outline.arms[sample["arm"]].title, metric=dict(taken["metrics"][primary], name=primary), workers=len(taken["workers"]))
+        self.last.update(
+            arm=self.outline.arms[sample["arm"]].title,
+            metric=dict(taken["metrics"][primary], name=primary),
+            workers=len(taken["workers"]),
+        )
 
     def _failed(self, sample: "dict[str, t.Any]", reason: str, seconds: float) -> None:
         name = sample["workload"]
@@ -517,7 +617,9 @@ class Plan:
         self.files.append("samples.jsonl", sample)
         self.failures[name] += 1
         if self.failures[name] > FAILURES_ALLOWED:
-            self._give_up(name, sample["placement"], f"given up after {self.failures[name]} failures in a row: {reason}")
+            self._give_up(
+                name, sample["placement"], f"given up after {self.failures[name]} failures in a row: {reason}"
+            )
 
     def _give_up(self, name: str, place: "str | None", reason: str) -> None:
         self._skip(name, place, self.arm, reason)

@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The files of a run on the host. No sample is lost if the controller, the connection or the plan fails.
 
-A run is a directory with these files: ``header.json`` (what is known before the first sample), ``samples.jsonl``, ``observations.jsonl`` and
-``events.jsonl`` (one line for each, on disk before the next sample begins), ``progress.json`` (for the controller to show), ``pid.json`` and
-``boot.json`` (the plan's process and its boot id, so that the controller can check whether the process still exists), ``lock`` (held with flock(2)
-while the plan's process or the watchdog that restores the host after it exists), ``ending.json`` (how the run ended).
+A run is a directory with these files: ``header.json`` (what is known before the first sample), ``samples.jsonl``,
+``observations.jsonl`` and ``events.jsonl`` (one line for each, on disk before the next sample begins),
+``progress.json`` (for the controller to show), ``pid.json`` and ``boot.json`` (the plan's process and its boot id, so
+that the controller can check whether the process still exists), ``lock`` (held with flock(2) while the plan's process
+or the watchdog that restores the host after it exists), ``ending.json`` (how the run ended).
 
 Nothing is switched or measured before the header is written. A run that ended without a header therefore holds no data.
 """
@@ -34,9 +35,9 @@ LOCK = "lock"
 # The prefix for the remains of removed runs. No run has such a name.
 REMOVED = ".forgotten-"
 # The maximum number of runs that are listed at once.
-MOST_RUNS = 100
+MAX_RUNS = 100
 # The controller accepts a result of up to 32 MiB. The ending of a run is not counted here and needs some room.
-MOST_BYTES = 30 * 1024 * 1024
+MAX_BYTES = 30 * 1024 * 1024
 
 # The ending of a plan that could not write one.
 KILLED: "dict[str, t.Any]" = {
@@ -53,7 +54,9 @@ class RunDirectoryError(Exception):
 
 
 def base_directory() -> str:
-    """Return the directory of all runs: below /var/lib for root, below the user's state directory (XDG base directories) for others."""
+    """Return the directory of all runs: below /var/lib for root,
+    below the user's state directory (XDG base directories) for others.
+    """
     if os.geteuid() == 0:
         return ROOT_BASE
     state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
@@ -61,9 +64,11 @@ def base_directory() -> str:
 
 
 def kept_runs(base: str) -> "list[str]":
-    """Return the names of the runs on this host that have ended and can be fetched, sorted by name, at most ``MOST_RUNS``."""
+    """Return the names of the runs on this host that have ended and can be fetched, sorted by name,
+    at most ``MAX_RUNS``.
+    """
     runs = [run for run in _runs(base) if os.path.lexists(run.file("header.json")) and not run.is_running()]
-    return [run.run for run in runs[:MOST_RUNS]]
+    return [run.run for run in runs[:MAX_RUNS]]
 
 
 def running_runs(base: str) -> "list[RunDirectory]":
@@ -72,7 +77,10 @@ def running_runs(base: str) -> "list[RunDirectory]":
 
 
 def sweep(base: str) -> None:
-    """Delete the remains of removed runs, and the runs that ended without a header. The caller holds the lock against other evaluations."""
+    """Delete the remains of removed runs, and the runs that ended without a header.
+
+    The caller holds the lock against other evaluations.
+    """
     for run in _runs(base):
         if not os.path.lexists(run.file("header.json")) and not run.is_running():
             run.remove()
@@ -93,7 +101,10 @@ def _names(base: str) -> "list[str]":
 
 
 def _remove_tree(path: str) -> None:
-    """Remove the directory of a run. Directories of other users in it are removed with their rights. What they may not remove stays."""
+    """Remove the directory of a run.
+
+    Directories of other users in it are removed with their rights. What they may not remove stays.
+    """
     for name in _names(path):
         below = os.path.join(path, name)
         status = os.lstat(below)
@@ -127,7 +138,8 @@ class RunDirectory:
     def __init__(self, base: str, run: str) -> None:
         if not RUN_NAME.match(run):
             raise RunDirectoryError(
-                f"a run cannot be called {run[:120]!r}: use letters, digits, '.', '_' and '-', at most 100 characters, with a letter or digit first"
+                f"a run cannot be called {run[:120]!r}: use letters, digits, '.', '_' and '-', at most 100 characters,"
+                " with a letter or digit first"
             )
         self.run = run
         self.path = os.path.join(base, run)
@@ -151,7 +163,9 @@ class RunDirectory:
             durable.make_folders(os.path.dirname(self.path), 0o700)
             os.mkdir(self.path, 0o700)
             durable.sync_names(os.path.dirname(self.path))
-            self.descriptor = os.open(self.file(LOCK), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            self.descriptor = os.open(
+                self.file(LOCK), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+            )
             fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except FileExistsError:
             raise RunDirectoryError(f"{self.path} exists: a run never overwrites another") from None
@@ -201,8 +215,9 @@ class RunDirectory:
         while self.is_running():
             if time.monotonic() >= until:
                 raise RunDirectoryError(
-                    f"run {self.run} is still being measured on this host by process {self.read('pid.json', 'unknown')}, or the host is being restored "
-                    "after it: fetch the run when it has ended"
+                    f"run {self.run} is still being measured on this host by process"
+                    f" {self.read('pid.json', 'unknown')}, or the host is being restored after it: fetch the run when"
+                    " it has ended"
                 )
             time.sleep(0.2)
 
@@ -219,7 +234,9 @@ class RunDirectory:
         """
         if name == "header.json":
             self._sizes[name] = len(json.dumps(data))
-        with self._writing(name), tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=self.path, delete=False) as fresh:
+        with self._writing(name), tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", dir=self.path, delete=False
+        ) as fresh:
             try:
                 json.dump(data, fresh, allow_nan=False)
                 fresh.flush()
@@ -245,7 +262,9 @@ class RunDirectory:
         """
         with self._writing(name):
             line = (json.dumps(data, allow_nan=False) + "\n").encode("ascii")
-            descriptor = os.open(self.file(name), os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(
+                self.file(name), os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+            )
             try:
                 size = os.fstat(descriptor).st_size
                 # Begin a new line after a part of a line from an interrupted write, so that this line stays readable.
@@ -258,7 +277,10 @@ class RunDirectory:
         self._sizes[name] = self._sizes.get(name, 0) + len(line)
 
     def size(self) -> int:
-        """Return the size of the result so far in bytes, as written by this object. The file on the controller has no blanks and is not larger."""
+        """Return the size of the result so far in bytes, as written by this object.
+
+        The file on the controller has no blanks and is not larger.
+        """
         return sum(self._sizes.values())
 
     @contextlib.contextmanager
@@ -266,10 +288,14 @@ class RunDirectory:
         try:
             yield
         except (OSError, ValueError) as error:
-            raise RunDirectoryError(f"cannot write {self.file(name)}: {getattr(error, 'strerror', None) or error}") from error
+            raise RunDirectoryError(
+                f"cannot write {self.file(name)}: {getattr(error, 'strerror', None) or error}"
+            ) from error
 
     def folder(self, name: str, owner: "tuple[int, int]") -> str:
-        """Create a directory in the run's directory for a user. The user can open paths below the run's directory, but nothing else in it.
+        """Create a directory in the run's directory for a user.
+
+        The user can open paths below the run's directory, but nothing else in it.
 
         Args:
             name: the name of the directory.
@@ -323,7 +349,10 @@ class RunDirectory:
             return default
 
     def read_lines(self, name: str) -> "list[dict[str, t.Any]]":
-        """Return the complete and valid lines of a file. A killed plan or a full disk can leave part of a line, and a damaged disk any text."""
+        """Return the complete and valid lines of a file.
+
+        A killed plan or a full disk can leave part of a line, and a damaged disk any text.
+        """
         return self._lines(name)[0]
 
     def _lines(self, name: str) -> "tuple[list[dict[str, t.Any]], int]":
@@ -360,7 +389,10 @@ class RunDirectory:
         for name in _IS_VALID:
             result[name.partition(".")[0]], invalid = self._lines(name)
             if invalid:
-                damage.append(f"{name}: {invalid} lines are not valid and are left out; a plan that was killed can leave part of a line")
+                damage.append(
+                    f"{name}: {invalid} lines are not valid and are left out; a plan that was killed can leave part of"
+                    " a line"
+                )
         unproved = self.read("unproved.json", {})
         for sample in result["samples"] if unproved else ():
             if sample.get("index", 0) >= unproved["from"]:
@@ -373,14 +405,20 @@ class RunDirectory:
         path = self.file("header.json")
         if not os.path.lexists(path):
             raise RunDirectoryError(
-                f"run {self.run} on this host ended before it measured anything: there is nothing to fetch, and the next evaluation removes its files"
+                f"run {self.run} on this host ended before it measured anything: there is nothing to fetch, and the"
+                " next evaluation removes its files"
                 if os.path.lexists(self.path)
                 else f"there is no run {self.run} on this host"
             )
         header = self.read("header.json")
-        if not isinstance(header, dict) or not isinstance(header.get("plan"), dict) or not isinstance(header.get("arms"), list):
+        if (
+            not isinstance(header, dict)
+            or not isinstance(header.get("plan"), dict)
+            or not isinstance(header.get("arms"), list)
+        ):
             raise RunDirectoryError(
-                f"{path} is damaged: the result of run {self.run} cannot be put together. Look at the other files there, and remove {self.path} by hand"
+                f"{path} is damaged: the result of run {self.run} cannot be put together. Look at the other files"
+                f" there, and remove {self.path} by hand"
             )
         return header
 
@@ -391,7 +429,9 @@ class RunDirectory:
                 os.unlink(self.file(name))
 
     def remove(self) -> None:
-        """Remove the run in one step, also if this process is killed. The next evaluation removes what cannot be removed now.
+        """Remove the run in one step, also if this process is killed.
+
+        The next evaluation removes what cannot be removed now.
 
         Raises:
             RunDirectoryError: nothing was removed.

@@ -17,7 +17,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._smt import state a
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
 
 # Each arm multiplies the time of a block.
-MOST_ARMS = 8
+MAX_ARMS = 8
 # What is saved beside the levers: the state of the CPUs.
 _CPU = "cpu"
 
@@ -57,8 +57,10 @@ def check(given: "Sequence[t.Any]", with_boots: bool = False) -> "list[str]":
         ArmError: there is none, there are too many, one is named twice, or there is no such arm.
     """
     booted = [kind for kinds in boot_registry.ARMS for kind in kinds if not kind.runs_too]
-    if not 1 <= len(given) <= MOST_ARMS:
-        raise ArmError(f"arms has {len(given)} names: give 1 to {MOST_ARMS}, the baseline first, for example smt_on, smt_off")
+    if not 1 <= len(given) <= MAX_ARMS:
+        raise ArmError(
+            f"arms has {len(given)} names: give 1 to {MAX_ARMS}, the baseline first, for example smt_on, smt_off"
+        )
     try:
         names = [arms.name_of(one) for one in given]
     except ValueError as error:
@@ -66,7 +68,9 @@ def check(given: "Sequence[t.Any]", with_boots: bool = False) -> "list[str]":
     for name in names:
         if any(kind.matches(name) for kind in booted):
             if not with_boots:
-                raise ArmError(f"{name} takes a reboot: it is measured by the role smt_eval with smt_eval_boots, not at run time")
+                raise ArmError(
+                    f"{name} takes a reboot: it is measured by the role smt_eval with smt_eval_boots, not at run time"
+                )
         elif _kind(name) is None:
             at_run_time = (one for kind in _kinds() for one in kind.written or [kind.pattern])
             known = ", ".join([*at_run_time, *(kind.shown_pattern() for kind in booted)])
@@ -99,8 +103,8 @@ class Arms:
         saved: the levers whose state is saved; None before anything is.
 
     Attributes:
-        arms: the arms that are measured, the baseline first: those asked for that the host can have, or ``as_found`` alone where fewer than two are left or the
-            baseline is missing.
+        arms: the arms that are measured, the baseline first: those asked for that the host can have, or ``as_found``
+            alone where fewer than two are left or the baseline is missing.
         left_out: the arms that were asked for and are not measured.
     """
 
@@ -108,13 +112,18 @@ class Arms:
         asked = [kind(name, host) for name in map(arms.name_of, given) for kind in [_kind(name)] if kind]
         for arm in asked:
             if saved is not None and arm.lever and arm.lever not in saved and arm.reason is None:
-                arm.reason = "what it changes was not saved, because the cores were unknown while siblings were offline: switch SMT on first"
+                arm.reason = (
+                    "what it changes was not saved, because the cores were unknown while siblings were offline: switch"
+                    " SMT on first"
+                )
         if any(arm.name == arms.AS_FOUND for arm in asked):
             for arm in asked:
                 if arm.is_as_found:
                     arm.reason = arm.reason or "this is already in effect, so there is nothing to compare it with"
         possible = [arm for arm in asked if arm.reason is None]
-        self.left_out: list[LeftOutArm] = [{"name": arm.name, "title": arm.title, "reason": arm.reason} for arm in asked if arm.reason is not None]
+        self.left_out: list[LeftOutArm] = [
+            {"name": arm.name, "title": arm.title, "reason": arm.reason} for arm in asked if arm.reason is not None
+        ]
         compared = len(possible) > 1 and possible[0] is asked[0]
         if not compared:
             missing = f"{self.left_out[0]['title']} is not possible" if self.left_out else "no other arm was asked for"
@@ -143,12 +152,15 @@ class Arms:
         return self.left_out[0]["reason"] if self.left_out else "no other arm than the host as found was asked for"
 
     def needs_root(self) -> "str | None":
-        """Return the sentence for a user who is not root and asked for arms that the host could be switched to, or None where no root is needed."""
+        """Return the sentence for a user who is not root and asked for arms that the host could be switched to,
+        or None where no root is needed.
+        """
         if not self._switched or os.geteuid() == 0:
             return None
         return (
-            f"root is needed to switch this host to {' and '.join(self._switched)}: use become: true, or ansible-playbook -b; "
-            f"without root only the arm {arms.AS_FOUND} can be measured (smt_eval_arms={arms.AS_FOUND})"
+            f"root is needed to switch this host to {' and '.join(self._switched)}: use become: true, or"
+            f" ansible-playbook -b; without root only the arm {arms.AS_FOUND} can be measured"
+            f" (smt_eval_arms={arms.AS_FOUND})"
         )
 
     @property
@@ -162,7 +174,10 @@ class Arms:
 
     def described(self) -> "list[DescribedArm]":
         """Return the measured arms for the result."""
-        return [{"name": arm.name, "title": arm.title, "baseline": arm is self.arms[0], "settings": arm.settings} for arm in self.arms]
+        return [
+            {"name": arm.name, "title": arm.title, "baseline": arm is self.arms[0], "settings": arm.settings}
+            for arm in self.arms
+        ]
 
     def announcement(self, seconds: float) -> "list[str]":
         """Describe what is switched and restored, and the affinity conflicts: a few sentences for each arm.
@@ -174,15 +189,25 @@ class Arms:
         if not self.compared:
             return [
                 f"Nothing will be switched: {self.reason}.",
-                f"The placements that exist on this host will be measured for {length(seconds)}, or less once enough is known.",
+                (
+                    f"The placements that exist on this host will be measured for {length(seconds)}, or less once"
+                    " enough is known."
+                ),
             ]
         titles = [arm.title for arm in self.arms]
         share = length(seconds / len(self.arms))
         restored = " and ".join(dict.fromkeys(filter(None, (arm.restoration() for arm in self._levers()))))
         return [
-            f"The host will be switched between {', '.join(titles[:-1])} and {titles[-1]} many times, for {length(seconds)}, or less once enough is known.",
+            (
+                f"The host will be switched between {', '.join(titles[:-1])} and {titles[-1]} many times, for"
+                f" {length(seconds)}, or less once enough is known."
+            ),
             *(" ".join([f"{arm.title}, {share} in all:", *arm.announcement(), *arm.conflicts()]) for arm in self.arms),
-            *([f"Then the present state of {restored} is restored, also when the run fails or loses its controller."] if restored else []),
+            *(
+                [f"Then the present state of {restored} is restored, also when the run fails or loses its controller."]
+                if restored
+                else []
+            ),
             *left_out,
         ]
 
@@ -220,22 +245,31 @@ class Arms:
         arm = self[name]
         try:
             arm.prove()
-            changed = _changed(self._host.files, {lever: saved for lever, saved in self._saved.items() if lever not in (arm.lever, _CPU)})
+            changed = _changed(
+                self._host.files,
+                {lever: saved for lever, saved in self._saved.items() if lever not in (arm.lever, _CPU)},
+            )
             state = smt_state.read(files=self._host.files)
-            changed += _plugged(self._saved[_CPU], state) or ([] if arm.switches_cpus else smt_state.differences(self._saved[_CPU], state))
+            changed += _plugged(self._saved[_CPU], state) or (
+                [] if arm.switches_cpus else smt_state.differences(self._saved[_CPU], state)
+            )
         except (ArmError, HostError) as error:
             raise ArmError(f"the host is not in the arm {arm.title} any more: {error}") from error
         if changed:
             raise ArmError(f"somebody has changed the host while {arm.title} was measured: {'; '.join(changed)}")
 
     def observe(self, name: str) -> "list[dict[str, t.Any]]":
-        """Return what is recorded once in an arm besides its samples; in an arm that switches nothing the others observe."""
+        """Return what is recorded once in an arm besides its samples;
+        in an arm that switches nothing the others observe.
+        """
         arm = self[name]
         found = [one.observe() for one in ([arm] if arm.lever else self._levers())]
         return [{"arm": name, **one} for one in found if one]
 
     def save(self) -> "dict[str, t.Any]":
-        """Return the present state of what the arms change (plain data), for ``begin``, ``restore`` and ``differences``."""
+        """Return the present state of what the arms change (plain data), for ``begin``,
+        ``restore`` and ``differences``.
+        """
         return {_CPU: smt_state.read(files=self._host.files), **{arm.lever: arm.save() for arm in self._levers()}}
 
     def begin(self, saved: "Mapping[str, t.Any]") -> None:
@@ -275,7 +309,9 @@ def length(seconds: float) -> str:
     return f"about {round(seconds)} s" if seconds < 120 else f"about {round(seconds / 60)} min"
 
 
-def differences(saved: "Mapping[str, t.Any]", known: "Iterable[str]" = (), files: "KernelFiles | None" = None) -> "dict[str, t.Any]":
+def differences(
+    saved: "Mapping[str, t.Any]", known: "Iterable[str]" = (), files: "KernelFiles | None" = None
+) -> "dict[str, t.Any]":
     """Compare the present state of the host with the saved one.
 
     Args:
@@ -284,8 +320,8 @@ def differences(saved: "Mapping[str, t.Any]", known: "Iterable[str]" = (), files
         files: the host's files; None for those of this host.
 
     Returns:
-        ``ok``, ``before`` and ``after`` (``control``, ``online`` (CPU numbers) and, where they were changed, ``sysctls`` and ``settings``), and
-        ``differences`` (sentences).
+        ``ok``, ``before`` and ``after`` (``control``, ``online`` (CPU numbers) and, where they were changed,
+        ``sysctls`` and ``settings``), and ``differences`` (sentences).
     """
     files = files or KernelFiles("/")
     state = smt_state.read(files=files)
@@ -306,11 +342,18 @@ def _states(files: KernelFiles, saved: "Mapping[str, t.Any]") -> "list[tuple[Val
 
 
 def _changed(files: KernelFiles, saved: "Mapping[str, t.Any]") -> "list[str]":
-    return [f"{name} was {was[name]}, is {now.get(name)}" for was, now in _states(files, saved) for name in was if now.get(name) != was[name]]
+    return [
+        f"{name} was {was[name]}, is {now.get(name)}"
+        for was, now in _states(files, saved)
+        for name in was
+        if now.get(name) != was[name]
+    ]
 
 
 def _plugged(before: smt_state.State, after: smt_state.State) -> "list[str]":
-    """Return which CPUs were added to the machine or removed from it: in each arm the workers would have others than the plan says."""
+    """Return which CPUs were added to the machine or removed from it:
+    in each arm the workers would have others than the plan says.
+    """
     was, now = set(before["present"]), set(after["present"])
     return smt_state.about(was - now, "{are} no longer present") + smt_state.about(now - was, "{are} new to this host")
 

@@ -40,7 +40,9 @@ def check_settings(settings: "t.Mapping[str, t.Any]") -> None:
     if len(set(names)) < len(names):
         raise SettingsError(f"workloads has a name twice: {', '.join(names)}")
     if not chosen(settings):
-        raise SettingsError(f"no workload is given: choose from {', '.join(sorted(catalogue.BUILT_IN))}, or give a command of your own")
+        raise SettingsError(
+            f"no workload is given: choose from {', '.join(sorted(catalogue.BUILT_IN))}, or give a command of your own"
+        )
     selection.check(settings["arms"])
     sibling_source.parse(settings["siblings"])
     names_of_placements = placement_names(settings)
@@ -86,7 +88,8 @@ def seconds(name: str, given: object) -> "float | None":
 
 
 def share(settings: "t.Mapping[str, t.Any]") -> int:
-    """Return the seconds that a plan takes: its part of the budget where several hosts of one class share the work of one.
+    """Return the seconds that a plan takes: its part of the budget where several hosts of one class share the work of
+    one.
 
     Args:
         settings: as for ``Plan``.
@@ -95,7 +98,10 @@ def share(settings: "t.Mapping[str, t.Any]") -> int:
 
 
 def goal(settings: "t.Mapping[str, t.Any]") -> str:
-    """Return what a plan stops for. Hosts that share the work of one are decided together: one that stopped at a verdict of its own would bias that of all.
+    """Return what a plan stops for.
+
+    Hosts that share the work of one are decided together: one that stopped at a verdict of its own would bias that of
+    all.
 
     Args:
         settings: as for ``Plan``.
@@ -139,9 +145,11 @@ def of_streams(streams: "t.Iterable[object]") -> "list[str]":
     try:
         counts = [count for one in streams for count in cpulist.parse(str(one))]
     except cpulist.CpuListError as error:
-        raise SettingsError(f"streams is not a list of numbers of streams: {error}: give for example 1-12, or [1, 2, 4, 8]") from None
-    if not all(1 <= count <= placement.MOST_WORKERS for count in counts):
-        raise SettingsError(f"streams has numbers that are not from 1 to {placement.MOST_WORKERS}")
+        raise SettingsError(
+            f"streams is not a list of numbers of streams: {error}: give for example 1-12, or [1, 2, 4, 8]"
+        ) from None
+    if not all(1 <= count <= placement.MAX_WORKERS for count in counts):
+        raise SettingsError(f"streams has numbers that are not from 1 to {placement.MAX_WORKERS}")
     return [f"{placements.FREE}_{count}" for count in counts]
 
 
@@ -159,7 +167,8 @@ def on_cpus(given: "t.Iterable[t.Sequence[t.Any]]") -> "list[str]":
         name = placements.on_cpus(cpus)
         if not cpus or placements.explicit(name) is None:
             raise SettingsError(
-                f"cpus has the entry {cpus}: give the CPUs of one placement, one for each worker, such as [0, 2]; at most {placements.MOST_EXPLICIT} CPUs"
+                f"cpus has the entry {cpus}: give the CPUs of one placement, one for each worker, such as [0, 2]; at"
+                f" most {placements.MAX_EXPLICIT} CPUs"
             )
         names.append(name)
     return names

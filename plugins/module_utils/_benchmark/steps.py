@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The steps of an evaluation on the host: describe what will be done, measure, end it early, return the result, and remove it."""
+"""The steps of an evaluation on the host: describe what will be done, measure, end it early, return the result,
+and remove it.
+"""
 
 import contextlib
 import os
@@ -9,7 +11,12 @@ import types
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._arms import base
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import environment, plan, selection, settings as plan_settings
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import (
+    environment,
+    plan,
+    selection,
+    settings as plan_settings,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import (
     RunDirectory,
     RunDirectoryError,
@@ -27,19 +34,24 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host.locks import 
 from ansible_collections.threadwise.smt.plugins.module_utils._host.text import utc_now
 from ansible_collections.threadwise.smt.plugins.module_utils._looks import verdicts
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner
-from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache, source as sibling_source
+from ansible_collections.threadwise.smt.plugins.module_utils._siblings import (
+    cache as sibling_cache,
+    source as sibling_source,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state, watchdog
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback import pending as pending_rollback
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import topology
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import declaration
 
-# A plan ends later than its budget, because of its last block and of restoring the host. After this many more seconds it is considered hung.
+# A plan ends later than its budget, because of its last block and of restoring the host. After this many more seconds
+# it is considered hung.
 WATCHDOG_EXTRA_SECONDS = 600
 # How long fetching a run waits until its process, or the watchdog that restores the host after it, has ended.
 END_SECONDS = 60
 # How long ending a run takes at most: the sample that is being taken is ended, and each arm is restored.
 STOP_SECONDS = 300
-# How long an evaluation waits for the lock: another process that only looks whether the host is free holds it for a moment.
+# How long an evaluation waits for the lock: another process that only looks whether the host is free holds it for a
+# moment.
 LOCK_SECONDS = 1.0
 # The lock file against other evaluations of the same user who is not root, beside the runs. Root uses the host's lock.
 USER_LOCK = "lock"
@@ -55,9 +67,10 @@ def describe(name: str, settings: "t.Mapping[str, t.Any]") -> "dict[str, t.Any]"
         settings: as for ``plan.Plan``.
 
     Returns:
-        dict: ``announcement`` (list of sentences), ``arms`` and ``arms_left_out`` (as in the result), ``workloads`` (names of those that can be measured),
-        ``workloads_left_out`` (``name`` and ``reason``), ``missing_packages``, ``obstacles`` (why the plan cannot start now, one sentence each), ``directory``
-        (of all runs), ``uncollected`` (names of runs that have ended and are still on this host, because their controller did not fetch them).
+        dict: ``announcement`` (list of sentences), ``arms`` and ``arms_left_out`` (as in the result), ``workloads``
+        (names of those that can be measured), ``workloads_left_out`` (``name`` and ``reason``), ``missing_packages``,
+        ``obstacles`` (why the plan cannot start now, one sentence each), ``directory`` (of all runs), ``uncollected``
+        (names of runs that have ended and are still on this host, because their controller did not fetch them).
 
     Raises:
         RunDirectoryError: the name of the run is not valid.
@@ -76,19 +89,32 @@ def describe(name: str, settings: "t.Mapping[str, t.Any]") -> "dict[str, t.Any]"
     left_out = _missing(settings)
     lacking = [workload["name"] for workload, _reason in left_out]
     return {
-        "announcement": [*announcement(host, outline, settings), *(_left_out(workload, reason) for workload, reason in left_out)],
+        "announcement": [
+            *announcement(host, outline, settings),
+            *(_left_out(workload, reason) for workload, reason in left_out),
+        ],
         "arms": outline.arms.described(),
         "arms_left_out": outline.arms.left_out,
-        "workloads": [workload["name"] for workload in plan_settings.chosen(settings) if workload["name"] not in lacking],
+        "workloads": [
+            workload["name"] for workload in plan_settings.chosen(settings) if workload["name"] not in lacking
+        ],
         "workloads_left_out": [{"name": workload["name"], "reason": reason} for workload, reason in left_out],
-        "missing_packages": sorted({package for package in (declaration.package(workload) for workload, _reason in left_out) if package is not None}),
+        "missing_packages": sorted(
+            {
+                package
+                for package in (declaration.package(workload) for workload, _reason in left_out)
+                if package is not None
+            }
+        ),
         "obstacles": _obstacles(HostFs("/"), outline),
         "directory": base_directory(),
         "uncollected": kept_runs(base_directory()),
     }
 
 
-def announcement(host: "t.Mapping[str, t.Any]", outline: plan.Outline, settings: "t.Mapping[str, t.Any]") -> "list[str]":
+def announcement(
+    host: "t.Mapping[str, t.Any]", outline: plan.Outline, settings: "t.Mapping[str, t.Any]"
+) -> "list[str]":
     """Return what will be switched and for how long, as sentences for people.
 
     Args:
@@ -97,16 +123,20 @@ def announcement(host: "t.Mapping[str, t.Any]", outline: plan.Outline, settings:
         settings: as for ``plan.Plan``.
     """
     summary = (
-        f"Sockets: {_known(host['sockets'])}, cores: {_known(host['cores'])}, threads per core: {_known(host['threads_per_core']['max'])}, "
-        f"online: CPUs {_known(host['cpus']['online'])}, smt/control: {host['control']}."
+        f"Sockets: {_known(host['sockets'])}, cores: {_known(host['cores'])}, threads per core:"
+        f" {_known(host['threads_per_core']['max'])}, online: CPUs {_known(host['cpus']['online'])}, smt/control:"
+        f" {host['control']}."
     )
-    about_siblings: t.Optional[str] = sibling_source.described(outline.topology) or sibling_cache.disagreement(host["measured"])
+    about_siblings: t.Optional[str] = sibling_source.described(outline.topology) or sibling_cache.disagreement(
+        host["measured"]
+    )
     sentences = [summary, *([about_siblings] if about_siblings else [])]
     share = plan_settings.share(settings)
     if settings["shared_by"] > 1:
         sentences.append(
-            f"{settings['shared_by']} hosts of this hardware class share the work of one: this one measures for {selection.length(share)} of "
-            f"{selection.length(settings['budget'])}, and longer only until it has {verdicts.LEAST_BLOCKS_RANKED} blocks."
+            f"{settings['shared_by']} hosts of this hardware class share the work of one: this one measures for"
+            f" {selection.length(share)} of {selection.length(settings['budget'])}, and longer only until it has"
+            f" {verdicts.MIN_BLOCKS_RANKED} blocks."
         )
     return [*sentences, *outline.arms.announcement(share)]
 
@@ -139,13 +169,24 @@ def _obstacles(fs: HostFs, outline: plan.Outline) -> "list[str]":
 
 
 def _outline(
-    host: "t.Mapping[str, t.Any]", settings: "t.Mapping[str, t.Any]", origin: smt_state.State, saved: "t.Container[str] | None" = None
+    host: "t.Mapping[str, t.Any]",
+    settings: "t.Mapping[str, t.Any]",
+    origin: smt_state.State,
+    saved: "t.Container[str] | None" = None,
 ) -> plan.Outline:
     filesystem = HostFs("/")
     cores = sibling_source.read(filesystem, settings["siblings"])
     selected = settings["affinity_conflicts_of"] if settings["affinity_conflicts"] == "fail" else []
-    arms = selection.Arms(settings["arms"], base.Host(host, cores, origin, selected, settings["overcommit_ratio"]), saved)
-    return plan.Outline(arms, cores, os.sched_getaffinity(0), plan_settings.placement_names(settings), topology.read_memory_nodes(filesystem))
+    arms = selection.Arms(
+        settings["arms"], base.Host(host, cores, origin, selected, settings["overcommit_ratio"]), saved
+    )
+    return plan.Outline(
+        arms,
+        cores,
+        os.sched_getaffinity(0),
+        plan_settings.placement_names(settings),
+        topology.read_memory_nodes(filesystem),
+    )
 
 
 def measure(name: str, settings: "t.Mapping[str, t.Any]") -> "dict[str, str | None]":
@@ -185,7 +226,11 @@ def measure(name: str, settings: "t.Mapping[str, t.Any]") -> "dict[str, str | No
         # After a reboot another process can have the same pid.
         files.write("boot.json", state_file.boot_id(HostFs("/")))
         # From here on the controller can see whether the process of the plan exists.
-        files.write("progress.json", {"phase": "starting", "block": 1, "fraction": 0.0, "seconds_left": plan_settings.share(settings)}, lasting=False)
+        files.write(
+            "progress.json",
+            {"phase": "starting", "block": 1, "fraction": 0.0, "seconds_left": plan_settings.share(settings)},
+            lasting=False,
+        )
         files.write("state.json", saved)
         host_watchdog = watchdog.Watchdog(
             files.file("watchdog.log"),
@@ -216,8 +261,8 @@ def _see_that_no_change_waits(fs: HostFs) -> None:
     pending = pending_rollback.load(fs)
     if pending is not None:
         raise HostLockError(
-            f"a change on this host waits to be confirmed ({pending_rollback.sentence(pending)}): confirm it, wait for the rollback, "
-            "or use state: restored, then start the evaluation again"
+            f"a change on this host waits to be confirmed ({pending_rollback.sentence(pending)}): confirm it, wait for"
+            " the rollback, or use state: restored, then start the evaluation again"
         )
 
 
@@ -225,7 +270,8 @@ def _see_that_no_change_waits(fs: HostFs) -> None:
 def _alone(purpose: str) -> "t.Iterator[HostLock]":
     """Lock the host against other processes that change or measure it.
 
-    Without root nothing can be switched, and the lock's directory belongs to root. Then the lock is only against evaluations of the same user.
+    Without root nothing can be switched, and the lock's directory belongs to root. Then the lock is only against
+    evaluations of the same user.
 
     Args:
         purpose: what the lock is for, as the next process reads it.
@@ -245,7 +291,12 @@ def _lock(purpose: str) -> HostLock:
 
 
 def _carry_out(
-    files: RunDirectory, name: str, host: "t.Mapping[str, t.Any]", outline: plan.Outline, settings: "t.Mapping[str, t.Any]", saved: "dict[str, t.Any]"
+    files: RunDirectory,
+    name: str,
+    host: "t.Mapping[str, t.Any]",
+    outline: plan.Outline,
+    settings: "t.Mapping[str, t.Any]",
+    saved: "dict[str, t.Any]",
 ) -> "dict[str, t.Any]":
     """Measure, restore the host, and write the ending of the run to ending.json. Returns that ending."""
     ending: dict[str, t.Any] = {"outcome": "completed", "message": None, "skipped": []}
@@ -272,7 +323,8 @@ def _carry_out(
     ending["restored"] = selection.differences(saved, arms.restore(saved) if arms.compared else ())
     ending["finished"] = utc_now()
     ending["skipped"] = work.skipped if work else []
-    # If the disk is full or read-only, the controller still gets the samples so far and the return value of this process.
+    # If the disk is full or read-only, the controller still gets the samples so far and the return value of this
+    # process.
     with contextlib.suppress(RunDirectoryError, OSError):
         # Remove the inputs first: they can be large.
         files.remove_inputs()
@@ -281,14 +333,22 @@ def _carry_out(
     return ending
 
 
-def _create_plan(files: RunDirectory, name: str, host: "t.Mapping[str, t.Any]", outline: plan.Outline, settings: "t.Mapping[str, t.Any]") -> plan.Plan:
+def _create_plan(
+    files: RunDirectory,
+    name: str,
+    host: "t.Mapping[str, t.Any]",
+    outline: plan.Outline,
+    settings: "t.Mapping[str, t.Any]",
+) -> plan.Plan:
     """Create the plan and write its header."""
     work = plan.Plan(files, outline, settings)
     files.write("header.json", work.header(host, environment.read(host["hypervisor"]), name))
     return work
 
 
-def _gather_again(settings: "t.Mapping[str, t.Any]", saved: "t.Mapping[str, t.Any]") -> "tuple[t.Mapping[str, t.Any], plan.Outline]":
+def _gather_again(
+    settings: "t.Mapping[str, t.Any]", saved: "t.Mapping[str, t.Any]"
+) -> "tuple[t.Mapping[str, t.Any], plan.Outline]":
     """Return the facts and the outline with all siblings online.
 
     Args:
@@ -302,8 +362,9 @@ def _gather_again(settings: "t.Mapping[str, t.Any]", saved: "t.Mapping[str, t.An
     outline = _outline(host, settings, saved["cpu"], saved)
     if outline.arms.prepare():
         raise plan.PlanError(
-            f"the core of some CPUs is unknown even with SMT switched on: CPUs {host['cpus']['offline']} are offline. Bring them online "
-            f"(chcpu -e {host['cpus']['offline']}) and start again: the cores stay known once a change or an evaluation has seen all CPUs online"
+            f"the core of some CPUs is unknown even with SMT switched on: CPUs {host['cpus']['offline']} are offline."
+            f" Bring them online (chcpu -e {host['cpus']['offline']}) and start again: the cores stay known once a"
+            " change or an evaluation has seen all CPUs online"
         )
     return host, outline
 
@@ -347,7 +408,8 @@ def collect(name: str, _settings: "t.Mapping[str, t.Any]") -> "dict[str, t.Any]"
 
     Raises:
         RunDirectoryError: there is no such run, it has not ended, or its header is damaged.
-        HostLockError: the run was killed, and another process is changing this host, so that it cannot be checked whether the host was restored.
+        HostLockError: the run was killed, and another process is changing this host, so that it cannot be checked
+            whether the host was restored.
     """
     files = RunDirectory(base_directory(), name)
     files.wait_for_end(END_SECONDS)

@@ -1,29 +1,38 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Affinity conflicts: tasks, cpusets, units, guests and interrupts bound to CPUs that go offline; and saving and restoring their masks.
+"""Affinity conflicts: tasks, cpusets, units, guests and interrupts bound to CPUs that go offline;
+and saving and restoring their masks.
 
-Kernel behaviour: a task whose mask holds only CPUs that go offline is moved to other CPUs and, before 6.2, never gets its old mask again
-(select_fallback_rq); a cgroup v1 ``cpuset.cpus`` shrinks permanently (Documentation/admin-guide/cgroup-v1/cpusets.rst); interrupts are moved
-and not moved back. The kernel manages its own threads.
+Kernel behaviour: a task whose mask holds only CPUs that go offline is moved to other CPUs and, before 6.2, never gets
+its old mask again (select_fallback_rq); a cgroup v1 ``cpuset.cpus`` shrinks permanently
+(Documentation/admin-guide/cgroup-v1/cpusets.rst); interrupts are moved and not moved back. The kernel manages its own
+threads.
 
-Nothing is a conflict that nobody bound: a task whose mask is what its cpuset leaves it, a cpuset with all CPUs of the one above it, what is outside of a
-partition. What others bound is named once, with who did it: a partition or a cpuset, systemd by a file, a container runtime, or sched_setaffinity(2).
+Nothing is a conflict that nobody bound: a task whose mask is what its cpuset leaves it, a cpuset with all CPUs of the
+one above it, what is outside of a partition. What others bound is named once, with who did it: a partition or a cpuset,
+systemd by a file, a container runtime, or sched_setaffinity(2).
 
-Any user may pin tasks of their own (sched_setaffinity(2)) and could so prevent others from taking CPUs offline. Therefore each conflict names its
-origin: the system - units, cpusets, interrupts, tasks of root, of system users and of services - or an ordinary user (:mod:`origins`).
+Any user may pin tasks of their own (sched_setaffinity(2)) and could so prevent others from taking CPUs offline.
+Therefore each conflict names its origin: the system - units, cpusets, interrupts, tasks of root, of system users and of
+services - or an ordinary user (:mod:`origins`).
 """
 
 import contextlib
 import re
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._bindings import bindings, cpusets, origins, tasks as host_tasks
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import (
+    bindings,
+    cpusets,
+    origins,
+    tasks as host_tasks,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, kernel_files, text as host_text
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 
 # Lines in a message for a person. The module's result has all of them.
-MOST_LINES = 20
+MAX_LINES = 20
 
 # Values that select conflicts by origin: those of the system, and all. Any other value is a user name.
 SERVICES, ALL = "services", "all"
@@ -34,11 +43,15 @@ class Finding(t.NamedTuple):
 
     is_conflict: bool  # False if nothing is lost, because something else will correct it by itself
     text: str  # the CPUs and the reason
-    user: "str | None" = None  # name, or id in digits, of the ordinary user who caused it; None if it belongs to the system
+    user: "str | None" = (
+        None  # name, or id in digits, of the ordinary user who caused it; None if it belongs to the system
+    )
 
 
 class Harmless(str):
-    """A sentence about what was not restored because it was not needed any more, or is somebody else's by now: trying again would change nothing."""
+    """A sentence about what was not restored because it was not needed any more, or is somebody else's by now:
+    trying again would change nothing.
+    """
 
     __slots__ = ()
 
@@ -51,7 +64,10 @@ class _SavedTask(TypedDict):
 
 
 class SavedTask(_SavedTask, total=False):
-    """A task with its mask as a CPU list. ``left`` is the mask after the CPUs went offline; None if the task no longer existed then."""
+    """A task with its mask as a CPU list.
+
+    ``left`` is the mask after the CPUs went offline; None if the task no longer existed then.
+    """
 
     left: "str | None"
 
@@ -59,7 +75,8 @@ class SavedTask(_SavedTask, total=False):
 class Captured(TypedDict):
     """Masks to restore, as plain JSON data.
 
-    ``online`` are the CPUs that were online before. ``cpusets`` and ``partitions`` map a path to CPUs or partition type, ``interrupts`` a number to CPUs.
+    ``online`` are the CPUs that were online before. ``cpusets`` and ``partitions`` map a path to CPUs or partition
+    type, ``interrupts`` a number to CPUs.
     """
 
     online: "list[int]"
@@ -75,28 +92,43 @@ def find(host: kernel_files.KernelFiles, online: "t.Iterable[int]", going: "t.It
     if not lost:
         return []
     found = find_of_work(host, before, lost)
-    return found + _interrupt_conflicts(host, before, lost) + _isolation_conflicts(host, lost) + _node_conflicts(host, before, lost)
+    return (
+        found
+        + _interrupt_conflicts(host, before, lost)
+        + _isolation_conflicts(host, lost)
+        + _node_conflicts(host, before, lost)
+    )
 
 
 def find_of_work(host: kernel_files.KernelFiles, online: "frozenset[int]", lost: "frozenset[int]") -> "list[Finding]":
-    """Return the affinity conflicts of tasks, cpusets, units and guests when they lose the CPUs ``lost``, whether or not these stay online for others."""
+    """Return the affinity conflicts of tasks, cpusets, units and guests when they lose the CPUs ``lost``,
+    whether or not these stay online for others.
+    """
     files = _UnitFiles(bindings.units(host))
     found = _cpuset_conflicts(host, cpusets.find(host), lost, files) + _task_conflicts(host, online, lost, files)
     found += _bound_conflicts(files.others(online), lost) + _kubelet_conflicts(host, lost)
     # A guest may have the same pinning in several files.
-    return found + list(dict.fromkeys(_bound_conflicts([guest for guest in bindings.guests(host) if not guest.cpus >= online], lost)))
+    return found + list(
+        dict.fromkeys(_bound_conflicts([guest for guest in bindings.guests(host) if not guest.cpus >= online], lost))
+    )
 
 
 def selected(findings: "t.Iterable[Finding]", whose: "t.Container[str]") -> "list[Finding]":
     """Return the conflicts whose origin is in ``whose``: ``services``, ``all`` and names of users."""
-    return [finding for finding in findings if finding.is_conflict and (ALL in whose or (SERVICES if finding.user is None else finding.user) in whose)]
+    return [
+        finding
+        for finding in findings
+        if finding.is_conflict and (ALL in whose or (SERVICES if finding.user is None else finding.user) in whose)
+    ]
 
 
 def check_users(host: kernel_files.KernelFiles, names: "t.Iterable[str]") -> None:
-    """Check that owners of conflicts, as :func:`selected` takes them, can own any on this host: conflicts of a name with a slip in it would not count.
+    """Check that owners of conflicts, as :func:`selected` takes them, can own any on this host: conflicts of a name
+    with a slip in it would not count.
 
     Raises:
-        HostError: a name is that of no user; or it is an id of a user who has a name, or an id without a name that no task has.
+        HostError: a name is that of no user; or it is an id of a user who has a name, or an id without a name that no
+            task has.
     """
     for name in names:
         if name in (SERVICES, ALL) or host.has_user(name):
@@ -112,30 +144,33 @@ def check_users(host: kernel_files.KernelFiles, names: "t.Iterable[str]") -> Non
         else:
             reason = "this host knows no user with this id, and no task runs as it"
         raise HostError(
-            f"affinity_conflicts_of names {shown}, and {reason}. A name with a slip in it protects nothing; nothing was changed. Give services, all, or users "
-            "that this host has; a user that only some hosts have belongs in the variables of those"
+            f"affinity_conflicts_of names {shown}, and {reason}. A name with a slip in it protects nothing; nothing was"
+            " changed. Give services, all, or users that this host has; a user that only some hosts have belongs in"
+            " the variables of those"
         )
 
 
 def readable(findings: "t.Iterable[Finding]") -> str:
-    """Return findings as one message with a line for each, cut after ``MOST_LINES``."""
+    """Return findings as one message with a line for each, cut after ``MAX_LINES``."""
     return "\n".join("- " + line for line in _cut(findings))
 
 
 def in_one_line(findings: "t.Iterable[Finding]") -> str:
-    """Return findings as a part of a sentence, cut after ``MOST_LINES``."""
+    """Return findings as a part of a sentence, cut after ``MAX_LINES``."""
     return "; ".join(_cut(findings))
 
 
 def _cut(findings: "t.Iterable[Finding]") -> "list[str]":
     lines = [finding.text for finding in findings]
-    return lines[:MOST_LINES] + ([f"and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else [])
+    return lines[:MAX_LINES] + ([f"and {len(lines) - MAX_LINES} more"] if len(lines) > MAX_LINES else [])
 
 
 def capture(host: kernel_files.KernelFiles, online: "t.Iterable[int]", going: "t.Iterable[int]") -> Captured:
-    """Return the masks of v1 cpusets, v2 partitions and interrupts that hold a CPU of ``going``, and of pinned tasks, to restore them later.
+    """Return the masks of v1 cpusets, v2 partitions and interrupts that hold a CPU of ``going``, and of pinned tasks,
+    to restore them later.
 
-    Before 6.2 the kernel gives all tasks of a cpuset that loses or gets a CPU the mask of the cpuset, also those that are pinned to its other CPUs.
+    Before 6.2 the kernel gives all tasks of a cpuset that loses or gets a CPU the mask of the cpuset, also those that
+    are pinned to its other CPUs.
     """
     before, lost = frozenset(online), frozenset(going)
     found = cpusets.find(host)
@@ -144,7 +179,8 @@ def capture(host: kernel_files.KernelFiles, online: "t.Iterable[int]", going: "t
     takes_all = has_v1 or cpusets.is_handed_down(host)
 
     def is_needed(task: host_tasks.Task) -> bool:
-        # The kernel itself sets the masks of tasks that have all CPUs of their cpuset, except in v1, where it may have moved them to another one.
+        # The kernel itself sets the masks of tasks that have all CPUs of their cpuset, except in v1, where it may have
+        # moved them to another one.
         is_pinned, loses = not task.mask >= task.allowed, bool(task.mask & lost)
         return (is_pinned and (takes_all or loses)) or (has_v1 and loses)
 
@@ -153,27 +189,42 @@ def capture(host: kernel_files.KernelFiles, online: "t.Iterable[int]", going: "t
         "tasks": _saved(filter(is_needed, host_tasks.restricted(host, before))),
         "cpusets": {entry.path: cpulist.render(entry.cpus) for entry in sets if entry.version == 1},
         "partitions": {entry.path: entry.partition for entry in sets if entry.partition},
-        "interrupts": {number: cpulist.render(cpus) for number, cpus in bindings.interrupts(host, before) if cpus & lost},
+        "interrupts": {
+            number: cpulist.render(cpus) for number, cpus in bindings.interrupts(host, before) if cpus & lost
+        },
     }
 
 
 def capture_tasks(host: kernel_files.KernelFiles, online: "t.Iterable[int]") -> "list[SavedTask]":
-    """Return the masks of all tasks that may not run on all CPUs, to restore them after a change of cpusets of cgroup v2.
+    """Return the masks of all tasks that may not run on all CPUs,
+    to restore them after a change of cpusets of cgroup v2.
 
-    Before 6.2 the kernel gives all tasks of a cpuset that changes, and of those below a cgroup that hands the controller down or takes it back, the mask of
-    their cpuset (update_tasks_cpumask, cpuset_attach).
+    Before 6.2 the kernel gives all tasks of a cpuset that changes, and of those below a cgroup that hands the
+    controller down or takes it back, the mask of their cpuset (update_tasks_cpumask, cpuset_attach).
     """
     return _saved(host_tasks.restricted(host, frozenset(online)))
 
 
-def restore_tasks(host: kernel_files.KernelFiles, tasks: "t.Iterable[SavedTask]", online: "t.Iterable[int]") -> "list[str]":
-    """Restore the masks of the tasks that have not ended, given the CPUs online; return what could not be restored, one sentence each."""
+def restore_tasks(
+    host: kernel_files.KernelFiles, tasks: "t.Iterable[SavedTask]", online: "t.Iterable[int]"
+) -> "list[str]":
+    """Restore the masks of the tasks that have not ended, given the CPUs online; return what could not be restored,
+    one sentence each.
+    """
     now = frozenset(online)
-    return [sentence for task in tasks if _current_mask(host, task) is not None for sentence in _restore_task(host, task, None, now)]
+    return [
+        sentence
+        for task in tasks
+        if _current_mask(host, task) is not None
+        for sentence in _restore_task(host, task, None, now)
+    ]
 
 
 def merge(earlier: "Captured | None", later: Captured) -> Captured:
-    """Return both captures as one. What is in both is taken from the earlier one, which was made before the first change."""
+    """Return both captures as one.
+
+    What is in both is taken from the earlier one, which was made before the first change.
+    """
     if not earlier:
         return later
     known = {(task["pid"], task["start"]) for task in earlier["tasks"]}
@@ -187,7 +238,8 @@ def merge(earlier: "Captured | None", later: Captured) -> Captured:
 
 
 def note_left(host: kernel_files.KernelFiles, captured: Captured) -> None:
-    """Restore what is left of the tasks' masks after CPUs went offline, and record in ``captured`` the masks that they have now.
+    """Restore what is left of the tasks' masks after CPUs went offline,
+    and record in ``captured`` the masks that they have now.
 
     By them it is detected later whether somebody has changed a mask since.
     """
@@ -204,19 +256,23 @@ def note_left(host: kernel_files.KernelFiles, captured: Captured) -> None:
 def masks_now(host: kernel_files.KernelFiles, captured: Captured) -> "dict[int, str]":
     """Return ``{pid: mask}`` of the captured tasks whose mask somebody may have chosen. Call it before CPUs come back.
 
-    A mask that holds all CPUs available to the task is left out. The kernel widens the mask of a task that wakes up without an online CPU at any time,
-    not only at the moment when the CPUs go offline (select_fallback_rq).
+    A mask that holds all CPUs available to the task is left out. The kernel widens the mask of a task that wakes up
+    without an online CPU at any time, not only at the moment when the CPUs go offline (select_fallback_rq).
     """
     online = bindings.online(host)
     masks = {}
     for task in captured["tasks"]:
         mask = _current_mask(host, task)
-        if mask is not None and not cpulist.parse_or_empty(mask) >= online & cpusets.effective_cpus(host, task["pid"], online):
+        if mask is not None and not cpulist.parse_or_empty(mask) >= online & cpusets.effective_cpus(
+            host, task["pid"], online
+        ):
             masks[task["pid"]] = mask
     return masks
 
 
-def restore(host: kernel_files.KernelFiles, captured: Captured, masks_before: "t.Mapping[int, str]", online: "t.Iterable[int]") -> "tuple[list[str], Captured]":
+def restore(
+    host: kernel_files.KernelFiles, captured: Captured, masks_before: "t.Mapping[int, str]", online: "t.Iterable[int]"
+) -> "tuple[list[str], Captured]":
     """Restore what the kernel did not.
 
     Args:
@@ -226,7 +282,8 @@ def restore(host: kernel_files.KernelFiles, captured: Captured, masks_before: "t
         online: CPUs that are online now
 
     Returns:
-        what could not be restored, one sentence each; and the part of ``captured`` that needs CPUs that are still offline
+        what could not be restored, one sentence each; and the part of ``captured`` that needs CPUs that are still
+        offline
     """
     now = frozenset(online)
     missing = frozenset(captured["online"]) - now
@@ -255,16 +312,22 @@ def restore(host: kernel_files.KernelFiles, captured: Captured, masks_before: "t
 
 
 def check(captured: t.Any) -> None:
-    """Check data from a file; raise ValueError when ``captured`` does not have the format that :func:`capture` returns."""
+    """Check data from a file; raise ValueError when ``captured`` does not have the format that :func:`capture`
+    returns.
+    """
 
     def is_mapping_to_text(value: object) -> bool:
         return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
 
     tasks = captured["tasks"]
-    have_pids = isinstance(tasks, list) and all(isinstance(task, dict) and isinstance(task.get("pid"), int) and task["pid"] > 0 for task in tasks)
+    have_pids = isinstance(tasks, list) and all(
+        isinstance(task, dict) and isinstance(task.get("pid"), int) and task["pid"] > 0 for task in tasks
+    )
     if not (have_pids and all(isinstance(task.get(key), str) for task in tasks for key in ("start", "name", "mask"))):
         raise ValueError("its list of tasks is not valid")
-    if not all(is_mapping_to_text(captured[kind]) for kind in ("cpusets", "partitions", "interrupts")) or not cpulist.is_cpus(captured["online"]):
+    if not all(
+        is_mapping_to_text(captured[kind]) for kind in ("cpusets", "partitions", "interrupts")
+    ) or not cpulist.is_cpus(captured["online"]):
         raise ValueError("its cpusets, partitions, interrupts or CPUs are not valid")
 
 
@@ -282,7 +345,7 @@ def _label(cpus: "frozenset[int]") -> str:
     return f"{'CPU' if len(cpus) == 1 else 'CPUs'} {cpulist.render(cpus)}"
 
 
-# Tasks ----------------------------------------------------------------------------------------------------------------------------------
+# Tasks ----------------------------------------------------------------------------------------------------------------
 
 
 class _UnitFiles:
@@ -297,8 +360,14 @@ class _UnitFiles:
         self._named: set[bindings.UnitSetting] = set()
 
     def naming(self, key: str, unit: "str | None", cpus: "frozenset[int]", within: "frozenset[int]") -> str:
-        """Return the files that set exactly these CPUs, among those ``within``, for a unit (empty: the manager); empty if it was something else."""
-        own = [one for one in self._settings if one.key == key and unit is not None and (one.applies_to(unit) if unit else not one.unit)]
+        """Return the files that set exactly these CPUs, among those ``within``, for a unit (empty: the manager);
+        empty if it was something else.
+        """
+        own = [
+            one
+            for one in self._settings
+            if one.key == key and unit is not None and (one.applies_to(unit) if unit else not one.unit)
+        ]
         # A later setting adds to an earlier one; an empty one between them is not considered.
         for some in [*([one] for one in own), own]:
             if some and frozenset(cpu for one in some for cpu in one.cpus) & within == cpus:
@@ -307,30 +376,55 @@ class _UnitFiles:
         return ""
 
     def others(self, online: "frozenset[int]") -> "list[bindings.Binding]":
-        """Return what binds units that do not run now, or binds them to other CPUs than they have. A file with all CPUs binds nothing."""
-        return [bindings.Binding(one.cpus, one.text) for one in self._settings if one not in self._named and not one.cpus >= online]
+        """Return what binds units that do not run now, or binds them to other CPUs than they have.
+
+        A file with all CPUs binds nothing.
+        """
+        return [
+            bindings.Binding(one.cpus, one.text)
+            for one in self._settings
+            if one not in self._named and not one.cpus >= online
+        ]
 
 
-def _task_conflicts(host: kernel_files.KernelFiles, online: "frozenset[int]", going: "frozenset[int]", files: _UnitFiles) -> "list[Finding]":
-    """Return one finding for all threads of a unit with the same mask, and one for all that an ordinary user pinned, so that no user fills the list.
+def _task_conflicts(
+    host: kernel_files.KernelFiles, online: "frozenset[int]", going: "frozenset[int]", files: _UnitFiles
+) -> "list[Finding]":
+    """Return one finding for all threads of a unit with the same mask, and one for all that an ordinary user pinned,
+    so that no user fills the list.
 
-    A task is left out that has all CPUs of its cpuset, except for isolated ones. Tasks with the mask of process 1, as ``CPUAffinity=`` in system.conf sets
-    it, have inherited it: they are one finding.
+    A task is left out that has all CPUs of its cpuset, except for isolated ones. Tasks with the mask of process 1, as
+    ``CPUAffinity=`` in system.conf sets it, have inherited it: they are one finding.
     """
     isolated = frozenset(cpu for binding in bindings.isolated(host)[:1] for cpu in binding.cpus)
-    pinned = [task for task in host_tasks.restricted(host, online) if not task.mask >= (task.allowed - isolated or task.allowed)]
+    pinned = [
+        task
+        for task in host_tasks.restricted(host, online)
+        if not task.mask >= (task.allowed - isolated or task.allowed)
+    ]
     manager = next((task.mask for task in pinned if task.pid == 1), None)
     groups: dict[tuple[object, ...], list[host_tasks.Task]] = {}
     for task in pinned:
         if task.mask & going:
             inherits = manager is not None and task.mask & online == (manager & task.allowed or task.allowed)
-            group = (1,) if inherits else (task.unit or task.name, task.uid, task.mask) if task.user is None else (task.user,)
+            group = (
+                (1,)
+                if inherits
+                else (task.unit or task.name, task.uid, task.mask)
+                if task.user is None
+                else (task.user,)
+            )
             groups.setdefault(group, []).append(task)
     return [_task_conflict(host, members, online, going, files, group == (1,)) for group, members in groups.items()]
 
 
 def _task_conflict(
-    host: kernel_files.KernelFiles, members: "list[host_tasks.Task]", online: "frozenset[int]", going: "frozenset[int]", files: _UnitFiles, inherited: bool
+    host: kernel_files.KernelFiles,
+    members: "list[host_tasks.Task]",
+    online: "frozenset[int]",
+    going: "frozenset[int]",
+    files: _UnitFiles,
+    inherited: bool,
 ) -> Finding:
     first = members[0]
     mask = first.mask
@@ -343,16 +437,24 @@ def _task_conflict(
         text = f"{who} may run on {cpulist.render(mask & online)} only and would keep {cpulist.render(kept)}"
     else:
         text = f"{who} {'is' if alike == 1 else 'are'} pinned to {cpulist.render(mask & online)} alone"
-    named = files.naming("CPUAffinity", "" if inherited else first.unit, mask & online, first.allowed) if first.user is None else ""
+    named = (
+        files.naming("CPUAffinity", "" if inherited else first.unit, mask & online, first.allowed)
+        if first.user is None
+        else ""
+    )
     text += named or ", by sched_setaffinity(2) as with taskset"
     if len(members) > alike:
         text += f"; {len(members) - alike} more threads {'' if inherited else 'of this user '}are pinned to other CPUs"
     lost = frozenset(cpu for task in members for cpu in task.mask & going)
-    return Finding(True, f"{_label(lost)}: {text}", None if inherited or first.user is None else host.user_name(first.user))
+    return Finding(
+        True, f"{_label(lost)}: {text}", None if inherited or first.user is None else host.user_name(first.user)
+    )
 
 
 def _saved(tasks: "t.Iterable[host_tasks.Task]") -> "list[SavedTask]":
-    return [{"pid": task.pid, "start": task.start, "name": task.name, "mask": cpulist.render(task.mask)} for task in tasks]
+    return [
+        {"pid": task.pid, "start": task.start, "name": task.name, "mask": cpulist.render(task.mask)} for task in tasks
+    ]
 
 
 def _current_mask(host: kernel_files.KernelFiles, task: SavedTask) -> "str | None":
@@ -361,7 +463,9 @@ def _current_mask(host: kernel_files.KernelFiles, task: SavedTask) -> "str | Non
     return None if mask is None else cpulist.render(mask)
 
 
-def _restore_task(host: kernel_files.KernelFiles, task: SavedTask, mask_before: "str | None", online: "frozenset[int]") -> "list[str]":
+def _restore_task(
+    host: kernel_files.KernelFiles, task: SavedTask, mask_before: "str | None", online: "frozenset[int]"
+) -> "list[str]":
     who = f"pid {task['pid']} {task['name']}"
     current = _current_mask(host, task)
     left, text = task.get("left"), task["mask"]
@@ -372,7 +476,12 @@ def _restore_task(host: kernel_files.KernelFiles, task: SavedTask, mask_before: 
         return [Harmless(f"{who} is gone, its mask {text} was not needed any more")] if lost else []
     if left is not None and mask_before not in (None, left, text):
         if lost:
-            said = [Harmless(f"{who} was given another mask ({mask_before}) while CPUs were offline: it keeps that mask, {text} was not restored")]
+            said = [
+                Harmless(
+                    f"{who} was given another mask ({mask_before}) while CPUs were offline: it keeps that mask, {text}"
+                    " was not restored"
+                )
+            ]
         text = str(mask_before)
     wanted = cpulist.parse_or_empty(text)
     if cpulist.parse_or_empty(current) == wanted or not wanted & online:
@@ -384,11 +493,15 @@ def _restore_task(host: kernel_files.KernelFiles, task: SavedTask, mask_before: 
     return said
 
 
-# Cpusets --------------------------------------------------------------------------------------------------------------------------------
+# Cpusets --------------------------------------------------------------------------------------------------------------
 
 
-def _cpuset_conflicts(host: kernel_files.KernelFiles, sets: "list[cpusets.Cpuset]", going: "frozenset[int]", files: _UnitFiles) -> "list[Finding]":
-    """Return the cpusets that lose CPUs, and one for all that an ordinary user owns in a part of the tree that was delegated to that user."""
+def _cpuset_conflicts(
+    host: kernel_files.KernelFiles, sets: "list[cpusets.Cpuset]", going: "frozenset[int]", files: _UnitFiles
+) -> "list[Finding]":
+    """Return the cpusets that lose CPUs, and one for all that an ordinary user owns in a part of the tree that was
+    delegated to that user.
+    """
     found = []
     whose = origins.Origins(host)
     of_users: dict[int, list[cpusets.Cpuset]] = {}
@@ -397,18 +510,30 @@ def _cpuset_conflicts(host: kernel_files.KernelFiles, sets: "list[cpusets.Cpuset
             continue
         owner = whose.of_cpuset(host.owner(entry.path + "/cpuset.cpus"), entry.inside)
         if owner is None:
-            found.append(Finding(True, f"{_cpuset_label(entry, _lost(entry, going))} {_effect(entry, going)}{_set_by(entry, files)}"))
+            found.append(
+                Finding(
+                    True, f"{_cpuset_label(entry, _lost(entry, going))} {_effect(entry, going)}{_set_by(entry, files)}"
+                )
+            )
         else:
             of_users.setdefault(owner, []).append(entry)
     for owner, entries in of_users.items():
         first, lost = entries[0], frozenset(cpu for entry in entries for cpu in _lost(entry, going))
         more = f", and {len(entries) - 1} more cpusets of this user lose CPUs" if len(entries) > 1 else ""
-        found.append(Finding(True, f"{_cpuset_label(first, lost)} of user {host.user_label(owner)} {_effect(first, going)}{more}", host.user_name(owner)))
+        found.append(
+            Finding(
+                True,
+                f"{_cpuset_label(first, lost)} of user {host.user_label(owner)} {_effect(first, going)}{more}",
+                host.user_name(owner),
+            )
+        )
     return found
 
 
 def _is_dissolved(entry: cpusets.Cpuset, going: "frozenset[int]") -> bool:
-    """Return whether the kernel would take the CPUs of a partition away from it, because what is outside of it would have none."""
+    """Return whether the kernel would take the CPUs of a partition away from it,
+    because what is outside of it would have none.
+    """
     return entry.partition is not None and bool(entry.above) and entry.above <= going
 
 
@@ -417,7 +542,10 @@ def _lost(entry: cpusets.Cpuset, going: "frozenset[int]") -> "frozenset[int]":
 
 
 def _cpuset_label(entry: cpusets.Cpuset, lost: "frozenset[int]") -> str:
-    return f"{_label(lost)}: /{host_text.printable(entry.path, 256)} (cgroup v{entry.version} cpuset, CPUs {cpulist.render(entry.cpus)})"
+    return (
+        f"{_label(lost)}: /{host_text.printable(entry.path, 256)} (cgroup v{entry.version} cpuset, CPUs"
+        f" {cpulist.render(entry.cpus)})"
+    )
 
 
 def _effect(entry: cpusets.Cpuset, going: "frozenset[int]") -> str:
@@ -431,7 +559,10 @@ def _effect(entry: cpusets.Cpuset, going: "frozenset[int]") -> str:
         return f"is a partition ({entry.partition}) and {effect}"
     if kept:
         return effect
-    return f"would lose all its CPUs, and its tasks {'move to' if entry.version == 1 else 'have those of'} the cpuset above"
+    return (
+        f"would lose all its CPUs, and its tasks {'move to' if entry.version == 1 else 'have those of'} the cpuset"
+        " above"
+    )
 
 
 def _set_by(entry: cpusets.Cpuset, files: _UnitFiles) -> str:
@@ -439,13 +570,25 @@ def _set_by(entry: cpusets.Cpuset, files: _UnitFiles) -> str:
     return named or (", set for a container or guest" if origins.is_of_container(entry.inside) else "")
 
 
-def _restore_cpuset(host: kernel_files.KernelFiles, path: str, wanted: "frozenset[int]", online: "frozenset[int]") -> "list[str]":
+def _restore_cpuset(
+    host: kernel_files.KernelFiles, path: str, wanted: "frozenset[int]", online: "frozenset[int]"
+) -> "list[str]":
     current = host.read(path + "/cpuset.cpus")
     if current is None:
-        return [Harmless(f"/{host_text.printable(path, 64)} is gone, its cpuset {cpulist.render(wanted)} was not needed any more")]
+        return [
+            Harmless(
+                f"/{host_text.printable(path, 64)} is gone, its cpuset {cpulist.render(wanted)} was not needed any more"
+            )
+        ]
     if cpulist.parse_or_empty(current) >= wanted & online:
         return []
-    return _written(host, path + "/cpuset.cpus", cpulist.render(wanted & online), f"/{host_text.printable(path, 64)}/cpuset.cpus", cpulist.render(wanted))
+    return _written(
+        host,
+        path + "/cpuset.cpus",
+        cpulist.render(wanted & online),
+        f"/{host_text.printable(path, 64)}/cpuset.cpus",
+        cpulist.render(wanted),
+    )
 
 
 def _restore_partition(host: kernel_files.KernelFiles, path: str, kind: str, cpus_missing: bool) -> "list[str]":
@@ -455,10 +598,14 @@ def _restore_partition(host: kernel_files.KernelFiles, path: str, kind: str, cpu
     # The kernel makes a partition invalid. Only a person makes it one of the other kind, or none.
     if "invalid" not in current or cpus_missing:
         return []
-    return _written(host, path + "/cpuset.cpus.partition", kind, f"/{host_text.printable(path, 64)}/cpuset.cpus.partition", kind)
+    return _written(
+        host, path + "/cpuset.cpus.partition", kind, f"/{host_text.printable(path, 64)}/cpuset.cpus.partition", kind
+    )
 
 
-def _written(host: kernel_files.KernelFiles, path: str, text: str, what: str, wanted: str, without_harm: "tuple[int, ...]" = ()) -> "list[str]":
+def _written(
+    host: kernel_files.KernelFiles, path: str, text: str, what: str, wanted: str, without_harm: "tuple[int, ...]" = ()
+) -> "list[str]":
     """Write a saved value; return a sentence if the kernel refuses it with another errno than those that do no harm."""
     try:
         host.write(path, text)
@@ -467,22 +614,29 @@ def _written(host: kernel_files.KernelFiles, path: str, text: str, what: str, wa
     return []
 
 
-# Interrupts -----------------------------------------------------------------------------------------------------------------------------
+# Interrupts -----------------------------------------------------------------------------------------------------------
 
 
-def _interrupt_conflicts(host: kernel_files.KernelFiles, online: "frozenset[int]", going: "frozenset[int]") -> "list[Finding]":
+def _interrupt_conflicts(
+    host: kernel_files.KernelFiles, online: "frozenset[int]", going: "frozenset[int]"
+) -> "list[Finding]":
     found = []
     balanced = host_tasks.runs_as_root(host, "irqbalance")
     for number, cpus in bindings.interrupts(host, online):
         if not cpus & online or (cpus & online) - going or bindings.is_placed_by_kernel(host, number, cpus):
             continue
         names = bindings.interrupt_devices(host, number)
-        what = f"{_label(cpus & going)}: interrupt {number}{f' ({names})' if names else ''} is bound to {cpulist.render(cpus & online)} alone"
+        what = (
+            f"{_label(cpus & going)}: interrupt {number}{f' ({names})' if names else ''} is bound to"
+            f" {cpulist.render(cpus & online)} alone"
+        )
         found.append(Finding(not balanced, what + (", irqbalance will move it" if balanced else "")))
     return found
 
 
-def _restore_interrupt(host: kernel_files.KernelFiles, number: str, wanted: "frozenset[int]", online: "frozenset[int]") -> "list[str]":
+def _restore_interrupt(
+    host: kernel_files.KernelFiles, number: str, wanted: "frozenset[int]", online: "frozenset[int]"
+) -> "list[str]":
     path = bindings.interrupt_path(number)
     current = host.read(path)
     if current is None:
@@ -493,7 +647,7 @@ def _restore_interrupt(host: kernel_files.KernelFiles, number: str, wanted: "fro
     return _written(host, path, cpulist.render(wanted), f"interrupt {number}", cpulist.render(wanted), bindings.MANAGED)
 
 
-# Configuration --------------------------------------------------------------------------------------------------------------------------
+# Configuration --------------------------------------------------------------------------------------------------------
 
 
 def _bound_conflicts(bound: "list[bindings.Binding]", going: "frozenset[int]") -> "list[Finding]":
@@ -502,15 +656,27 @@ def _bound_conflicts(bound: "list[bindings.Binding]", going: "frozenset[int]") -
 
 
 def _kubelet_conflicts(host: kernel_files.KernelFiles, going: "frozenset[int]") -> "list[Finding]":
-    text = f"the CPU manager policy of kubelet is static (/{bindings.KUBELET_STATE}): kubelet does not start when CPUs recorded there are offline"
+    text = (
+        f"the CPU manager policy of kubelet is static (/{bindings.KUBELET_STATE}): kubelet does not start when CPUs"
+        " recorded there are offline"
+    )
     return [Finding(True, f"{_label(going)}: {text}")] if bindings.kubelet_is_static(host) else []
 
 
 def _isolation_conflicts(host: kernel_files.KernelFiles, going: "frozenset[int]") -> "list[Finding]":
-    isolated = [binding._replace(text=f"isolated at boot ({binding.text}) for a workload that would lose it") for binding in bindings.isolated(host)]
+    isolated = [
+        binding._replace(text=f"isolated at boot ({binding.text}) for a workload that would lose it")
+        for binding in bindings.isolated(host)
+    ]
     return _bound_conflicts(isolated, going)
 
 
-def _node_conflicts(host: kernel_files.KernelFiles, online: "frozenset[int]", going: "frozenset[int]") -> "list[Finding]":
+def _node_conflicts(
+    host: kernel_files.KernelFiles, online: "frozenset[int]", going: "frozenset[int]"
+) -> "list[Finding]":
     lost = [node._replace(cpus=node.cpus & online) for node in bindings.nodes(host)]
-    return [Finding(True, f"{_label(node.cpus)}: NUMA {node.text} would be left without a CPU") for node in lost if node.cpus and node.cpus <= going]
+    return [
+        Finding(True, f"{_label(node.cpus)}: NUMA {node.text} would be left without a CPU")
+        for node in lost
+        if node.cpus and node.cpus <= going
+    ]

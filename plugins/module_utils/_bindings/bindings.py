@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What else binds work to CPUs of a host: interrupts, unit files, libvirt guests, kubelet, isolated CPUs and NUMA nodes."""
+"""What else binds work to CPUs of a host: interrupts, unit files, libvirt guests, kubelet,
+isolated CPUs and NUMA nodes.
+"""
 
 import errno
 import os
@@ -9,7 +11,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, kernel_files, text as host_text
 
-MOST_UNIT_FILES = 10000
+MAX_UNIT_FILES = 10000
 KUBELET_STATE = "var/lib/kubelet/cpu_manager_state"
 
 _CPU_DIRECTORY = "sys/devices/system/cpu"
@@ -52,7 +54,8 @@ class UnitSetting(t.NamedTuple):
         cpus: the CPUs
         text: the file and its setting, printable
         key: the setting, ``CPUAffinity`` or ``AllowedCPUs``
-        unit: the name of the unit, of its template, or of its type (``service``); empty for the manager itself, from which all units inherit
+        unit: the name of the unit, of its template, or of its type (``service``); empty for the manager itself, from
+            which all units inherit
     """
 
     cpus: "frozenset[int]"
@@ -67,18 +70,29 @@ class UnitSetting(t.NamedTuple):
 
 
 def units(host: kernel_files.KernelFiles) -> "list[UnitSetting]":
-    """Return ``CPUAffinity=`` and ``AllowedCPUs=`` (systemd.exec(5), systemd.resource-control(5)) of unit files, their drop-ins and the manager."""
+    """Return ``CPUAffinity=`` and ``AllowedCPUs=`` (systemd.exec(5), systemd.resource-control(5)) of unit files,
+    their drop-ins and the manager.
+    """
     found = []
     files = [("", "etc/systemd/system.conf")]
-    files += [("", f"{directory}/{name}") for directory in _MANAGER_DIRECTORIES for name in host.names(directory) if name.endswith(".conf")]
+    files += [
+        ("", f"{directory}/{name}")
+        for directory in _MANAGER_DIRECTORIES
+        for name in host.names(directory)
+        if name.endswith(".conf")
+    ]
     for directory in _UNIT_DIRECTORIES:
         for name in host.names(directory):
             if name.endswith(".d"):
-                files += [(name[:-2], f"{directory}/{name}/{part}") for part in host.names(directory + "/" + name) if part.endswith(".conf")]
+                files += [
+                    (name[:-2], f"{directory}/{name}/{part}")
+                    for part in host.names(directory + "/" + name)
+                    if part.endswith(".conf")
+                ]
             elif name.endswith((".service", ".slice", ".scope")):
                 files.append((name, f"{directory}/{name}"))
     seen = set()
-    for unit, path in files[:MOST_UNIT_FILES]:
+    for unit, path in files[:MAX_UNIT_FILES]:
         real = os.path.realpath(os.path.join(host.sysroot, path))
         if real in seen:
             continue
@@ -130,7 +144,9 @@ def online(host: kernel_files.KernelFiles) -> "frozenset[int]":
 def isolated(host: kernel_files.KernelFiles) -> "list[Binding]":
     """Return the CPUs isolated at boot, with the boot argument."""
     arguments = (("isolated", "isolcpus="), ("nohz_full", "nohz_full="))
-    return [Binding(cpulist.parse_or_empty(host.read(f"{_CPU_DIRECTORY}/{name}")), argument) for name, argument in arguments]
+    return [
+        Binding(cpulist.parse_or_empty(host.read(f"{_CPU_DIRECTORY}/{name}")), argument) for name, argument in arguments
+    ]
 
 
 def nodes(host: kernel_files.KernelFiles) -> "list[Binding]":
@@ -160,11 +176,12 @@ def interrupt_devices(host: kernel_files.KernelFiles, number: str) -> str:
 
 
 def is_placed_by_kernel(host: kernel_files.KernelFiles, number: str, cpus: "frozenset[int]") -> bool:
-    """Return whether the kernel chose the CPUs of an interrupt: they follow the driver's hint, or the interrupt is managed.
+    """Return whether the kernel chose the CPUs of an interrupt: they follow the driver's hint,
+    or the interrupt is managed.
 
-    The kernel moves managed interrupts away and back by itself. write_irq_affinity (kernel/irq/proc.c) returns EIO, since Linux 6.11 EPERM, for a managed
-    interrupt before it parses the text, and EINVAL for a text that is not a valid CPU list. A write of such a text never changes anything and tells the two
-    cases apart.
+    The kernel moves managed interrupts away and back by itself. write_irq_affinity (kernel/irq/proc.c) returns EIO,
+    since Linux 6.11 EPERM, for a managed interrupt before it parses the text, and EINVAL for a text that is not a valid
+    CPU list. A write of such a text never changes anything and tells the two cases apart.
     """
     try:
         hint = frozenset(cpulist.parse_mask(host.read(f"{_INTERRUPTS}/{number}/affinity_hint") or ""))

@@ -1,6 +1,7 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The cgroup v2 hierarchy of a host with the cpuset controller: where a process is, which CPUs a cgroup has, and handing the controller down.
+"""The cgroup v2 hierarchy of a host with the cpuset controller: where a process is, which CPUs a cgroup has,
+and handing the controller down.
 
 Source: Documentation/admin-guide/cgroup-v2.rst. Paths of cgroups are as in /proc/PID/cgroup: ``/`` is the root.
 """
@@ -56,7 +57,9 @@ class Cgroups:
         return next((line[len("0::") :] for line in lines if line.startswith("0::/")), None)
 
     def effective(self, cgroup: str) -> "frozenset[int]":
-        """Return the CPUs that processes of a cgroup may run on: those of the nearest cgroup above it that has the controller, if it has not."""
+        """Return the CPUs that processes of a cgroup may run on:
+        those of the nearest cgroup above it that has the controller, if it has not.
+        """
         for above in [cgroup, *ancestors(cgroup)]:
             cpus = cpulist.parse_or_empty(self.read(above, "cpuset.cpus.effective"))
             if cpus:
@@ -92,12 +95,17 @@ class Cgroups:
         refused = []
         for cgroup in cgroups:
             children = [f"{cgroup.rstrip('/')}/{name}" for name in self.files.directories(self.path(cgroup))]
-            if not self.handed_down(cgroup) or any(self.read(child, "cpuset.cpus") or self.handed_down(child) for child in children):
+            if not self.handed_down(cgroup) or any(
+                self.read(child, "cpuset.cpus") or self.handed_down(child) for child in children
+            ):
                 continue
             try:
                 self.files.write(self.path(cgroup, _ENABLED), "-" + CONTROLLER)
             except OSError as error:
-                refused.append(f"the cpuset controller below /{self.path(cgroup)} could not be switched off again: {error.strerror}")
+                refused.append(
+                    f"the cpuset controller below /{self.path(cgroup)} could not be switched off again:"
+                    f" {error.strerror}"
+                )
         return refused
 
 

@@ -2,21 +2,24 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Cpusets of a host, of cgroup v1 and v2.
 
-What goes away with a CPU (kernel/cgroup/cpuset.c, Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/cpusets.rst; seen on Linux 6.1, remote
-partitions, which came with 6.7, only read of):
+What goes away with a CPU (kernel/cgroup/cpuset.c, Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/cpusets.rst;
+seen on Linux 6.1, remote partitions, which came with 6.7, only read of):
 
-- v1: ``cpuset.cpus`` loses the CPU for good. Where it was the last one, the kernel moves the tasks to the cpuset above for good.
-- v2: ``cpuset.cpus`` stays, and ``cpuset.cpus.effective`` follows the CPU off and on. Where it was the last one, the tasks have the CPUs of the cpuset above
-  until it is back. All cpusets that set none follow the one above them, and those beside a partition have what the partition leaves.
-- v2 partition: as a cpuset, but where it has tasks and loses its last CPU, it becomes invalid and its tasks run among all others. So it does where the cpuset
-  that it takes its CPUs from would be left with none. The kernel makes it valid again when CPUs are back, a remote partition (one whose parent is none) never.
+- v1: ``cpuset.cpus`` loses the CPU for good. Where it was the last one, the kernel moves the tasks to the cpuset above
+  for good.
+- v2: ``cpuset.cpus`` stays, and ``cpuset.cpus.effective`` follows the CPU off and on. Where it was the last one, the
+  tasks have the CPUs of the cpuset above until it is back. All cpusets that set none follow the one above them, and
+  those beside a partition have what the partition leaves.
+- v2 partition: as a cpuset, but where it has tasks and loses its last CPU, it becomes invalid and its tasks run among
+  all others. So it does where the cpuset that it takes its CPUs from would be left with none. The kernel makes it valid
+  again when CPUs are back, a remote partition (one whose parent is none) never.
 """
 
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, kernel_files
 
-MOST_CGROUPS = 20000
+MAX_CGROUPS = 20000
 
 
 class Cpuset(t.NamedTuple):
@@ -47,7 +50,9 @@ class Cpuset(t.NamedTuple):
 
 
 def mounts(host: kernel_files.KernelFiles, option: str = "cpuset") -> "list[tuple[str, int]]":
-    """Return the mount points below the sysroot of hierarchies with cpusets, or another ``option`` of cgroup v1, each with its cgroup version."""
+    """Return the mount points below the sysroot of hierarchies with cpusets, or another ``option`` of cgroup v1,
+    each with its cgroup version.
+    """
     found = []
     for line in (host.read("proc/self/mounts") or "").splitlines():
         fields = line.split(" ")
@@ -62,17 +67,23 @@ def find(host: kernel_files.KernelFiles) -> "list[Cpuset]":
     for mount, version in mounts(host):
         # Each with the CPUs of its parent, and those of the partition that it is in.
         pending: list[tuple[str, frozenset[int], frozenset[int]]] = [(mount, frozenset(), frozenset())]
-        for _count in range(MOST_CGROUPS):
+        for _count in range(MAX_CGROUPS):
             if not pending:
                 break
             path, parent, outer = pending.pop()
             has_cpus = host.exists(path + "/cpuset.cpus")
             kind = host.read(path + "/cpuset.cpus.partition") if version == 2 else None
             partition = kind if kind in ("root", "isolated") else None
-            cpus = cpulist.parse_or_empty((partition and host.read(path + "/cpuset.cpus.exclusive")) or host.read(path + "/cpuset.cpus"))
+            cpus = cpulist.parse_or_empty(
+                (partition and host.read(path + "/cpuset.cpus.exclusive")) or host.read(path + "/cpuset.cpus")
+            )
             effective = cpulist.parse_or_empty(host.read(path + "/cpuset.cpus.effective")) if version == 2 else cpus
             if cpus and path != mount:
-                found.append(Cpuset(version, path, path[len(mount) :], cpus, partition, effective, outer if partition else parent))
+                found.append(
+                    Cpuset(
+                        version, path, path[len(mount) :], cpus, partition, effective, outer if partition else parent
+                    )
+                )
             if has_cpus or path == mount:
                 # Without the file the controller is disabled here, and therefore in all cgroups below.
                 outer = effective if partition or path == mount else outer
@@ -82,14 +93,20 @@ def find(host: kernel_files.KernelFiles) -> "list[Cpuset]":
 
 def is_handed_down(host: kernel_files.KernelFiles) -> bool:
     """Return whether cgroups of cgroup v2 below the root have cpusets, even if none lists CPUs."""
-    return any("cpuset" in (host.read(mount + "/cgroup.subtree_control") or "").split() for mount, version in mounts(host) if version == 2)
+    return any(
+        "cpuset" in (host.read(mount + "/cgroup.subtree_control") or "").split()
+        for mount, version in mounts(host)
+        if version == 2
+    )
 
 
 def processes(host: kernel_files.KernelFiles, path: str) -> "list[int]":
-    """Return the processes in the cgroup of a directory below the sysroot and in those below it, of at most ``MOST_CGROUPS`` cgroups."""
+    """Return the processes in the cgroup of a directory below the sysroot and in those below it,
+    of at most ``MAX_CGROUPS`` cgroups.
+    """
     found: list[int] = []
     pending = [path]
-    for _count in range(MOST_CGROUPS):
+    for _count in range(MAX_CGROUPS):
         if not pending:
             break
         one = pending.pop()
@@ -99,7 +116,9 @@ def processes(host: kernel_files.KernelFiles, path: str) -> "list[int]":
 
 
 def effective_cpus(host: kernel_files.KernelFiles, pid: int, online: "frozenset[int]") -> "frozenset[int]":
-    """Return the online CPUs of a task's cpuset, given its id and the CPUs online, which it has where it is in no cpuset."""
+    """Return the online CPUs of a task's cpuset, given its id and the CPUs online,
+    which it has where it is in no cpuset.
+    """
     return effective_of(host, host.read(f"proc/{pid}/cgroup") or "", online)
 
 
@@ -114,7 +133,11 @@ def effective_of(host: kernel_files.KernelFiles, membership: str, online: "froze
     cgroups = [line.split(":", 2) for line in membership.splitlines()]
     for mount, version in mounts(host):
         name = "cpuset.cpus.effective" if version == 2 else "cpuset.cpus"
-        for path in [entry[2] for entry in cgroups if len(entry) == 3 and (entry[1] == "" if version == 2 else "cpuset" in entry[1].split(","))]:
+        for path in [
+            entry[2]
+            for entry in cgroups
+            if len(entry) == 3 and (entry[1] == "" if version == 2 else "cpuset" in entry[1].split(","))
+        ]:
             parts = path.strip("/").split("/")
             for length in range(len(parts), -1, -1):
                 cpus = cpulist.parse_or_empty(host.read("/".join([mount, *parts[:length], name])))

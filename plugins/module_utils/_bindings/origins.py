@@ -1,9 +1,11 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whose a CPU mask is: the system's - root, system users, services - or that of an ordinary user, who may pin tasks of their own (sched_setaffinity(2)).
+"""Whose a CPU mask is: the system's - root, system users, services - or that of an ordinary user,
+who may pin tasks of their own (sched_setaffinity(2)).
 
-The cgroup does not tell: cron, atd, a mail server (``~/.forward``), a web server with pools of users and a batch system run what users wrote inside of their
-own units. A task with an ordinary user's id is a service's only where an administrator or a package said so: by ``User=`` of its unit file, or by a container.
+The cgroup does not tell: cron, atd, a mail server (``~/.forward``), a web server with pools of users and a batch system
+run what users wrote inside of their own units. A task with an ordinary user's id is a service's only where an
+administrator or a package said so: by ``User=`` of its unit file, or by a container.
 """
 
 import re
@@ -13,18 +15,27 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import kernel
 
 # Start of the ids of ordinary users where /etc/login.defs does not set UID_MIN (login.defs(5)).
 FIRST_USER = 1000
-# A user of whom there is no record: the kernel's overflow id (/proc/sys/kernel/overflowuid), which no one can log in with.
+# A user of whom there is no record: the kernel's overflow id (/proc/sys/kernel/overflowuid), which no one can log in
+# with.
 NO_RECORD = 65534
 NO_LOGIN = 0xFFFFFFFF
 
-# Where administrators and packages put unit files; the first of a name counts (systemd.unit(5)). Not where generators write, which make units of users'
-# crontabs, nor those of transient units, with which batch systems and notebook servers start what users wrote.
-_UNIT_DIRECTORIES = ("etc/systemd/system", "run/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system", "lib/systemd/system")
+# Where administrators and packages put unit files; the first of a name counts (systemd.unit(5)). Not where generators
+# write, which make units of users' crontabs, nor those of transient units, with which batch systems and notebook
+# servers start what users wrote.
+_UNIT_DIRECTORIES = (
+    "etc/systemd/system",
+    "run/systemd/system",
+    "usr/local/lib/systemd/system",
+    "usr/lib/systemd/system",
+    "lib/systemd/system",
+)
 _SETTING = re.compile(r"^(User|DynamicUser)[ \t]*=[ \t]*(.*?)[ \t]*$")
 _TRUE = ("1", "yes", "y", "true", "t", "on")
 # The ids of DynamicUser= (systemd.exec(5), https://systemd.io/UIDS-GIDS).
 _DYNAMIC = range(61184, 65520)
-# Cgroups of containers that root runs: of Docker, containerd, CRI-O, Podman, LXC, systemd-nspawn and Kubernetes, with systemd and without.
+# Cgroups of containers that root runs: of Docker, containerd, CRI-O, Podman, LXC, systemd-nspawn and Kubernetes, with
+# systemd and without.
 _CONTAINER = re.compile(
     r"/(docker|kubepods|machine|lxc|lxc\.payload[^/]*)(\.slice)?/"
     r"|/([^/]+\.slice/)*((docker|nerdctl|cri-containerd|crio|libpod)-[^/]+\.scope|[^/]+\.service/libpod-payload-[^/]+)(/|$)"
@@ -46,9 +57,11 @@ class Origins:
         self._named: dict[int, bool] = {}
 
     def of_task(self, folder: str, uid: int, cgroups: "t.Sequence[str]") -> "int | None":
-        """Return the id of the ordinary user who set the mask of a task, ``NO_RECORD`` if nothing says which; None if it is the system's.
+        """Return the id of the ordinary user who set the mask of a task, ``NO_RECORD`` if nothing says which;
+        None if it is the system's.
 
-        A mask survives exec(2). A set-user-ID program may therefore still have the mask that an ordinary user set (``taskset -c 3 su``).
+        A mask survives exec(2). A set-user-ID program may therefore still have the mask that an ordinary user set
+        (``taskset -c 3 su``).
 
         Args:
             folder: of the task, ``proc/PID/task/TID``.
@@ -62,13 +75,15 @@ class Origins:
         login = self._login(folder, cgroups)
         if uid >= self._first_user and (login == uid or self._has_name(uid)):
             return uid
-        # A set-user-ID program, or an id without a name: one of the thousands that a user is given for containers (subuid(5)).
+        # A set-user-ID program, or an id without a name: one of the thousands that a user is given for containers
+        # (subuid(5)).
         if login is None:
             return NO_RECORD
         return login if login >= self._first_user else None if uid < self._first_user else NO_RECORD
 
     def of_cpuset(self, owner: int, cgroup: str) -> "int | None":
-        """Return the id of the ordinary user to whom a part of the cgroup tree was delegated; None if it is the system's.
+        """Return the id of the ordinary user to whom a part of the cgroup tree was delegated;
+        None if it is the system's.
 
         Args:
             owner: owner of the cpuset's file.
@@ -79,8 +94,8 @@ class Origins:
     def _login(self, folder: str, cgroups: "t.Iterable[str]") -> "int | None":
         """Return the user whose login started a task; None if there is no record of one.
 
-        The kernel keeps the login uid: PAM sets it once (pam_loginuid(8)), where it is configured also for crontabs, and children inherit it. Without
-        auditing in the kernel, systemd's slice of the user is used.
+        The kernel keeps the login uid: PAM sets it once (pam_loginuid(8)), where it is configured also for crontabs,
+        and children inherit it. Without auditing in the kernel, systemd's slice of the user is used.
         """
         text = (self._host.read(folder + "/loginuid") or "").strip()
         login = int(text) if text.isdigit() and len(text) < 11 else NO_LOGIN
@@ -89,8 +104,14 @@ class Origins:
         return next((int(found.group(1)) for found in map(_LOGIN_SLICE.match, cgroups) if found), None)
 
     def _is_of_service(self, uid: int, cgroups: "t.Iterable[str]") -> bool:
-        """Return whether the unit file of a service says that it runs as this user. The service of a user's own manager (user@.service) is none."""
-        return any(self._runs_as(unit, uid) for unit in filter(None, (_system_unit(path) for path in cgroups if not _LOGIN_SLICE.match(path))))
+        """Return whether the unit file of a service says that it runs as this user.
+
+        The service of a user's own manager (user@.service) is none.
+        """
+        return any(
+            self._runs_as(unit, uid)
+            for unit in filter(None, (_system_unit(path) for path in cgroups if not _LOGIN_SLICE.match(path)))
+        )
 
     def _has_name(self, uid: int) -> bool:
         # The answer may come from a directory server, and a process may have thousands of threads.
@@ -102,13 +123,22 @@ class Origins:
         if unit not in self._users:
             self._users[unit] = self._settings(unit)
         user, is_dynamic = self._users[unit]
-        return user == str(uid) or (self._has_name(uid) and user == self._host.user_name(uid)) or (is_dynamic and uid in _DYNAMIC)
+        return (
+            user == str(uid)
+            or (self._has_name(uid) and user == self._host.user_name(uid))
+            or (is_dynamic and uid in _DYNAMIC)
+        )
 
     def _settings(self, unit: str) -> "tuple[str, bool]":
         """Return ``User=`` and ``DynamicUser=`` of a unit's file and its drop-ins."""
         template, _at, instance = unit.rpartition(".")[0].partition("@")
         names = [unit, f"{template}@.service"] if _at else [unit]
-        found = [path for name in names for path in (f"{directory}/{name}" for directory in _UNIT_DIRECTORIES) if self._host.exists(path)][:1]
+        found = [
+            path
+            for name in names
+            for path in (f"{directory}/{name}" for directory in _UNIT_DIRECTORIES)
+            if self._host.exists(path)
+        ][:1]
         # Of drop-ins with the same name the first counts; they are read in the order of their names.
         drop_ins: dict[str, str] = {}
         for directory in _UNIT_DIRECTORIES:
@@ -138,7 +168,10 @@ def _first_user(host: kernel_files.KernelFiles) -> int:
 
 
 def _system_unit(cgroup: str) -> "str | None":
-    """Return the service of the system that a cgroup belongs to. It lies in slices only; what is below it may have been delegated to anybody."""
+    """Return the service of the system that a cgroup belongs to.
+
+    It lies in slices only; what is below it may have been delegated to anybody.
+    """
     for part in cgroup.strip("/").split("/"):
         if not part.endswith(".slice"):
             return part if part.endswith(".service") else None

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tasks of a host with a restricted CPU mask: where they run, their unit, what their cpuset leaves them, and which user set the mask."""
+"""Tasks of a host with a restricted CPU mask: where they run, their unit, what their cpuset leaves them,
+and which user set the mask.
+"""
 
 import os
 import re
@@ -22,7 +24,8 @@ class Task(t.NamedTuple):
         start: start time in clock ticks since boot; with the pid it identifies the thread
         name: its name, printable
         mask: CPUs it may run on
-        allowed: online CPUs of its cpuset: with these as its mask nobody pinned it, whatever other tasks of the host have
+        allowed: online CPUs of its cpuset: with these as its mask nobody pinned it, whatever other tasks of the host
+            have
         unit: systemd unit it belongs to, if any
         cgroups: paths of its cgroups
         uid: real user id of its process
@@ -99,13 +102,21 @@ def current_mask(host: kernel_files.KernelFiles, pid: int, start: str) -> "froze
 
 def masks_of(host: kernel_files.KernelFiles, pid: int) -> "dict[int, frozenset[int]]":
     """Return the CPU mask of each thread of a process, by thread id; empty when it has ended."""
-    found = {int(thread): _mask_text(host.read(f"proc/{pid}/task/{thread}/status") or "") for thread in host.names(f"proc/{pid}/task") if thread.isdigit()}
+    found = {
+        int(thread): _mask_text(host.read(f"proc/{pid}/task/{thread}/status") or "")
+        for thread in host.names(f"proc/{pid}/task")
+        if thread.isdigit()
+    }
     return {thread: cpulist.parse_or_empty(mask) for thread, mask in found.items() if mask is not None}
 
 
 def describe(host: kernel_files.KernelFiles, task: Task) -> str:
     """Return the user and the unit or cgroup of a task for a message."""
-    place = f"unit {task.unit}" if task.unit else f"cgroup {host_text.printable(next(iter(task.cgroups), '?'), _LONGEST_PLACE)}"
+    place = (
+        f"unit {task.unit}"
+        if task.unit
+        else f"cgroup {host_text.printable(next(iter(task.cgroups), '?'), _LONGEST_PLACE)}"
+    )
     return f"user {host.user_label(task.uid)}, {place}{_own(host, task)}"
 
 
@@ -114,13 +125,22 @@ def _own(host: kernel_files.KernelFiles, task: Task) -> str:
         return ""
     if task.user == task.uid:
         return ", by the user alone"
-    return ", pinned by a user of whom there is no record" if task.user == origins.NO_RECORD else f", pinned by user {host.user_label(task.user)}"
+    return (
+        ", pinned by a user of whom there is no record"
+        if task.user == origins.NO_RECORD
+        else f", pinned by user {host.user_label(task.user)}"
+    )
 
 
 def runs_as_root(host: kernel_files.KernelFiles, name: str) -> bool:
-    """Return whether a process of this name runs as root. Any user can give any name to a process, also to one of a set-user-ID program."""
+    """Return whether a process of this name runs as root.
+
+    Any user can give any name to a process, also to one of a set-user-ID program.
+    """
     return any(
-        host.read(f"proc/{pid}/comm") == name and _real_uid(host.read(f"proc/{pid}/status") or "") == 0 and not host.is_setuid(f"proc/{pid}/exe")
+        host.read(f"proc/{pid}/comm") == name
+        and _real_uid(host.read(f"proc/{pid}/status") or "") == 0
+        and not host.is_setuid(f"proc/{pid}/exe")
         for pid in host.names("proc")
         if pid.isdigit()
     )
@@ -129,7 +149,9 @@ def runs_as_root(host: kernel_files.KernelFiles, name: str) -> bool:
 def runs_as(host: kernel_files.KernelFiles, uid: int) -> bool:
     """Return whether a process of the host has this real user id, or was started by its login."""
     return any(
-        _real_uid(host.read(f"proc/{pid}/status") or "") == uid or host.read(f"proc/{pid}/loginuid") == str(uid) for pid in host.names("proc") if pid.isdigit()
+        _real_uid(host.read(f"proc/{pid}/status") or "") == uid or host.read(f"proc/{pid}/loginuid") == str(uid)
+        for pid in host.names("proc")
+        if pid.isdigit()
     )
 
 
@@ -147,7 +169,9 @@ def _read_task(reader: _Reader, folder: str, pid: int) -> "Task | None":
     if membership not in reader.allowed:
         reader.allowed[membership] = cpusets.effective_of(host, membership, online)
     cgroups = [line.split(":", 2)[-1] for line in membership.splitlines()]
-    unit = next((part for path in cgroups for part in reversed(path.split("/")) if part.endswith((".service", ".scope"))), None)
+    unit = next(
+        (part for path in cgroups for part in reversed(path.split("/")) if part.endswith((".service", ".scope"))), None
+    )
     uid = _real_uid(status)
     return Task(
         pid,

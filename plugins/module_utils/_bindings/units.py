@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The CPUs that a systemd unit is bound to, from its cgroup and its tasks. systemctl is never asked: only what the kernel does counts."""
+"""The CPUs that a systemd unit is bound to, from its cgroup and its tasks. systemctl is never asked:
+only what the kernel does counts.
+"""
 
 import typing as t
 
@@ -25,12 +27,13 @@ class Cgroup(t.NamedTuple):
 def cgroups(host: kernel_files.KernelFiles, unit: str) -> "list[Cgroup]":
     """Return the cgroups of a unit of the system: one, or one for each hierarchy of cgroup v1 that systemd uses.
 
-    A unit lies in its slice, and a slice in slices only (systemd.slice(5)). What is below a service or a scope may be delegated to a user, and is not searched.
+    A unit lies in its slice, and a slice in slices only (systemd.slice(5)). What is below a service or a scope may be
+    delegated to a user, and is not searched.
     """
     found = []
     for mount in cpusets.unit_mounts(host):
         pending = [mount]
-        for _count in range(cpusets.MOST_CGROUPS):
+        for _count in range(cpusets.MAX_CGROUPS):
             if not pending:
                 break
             path = pending.pop()
@@ -43,7 +46,9 @@ def cgroups(host: kernel_files.KernelFiles, unit: str) -> "list[Cgroup]":
 
 
 def cpus(host: kernel_files.KernelFiles, unit: Cgroup) -> "frozenset[int]":
-    """Return the CPUs of a unit's cpuset, with those that are offline; none where there is no cpuset (cgroup v1, or the controller is disabled)."""
+    """Return the CPUs of a unit's cpuset, with those that are offline; none where there is no cpuset (cgroup v1,
+    or the controller is disabled).
+    """
     effective = cpulist.parse_or_empty(host.read(unit.path + "/cpuset.cpus.effective"))
     configured = _configured(host, unit)
     if effective <= configured:
@@ -53,7 +58,9 @@ def cpus(host: kernel_files.KernelFiles, unit: Cgroup) -> "frozenset[int]":
 
 
 def _configured(host: kernel_files.KernelFiles, unit: Cgroup) -> "frozenset[int]":
-    """Return the CPUs that a unit and its slices set: each that has CPUs in common with those above restricts them (cgroup v2, cpuset.cpus)."""
+    """Return the CPUs that a unit and its slices set: each that has CPUs in common with those above restricts them
+    (cgroup v2, cpuset.cpus).
+    """
     limit: frozenset[int] = frozenset()
     path = unit.mount
     for name in unit.path[len(unit.mount) :].strip("/").split("/"):
@@ -65,4 +72,6 @@ def _configured(host: kernel_files.KernelFiles, unit: Cgroup) -> "frozenset[int]
 
 def masks(host: kernel_files.KernelFiles, unit: Cgroup) -> "frozenset[int]":
     """Return the CPUs that at least one task of a unit may run on; none where it has no task."""
-    return frozenset().union(*(mask for pid in cpusets.processes(host, unit.path) for mask in tasks.masks_of(host, pid).values()))
+    return frozenset().union(
+        *(mask for pid in cpusets.processes(host, unit.path) for mask in tasks.masks_of(host, pid).values())
+    )

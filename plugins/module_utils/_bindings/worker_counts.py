@@ -1,6 +1,7 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Services that run as many processes or threads as there were CPUs: they counted the CPUs when they started, and do not count again.
+"""Services that run as many processes or threads as there were CPUs: they counted the CPUs when they started,
+and do not count again.
 
 Most servers do so: nginx with ``worker_processes auto``, Go's runtime (GOMAXPROCS), thread pools of the JVM.
 """
@@ -12,8 +13,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_form
 from ansible_collections.threadwise.smt.plugins.module_utils._host import kernel_files, text as host_text
 
 # With fewer CPUs services would be named that have two processes for other reasons, such as sshd.
-LEAST_CPUS = 4
-MOST_FOUND = 100
+MIN_CPUS = 4
+MAX_FOUND = 100
 _LONGEST_NAME = 64
 _UNIT = re.compile(r"/([^/\s]{1,255}\.service)(?:/|$)", re.MULTILINE)
 _NAME = re.compile(r"^Name:\s*(.*)", re.MULTILINE)
@@ -42,7 +43,7 @@ def of_services(host: kernel_files.KernelFiles, cpus: int) -> "list[Workers]":
         host: the host.
         cpus: the number of CPUs.
     """
-    if cpus < LEAST_CPUS:
+    if cpus < MIN_CPUS:
         return []
     siblings: collections.Counter[tuple[str, str, str]] = collections.Counter()
     threads: list[Workers] = []
@@ -58,5 +59,9 @@ def of_services(host: kernel_files.KernelFiles, cpus: int) -> "list[Workers]":
         siblings[(*shown, parent[1])] += 1
         if int(count[1]) == cpus:
             threads.append({"unit": shown[0], "name": shown[1], "kind": "threads"})
-    found: list[Workers] = [{"unit": unit, "name": name, "kind": "processes"} for (unit, name, _parent), count in siblings.items() if count == cpus]
-    return sorted(found + threads, key=lambda one: (one["unit"], one["name"]))[:MOST_FOUND]
+    found: list[Workers] = [
+        {"unit": unit, "name": name, "kind": "processes"}
+        for (unit, name, _parent), count in siblings.items()
+        if count == cpus
+    ]
+    return sorted(found + threads, key=lambda one: (one["unit"], one["name"]))[:MAX_FOUND]

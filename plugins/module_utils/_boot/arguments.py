@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Boot arguments of a desired SMT state: which ones it needs, and which of the others have to be removed.
 
-Sources: Documentation/admin-guide/kernel-parameters.txt, kernel/cpu.c (`nosmt` turns SMT off with any value), arch/x86/kernel/cpu/bugs.c
-(the `nosmt` parts, and `l1tf=full`, which includes `nosmt`), Documentation/admin-guide/hw-vuln/attack_vector_controls.rst and kernel/cpu.c
-of 6.17 and later (parts of `mitigations=` that exclude an attack vector).
+Sources: Documentation/admin-guide/kernel-parameters.txt, kernel/cpu.c (`nosmt` turns SMT off with any value),
+arch/x86/kernel/cpu/bugs.c (the `nosmt` parts, and `l1tf=full`, which includes `nosmt`),
+Documentation/admin-guide/hw-vuln/attack_vector_controls.rst and kernel/cpu.c of 6.17 and later (parts of `mitigations=`
+that exclude an attack vector).
 """
 
 import re
@@ -16,10 +17,15 @@ MAX_CPUS = 8192
 """The highest number that `maxcpus` accepts: CONFIG_NR_CPUS is at most 8192 on every architecture."""
 
 SWITCHES = ("nosmt", "maxcpus", "smt", "smt_enabled")
-"""Arguments that set how many threads of a core run, with any value (`smt` on s390, `smt-enabled` on POWER). At most one of them may be set."""
+"""Arguments that set how many threads of a core run, with any value (`smt` on s390, `smt-enabled` on POWER).
+
+At most one of them may be set."""
 
 MITIGATIONS_NOSMT_ARGUMENT = "mitigations=auto,nosmt"
-"""The argument of the state `mitigations_nosmt`. Another state removes it as a whole, because mitigations=auto is the kernel's default."""
+"""The argument of the state `mitigations_nosmt`.
+
+Another state removes it as a whole, because mitigations=auto is the kernel's default.
+"""
 
 MITIGATIONS = "mitigations"
 """The argument that chooses the mitigations of all CPU vulnerabilities."""
@@ -61,9 +67,11 @@ class DesiredArguments(t.NamedTuple):
     Attributes:
         arguments: arguments that have to be set, each exactly once.
         removed_names: names, with underscores, of arguments that are removed, with any value.
-        removes_parts: whether the ``nosmt`` parts of other arguments are removed too (``mds=full,nosmt``), and ``l1tf=full``.
-        keeps_vectors: whether attack vectors that another ``mitigations=`` excludes stay excluded, in a separate `mitigations=auto,nosmt,...` after
-            ours, or `mitigations=auto,...`. The kernel combines the two, and kernels before 6.17, which do not know such parts, still obey ours.
+        removes_parts: whether the ``nosmt`` parts of other arguments are removed too (``mds=full,nosmt``), and
+            ``l1tf=full``.
+        keeps_vectors: whether attack vectors that another ``mitigations=`` excludes stay excluded, in a separate
+            `mitigations=auto,nosmt,...` after ours, or `mitigations=auto,...`. The kernel combines the two, and kernels
+            before 6.17, which do not know such parts, still obey ours.
         removed_arguments: whole arguments that are removed.
     """
 
@@ -112,7 +120,9 @@ def desired_smt(smt: "str | None") -> DesiredArguments:
         return DesiredArguments(("nosmt=force",), SWITCHES, False)
     if smt == MITIGATIONS_NOSMT:
         return DesiredArguments((MITIGATIONS_NOSMT_ARGUMENT,), SWITCHES, False, keeps_vectors=True)
-    raise BootArgsError(f"smt is {smt!r:.60}: it must be one of {ENABLED}, {DISABLED}, {FORCED_OFF}, {MITIGATIONS_NOSMT}")
+    raise BootArgsError(
+        f"smt is {smt!r:.60}: it must be one of {ENABLED}, {DISABLED}, {FORCED_OFF}, {MITIGATIONS_NOSMT}"
+    )
 
 
 def desired_maxcpus(count: int) -> DesiredArguments:
@@ -150,7 +160,10 @@ def maxcpus_value(text: str) -> "int | str":
     if text == ONE_PER_CORE:
         return text
     if not _COUNT.fullmatch(text) or int(text) > MAX_CPUS:
-        raise BootArgsError(f"maxcpus is {text!r:.60}: it must be a whole number from 1 to {MAX_CPUS}, in digits only, or {ONE_PER_CORE}")
+        raise BootArgsError(
+            f"maxcpus is {text!r:.60}: it must be a whole number from 1 to {MAX_CPUS}, in digits only, or"
+            f" {ONE_PER_CORE}"
+        )
     return int(text)
 
 
@@ -166,7 +179,10 @@ def remainder(argument: str, desired: DesiredArguments) -> "str | None":
     """
     name, equals, value = argument.partition("=")
     # The kernel treats dashes and underscores in names as equal (kernel/params.c, parameq).
-    if name.replace("-", "_") in desired.removed_names or argument in (MITIGATIONS_NOSMT_ARGUMENT, *desired.removed_arguments):
+    if name.replace("-", "_") in desired.removed_names or argument in (
+        MITIGATIONS_NOSMT_ARGUMENT,
+        *desired.removed_arguments,
+    ):
         return None
     if name == MITIGATIONS and desired.keeps_vectors:
         vectors = [part for part in re.split("[,;]", value) if part not in desired.dropped_parts]
@@ -208,7 +224,8 @@ def with_related_of(text: str, earlier: str) -> str:
         earlier: its text at an earlier time.
 
     Returns:
-        The earlier text where the two differ in related arguments alone, else the text, each line of which that so differs from an earlier one is that line.
+        The earlier text where the two differ in related arguments alone, else the text, each line of which that so
+        differs from an earlier one is that line.
     """
     lines, earlier_lines = text.split("\n"), earlier.split("\n")
     if _unrelated(lines) == _unrelated(earlier_lines):
@@ -221,7 +238,8 @@ def with_related_of(text: str, earlier: str) -> str:
 
 
 def _unrelated(lines: "t.Iterable[str]") -> "list[tuple[str, ...]]":
-    # A line of options that has no others does not count: a boot loader's entry may lose it, or get one, with our argument.
+    # A line of options that has no others does not count: a boot loader's entry may lose it, or get one, with our
+    # argument.
     return [words for words in map(_unrelated_words, lines) if words not in ((), ("options",))]
 
 
@@ -259,7 +277,8 @@ def split_arguments(text: str) -> "list[str]":
 
 
 def applied(arguments: "t.Iterable[str]", desired: DesiredArguments) -> "list[str]":
-    """Return the arguments as they should be: ours first, so that a later ``--`` does not hide them, then what remains of the others, in order.
+    """Return the arguments as they should be: ours first, so that a later ``--`` does not hide them,
+    then what remains of the others, in order.
 
     Args:
         arguments: existing boot arguments.
@@ -276,7 +295,9 @@ def applied(arguments: "t.Iterable[str]", desired: DesiredArguments) -> "list[st
 
 
 def rewritten_text(text: str, desired: DesiredArguments) -> str:
-    """Return a command line as it should be. Unlike with `applied`, arguments that stay, and what separates them, keep their bytes.
+    """Return a command line as it should be.
+
+    Unlike with `applied`, arguments that stay, and what separates them, keep their bytes.
 
     Args:
         text: the command line.
@@ -315,7 +336,9 @@ def superfluous(arguments: "t.Iterable[str]", desired: DesiredArguments) -> "lis
 
 
 def differences(arguments: "t.Iterable[str]", desired: DesiredArguments) -> "list[str]":
-    """Return the deviations from the desired arguments as short sentences without a full stop; empty when there are none."""
+    """Return the deviations from the desired arguments as short sentences without a full stop;
+    empty when there are none.
+    """
     arguments = list(arguments)
     missing = [f"{argument} is missing" for argument in desired.arguments if argument not in arguments]
     return missing + [f"{argument} is still there" for argument in superfluous(arguments, desired)]

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The CPUs that ``maxcpus=N`` leaves online.
 
-The kernel starts CPUs until N are online (kernel/cpu.c, `bringup_nonboot_cpus`). *Serial*: in numerical order. *Parallel*, when it was built with
-CONFIG_HOTPLUG_PARALLEL (x86-64 since Linux 6.5, and distribution kernels with a backport): the first thread of each core first, then the others
-(`cpuhp_bringup_cpus_parallel`); ``cpuhp.parallel=0`` turns this off.
+The kernel starts CPUs until N are online (kernel/cpu.c, `bringup_nonboot_cpus`). *Serial*: in numerical order.
+*Parallel*, when it was built with CONFIG_HOTPLUG_PARALLEL (x86-64 since Linux 6.5, and distribution kernels with a
+backport): the first thread of each core first, then the others (`cpuhp_bringup_cpus_parallel`); ``cpuhp.parallel=0``
+turns this off.
 """
 
 import re
@@ -22,7 +23,9 @@ _STATES = "sys/devices/system/cpu/hotplug/states"
 _FALSE = re.compile(r"[nNfF0].*|[oO][fF].*")
 
 
-def bringup_mode(fs: host_files.HostFs, kernel: str, arguments: "t.Iterable[str]", architecture: str, running: "str | None" = None) -> str:
+def bringup_mode(
+    fs: host_files.HostFs, kernel: str, arguments: "t.Iterable[str]", architecture: str, running: "str | None" = None
+) -> str:
     """Return how a kernel brings up CPUs.
 
     Args:
@@ -37,7 +40,9 @@ def bringup_mode(fs: host_files.HostFs, kernel: str, arguments: "t.Iterable[str]
     """
     if architecture not in ("x86_64", "amd64") or not _is_built_parallel(fs, kernel, running):
         return SERIAL
-    values = [value for name, dummy, value in (argument.partition("=") for argument in arguments) if name == "cpuhp.parallel"]
+    values = [
+        value for name, dummy, value in (argument.partition("=") for argument in arguments) if name == "cpuhp.parallel"
+    ]
     return SERIAL if values and _FALSE.fullmatch(values[-1]) else PARALLEL
 
 
@@ -89,13 +94,15 @@ def miscount(topology: Topology, count: int, mode: str) -> "str | None":
         return None
     parts = []
     if doubled:
-        parts.append(f"{len(doubled)} of {len(topology.cores)} cores have more than one thread ({_cores_text(doubled)})")
+        parts.append(
+            f"{len(doubled)} of {len(topology.cores)} cores have more than one thread ({_cores_text(doubled)})"
+        )
     if empty:
         parts.append(f"{len(empty)} of {len(topology.cores)} cores have none ({_cores_text(empty)})")
     order = "in numerical order" if mode == SERIAL else "with the first thread of each core first"
     return (
-        f"maxcpus={count} leaves CPUs {cpulist.render(left)} online, because the numbering of siblings is {topology.numbering} "
-        f"and this kernel starts CPUs {order}: {' and '.join(parts)}"
+        f"maxcpus={count} leaves CPUs {cpulist.render(left)} online, because the numbering of siblings is"
+        f" {topology.numbering} and this kernel starts CPUs {order}: {' and '.join(parts)}"
     )
 
 

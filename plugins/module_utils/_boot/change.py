@@ -1,14 +1,26 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The change of the boot loader's configuration to a requested SMT state, and the differences that the running system still has."""
+"""The change of the boot loader's configuration to a requested SMT state,
+and the differences that the running system still has.
+"""
 
 import os
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments, bringup, detection, mitigations as boot_mitigations
+from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
+    arguments as boot_arguments,
+    bringup,
+    detection,
+    mitigations as boot_mitigations,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
-from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, files as host_files, locks, state_file
+from ansible_collections.threadwise.smt.plugins.module_utils._host import (
+    cpulist,
+    files as host_files,
+    locks,
+    state_file,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology, read_topology
@@ -59,7 +71,8 @@ class _Warnings(TypedDict, total=False):
 
 
 class Result(_Warnings):
-    """The result of `run`, as smt_boot_args documents it; the lists of arguments hold those that affect SMT, and ``mitigations=`` where it is set or undone.
+    """The result of `run`, as smt_boot_args documents it; the lists of arguments hold those that affect SMT, and
+    ``mitigations=`` where it is set or undone.
 
     Attributes:
         changed: whether the configuration was changed, or would be in check mode.
@@ -97,7 +110,9 @@ class _Expected(t.NamedTuple):
     online: "tuple[int, ...] | None"
 
 
-def run(fs: host_files.HostFs, request: Request, architecture: "str | None" = None, running_kernel: "str | None" = None) -> Result:
+def run(
+    fs: host_files.HostFs, request: Request, architecture: "str | None" = None, running_kernel: "str | None" = None
+) -> Result:
     """Bring the boot configuration to the requested state.
 
     Args:
@@ -153,7 +168,13 @@ class _Update:
 
     def _desired_arguments(self, count: "int | str | None") -> boot_arguments.DesiredArguments:
         smt = self._request.smt
-        for_smt = self._desired_count(count) if count is not None else None if smt is None else boot_arguments.desired_smt(smt)
+        for_smt = (
+            self._desired_count(count)
+            if count is not None
+            else None
+            if smt is None
+            else boot_arguments.desired_smt(smt)
+        )
         desired = boot_mitigations.combined(for_smt, self._request.mitigations, smt == boot_arguments.ENABLED)
         # What a generated configuration has of ours is gone when it is generated again.
         return desired if self._loader.keeps_settings else desired._replace(removed_arguments=self._own.configured)
@@ -181,8 +202,8 @@ class _Update:
             reason = bringup.miscount(self._topology, count, self._bringup_mode(kernel, arguments))
             if reason is not None:
                 raise loader_base.BootLoaderError(
-                    f"maxcpus={count} would not leave one thread of each core with Linux {kernel}: {reason}. "
-                    "Use smt: disabled (nosmt), which does not depend on numbers, or force: true if this is what you want"
+                    f"maxcpus={count} would not leave one thread of each core with Linux {kernel}: {reason}. Use smt:"
+                    " disabled (nosmt), which does not depend on numbers, or force: true if this is what you want"
                 )
 
     def _bringup_mode(self, kernel: str, arguments: "t.Iterable[str]") -> str:
@@ -212,11 +233,19 @@ class _Update:
             "configured_before": _common(before),
             "configured": _common(configured),
             "running": self._related(running),
-            "mitigations_running": [argument for argument in running if argument.partition("=")[0] == boot_arguments.MITIGATIONS],
+            "mitigations_running": [
+                argument for argument in running if argument.partition("=")[0] == boot_arguments.MITIGATIONS
+            ],
             "reboot_required": any(sorted(self._related(running)) != sorted(entry) for entry in configured),
             "differences": self._differences(running),
             "diff": [
-                {"before_header": change.where, "after_header": change.where, "before": change.before or "", "after": change.after or ""} for change in pending
+                {
+                    "before_header": change.where,
+                    "after_header": change.where,
+                    "before": change.before or "",
+                    "after": change.after or "",
+                }
+                for change in pending
             ],
             "warnings": backend.warnings,
         }
@@ -241,21 +270,29 @@ class _Update:
         try:
             topology_cache.save(self._fs, self._topology)
         except OSError as error:
-            raise loader_base.BootLoaderError(f"{self._fs.path(topology_cache.PATH)} cannot be written: {error.strerror}") from error
+            raise loader_base.BootLoaderError(
+                f"{self._fs.path(topology_cache.PATH)} cannot be written: {error.strerror}"
+            ) from error
 
     # ---- the running system
 
     def _differences(self, running: "list[str]") -> "list[str]":
-        """Return sentences about what the running system has other than desired; empty when the arguments are in effect."""
+        """Return sentences about what the running system has other than desired;
+        empty when the arguments are in effect.
+        """
         differences = [f"/proc/cmdline: {fault}" for fault in boot_arguments.differences(running, self._desired)]
         state = smt_state.read(self._fs.sysroot)
         controls, active, online = self._expected(running)
         if controls is not None and state["control"] not in controls + _NO_CONTROL:
-            differences.append(f"smt/control reads {cpulist.quoted(state['control'])}, expected is {' or '.join(controls)}")
+            differences.append(
+                f"smt/control reads {cpulist.quoted(state['control'])}, expected is {' or '.join(controls)}"
+            )
         if active is not None and state["active"] not in (None, active):
             differences.append(f"smt/active reads {int(state['active'])}, expected is {int(active)}")
         if online is not None and tuple(state["online"]) != tuple(online):
-            differences.append(f"CPUs {cpulist.render(state['online'])} are online, expected are {cpulist.render(online)}")
+            differences.append(
+                f"CPUs {cpulist.render(state['online'])} are online, expected are {cpulist.render(online)}"
+            )
         return differences
 
     def _expected(self, running: "list[str]") -> _Expected:

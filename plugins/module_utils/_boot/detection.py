@@ -12,8 +12,17 @@ NONE = "none"
 # Systems that no method supports, by the file that identifies them.
 _UNSUPPORTED_SYSTEMS = (
     ("run/ostree-booted", "this system is managed by rpm-ostree: use rpm-ostree kargs"),
-    ("etc/kernel/proxmox-boot-uuids", "proxmox-boot-tool copies the boot configuration to partitions of its own: set the argument in its files"),
-    ("usr/sbin/transactional-update", "transactional-update changes this system in a new snapshot: set the argument with transactional-update grub.cfg"),
+    (
+        "etc/kernel/proxmox-boot-uuids",
+        "proxmox-boot-tool copies the boot configuration to partitions of its own: set the argument in its files",
+    ),
+    (
+        "usr/sbin/transactional-update",
+        (
+            "transactional-update changes this system in a new snapshot: set the argument with transactional-update"
+            " grub.cfg"
+        ),
+    ),
 )
 _OTHER_LOADERS = (
     ("boot/extlinux/extlinux.conf", "extlinux"),
@@ -33,7 +42,8 @@ class DetectedLoader(t.NamedTuple):
 
     Attributes:
         loader: the boot loader, or None when it is not a supported one.
-        tool: path, below the sysroot, of the program or the directory that the loader's backend uses; empty without a loader.
+        tool: path, below the sysroot, of the program or the directory that the loader's backend uses; empty without a
+            loader.
         blocked_by: why its configuration cannot be changed, with the file that shows this; None when it can.
     """
 
@@ -54,19 +64,31 @@ def find_loader(fs: host_files.HostFs) -> DetectedLoader:
         fs: the host's files.
 
     Returns:
-        The boot loader with the highest evidence, of equal ones the first in the registry; or the reason why none is supported.
+        The boot loader with the highest evidence, of equal ones the first in the registry; or the reason why none is
+        supported.
     """
     for path, reason in _UNSUPPORTED_SYSTEMS:
         if fs.status(path) is not None:
             return DetectedLoader(None, blocked_by=f"{fs.path(path)} exists: {reason}")
-    findings = [(loader, finding) for loader, finding in ((loader, loader.find(fs)) for loader in registry.LOADERS) if finding is not None]
+    findings = [
+        (loader, finding)
+        for loader, finding in ((loader, loader.find(fs)) for loader in registry.LOADERS)
+        if finding is not None
+    ]
     if findings:
         loader, finding = max(findings, key=lambda pair: pair[1].evidence)
-        return DetectedLoader(loader, finding.tool) if finding.blocked_by is None else DetectedLoader(None, blocked_by=finding.blocked_by)
-    found = next((f"{fs.path(path)} was found: {what}" for path, what in _OTHER_LOADERS if fs.status(path) is not None), None)
+        return (
+            DetectedLoader(loader, finding.tool)
+            if finding.blocked_by is None
+            else DetectedLoader(None, blocked_by=finding.blocked_by)
+        )
+    found = next(
+        (f"{fs.path(path)} was found: {what}" for path, what in _OTHER_LOADERS if fs.status(path) is not None), None
+    )
     titles = [loader.title for loader in registry.LOADERS]
     return DetectedLoader(
         None,
         blocked_by=(found or f"no boot loader was found in {fs.path('boot')}, as is usual in a container")
-        + f". Supported are {', '.join(titles[:-1])} and {titles[-1]}. Without one of these use smt_runtime_persist of the role smt_runtime",
+        + f". Supported are {', '.join(titles[:-1])} and {titles[-1]}. Without one of these use smt_runtime_persist of"
+        " the role smt_runtime",
     )

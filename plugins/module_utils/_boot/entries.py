@@ -1,6 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Boot entries from the boot loader's files: which kernels can be booted, and with which arguments. No program is run and nothing is written."""
+"""Boot entries from the boot loader's files: which kernels can be booted, and with which arguments.
+
+No program is run and nothing is written.
+"""
 
 import re
 import shlex
@@ -27,7 +30,8 @@ class Entry(t.NamedTuple):
         title: title in the boot menu.
         kernel: path of the kernel image as the boot loader sees it.
         arguments: boot arguments.
-        generated: whether it was generated from the host's settings; False when it was written by hand or belongs to another system.
+        generated: whether it was generated from the host's settings; False when it was written by hand or belongs to
+            another system.
         initrd: whether it loads an initial RAM disk.
     """
 
@@ -39,16 +43,21 @@ class Entry(t.NamedTuple):
 
     @property
     def release(self) -> str:
-        """The kernel's release from the name of its image: ``6.1.0-13-amd64`` of ``/boot/vmlinuz-6.1.0-13-amd64``; empty when the name has none."""
+        """The kernel's release from the name of its image: ``6.1.0-13-amd64`` of ``/boot/vmlinuz-6.1.0-13-amd64``;
+        empty when the name has none.
+        """
         match = re.search(r"(?:^|[-/])([0-9]+\.[0-9][^/]*?)(?:/[^/]*)?$", self.kernel)
         return "" if match is None else match.group(1)
 
 
-# ---- grub.cfg -------------------------------------------------------------------------------------------------------------------------------------
+# ---- grub.cfg --------------------------------------------------------------------------------------------------------
 
 
 def parse_grub_cfg(text: str) -> "list[Entry]":
-    """Return the entries of a grub.cfg from grub-mkconfig. Those of `10_linux` scripts count as generated from the host's settings."""
+    """Return the entries of a grub.cfg from grub-mkconfig.
+
+    Those of `10_linux` scripts count as generated from the host's settings.
+    """
     entries: list[Entry] = []
     script, title = "", ""
     for line in text.split("\n"):
@@ -102,21 +111,30 @@ def _kernel_and_arguments(text: str) -> "tuple[str, tuple[str, ...]]":
     return fields[0], tuple(arguments[: arguments.index("--")] if "--" in arguments else arguments)
 
 
-# ---- entries of the Boot Loader Specification -----------------------------------------------------------------------------------------------------
+# ---- entries of the Boot Loader Specification ------------------------------------------------------------------------
 
 
 def bls_directory(fs: host_files.HostFs) -> "str | None":
-    """Return the directory with boot loader entries (Boot Loader Specification, type 1), or None when there are no entries."""
+    """Return the directory with boot loader entries (Boot Loader Specification, type 1),
+    or None when there are no entries.
+    """
     return next((path for path in BLS_DIRECTORIES if bls_names(fs, path)), None)
 
 
 def bls_names(fs: host_files.HostFs, directory: str) -> "list[str]":
-    """Return the names of the entry files of a directory. On the EFI system partition, a FAT file system, a name may be in capitals."""
-    return [name for name in fs.names(directory) if name.lower().endswith(".conf") and not name.startswith(".")][:MAX_ENTRIES]
+    """Return the names of the entry files of a directory.
+
+    On the EFI system partition, a FAT file system, a name may be in capitals.
+    """
+    return [name for name in fs.names(directory) if name.lower().endswith(".conf") and not name.startswith(".")][
+        :MAX_ENTRIES
+    ]
 
 
 def read_bls(fs: host_files.HostFs, unquotes: bool = False) -> "list[tuple[str, Entry]]":
-    """Return the entries of type 1 that boot Linux, each with its path. The value of ``$kernelopts`` comes from grub's environment block.
+    """Return the entries of type 1 that boot Linux, each with its path.
+
+    The value of ``$kernelopts`` comes from grub's environment block.
 
     Args:
         fs: the host's files.
@@ -142,7 +160,8 @@ def parse_bls(text: str, kernelopts: str = "", unquotes: bool = False) -> "Entry
     Args:
         text: the file's text. A carriage return ends a line, too.
         kernelopts: the value of ``$kernelopts``.
-        unquotes: whether a value in double quotes is what is between them: systemd-boot reads it so (line_get_key_value in its boot.c), grub does not.
+        unquotes: whether a value in double quotes is what is between them: systemd-boot reads it so (line_get_key_value
+            in its boot.c), grub does not.
     """
     values: dict[str, list[str]] = {}
     for line in LINE_END.split(text):
@@ -152,16 +171,22 @@ def parse_bls(text: str, kernelopts: str = "", unquotes: bool = False) -> "Entry
     if "linux" not in values:
         return None
     options = expand_kernelopts(" ".join(values.get("options", [])), kernelopts)
-    return Entry(values.get("title", [""])[-1], values["linux"][-1], tuple(split_arguments(options)), True, "initrd" in values)
+    return Entry(
+        values.get("title", [""])[-1], values["linux"][-1], tuple(split_arguments(options)), True, "initrd" in values
+    )
 
 
 def is_quoted(value: str) -> bool:
-    """Return whether a value begins and ends with a double quote, which systemd-boot takes away, whatever is between them."""
+    """Return whether a value begins and ends with a double quote, which systemd-boot takes away,
+    whatever is between them.
+    """
     return len(value) > 1 and value[0] == value[-1] == '"'
 
 
 def expand_kernelopts(options: str, kernelopts: str) -> str:
-    """Return the options of an entry with the value of grub's variable `kernelopts`, which is written ``$kernelopts`` or ``${kernelopts}``."""
+    """Return the options of an entry with the value of grub's variable `kernelopts`,
+    which is written ``$kernelopts`` or ``${kernelopts}``.
+    """
     return re.sub(r"\$(kernelopts\b|\{kernelopts\})", lambda dummy: kernelopts, options)
 
 

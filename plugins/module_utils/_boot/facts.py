@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The boot part of the facts: SMT arguments of the running kernel, those of the next boot, and whether a reboot would change them."""
+"""The boot part of the facts: SMT arguments of the running kernel, those of the next boot,
+and whether a reboot would change them.
+"""
 
 import re
 
@@ -62,10 +64,12 @@ def read(fs: host_files.HostFs, detected: detection.DetectedLoader) -> BootFacts
 
 
 def _configured(entries: "list[boot_entries.Entry]") -> "list[str] | None":
-    """Return the SMT arguments on which all entries that can boot by default agree; None when there are no such entries or they differ.
+    """Return the SMT arguments on which all entries that can boot by default agree;
+    None when there are no such entries or they differ.
 
-    The default entry can depend on variables, fallbacks and the last choice in the menu, so no single entry is trusted. Entries for recovery do
-    not boot by default, and those written by hand or for another system are not generated from this host's settings.
+    The default entry can depend on variables, fallbacks and the last choice in the menu, so no single entry is trusted.
+    Entries for recovery do not boot by default, and those written by hand or for another system are not generated from
+    this host's settings.
     """
     normal = [entry for entry in entries if entry.generated and not RESCUE.search(entry.title)]
     distinct = {tuple(smt_arguments(entry.arguments)) for entry in normal}

@@ -82,12 +82,25 @@ def checked(document: t.Any) -> Frame:
     """
     entries = [(title, list(arguments)) for title, arguments in document["entries"]]
     texts, own = dict(document["texts"]), list(document["own"])
-    words = [document["loader"], *texts, *document["running"], *(word for title, arguments in entries for word in (title, *arguments))]
-    if not all(isinstance(word, str) for word in words) or not all(text is None or isinstance(text, str) for text in texts.values()):
+    words = [
+        document["loader"],
+        *texts,
+        *document["running"],
+        *(word for title, arguments in entries for word in (title, *arguments)),
+    ]
+    if not all(isinstance(word, str) for word in words) or not all(
+        text is None or isinstance(text, str) for text in texts.values()
+    ):
         raise ValueError("its boot arguments are not texts")
     if not set(own) <= set(boot_mitigations.ARGUMENTS.values()):
         raise ValueError("it names an argument that this collection does not set")
-    return {"loader": document["loader"], "texts": texts, "entries": entries, "running": list(document["running"]), "own": own}
+    return {
+        "loader": document["loader"],
+        "texts": texts,
+        "entries": entries,
+        "running": list(document["running"]),
+        "own": own,
+    }
 
 
 def described(frame: Frame) -> str:
@@ -100,7 +113,9 @@ def described(frame: Frame) -> str:
 
 
 def put_back(fs: host_files.HostFs, frame: Frame, check: bool) -> PutBack:
-    """Give the boot configuration the arguments that it had. What others have changed in it since, such as a kernel that was installed, stays.
+    """Give the boot configuration the arguments that it had.
+
+    What others have changed in it since, such as a kernel that was installed, stays.
 
     Args:
         fs: the files of the running system.
@@ -108,24 +123,30 @@ def put_back(fs: host_files.HostFs, frame: Frame, check: bool) -> PutBack:
         check: change nothing.
 
     Raises:
-        BootLoaderError: The boot loader is another one or its configuration cannot be changed; the text says what has become of the files.
+        BootLoaderError: The boot loader is another one or its configuration cannot be changed; the text says what has
+            become of the files.
         HostLockError: Another run is changing this host.
         StateFileError: The record of our own arguments cannot be used.
     """
     loader, backend = _backend(fs)
     if loader.name != frame["loader"]:
-        raise loader_base.BootLoaderError(f"The boot loader of this host is {loader.title}, and its boot arguments were saved from {frame['loader']}")
+        raise loader_base.BootLoaderError(
+            f"The boot loader of this host is {loader.title}, and its boot arguments were saved from {frame['loader']}"
+        )
     if check:
         return _put_back(fs, frame, loader, backend, True)
     with locks.HostLock(fs.sysroot, PURPOSE, locks.CHANGE_SECONDS):
         return _put_back(fs, frame, loader, backend, False)
 
 
-def _put_back(fs: host_files.HostFs, frame: Frame, loader: loader_base.Loader, backend: loader_base.Backend, check: bool) -> PutBack:
+def _put_back(
+    fs: host_files.HostFs, frame: Frame, loader: loader_base.Loader, backend: loader_base.Backend, check: bool
+) -> PutBack:
     own = boot_mitigations.OwnArguments(fs)
     pending = backend.changes_back(frame["texts"])
     earlier = _entries(backend)
-    # Of a generated configuration an interrupted run may have left the settings of one state, and the entries of another.
+    # Of a generated configuration an interrupted run may have left the settings of one state, and the entries of
+    # another.
     acts = bool(pending) or (loader.keeps_settings and bool(_differences(earlier, frame)))
     if acts and not check:
         with own.changing(next(iter(frame["own"]), "")):
@@ -135,9 +156,17 @@ def _put_back(fs: host_files.HostFs, frame: Frame, loader: loader_base.Loader, b
     return {
         "changed": bool(pending) or entries != earlier,
         "not_back": _differences(entries, frame),
-        "reboot_required": running != frame["running"] and any(sorted(arguments) != sorted(running) for _title, arguments in entries),
+        "reboot_required": (
+            running != frame["running"] and any(sorted(arguments) != sorted(running) for _title, arguments in entries)
+        ),
         "diff": [
-            {"before_header": change.where, "after_header": change.where, "before": change.before or "", "after": change.after or ""} for change in pending
+            {
+                "before_header": change.where,
+                "after_header": change.where,
+                "before": change.before or "",
+                "after": change.after or "",
+            }
+            for change in pending
         ],
         "warnings": backend.warnings,
     }
@@ -151,7 +180,9 @@ def _backend(fs: host_files.HostFs) -> "tuple[loader_base.Loader, loader_base.Ba
 
 
 def _entries(backend: loader_base.Backend) -> "list[tuple[str, list[str]]]":
-    return [(entry.title or entry.kernel, boot_arguments.related_arguments(entry.arguments)) for entry in backend.entries()]
+    return [
+        (entry.title or entry.kernel, boot_arguments.related_arguments(entry.arguments)) for entry in backend.entries()
+    ]
 
 
 def _running(fs: host_files.HostFs) -> "list[str]":
@@ -159,13 +190,17 @@ def _running(fs: host_files.HostFs) -> "list[str]":
 
 
 def _differences(entries: "list[tuple[str, list[str]]]", frame: Frame) -> "list[str]":
-    """Return sentences about entries with other arguments than before. One that was not there is to have those that all others had."""
+    """Return sentences about entries with other arguments than before.
+
+    One that was not there is to have those that all others had.
+    """
     before = dict(frame["entries"])
     distinct = {tuple(arguments) for arguments in before.values()}
     usual = list(distinct.pop()) if len(distinct) == 1 else None
     wanted = [(title, arguments, before.get(title, usual)) for title, arguments in entries]
     return [
-        f"the boot entry {title} has {' '.join(arguments) or 'no argument for SMT'} instead of {' '.join(one) or 'none'}"
+        f"the boot entry {title} has {' '.join(arguments) or 'no argument for SMT'} instead of"
+        f" {' '.join(one) or 'none'}"
         for title, arguments, one in wanted
         if one is not None and sorted(arguments) != sorted(one)
     ]

@@ -1,9 +1,11 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The argument ``mitigations=`` as this collection sets it: beside the arguments for SMT, and known as ours, so that it can be removed again.
+"""The argument ``mitigations=`` as this collection sets it: beside the arguments for SMT, and known as ours,
+so that it can be removed again.
 
-``mitigations=`` is often the administrator's own, unlike ``nosmt``. Where a boot loader keeps arguments in the entries themselves, only a record tells which
-one is ours. Where it is generated from settings, those of the administrator are not written, and are back when ours are removed.
+``mitigations=`` is often the administrator's own, unlike ``nosmt``. Where a boot loader keeps arguments in the entries
+themselves, only a record tells which one is ours. Where it is generated from settings, those of the administrator are
+not written, and are back when ours are removed.
 """
 
 import contextlib
@@ -20,12 +22,17 @@ ARGUMENTS = {AUTO: "mitigations=auto", AUTO_NOSMT: boot_arguments.MITIGATIONS_NO
 RECORD = StateFile("var/lib/threadwise-smt/boot-mitigations.json", "threadwise.smt/boot-mitigations")
 """Which arguments in the boot configuration are ours."""
 REMOVED = StateFile("run/threadwise-smt/boot-mitigations.json", "threadwise.smt/boot-mitigations")
-"""Which of ours were removed since the host booted: the running kernel may have them. It is gone with the next boot, as all of /run."""
+"""Which of ours were removed since the host booted: the running kernel may have them.
+
+It is gone with the next boot, as all of /run.
+"""
 
 _EVERY = boot_arguments.DesiredArguments((), (boot_arguments.MITIGATIONS,), removes_parts=False)
 
 
-def combined(desired: "boot_arguments.DesiredArguments | None", mitigations: "str | None", is_smt_on: bool) -> boot_arguments.DesiredArguments:
+def combined(
+    desired: "boot_arguments.DesiredArguments | None", mitigations: "str | None", is_smt_on: bool
+) -> boot_arguments.DesiredArguments:
     """Return the desired arguments with those for mitigations.
 
     Args:
@@ -44,10 +51,15 @@ def combined(desired: "boot_arguments.DesiredArguments | None", mitigations: "st
             raise boot_arguments.BootArgsError("nothing is requested: set smt, maxcpus or mitigations")
         return desired
     if mitigations not in ARGUMENTS:
-        raise boot_arguments.BootArgsError(f"mitigations is {mitigations!r:.60}: it must be one of {', '.join(ARGUMENTS)}")
+        raise boot_arguments.BootArgsError(
+            f"mitigations is {mitigations!r:.60}: it must be one of {', '.join(ARGUMENTS)}"
+        )
     if desired is not None and (desired.mitigations or mitigations == AUTO_NOSMT):
         states = f"it cannot be combined with {'smt: enabled' if is_smt_on else 'what turns SMT off'}"
-        raise boot_arguments.BootArgsError(f"mitigations is {mitigations}: {states}, because mitigations=auto,nosmt alone decides about SMT. Give one of them")
+        raise boot_arguments.BootArgsError(
+            f"mitigations is {mitigations}: {states}, because mitigations=auto,nosmt alone decides about SMT. Give one"
+            " of them"
+        )
     base = desired or boot_arguments.DesiredArguments((), (), removes_parts=False)
     arguments = (*base.arguments, ARGUMENTS[mitigations])
     if mitigations == OFF:
@@ -82,8 +94,9 @@ class OwnArguments:
         for one in backend.found(_EVERY):
             if one["argument"] not in self.configured:
                 raise loader_base.BootLoaderError(
-                    f"{one['where']} has {one['argument']!r:.200} of its own, and {loader.title} keeps arguments in the entries themselves, so it could not be "
-                    "put back as it was: remove it there, or leave mitigations out"
+                    f"{one['where']} has {one['argument']!r:.200} of its own, and {loader.title} keeps arguments in the"
+                    " entries themselves, so it could not be put back as it was: remove it there, or leave"
+                    " mitigations out"
                 )
 
     @contextlib.contextmanager
@@ -127,7 +140,9 @@ class OwnArguments:
             else:
                 file.remove(self._fs)
         except OSError as error:
-            raise loader_base.BootLoaderError(f"{self._fs.path(file.path)} cannot be written: {error.strerror}") from error
+            raise loader_base.BootLoaderError(
+                f"{self._fs.path(file.path)} cannot be written: {error.strerror}"
+            ) from error
 
 
 def _checked(document: "t.Mapping[str, t.Any]") -> "tuple[str, ...]":

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The base of all arms that take a reboot: what a boot arm has to offer.
 
-A file of this folder defines the arms that set the same boot argument, and lists them in ``ARMS``; the registry finds them. The host with no argument of this
-collection is no boot arm of its own: it is the arm ``smt_on`` or ``as_found``.
+A file of this folder defines the arms that set the same boot argument, and lists them in ``ARMS``; the registry finds
+them. The host with no argument of this collection is no boot arm of its own: it is the arm ``smt_on`` or ``as_found``.
 """
 
 import re
@@ -32,9 +32,12 @@ class BootArm:
 
     Attributes:
         pattern: a regular expression of the names of this arm.
-        runs_too: whether the host can also be switched to it at run time. It is booted only where no arm asks for a boot of its own, or as the baseline.
-        allowed_by: the variable of the role smt_eval that has to be true before the host is booted so; empty where none has to.
-        leaves_open: what it leaves open to attacks, as a part of a sentence; empty where it leaves open no more than a boot without arguments.
+        runs_too: whether the host can also be switched to it at run time. It is booted only where no arm asks for a
+            boot of its own, or as the baseline.
+        allowed_by: the variable of the role smt_eval that has to be true before the host is booted so; empty where none
+            has to.
+        leaves_open: what it leaves open to attacks, as a part of a sentence; empty where it leaves open no more than a
+            boot without arguments.
         name: as above.
     """
 

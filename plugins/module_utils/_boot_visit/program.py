@@ -1,9 +1,11 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The program that a host runs during its visit: it waits for its time, and then tries until the host is seen without the arguments.
+"""The program that a host runs during its visit: it waits for its time,
+and then tries until the host is seen without the arguments.
 
-It has loaded all that it needs before it says that it is ready. When its time has come it goes by its memory and by what it reads of the host: what it writes
-down of itself, and what it says, is for others, and where there is no room for it, it goes on without.
+It has loaded all that it needs before it says that it is ready. When its time has come it goes by its memory and by
+what it reads of the host: what it writes down of itself, and what it says, is for others, and where there is no room
+for it, it goes on without.
 """
 
 import contextlib
@@ -14,22 +16,30 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import change
 from ansible_collections.threadwise.smt.plugins.module_utils._boot_visit import record, steps, units
-from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, locks, processes, state_file, text as host_text
+from ansible_collections.threadwise.smt.plugins.module_utils._host import (
+    files as host_files,
+    locks,
+    processes,
+    state_file,
+    text as host_text,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._resident import service
 from ansible_collections.threadwise.smt.plugins.module_utils._resident.service import RENEWED, UNDO_NOW, notify
 
 LOG = "var/lib/threadwise-smt/boot-visit.log"
-_MOST_LOG = 1 << 20
+_MAX_LOG = 1 << 20
 # Time between two attempts; for a reboot that was asked for; and between two looks at who changes the host.
 PAUSE_SECONDS, REBOOT_SECONDS, LOOK_SECONDS = 30.0, 300.0, 10.0
-# Whoever held the host's lock when the time was over was at work. After it so much is left for a sign of the controller.
+# Whoever held the host's lock when the time was over was at work. After it so much is left for a sign of the
+# controller.
 GRACE_SECONDS = 300.0
 # Attempts to reboot that respect what inhibits it, such as a package manager at work.
 POLITE_ATTEMPTS = 20
 # Not by kexec and not by a soft reboot (systemctl(1)): they would keep the arguments of the running kernel.
 _FULL = ("env", "SYSTEMCTL_SKIP_AUTO_KEXEC=1", "SYSTEMCTL_SKIP_AUTO_SOFT_REBOOT=1", "systemctl")
 _REBOOT = (*_FULL, "reboot")
-# Since systemd 257 inhibitors hold for root too, and --ignore-inhibitors may ask for a password (issue 36786): this does not ask logind.
+# Since systemd 257 inhibitors hold for root too, and --ignore-inhibitors may ask for a password (issue 36786): this
+# does not ask logind.
 _REBOOT_WITHOUT_ASKING = (*_FULL, "--no-block", "--job-mode=replace-irreversibly", "start", "reboot.target")
 
 
@@ -81,7 +91,10 @@ class Program:
     def _begin_time(self) -> "tuple[float, float]":
         """Return the seconds of its time, and the moment when it is over."""
         seconds = float(self._visit.seconds)
-        notify(f"STATUS=undoes the boot arguments of {host_text.printable(self._visit.owner)} after {seconds:.0f} s without a sign of its controller")
+        notify(
+            f"STATUS=undoes the boot arguments of {host_text.printable(self._visit.owner)} after {seconds:.0f} s"
+            " without a sign of its controller"
+        )
         return seconds, self._now() + seconds
 
     def _go_back(self) -> None:
@@ -90,13 +103,18 @@ class Program:
             try:
                 step = steps.next_step(steps.look(self._fs, self._visit), self._reboots())
                 if step is steps.Step.FORGET:
-                    self._say(f"back: neither the boot configuration nor the running kernel has arguments of {self._visit.owner}")
+                    self._say(
+                        "back: neither the boot configuration nor the running kernel has arguments of"
+                        f" {self._visit.owner}"
+                    )
                     units.forget(self._fs, stops=False)
                     return
                 pause = self._do(step)
             except Exception as error:
                 # Whatever it is, another attempt comes.
-                self._fail(str(error) if isinstance(error, (*change.ERRORS, OSError)) else f"{type(error).__name__}: {error}")
+                self._fail(
+                    str(error) if isinstance(error, (*change.ERRORS, OSError)) else f"{type(error).__name__}: {error}"
+                )
                 pause = PAUSE_SECONDS
             service.pause(pause, self._wait, self._now)
 
@@ -109,7 +127,10 @@ class Program:
             return 0
         if step is steps.Step.STAY:
             running = " ".join(steps.look(self._fs, self._visit).running)
-            self._fail(f"after {self._reboots()} reboots the kernel still runs with {running}, which the boot configuration does not have: see what boots it")
+            self._fail(
+                f"after {self._reboots()} reboots the kernel still runs with {running}, which the boot configuration"
+                " does not have: see what boots it"
+            )
             return REBOOT_SECONDS
         holder = self._holder()
         if holder is not None:
@@ -132,8 +153,13 @@ class Program:
             self._refused += 1
             # logind says of a target that is masked no more than "Access denied".
             is_masked = processes.run(["systemctl", "is-enabled", "reboot.target"])[1].startswith("masked")
-            way_out = "reboot.target is masked: unmask it" if is_masked else "systemd-inhibit lists what inhibits reboots"
-            self._fail(f"it cannot be rebooted: systemctl ended with status {status}: {' '.join(message.split())[:500]} ({way_out})")
+            way_out = (
+                "reboot.target is masked: unmask it" if is_masked else "systemd-inhibit lists what inhibits reboots"
+            )
+            self._fail(
+                f"it cannot be rebooted: systemctl ended with status {status}: {' '.join(message.split())[:500]}"
+                f" ({way_out})"
+            )
             return PAUSE_SECONDS
         self._say("rebooting, to be without the arguments")
         return REBOOT_SECONDS
@@ -167,7 +193,7 @@ class Program:
 def _append(path: str, line: str) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        if os.fstat(descriptor).st_size < _MOST_LOG:
+        if os.fstat(descriptor).st_size < _MAX_LOG:
             os.write(descriptor, line.encode("utf-8"))
     finally:
         os.close(descriptor)

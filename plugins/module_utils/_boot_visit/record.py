@@ -39,7 +39,9 @@ UNKNOWN = Visit("an earlier run", 0)
 
 
 def load(fs: host_files.HostFs) -> "Visit | None":
-    """Return the visit of a host, None where there is none; `UNKNOWN` and a note in `fs.problems` where its record cannot be used."""
+    """Return the visit of a host, None where there is none;
+    `UNKNOWN` and a note in `fs.problems` where its record cannot be used.
+    """
     try:
         return _FILE.load(fs, _checked)
     except state_file.StateFileError as error:
@@ -64,4 +66,6 @@ def _checked(document: "t.Mapping[str, t.Any]") -> Visit:
     texts = (visit.owner, visit.why, *visit.arguments, *visit.reboots)
     if not all(isinstance(one, str) for one in texts) or not isinstance(visit.seconds, int) or visit.seconds < 0:
         raise ValueError("it is not the record of a visit")
-    return visit._replace(arguments=tuple(visit.arguments), is_ending=bool(visit.is_ending), reboots=tuple(visit.reboots))
+    return visit._replace(
+        arguments=tuple(visit.arguments), is_ending=bool(visit.is_ending), reboots=tuple(visit.reboots)
+    )

@@ -1,16 +1,23 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is to be done next so that a host is without the boot arguments of its visit: pure rules, and the reading that they decide about."""
+"""What is to be done next so that a host is without the boot arguments of its visit: pure rules,
+and the reading that they decide about.
+"""
 
 import enum
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments, change, mitigations as boot_mitigations
+from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
+    arguments as boot_arguments,
+    change,
+    mitigations as boot_mitigations,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._boot_visit.record import Visit
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
-# A host that still has the arguments after so many reboots boots something else than its boot loader's entries: another reboot would not help.
-MOST_REBOOTS = 3
+# A host that still has the arguments after so many reboots boots something else than its boot loader's entries: another
+# reboot would not help.
+MAX_REBOOTS = 3
 
 _OWN = change.Request("enabled", None, False, False)
 
@@ -37,7 +44,9 @@ class Step(enum.Enum):
 
 
 def next_step(seen: Seen, reboots: int) -> Step:
-    """Return what is to be done next. The host is back when neither its configuration nor its kernel has the arguments, and not before.
+    """Return what is to be done next.
+
+    The host is back when neither its configuration nor its kernel has the arguments, and not before.
 
     Args:
         seen: of the host, now.
@@ -47,7 +56,7 @@ def next_step(seen: Seen, reboots: int) -> Step:
         return Step.UNDO
     if not seen.running:
         return Step.FORGET
-    return Step.REBOOT if reboots < MOST_REBOOTS else Step.STAY
+    return Step.REBOOT if reboots < MAX_REBOOTS else Step.STAY
 
 
 def look(fs: host_files.HostFs, visit: Visit) -> Seen:

@@ -12,8 +12,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._resident.service i
 
 _FILE = f"etc/systemd/system/{UNIT}.service"
 ARCHIVE = PROGRAM + "/program.pyz"
-# It does not end with the first attempt to shut down, which may be cancelled: systemd ends it with the last processes. An exit status of 0 says that the host
-# is back; all else starts it again.
+# It does not end with the first attempt to shut down, which may be cancelled: systemd ends it with the last processes.
+# An exit status of 0 says that the host is back; all else starts it again.
 SERVICE = """[Unit]
 Description=Undo boot arguments that threadwise.smt has set for a while, and reboot
 DefaultDependencies=no
@@ -57,7 +57,9 @@ def install(fs: host_files.HostFs, module: str) -> None:
 
 
 def start() -> None:
-    """Start the service for this boot and each later one, and wait until it has loaded what it needs; raises UnitError."""
+    """Start the service for this boot and each later one, and wait until it has loaded what it needs;
+    raises UnitError.
+    """
     for command in (["daemon-reload"], ["enable", f"{UNIT}.service"], ["restart", f"{UNIT}.service"]):
         _systemctl(command)
 
@@ -69,7 +71,11 @@ def renew() -> None:
 
 def is_active() -> bool:
     """Return whether it runs, or is about to."""
-    return processes.run(["systemctl", "is-active", f"{UNIT}.service"])[1].strip() in ("active", "activating", "reloading")
+    return processes.run(["systemctl", "is-active", f"{UNIT}.service"])[1].strip() in (
+        "active",
+        "activating",
+        "reloading",
+    )
 
 
 def said() -> str:
@@ -100,7 +106,9 @@ def _systemctl(command: "list[str]") -> None:
 
 
 def _quoted(word: str) -> str:
-    """Return a word of a command as systemd reads it (systemd.service(5), "Command lines"): without specifiers, variables and escapes."""
+    """Return a word of a command as systemd reads it (systemd.service(5), "Command lines"): without specifiers,
+    variables and escapes.
+    """
     for character, written in (("\\", "\\\\"), ('"', '\\"'), ("%", "%%"), ("$", "$$")):
         word = word.replace(character, written)
     return f'"{word}"'

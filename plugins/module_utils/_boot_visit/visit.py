@@ -1,9 +1,11 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A boot with other arguments that the host ends by itself: it goes back to its own arguments, and boots, unless its controller asks for more time.
+"""A boot with other arguments that the host ends by itself: it goes back to its own arguments, and boots,
+unless its controller asks for more time.
 
-A service that is enabled for each boot runs a copy of this collection's code. It is there before the arguments are set, so a host whose controller is lost at
-any moment, also while it boots, ends as it began; and it is there until the host was seen without the arguments.
+A service that is enabled for each boot runs a copy of this collection's code. It is there before the arguments are set,
+so a host whose controller is lost at any moment, also while it boots, ends as it began; and it is there until the host
+was seen without the arguments.
 """
 
 import contextlib
@@ -84,22 +86,30 @@ def why_not(fs: host_files.HostFs, owner: str) -> "str | None":
         owner: who asks for it.
     """
     if not fs.runs_systemd:
-        return f"systemd does not run on this host, and a service of it is what would bring the host back when its controller is lost: {_NO_REBOOT}"
+        return (
+            "systemd does not run on this host, and a service of it is what would bring the host back when its"
+            f" controller is lost: {_NO_REBOOT}"
+        )
     found = record.load(fs)
-    # Without its service, which runs before any argument is set, the record is what a call left that was killed: the next one replaces it.
+    # Without its service, which runs before any argument is set, the record is what a call left that was killed: the
+    # next one replaces it.
     if found is not None and units.is_active():
         if found.owner == owner and not found.is_ending:
             return None
         said = host_text.printable(units.said(), 500)
         return (
-            f"{host_text.printable(found.owner, 200)} has set its boot arguments, and they are not undone yet{f' ({said})' if said else ''}: wait until "
-            f"{record.UNIT}.service has undone them, or let it by {record.UNDO_NOW}"
+            f"{host_text.printable(found.owner, 200)} has set its boot arguments, and they are not undone"
+            f" yet{f' ({said})' if said else ''}: wait until {record.UNIT}.service has undone them, or let it by"
+            f" {record.UNDO_NOW}"
         )
     own = change.run(fs, change.Request("enabled", None, False, True))
     # Only what this collection sets can be removed without a trace.
     if own["changed"] or own["configured_before"] or own["differences"]:
         more = own["differences"] or [f"configured are {' '.join(own['configured_before'])}"]
-        return f"it does not boot with SMT on and without arguments for it: {'; '.join(more)}. Set smt_boot_smt=enabled with the role smt_boot, or {_NO_REBOOT}"
+        return (
+            f"it does not boot with SMT on and without arguments for it: {'; '.join(more)}. Set smt_boot_smt=enabled"
+            f" with the role smt_boot, or {_NO_REBOOT}"
+        )
     return None
 
 

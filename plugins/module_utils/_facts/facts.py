@@ -8,13 +8,19 @@ import os
 import re
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._boot import detection as boot_detection, facts as boot_facts
+from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
+    detection as boot_detection,
+    facts as boot_facts,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._boot_visit import record as boot_visit
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import hypervisor, ppc64_cpu, vulnerabilities
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo, cpulist, files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._rollback import record as rollback_record
-from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache, source as sibling_source
+from ansible_collections.threadwise.smt.plugins.module_utils._siblings import (
+    cache as sibling_cache,
+    source as sibling_source,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import snapshot as smt_snapshot, state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.at_boot import persistence
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback import pending as pending_rollback
@@ -54,7 +60,9 @@ _ARCHITECTURE_SIGNS = (
 
 
 class Methods(TypedDict):
-    """Methods to change the SMT state: the preferred one, those that are possible, and the reason why each other one is not."""
+    """Methods to change the SMT state: the preferred one, those that are possible,
+    and the reason why each other one is not.
+    """
 
     chosen: "str | None"
     possible: "list[str]"
@@ -66,10 +74,12 @@ def gather(fs: host_files.HostFs, siblings: object = sibling_source.KERNEL) -> "
 
     Args:
         fs: the host's files
-        siblings: whose siblings they show, as for :func:`sibling_source.parse`; the hardware class is always that of the kernel's
+        siblings: whose siblings they show, as for :func:`sibling_source.parse`; the hardware class is always that of
+            the kernel's
 
     Returns:
-        plain data as smt_facts documents it; with other siblings than the kernel's ``source`` is ``measured`` or ``declared``
+        plain data as smt_facts documents it; with other siblings than the kernel's ``source`` is ``measured`` or
+        ``declared``
 
     Raises:
         SiblingsError: the siblings that are asked for are not valid, or not known on this host
@@ -89,7 +99,10 @@ def gather(fs: host_files.HostFs, siblings: object = sibling_source.KERNEL) -> "
         "sockets": len(topology.packages) or None,
         "cores": len(topology.cores) or None,
         "threads_per_core": topology.threads_per_core,
-        "cpus": {name: cpulist.render(getattr(topology, name)) for name in ("present", "possible", "online", "offline", "isolated")},
+        "cpus": {
+            name: cpulist.render(getattr(topology, name))
+            for name in ("present", "possible", "online", "offline", "isolated")
+        },
         "packages": [cpulist.render(package) for package in topology.packages],
         "sibling_groups": [cpulist.render(core) for core in topology.cores],
         "primaries": cpulist.render(topology.primaries),
@@ -103,7 +116,10 @@ def gather(fs: host_files.HostFs, siblings: object = sibling_source.KERNEL) -> "
         "vulnerabilities": vulnerabilities.read(fs),
         "hypervisor": guest_of,
         "ppc64_cpu": ppc64_cpu.read(fs),
-        "methods": {"runtime": _runtime_methods(fs, control, topology), "boot": boot_facts.methods(loader, _write_blocked_by(fs, ("boot", "etc")))},
+        "methods": {
+            "runtime": _runtime_methods(fs, control, topology),
+            "boot": boot_facts.methods(loader, _write_blocked_by(fs, ("boot", "etc"))),
+        },
         "hardware_class": hardware_class(fs, kernel, guest_of),
         "online_before": cpulist.render(saved["cpu"]["online"]) if saved else None,
         "pending_rollback": rollback_record.pending(fs),
@@ -115,13 +131,17 @@ def gather(fs: host_files.HostFs, siblings: object = sibling_source.KERNEL) -> "
 
 
 def _pending_change(fs: host_files.HostFs) -> "dict[str, t.Any] | None":
-    """Return by whom a change is that waits for its confirmation, and in how many seconds it is rolled back without it; None where none waits."""
+    """Return by whom a change is that waits for its confirmation,
+    and in how many seconds it is rolled back without it; None where none waits.
+    """
     pending = pending_rollback.load(fs)
     return None if pending is None else {"by": pending["by"], "seconds_left": pending_rollback.seconds_left(pending)}
 
 
 def _snapshot(fs: host_files.HostFs) -> "smt_snapshot.Snapshot | None":
-    """Return the snapshot from before this collection first changed the host; None if it did not, or if the snapshot cannot be read."""
+    """Return the snapshot from before this collection first changed the host; None if it did not,
+    or if the snapshot cannot be read.
+    """
     try:
         return smt_snapshot.load(fs, persistence.is_kept(fs))
     except smt_snapshot.SmtSnapshotError as error:
@@ -130,14 +150,19 @@ def _snapshot(fs: host_files.HostFs) -> "smt_snapshot.Snapshot | None":
 
 
 def _with_seen(topology: Topology, seen: smt_state.Cores) -> Topology:
-    """Return a topology with the cores that a change has seen in this boot, for CPUs that are offline now. Their packages are those of their siblings."""
+    """Return a topology with the cores that a change has seen in this boot, for CPUs that are offline now.
+
+    Their packages are those of their siblings.
+    """
     present = frozenset(topology.present)
     known = ([cpu for cpu in core if cpu in present] for core in seen)
     cores = smt_state.join_cores(topology.cores, [core for core in known if core])
     if tuple(cores) == topology.cores:
         return topology
     core_of = {cpu: core for core in cores for cpu in core}
-    packages = tuple(tuple(sorted({sibling for cpu in package for sibling in core_of[cpu]})) for package in topology.packages)
+    packages = tuple(
+        tuple(sorted({sibling for cpu in package for sibling in core_of[cpu]})) for package in topology.packages
+    )
     placed = {cpu for package in packages for cpu in package} if packages else set(core_of)
     return topology._replace(cores=tuple(cores), packages=packages, source="saved", complete=placed >= present)
 
@@ -148,7 +173,9 @@ def read_control(fs: host_files.HostFs) -> str:
 
 
 def _supported(control: str, topology: Topology) -> "bool | None":
-    """Return whether this machine has SMT, from the control if the kernel has one, else from the topology; None if neither shows it."""
+    """Return whether this machine has SMT, from the control if the kernel has one, else from the topology;
+    None if neither shows it.
+    """
     if smt_state.is_switchable(control):
         return True
     if topology.secondaries:
@@ -159,12 +186,20 @@ def _supported(control: str, topology: Topology) -> "bool | None":
 
 
 def _active(fs: host_files.HostFs, topology: Topology) -> "bool | None":
-    """Return whether a core has two siblings online, from smt/active, else from the topology; None if neither shows it."""
-    text = (fs.read(smt_state.ACTIVE) or "").strip(" \t\r\n\0") if topology.source not in sibling_source.NOT_THE_KERNELS else ""
+    """Return whether a core has two siblings online, from smt/active, else from the topology;
+    None if neither shows it.
+    """
+    text = (
+        (fs.read(smt_state.ACTIVE) or "").strip(" \t\r\n\0")
+        if topology.source not in sibling_source.NOT_THE_KERNELS
+        else ""
+    )
     siblings_online = (topology.threads_per_core["online_max"] or 0) > 1
     if text in ("0", "1"):
         if siblings_online and text == "0":
-            fs.note(f"{fs.path(smt_state.ACTIVE)} reads 0, but the CPU lists show siblings online: one of the two is wrong.")
+            fs.note(
+                f"{fs.path(smt_state.ACTIVE)} reads 0, but the CPU lists show siblings online: one of the two is wrong."
+            )
         return text == "1"
     if siblings_online:
         return True
@@ -174,7 +209,10 @@ def _active(fs: host_files.HostFs, topology: Topology) -> "bool | None":
 
 def _runtime_methods(fs: host_files.HostFs, control: str, topology: Topology) -> Methods:
     """Return the methods that can change the SMT state at run time on this host."""
-    reasons = {"smt_control": _control_blocked_by(fs, control, topology), "cpu_online": _online_blocked_by(fs, control, topology)}
+    reasons = {
+        "smt_control": _control_blocked_by(fs, control, topology),
+        "cpu_online": _online_blocked_by(fs, control, topology),
+    }
     possible = [name for name, reason in reasons.items() if reason is None]
     return {
         "chosen": possible[0] if possible else None,
@@ -188,11 +226,17 @@ def _control_blocked_by(fs: host_files.HostFs, control: str, topology: Topology)
     if topology.source in sibling_source.NOT_THE_KERNELS:
         return f"smt/control knows only the kernel's siblings, and these are {topology.source}"
     if control == smt_state.ABSENT:
-        return f"this kernel has no {fs.path(smt_state.CONTROL)} (added in Linux 4.19 on x86, later on other architectures)"
+        return (
+            f"this kernel has no {fs.path(smt_state.CONTROL)} (added in Linux 4.19 on x86, later on other"
+            " architectures)"
+        )
     if control == smt_state.FORCE_OFF:
         return "smt/control reads forceoff: siblings come back only by a reboot without nosmt=force"
     if control == smt_state.NOT_SUPPORTED:
-        return "smt/control reads notsupported: no SMT on this machine, or it is off in firmware, or the hypervisor shows one thread per core"
+        return (
+            "smt/control reads notsupported: no SMT on this machine, or it is off in firmware, or the hypervisor shows"
+            " one thread per core"
+        )
     if not smt_state.is_switchable(control):
         return f"smt/control reads {cpulist.quoted(control)}: the kernel cannot switch SMT on this architecture"
     return _write_blocked_by(fs, (smt_state.CONTROL,))
@@ -222,10 +266,12 @@ def _write_blocked_by(fs: host_files.HostFs, paths: "t.Iterable[str]") -> "str |
 
 
 def hardware_class(fs: host_files.HostFs, topology: Topology, guest_of: "str | None") -> "str | None":
-    """Return a short id that is equal on hosts that can share an evaluation, or None if the core of some CPU is not known.
+    """Return a short id that is equal on hosts that can share an evaluation,
+    or None if the core of some CPU is not known.
 
-    It depends on architecture, processor model and stepping, the number and numbering of packages, cores and threads, and the hypervisor. It does not
-    depend on what may change on a machine: offline CPUs, boot arguments, clock rates, microcode.
+    It depends on architecture, processor model and stepping, the number and numbering of packages, cores and threads,
+    and the hypervisor. It does not depend on what may change on a machine: offline CPUs, boot arguments, clock rates,
+    microcode.
 
     Args:
         fs: the host's files
@@ -260,4 +306,6 @@ def _architecture(fs: host_files.HostFs, fields: "t.Mapping[str, str]") -> str:
         return text
     if "flags" in fields and "cpu family" in fields:
         return "x86_64" if "lm" in fields["flags"].split() else "i686"
-    return next((name for field, start, name in _ARCHITECTURE_SIGNS if fields.get(field, "").startswith(start)), "unknown")
+    return next(
+        (name for field, start, name in _ARCHITECTURE_SIGNS if fields.get(field, "").startswith(start)), "unknown"
+    )

@@ -37,8 +37,9 @@ _DEVICE_TREE_NAMES = (("xen", "xen"), ("vmware", "vmware"), ("kvm", "kvm"), ("qe
 def detect(fs: host_files.HostFs) -> "str | None":
     """Return the name of the hypervisor, `UNNAMED`, or None on bare metal or if no hypervisor is detected.
 
-    The first source with a result is used: /sys/hypervisor/type (Xen), /proc/sysinfo (s390), the clock sources and the `hypervisor` flag with the DMI names
-    (x86), DMI alone (arm64), the device tree and `platform` of /proc/cpuinfo (POWER, arm).
+    The first source with a result is used: /sys/hypervisor/type (Xen), /proc/sysinfo (s390), the clock sources and the
+    `hypervisor` flag with the DMI names (x86), DMI alone (arm64), the device tree and `platform` of /proc/cpuinfo
+    (POWER, arm).
 
     Args:
         fs: the host's files
@@ -70,8 +71,13 @@ def _of_device_tree(fs: host_files.HostFs) -> "str | None":
 
 
 def _of_s390(sysinfo: str) -> "str | None":
-    """Return z/VM or KVM from `VMnn Control Program`. Without that line the machine is a logical partition of PR/SM, which also assigns CPUs."""
-    programs = [line.partition(":")[2] for line in sysinfo.split("\n") if line.startswith("VM") and "Control Program" in line]
+    """Return z/VM or KVM from `VMnn Control Program`.
+
+    Without that line the machine is a logical partition of PR/SM, which also assigns CPUs.
+    """
+    programs = [
+        line.partition(":")[2] for line in sysinfo.split("\n") if line.startswith("VM") and "Control Program" in line
+    ]
     if programs:
         return _first_match(programs[0], (("KVM", "kvm"), ("z/VM", "zvm"))) or UNNAMED
     return "pr/sm" if "LPAR" in sysinfo else None

@@ -9,7 +9,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import files 
 
 # Fields of /proc/cpuinfo with the name, the first that there is.
 _NAMES = ("model name", "cpu", "Processor")
-# arm64 has numbers instead: who made it, and which part it is (MIDR_EL1; arch/arm64/include/asm/cputype.h). Those of servers, also of the few with SMT.
+# arm64 has numbers instead: who made it, and which part it is (MIDR_EL1; arch/arm64/include/asm/cputype.h). Those of
+# servers, also of the few with SMT.
 _ARM_MAKERS = {
     0x41: "Arm",
     0x42: "Broadcom",
@@ -47,13 +48,19 @@ _ARM_PARTS = {
 _HEX = re.compile(r"0x[0-9a-fA-F]{1,3}")
 
 _CPU = "sys/devices/system/cpu/cpu0/"
-# Where the kernel has the frequency that the maker names, and how many of its units a MHz has: intel_pstate and amd_pstate, POWER without a hypervisor
-# (powernv-cpufreq), and ACPI's CPPC, as on Arm servers (Documentation/admin-guide/acpi/cppc_sysfs.rst).
-_NOMINAL_FILES = ((_CPU + "cpufreq/base_frequency", 1000), (_CPU + "cpufreq/cpuinfo_nominal_freq", 1000), (_CPU + "acpi_cppc/nominal_freq", 1))
-_MOST_MHZ = 10**6
+# Where the kernel has the frequency that the maker names, and how many of its units a MHz has: intel_pstate and
+# amd_pstate, POWER without a hypervisor (powernv-cpufreq), and ACPI's CPPC, as on Arm servers
+# (Documentation/admin-guide/acpi/cppc_sysfs.rst).
+_NOMINAL_FILES = (
+    (_CPU + "cpufreq/base_frequency", 1000),
+    (_CPU + "cpufreq/cpuinfo_nominal_freq", 1000),
+    (_CPU + "acpi_cppc/nominal_freq", 1),
+)
+_MAX_MHZ = 10**6
 # Where a model's name ends with its nominal frequency.
 _IN_NAME = re.compile(r"@ ([0-9]{1,2}\.[0-9]{1,3}) ?GHz")
-# Of a POWER partition: what its hypervisor says (arch/powerpc/kernel/setup-common.c). Where cpufreq runs, the field has the present frequency.
+# Of a POWER partition: what its hypervisor says (arch/powerpc/kernel/setup-common.c). Where cpufreq runs, the field has
+# the present frequency.
 _CLOCK = re.compile(r"([0-9]{1,6}\.[0-9]{1,6})MHz")
 
 
@@ -80,7 +87,7 @@ def nominal_mhz(fs: host_files.HostFs, fields: "t.Mapping[str, str]") -> "float 
     """
     for path, units in _NOMINAL_FILES:
         number = (fs.read(path) or "").strip()
-        if number.isdecimal() and 0 < int(number) < _MOST_MHZ * units:
+        if number.isdecimal() and 0 < int(number) < _MAX_MHZ * units:
             return int(number) / units
     named = _IN_NAME.search(model(fields) or "")
     if named is not None:

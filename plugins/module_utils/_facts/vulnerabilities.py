@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`/sys/devices/system/cpu/vulnerabilities/*`: the kernel's status of each vulnerability, and the part of it that depends on SMT."""
+"""`/sys/devices/system/cpu/vulnerabilities/*`: the kernel's status of each vulnerability,
+and the part of it that depends on SMT.
+"""
 
 import re
 
@@ -9,14 +11,16 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import files 
 
 DIRECTORY = "sys/devices/system/cpu/vulnerabilities"
 
-# Texts of the kernel's arch/x86/kernel/cpu/bugs.c. A guest shows `SMT Host state unknown`: it cannot see what runs on the sibling.
+# Texts of the kernel's arch/x86/kernel/cpu/bugs.c. A guest shows `SMT Host state unknown`: it cannot see what runs on
+# the sibling.
 _SMT_PART = re.compile(r"\bSMT (vulnerable|mitigated|disabled|Host state unknown)")
 
 
 class Vulnerability(TypedDict):
     """The status of a vulnerability.
 
-    ``smt`` is ``vulnerable``, ``mitigated``, ``disabled``, ``unknown`` (in a guest), or None if the status does not mention SMT.
+    ``smt`` is ``vulnerable``, ``mitigated``, ``disabled``, ``unknown`` (in a guest), or None if the status does not
+    mention SMT.
     """
 
     status: str

@@ -17,7 +17,8 @@ class ConfigFileError(HostError):
 def changes(fs: HostFs, wanted: "t.Mapping[str, str | None]") -> "dict[str, tuple[str | None, str | None]]":
     """Return the files that differ from their desired content.
 
-    None means that the file does not exist, or must not exist. In a ``.wants`` directory the content is the target of the symbolic link.
+    None means that the file does not exist, or must not exist. In a ``.wants`` directory the content is the target of
+    the symbolic link.
 
     Args:
         fs: the host's files.
@@ -74,7 +75,9 @@ def diff(changed: "t.Mapping[str, tuple[str | None, str | None]]") -> "list[dict
 
 
 def content(fs: HostFs, path: str) -> "str | None":
-    """Return the content of a configuration file, None where there is none; of one in a ``.wants`` directory the target of the link."""
+    """Return the content of a configuration file, None where there is none;
+    of one in a ``.wants`` directory the target of the link.
+    """
     if fs.status(path) is None:
         return None
     if not _is_link(path):
@@ -94,7 +97,9 @@ def _is_link(path: str) -> bool:
 
 
 def remove_empty_folders(fs: HostFs, paths: "t.Iterable[str]") -> None:
-    """Remove the directories of these files that were made for files of this collection, where they are empty; all others belong to packages."""
+    """Remove the directories of these files that were made for files of this collection, where they are empty;
+    all others belong to packages.
+    """
     for path in paths:
         _remove_if_empty(os.path.dirname(fs.path(path)))
 

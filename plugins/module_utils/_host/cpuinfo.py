@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Parser of /proc/cpuinfo for all architectures.
 
-Three layouts exist: blocks that start with `processor : N` (x86, arm, ppc, riscv, mips, loongarch, ia64), one line per CPU (sparc: `CPU0: online`;
-s390: `processor 0: version = ...`, followed by blocks that start with `cpu number : 0`), and no CPU numbers at all (old arm, m68k).
+Three layouts exist: blocks that start with `processor : N` (x86, arm, ppc, riscv, mips, loongarch, ia64), one line per
+CPU (sparc: `CPU0: online`; s390: `processor 0: version = ...`, followed by blocks that start with `cpu number : 0`),
+and no CPU numbers at all (old arm, m68k).
 """
 
 import re
@@ -11,9 +12,15 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, files
 
-_PROCESSOR = (re.compile(r"processor[ \t]*:[ \t]*([0-9]{1,6})[ \t\r]*"), re.compile(r"CPU([0-9]{1,6})[ \t]*:[ \t]*online[ \t\r]*"))
+_PROCESSOR = (
+    re.compile(r"processor[ \t]*:[ \t]*([0-9]{1,6})[ \t\r]*"),
+    re.compile(r"CPU([0-9]{1,6})[ \t]*:[ \t]*online[ \t\r]*"),
+)
 # Only on s390: on ia64 each block has a field `cpu number` that reads 0.
-_S390_PROCESSOR = (re.compile(r"processor[ \t]+([0-9]{1,6})[ \t]*:.*"), re.compile(r"cpu number[ \t]*:[ \t]*([0-9]{1,6})[ \t\r]*"))
+_S390_PROCESSOR = (
+    re.compile(r"processor[ \t]+([0-9]{1,6})[ \t]*:.*"),
+    re.compile(r"cpu number[ \t]*:[ \t]*([0-9]{1,6})[ \t\r]*"),
+)
 
 _PATH = "proc/cpuinfo"
 # Bytes of the file that hold the fields before the first CPU and those of the first CPU.
@@ -41,7 +48,9 @@ def read(fs: files.HostFs) -> CpuInfo:
 
 
 def read_first(fs: files.HostFs) -> "dict[str, str]":
-    """Read the fields that identify the CPU model from the beginning of the file: those before the first CPU (on s390 they hold for all) and its own."""
+    """Read the fields that identify the CPU model from the beginning of the file:
+    those before the first CPU (on s390 they hold for all) and its own.
+    """
     common, blocks = parse(fs.head(_PATH, _HEAD) or "")
     return dict(common, **next(iter(blocks.values()), {}))
 

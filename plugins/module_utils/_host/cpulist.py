@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The kernel's two text formats for a set of CPUs: lists (`0-3,8`) and hexadecimal masks (`ff,00000001`).
 
-`bitmap_print_to_pagebuf` in the kernel's `lib/bitmap.c` writes both. An empty text is the empty set. An invalid text raises an error that names the
-invalid part; nothing is skipped or repaired.
+`bitmap_print_to_pagebuf` in the kernel's `lib/bitmap.c` writes both. An empty text is the empty set. An invalid text
+raises an error that names the invalid part; nothing is skipped or repaired.
 """
 
 import re
@@ -12,7 +12,10 @@ import typing as t
 from .errors import HostError
 
 MAX_CPU = 65535
-"""Highest CPU number accepted. Kernels support at most 8192 CPUs; a larger number is corrupt or malicious, and would use much memory."""
+"""Highest CPU number accepted.
+
+Kernels support at most 8192 CPUs; a larger number is corrupt or malicious, and would use much memory.
+"""
 
 MAX_TEXT = 1 << 19
 """Longest text accepted, in characters: a list of every second CPU up to MAX_CPU has 0.4 million."""
@@ -49,13 +52,18 @@ def parse(text: object, most: int = MAX_CPU + 1) -> "tuple[int, ...]":
         if cpus and start <= cpus[-1]:
             ascending = False
         if len(cpus) + end + 1 - start > most:
-            raise CpuListError(f"{quoted(text)} is not a valid CPU list here: it lists more than {most} CPUs, the maximum accepted")
+            raise CpuListError(
+                f"{quoted(text)} is not a valid CPU list here: it lists more than {most} CPUs, the maximum accepted"
+            )
         cpus.extend(range(start, end + 1))
     return tuple(cpus) if ascending else tuple(sorted(set(cpus)))
 
 
 def parse_or_empty(text: object) -> "frozenset[int]":
-    """Return the CPUs of a CPU list; none when the text is missing or not valid. For texts that are not worth an error."""
+    """Return the CPUs of a CPU list; none when the text is missing or not valid.
+
+    For texts that are not worth an error.
+    """
     try:
         return frozenset(parse(text or ""))
     except CpuListError:
@@ -74,18 +82,24 @@ def is_cpus(value: object) -> bool:
 def _bounds(part: str, text: str) -> "tuple[int, int]":
     match = _RANGE.fullmatch(part.strip())
     if match is None:
-        raise CpuListError(f"{quoted(text)} is not a valid CPU list: {quoted(part)} is neither a CPU number nor a range such as 0-3")
+        raise CpuListError(
+            f"{quoted(text)} is not a valid CPU list: {quoted(part)} is neither a CPU number nor a range such as 0-3"
+        )
     start = int(match.group(1))
     end = start if match.group(2) is None else int(match.group(2))
     if end < start:
         raise CpuListError(f"{quoted(text)} is not a valid CPU list: the range {quoted(part)} runs backwards")
     if end > MAX_CPU:
-        raise CpuListError(f"{quoted(text)} is not a valid CPU list: {quoted(part)} is above {MAX_CPU}, the highest CPU number accepted")
+        raise CpuListError(
+            f"{quoted(text)} is not a valid CPU list: {quoted(part)} is above {MAX_CPU}, the highest CPU number"
+            " accepted"
+        )
     return start, end
 
 
 def parse_mask(text: object) -> "tuple[int, ...]":
-    """Parse a CPU mask: comma-separated hexadecimal chunks of 32 bits, the highest first (`00000001,00000000` is CPU 32).
+    """Parse a CPU mask: comma-separated hexadecimal chunks of 32 bits,
+    the highest first (`00000001,00000000` is CPU 32).
 
     A single chunk may be longer, as in ``0xffff`` on command lines.
 
@@ -103,11 +117,20 @@ def parse_mask(text: object) -> "tuple[int, ...]":
         return ()
     chunks = (text[2:] if text[:2] in ("0x", "0X") else text).split(",")
     for position, chunk in enumerate(chunks):
-        if not _MASK_CHUNK.fullmatch(chunk) or (len(chunks) > 1 and len(chunk) > 8) or (position > 0 and len(chunk) != 8):
-            raise CpuListError(f"{quoted(text)} is not a valid CPU mask: {quoted(chunk)} is not a 32-bit hexadecimal number")
+        if (
+            not _MASK_CHUNK.fullmatch(chunk)
+            or (len(chunks) > 1 and len(chunk) > 8)
+            or (position > 0 and len(chunk) != 8)
+        ):
+            raise CpuListError(
+                f"{quoted(text)} is not a valid CPU mask: {quoted(chunk)} is not a 32-bit hexadecimal number"
+            )
     digits = "".join(chunks).lstrip("0")
     if len(digits) > (MAX_CPU + 1) // 4:
-        raise CpuListError(f"{quoted(text)} is not a valid CPU mask: it contains a CPU above {MAX_CPU}, the highest CPU number accepted")
+        raise CpuListError(
+            f"{quoted(text)} is not a valid CPU mask: it contains a CPU above {MAX_CPU}, the highest CPU number"
+            " accepted"
+        )
     bits = bin(int(digits, 16))[:1:-1] if digits else ""
     return tuple(cpu for cpu, bit in enumerate(bits) if bit == "1")
 
@@ -143,11 +166,15 @@ def _checked(text: object, kind: str) -> str:
     if not isinstance(text, str):
         raise CpuListError(f"{quoted(text)} is not a valid {kind}: expected a string, not {type(text).__name__}")
     if len(text) > MAX_TEXT:
-        raise CpuListError(f"{quoted(text)} is not a valid {kind}: it has {len(text)} characters, more than any machine needs")
+        raise CpuListError(
+            f"{quoted(text)} is not a valid {kind}: it has {len(text)} characters, more than any machine needs"
+        )
     return text.strip(_BLANK)
 
 
 def quoted(value: object) -> str:
-    """Return a short, printable form of any value for a message: control characters are escaped, the text is cut after 40 characters."""
+    """Return a short, printable form of any value for a message: control characters are escaped,
+    the text is cut after 40 characters.
+    """
     text = repr(value[:60] if isinstance(value, str) else value)
     return text if len(text) <= 40 else text[:37] + "..."

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """File operations whose results survive a power failure.
 
-fsync(2) on a file flushes its content, not its name: the name is part of the directory, which must be flushed as well. Until then a power failure may undo
-a rename, a new file or a removal that has already been reported as done.
+fsync(2) on a file flushes its content, not its name: the name is part of the directory, which must be flushed as well.
+Until then a power failure may undo a rename, a new file or a removal that has already been reported as done.
 """
 
 import contextlib
@@ -16,10 +16,12 @@ import shutil
 import signal
 import typing as t
 
-# linux/fs.h: _IOWR('X', 119, int) and _IOWR('X', 120, int), on the architectures whose _IOC encoding is the generic one, and on powerpc.
+# linux/fs.h: _IOWR('X', 119, int) and _IOWR('X', 120, int), on the architectures whose _IOC encoding is the generic
+# one, and on powerpc.
 _FREEZE, _THAW = 0xC0045877, 0xC0045878
-# Freezing writes what is left of the file system to disk. After this time a process of its own thaws it whatever happens.
-_MOST_FROZEN_SECONDS = 60
+# Freezing writes what is left of the file system to disk. After this time a process of its own thaws it whatever
+# happens.
+_MAX_FROZEN_SECONDS = 60
 _FREEZING, _DONE = b"f", b"t"
 _KEPT_SUFFIX = "-kept"
 
@@ -79,10 +81,12 @@ def replace(new: str, target: str) -> None:
 
 
 def replace_for_boot_loaders(new: str, target: str) -> None:
-    """Rename a flushed file over another one in the same directory, so that at any moment a reader that replays no journal finds one of the two, whole.
+    """Rename a flushed file over another one in the same directory, so that at any moment a reader that replays no
+    journal finds one of the two, whole.
 
-    Such a reader can see the directory as it was, and the file that it names as deleted and empty: seen with GRUB and ext4 after a power cut. Therefore the
-    new file is settled before it gets the name, and the old one is deleted only when the name is settled.
+    Such a reader can see the directory as it was, and the file that it names as deleted and empty: seen with GRUB and
+    ext4 after a power cut. Therefore the new file is settled before it gets the name, and the old one is deleted only
+    when the name is settled.
 
     Args:
         new: path of the flushed file.
@@ -109,9 +113,11 @@ def replace_for_boot_loaders(new: str, target: str) -> None:
 
 
 class Kept:
-    """The present versions of files, which come back whatever has become of the files since, without any room on the disk.
+    """The present versions of files, which come back whatever has become of the files since,
+    without any room on the disk.
 
-    Each has a second name beside the first. What becomes of the first is a file of its own, if it is replaced as a whole.
+    Each has a second name beside the first. What becomes of the first is a file of its own, if it is replaced as a
+    whole.
 
     Args:
         paths: absolute paths; there may be no such file.
@@ -122,7 +128,10 @@ class Kept:
         self._all = tuple(self._paths)
 
     def keep(self) -> None:
-        """Keep the files as they are now; raise OSError when one cannot be kept. What a process that was killed has left of its work on them is removed."""
+        """Keep the files as they are now; raise OSError when one cannot be kept.
+
+        What a process that was killed has left of its work on them is removed.
+        """
         _remove_unfinished(self._all)
         try:
             for path in self._paths:
@@ -157,7 +166,8 @@ class Kept:
 
 
 def _remove_unfinished(paths: "t.Collection[str]") -> None:
-    """Remove what a process that was killed has left beside these files while it wrote them: nobody else may write them now.
+    """Remove what a process that was killed has left beside these files while it wrote them:
+    nobody else may write them now.
 
     Args:
         paths: absolute paths of files.
@@ -189,7 +199,8 @@ def _kept(path: str) -> str:
 def room(sizes: "t.Mapping[str, int]") -> "t.Iterator[t.Callable[[], None]]":
     """Take room on the disk for what is written later, so that a lack of it is found before anything is changed.
 
-    The room is that of files without a name (O_TMPFILE of open(2)): nothing is left of them when the process dies. A file system without them keeps none.
+    The room is that of files without a name (O_TMPFILE of open(2)): nothing is left of them when the process dies. A
+    file system without them keeps none.
 
     Args:
         sizes: absolute path of a file that is written later -> bytes.
@@ -254,10 +265,12 @@ def make_folders(path: str, mode: int) -> None:
 
 
 def settle(path: str) -> None:
-    """Write a file's name, size and place to where they belong on the disk, for readers that do not replay the journal of a file system.
+    """Write a file's name, size and place to where they belong on the disk,
+    for readers that do not replay the journal of a file system.
 
-    After fsync(2) they may be in the journal alone: the kernel finds them there after a power failure, but GRUB reads ext4 and XFS without it (grub-core/fs,
-    "We do not do a journal replay"). Freezing and thawing the file system empties the journal. Where that is not possible, nothing is done.
+    After fsync(2) they may be in the journal alone: the kernel finds them there after a power failure, but GRUB reads
+    ext4 and XFS without it (grub-core/fs, "We do not do a journal replay"). Freezing and thawing the file system
+    empties the journal. Where that is not possible, nothing is done.
 
     Args:
         path: the file, or its directory.
@@ -294,7 +307,7 @@ def _thaw_in_time(descriptor: int, watch_read: int, watch_write: int) -> t.NoRet
         os.close(watch_write)
         said = b""
         while said != _DONE:
-            late = not select.select([watch_read], [], [], _MOST_FROZEN_SECONDS)[0]
+            late = not select.select([watch_read], [], [], _MAX_FROZEN_SECONDS)[0]
             heard = b"" if late else os.read(watch_read, 1)
             if not heard and said == _FREEZING:
                 # It is not frozen yet, or not any more.

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The files of a host, or of a recorded tree of its files, below a `sysroot`: facts, configuration files, state files.
 
-Reading never raises and never blocks: a missing file reads as None, an unreadable file reads as None and the reason is in `HostFs.problems`. Reads are
-limited in size and decoded with replacement characters. Symbolic links that lead out of a recorded tree are not followed. Writing replaces a whole file; to
-change a running kernel through its files use `kernel_files.KernelFiles`.
+Reading never raises and never blocks: a missing file reads as None, an unreadable file reads as None and the reason is
+in `HostFs.problems`. Reads are limited in size and decoded with replacement characters. Symbolic links that lead out of
+a recorded tree are not followed. Writing replaces a whole file; to change a running kernel through its files use
+`kernel_files.KernelFiles`.
 """
 
 import contextlib
@@ -32,7 +33,9 @@ _WRITE_FLAGS = os.O_WRONLY | _OPEN
 
 
 class HostFs:
-    """Access to one host's files. Paths are relative to the sysroot and have no leading slash: ``sys/devices/system/cpu/present``.
+    """Access to one host's files.
+
+    Paths are relative to the sysroot and have no leading slash: ``sys/devices/system/cpu/present``.
 
     Args:
         sysroot: directory used as ``/``.
@@ -55,7 +58,9 @@ class HostFs:
 
     @property
     def runs_systemd(self) -> bool:
-        """True when the host was booted with systemd (sd_booted(3)): without it nothing reads units, timers or tmpfiles.d."""
+        """True when the host was booted with systemd (sd_booted(3)): without it nothing reads units,
+        timers or tmpfiles.d.
+        """
         return self.status("run/systemd/system") is not None
 
     def path(self, path: str) -> str:
@@ -151,7 +156,9 @@ class HostFs:
             os.close(found)
 
     def _find(self, path: str, flags: int = 0) -> int:
-        """Return an O_PATH descriptor of a file or directory. O_PATH does not open it, because opening a device can have side effects.
+        """Return an O_PATH descriptor of a file or directory.
+
+        O_PATH does not open it, because opening a device can have side effects.
 
         The kernel follows the symbolic links in all parts of the path, and /proc then shows the resulting path.
 
@@ -189,7 +196,9 @@ class HostFs:
             return []
 
     def status(self, path: str) -> "os.stat_result | None":
-        """Return the status of a file (of a symbolic link itself, not of its target), or None when it does not exist."""
+        """Return the status of a file (of a symbolic link itself, not of its target),
+        or None when it does not exist.
+        """
         folder, name = os.path.split(path)
         try:
             found = self._find(folder, os.O_DIRECTORY)
@@ -203,7 +212,8 @@ class HostFs:
             return None
 
     def write_refusal(self, path: str) -> "str | None":
-        """Return why the kernel would refuse to write a file, or into a directory, as one sentence without a full stop; None where it would not.
+        """Return why the kernel would refuse to write a file, or into a directory,
+        as one sentence without a full stop; None where it would not.
 
         Nothing is written: the file is only opened. A missing one is not refused.
 
@@ -225,19 +235,23 @@ class HostFs:
             return None
         if number == errno.EROFS:
             return (
-                f"{full} is on a file system that is mounted read-only, as in a container: change the machine that runs the container, or mount it read-write"
+                f"{full} is on a file system that is mounted read-only, as in a container: change the machine that runs"
+                " the container, or mount it read-write"
             )
         if os.geteuid() != 0:
             return f"only root may write {full}: use become"
         return (
-            f"{full} cannot be written although this is root ({errno.errorcode.get(number, number)}): a container or a security policy "
-            "(SELinux, AppArmor) forbids it: change the machine that runs the container, or allow it in the policy"
+            f"{full} cannot be written although this is root ({errno.errorcode.get(number, number)}): a container or a"
+            " security policy (SELinux, AppArmor) forbids it: change the machine that runs the container, or allow it"
+            " in the policy"
         )
 
     def write(self, path: str, content: "str | bytes", mode: int = 0o644) -> None:
-        """Write a regular file atomically and durably: flush a temporary file in the same directory, rename it, flush the directory.
+        """Write a regular file atomically and durably: flush a temporary file in the same directory, rename it,
+        flush the directory.
 
-        Missing parent directories are created. This cannot write files of sysfs or procfs, which cannot be replaced by a rename.
+        Missing parent directories are created. This cannot write files of sysfs or procfs, which cannot be replaced by
+        a rename.
 
         Args:
             path: relative to the sysroot.
@@ -245,7 +259,8 @@ class HostFs:
             mode: its permission bits.
 
         Raises:
-            OSError: the file, which it names, is unchanged; or, when only flushing the directory failed, a power failure may undo the change.
+            OSError: the file, which it names, is unchanged; or, when only flushing the directory failed, a power
+                failure may undo the change.
         """
         try:
             self._write(path, content.encode("utf-8") if isinstance(content, str) else content, mode)
@@ -258,7 +273,9 @@ class HostFs:
         temporary = f".{name}.{secrets.token_hex(4)}"
         found = self._folder(folder)
         try:
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=found)
+            descriptor = os.open(
+                temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=found
+            )
             try:
                 with os.fdopen(descriptor, "wb") as stream:
                     stream.write(content)

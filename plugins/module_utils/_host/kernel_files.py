@@ -1,10 +1,12 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A running kernel through its files in sysfs, procfs and the cgroup file systems: what a change of a host reads, writes and reads back.
+"""A running kernel through its files in sysfs, procfs and the cgroup file systems: what a change of a host reads,
+writes and reads back.
 
-To gather facts, and for configuration files and state files, use `files.HostFs`: it works on a recorded tree too, collects what could not be read for the
-user, and replaces whole files. To change a kernel, use `KernelFiles`: it writes into existing files with one system call, and a file that is missing or
-unreadable is not worth a message, because tasks and cgroups come and go.
+To gather facts, and for configuration files and state files, use `files.HostFs`: it works on a recorded tree too,
+collects what could not be read for the user, and replaces whole files. To change a kernel, use `KernelFiles`: it writes
+into existing files with one system call, and a file that is missing or unreadable is not worth a message, because tasks
+and cgroups come and go.
 """
 
 import os
@@ -15,7 +17,9 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import files,
 
 
 class KernelFiles:
-    """A running kernel's files, its users, and the call that sets a task's CPU mask. Paths are relative to the sysroot. A subclass may simulate a kernel.
+    """A running kernel's files, its users, and the call that sets a task's CPU mask.
+
+    Paths are relative to the sysroot. A subclass may simulate a kernel.
 
     Args:
         sysroot: directory used as ``/``.
@@ -35,7 +39,9 @@ class KernelFiles:
         return self._files.is_host
 
     def read(self, path: str) -> "str | None":
-        """Return the stripped text of a file, of at most `files.SMALL` bytes, or None when it is missing or unreadable."""
+        """Return the stripped text of a file, of at most `files.SMALL` bytes,
+        or None when it is missing or unreadable.
+        """
         text = self._files.head(path, files.SMALL)
         return None if text is None else text.strip()
 
@@ -97,7 +103,10 @@ class KernelFiles:
         return (locks.user_name(uid) if self.is_host else None) or str(uid)
 
     def has_user(self, name: str) -> bool:
-        """Return whether this host knows a user of this name. What is known of the users of recorded files is their ids."""
+        """Return whether this host knows a user of this name.
+
+        What is known of the users of recorded files is their ids.
+        """
         return self.is_host and locks.has_user(name)
 
     def user_label(self, uid: int) -> str:
@@ -111,7 +120,10 @@ class KernelFiles:
         return 0 if status is None else status.st_uid
 
     def is_setuid(self, path: str) -> bool:
-        """Return whether a program has the set-user-ID or set-group-ID bit. The path may be a symbolic link, such as ``proc/PID/exe``."""
+        """Return whether a program has the set-user-ID or set-group-ID bit.
+
+        The path may be a symbolic link, such as ``proc/PID/exe``.
+        """
         try:
             return bool(os.stat(self._files.path(path)).st_mode & (stat.S_ISUID | stat.S_ISGID))
         except OSError:

@@ -24,17 +24,24 @@ NO_LOGIN_UID = 0xFFFFFFFF
 _CONNECTION = re.compile(r"([0-9A-Za-z.:%_-]{1,80}) ([0-9]{1,5}) [0-9A-Za-z.:%_-]{1,80} [0-9]{1,5}")
 
 CHANGE_SECONDS = 30.0
-"""How long a change waits for another one on the same host: two controllers with one policy then agree instead of failing. An evaluation takes longer."""
+"""How long a change waits for another one on the same host: two controllers with one policy then agree instead
+of failing. An evaluation takes longer.
+"""
 
 
 class HostLockError(HostError):
-    """Another run holds the lock, or it cannot be taken; the message names the holder (purpose, user, pid) or the reason."""
+    """Another run holds the lock, or it cannot be taken; the message names the holder (purpose, user,
+    pid) or the reason.
+    """
 
 
 class HostLock:
-    """An flock(2) on ``/run/threadwise-smt/lock``; use as a context manager. The kernel releases it with the last process that holds it.
+    """An flock(2) on ``/run/threadwise-smt/lock``; use as a context manager.
 
-    The file names the holder: its pid and purpose in the first line, the user who started it and the time in the second.
+    The kernel releases it with the last process that holds it.
+
+    The file names the holder: its pid and purpose in the first line, the user who started it and the time in the
+    second.
 
     Args:
         sysroot: root of the host's files.
@@ -64,8 +71,9 @@ class HostLock:
         except OSError as error:
             if isinstance(error, PermissionError) and os.geteuid() != 0:
                 raise HostLockError(
-                    f"{self._purpose} needs root to change this host or to keep others from changing it, and runs as user "
-                    f"{user_name(os.geteuid()) or os.geteuid()}: use become: true, or ansible-playbook -b ({self._path}: {error.strerror})"
+                    f"{self._purpose} needs root to change this host or to keep others from changing it, and runs as"
+                    f" user {user_name(os.geteuid()) or os.geteuid()}: use become: true, or ansible-playbook -b"
+                    f" ({self._path}: {error.strerror})"
                 ) from error
             raise HostLockError(f"{self._path}: the lock cannot be opened: {error.strerror}") from error
         try:
@@ -78,7 +86,12 @@ class HostLock:
             raise
         return self
 
-    def __exit__(self, kind: "type[BaseException] | None", error: "BaseException | None", traceback: t.Optional[types.TracebackType]) -> None:
+    def __exit__(
+        self,
+        kind: "type[BaseException] | None",
+        error: "BaseException | None",
+        traceback: t.Optional[types.TracebackType],
+    ) -> None:
         """Close the lock file."""
         # Closed, not unlocked: a watchdog that inherited the descriptor keeps the lock until it has restored the state.
         os.close(self.descriptor)
@@ -107,7 +120,11 @@ class HostLock:
         # It is the kernel's lock that counts: what undoes a change takes it also where /run is full.
         with contextlib.suppress(OSError):
             os.ftruncate(self.descriptor, 0)
-            os.pwrite(self.descriptor, f"{os.getpid()} {self._purpose}\n{requester()} since {since}\n".encode("utf-8", errors="replace"), 0)
+            os.pwrite(
+                self.descriptor,
+                f"{os.getpid()} {self._purpose}\n{requester()} since {since}\n".encode("utf-8", errors="replace"),
+                0,
+            )
 
     def _is_taken(self) -> bool:
         try:
@@ -124,9 +141,15 @@ class HostLock:
         pid = fields[0] if fields and fields[0].isdigit() else "unknown"
         purpose = host_text.printable(" ".join(fields[1:])) or "another run"
         if pid != "unknown" and not os.path.exists("/proc/" + pid):
-            return f"this host is being restored after {purpose} (pid {pid}) died: try again when its watchdog has finished"
+            return (
+                f"this host is being restored after {purpose} (pid {pid}) died: try again when its watchdog has"
+                " finished"
+            )
         user = host_text.printable(" ".join(second.split()))
-        return f"this host is being changed by {purpose}, pid {pid}{' ' + user if user else ''}: try again when it has finished ({self._path})"
+        return (
+            f"this host is being changed by {purpose}, pid {pid}{' ' + user if user else ''}: try again when it has"
+            f" finished ({self._path})"
+        )
 
 
 def user_name(uid: int) -> "str | None":
@@ -146,10 +169,11 @@ def has_user(name: str) -> bool:
 
 
 def requester() -> str:
-    """Return the user who started this process, and the ssh client's address, as far as the kernel and the ancestors' environments show them.
+    """Return the user who started this process, and the ssh client's address,
+    as far as the kernel and the ancestors' environments show them.
 
-    The login uid survives sudo and setsid (/proc/PID/loginuid, Documentation/ABI/stable/procfs-audit_loginuid). When the kernel does not record it, the
-    user is the one that sudo names, or the process's own.
+    The login uid survives sudo and setsid (/proc/PID/loginuid, Documentation/ABI/stable/procfs-audit_loginuid). When
+    the kernel does not record it, the user is the one that sudo names, or the process's own.
     """
     uid = _login_uid()
     connection = _connection()
@@ -170,7 +194,9 @@ def _login_uid() -> int:
 
 
 def _connection() -> "tuple[str, str] | None":
-    """Return address and port of the ssh client: sudo removes them from the environment, but the ancestors of this process still have them."""
+    """Return address and port of the ssh client: sudo removes them from the environment,
+    but the ancestors of this process still have them.
+    """
     pid = os.getpid()
     for _generation in range(MAX_ANCESTORS):
         if pid <= 1:

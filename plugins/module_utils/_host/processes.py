@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Process control: end a process with all its descendants, even those that left its process group or session or lost their parent."""
+"""Process control: end a process with all its descendants,
+even those that left its process group or session or lost their parent.
+"""
 
 import ctypes
 import os
@@ -15,7 +17,8 @@ TERM_SECONDS = 1.0
 # prctl(2): get a signal when the parent dies; become the parent of orphaned descendants (Linux 3.4).
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
-# No program that this process executes from now on gains privileges, by set-user-ID or by file capabilities (Linux 3.5).
+# No program that this process executes from now on gains privileges, by set-user-ID or by file capabilities (Linux
+# 3.5).
 PR_SET_NO_NEW_PRIVS = 38
 
 
@@ -24,7 +27,8 @@ COMMAND_SECONDS = 60
 
 
 def run(argv: "list[str]", seconds: float = COMMAND_SECONDS) -> "tuple[int, str, str]":
-    """Run a command of the host without a shell; return its exit status, output and error output, as AnsibleModule.run_command does.
+    """Run a command of the host without a shell; return its exit status, output and error output,
+    as AnsibleModule.run_command does.
 
     Args:
         argv: the command.
@@ -32,7 +36,9 @@ def run(argv: "list[str]", seconds: float = COMMAND_SECONDS) -> "tuple[int, str,
     """
     environment = {"LC_ALL": "C", "PATH": os.environ.get("PATH", os.defpath) + ":/usr/sbin:/usr/bin:/sbin:/bin"}
     try:
-        with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
+        with subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+        ) as process:
             try:
                 output, errors = process.communicate(timeout=seconds)
             except subprocess.TimeoutExpired:
@@ -74,7 +80,8 @@ def end_children(
     first_signal: int = signal.SIGTERM,
     time_limit: float = TERM_SECONDS,
 ) -> None:
-    """End all children, and their descendants as these become children of this process, which must have called `adopt_orphans`.
+    """End all children, and their descendants as these become children of this process,
+    which must have called `adopt_orphans`.
 
     Args:
         reaped: called with (pid, wait status, resource usage) of each child that ended.

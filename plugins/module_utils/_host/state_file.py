@@ -1,6 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files in which the collection keeps JSON data on a host from one run to the next. On a running host only those that root alone can write are used."""
+"""Files in which the collection keeps JSON data on a host from one run to the next.
+
+On a running host only those that root alone can write are used.
+"""
 
 import json
 import os
@@ -25,7 +28,8 @@ class StateFile(t.NamedTuple):
 
     Attributes:
         path: relative to the sysroot.
-        schema: the value of ``schema`` in the document, which then has a ``schema_version`` too; None for a document without.
+        schema: the value of ``schema`` in the document, which then has a ``schema_version`` too; None for a document
+            without.
         mode: permission bits of the file.
         limit: maximum size in bytes.
     """
@@ -40,13 +44,15 @@ class StateFile(t.NamedTuple):
 
         Args:
             fs: the host's files.
-            check: gets the document, a dict, and returns what `load` returns; it raises ValueError, KeyError or another error of data that is not valid.
+            check: gets the document, a dict, and returns what `load` returns; it raises ValueError, KeyError or another
+                error of data that is not valid.
 
         Returns:
             what `check` returned; None when there is no file.
 
         Raises:
-            StateFileError: the file cannot be read, users other than root could have written it, or its content is not valid.
+            StateFileError: the file cannot be read, users other than root could have written it, or its content is not
+                valid.
         """
         if fs.status(self.path) is None:
             return None
@@ -55,7 +61,9 @@ class StateFile(t.NamedTuple):
             document = host_text.parse_json(fs.text(self.path, self.limit))
             if not isinstance(document, dict):
                 raise ValueError("it is not a JSON object")
-            if self.schema is not None and (document["schema"] != self.schema or document["schema_version"] != SCHEMA_VERSION):
+            if self.schema is not None and (
+                document["schema"] != self.schema or document["schema_version"] != SCHEMA_VERSION
+            ):
                 raise ValueError(f"it is not a {self.schema} of version {SCHEMA_VERSION}")
             return check(document)
         except OSError as error:
@@ -104,12 +112,21 @@ class StateFile(t.NamedTuple):
             return False
 
     def _check_owner(self, fs: files.HostFs) -> None:
-        """Raise StateFileError when users other than root could have written the file, or have replaced it. Recorded trees are always trusted."""
+        """Raise StateFileError when users other than root could have written the file, or have replaced it.
+
+        Recorded trees are always trusted.
+        """
         for checked in (self.path, os.path.dirname(self.path)) if fs.is_host else ():
             status = fs.status(checked)
-            if status is None or stat.S_ISLNK(status.st_mode) or status.st_uid != 0 or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            if (
+                status is None
+                or stat.S_ISLNK(status.st_mode)
+                or status.st_uid != 0
+                or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+            ):
                 raise StateFileError(
-                    f"{fs.path(checked)} is not owned by root, or is writable by other users: correct its owner and mode if you trust it, or remove it"
+                    f"{fs.path(checked)} is not owned by root, or is writable by other users: correct its owner and"
+                    " mode if you trust it, or remove it"
                 )
 
 

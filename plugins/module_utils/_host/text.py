@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Texts that somebody else may have written: JSON parsed within limits, hidden characters made visible; and the time as text."""
+"""Texts that somebody else may have written: JSON parsed within limits, hidden characters made visible;
+and the time as text.
+"""
 
 import json
 import math
@@ -9,14 +11,16 @@ import time
 import typing as t
 import unicodedata
 
-MOST_DIGITS = 100
+MAX_DIGITS = 100
 """The longest integer accepted: int() of many digits is slow."""
 
-MOST_MARKS = 4
-"""Marks above and below one character: Hebrew and Vietnamese put up to three there, and any number covers the lines around it."""
+MAX_MARKS = 4
+"""Marks above and below one character: Hebrew and Vietnamese put up to three there, and any number
+covers the lines around it.
+"""
 
-# Of Default_Ignorable_Code_Point (Unicode, DerivedCoreProperties.txt) those that str.isprintable takes for printable, because they are letters or marks; and
-# the blank of Braille, which has no glyph either.
+# Of Default_Ignorable_Code_Point (Unicode, DerivedCoreProperties.txt) those that str.isprintable takes for printable,
+# because they are letters or marks; and the blank of Braille, which has no glyph either.
 _BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
 
 UTC_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
@@ -37,10 +41,12 @@ def parse_json(text: str) -> t.Any:
 
 
 def visible(text: str, layout: str = "") -> str:
-    r"""Return untrusted text with each character that has no glyph, or acts on the text around it, as its escape, such as ``\x1b`` or ``\u202e``.
+    r"""Return untrusted text with each character that has no glyph, or acts on the text around it, as its escape,
+    such as ``\x1b`` or ``\u202e``.
 
-    These are all that Unicode calls control, format, surrogate, private or unassigned, line and paragraph separators, those that are ignorable by default,
-    such as tags, fillers and variation selectors, and marks that stand on nothing or after ``MOST_MARKS`` others. Spaces of all widths stay.
+    These are all that Unicode calls control, format, surrogate, private or unassigned, line and paragraph separators,
+    those that are ignorable by default, such as tags, fillers and variation selectors, and marks that stand on nothing
+    or after ``MAX_MARKS`` others. Spaces of all widths stay.
 
     Args:
         text: any text.
@@ -89,7 +95,7 @@ def _with_few_marks(text: str, hidden: "t.Container[str]", marks: "t.Container[s
             room = 0
             yield _escape(character)
         elif character not in marks:
-            room = 0 if character.isspace() else MOST_MARKS
+            room = 0 if character.isspace() else MAX_MARKS
             yield character
         elif room:
             room -= 1
@@ -111,8 +117,10 @@ def _finite(text: str) -> float:
 
 
 def _short_integer(text: str) -> int:
-    if len(text) > MOST_DIGITS:
-        raise ValueError(f"an integer has {len(text)} digits: only finite numbers of at most {MOST_DIGITS} digits are accepted")
+    if len(text) > MAX_DIGITS:
+        raise ValueError(
+            f"an integer has {len(text)} digits: only finite numbers of at most {MAX_DIGITS} digits are accepted"
+        )
     return int(text)
 
 

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Operations with the privileges of another user, in a process of their own.
 
-Never enter a directory that another user may write with root's privileges. Its owner can replace any name in it with a symbolic link, a FIFO or a mount at
-any moment, so checking a name does not tell what a later open will find.
+Never enter a directory that another user may write with root's privileges. Its owner can replace any name in it with a
+symbolic link, a FIFO or a mount at any moment, so checking a name does not tell what a later open will find.
 """
 
 import json
@@ -18,7 +18,8 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._host import processes
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 
-# Seconds. Operations in another user's directory take moments, but that user's own file system (FUSE) can block them for ever.
+# Seconds. Operations in another user's directory take moments, but that user's own file system (FUSE) can block them
+# for ever.
 TIME_LIMIT = 120.0
 
 _Result = t.TypeVar("_Result")
@@ -29,7 +30,9 @@ class OtherUserError(HostError):
 
 
 def become(owner: "tuple[int, int]") -> None:
-    """Switch this process to a user's privileges; neither it nor any program it executes can gain others. Only for a process that was just forked.
+    """Switch this process to a user's privileges; neither it nor any program it executes can gain others.
+
+    Only for a process that was just forked.
 
     Args:
         owner: (uid, gid).
@@ -56,7 +59,8 @@ def call(owner: "tuple[int, int]", work: "t.Callable[..., _Result]", *arguments:
 
     Raises:
         OSError: from ``work``, when no separate process was needed.
-        OtherUserError: ``work`` raised OSError in its separate process, or that process exceeded the time limit or was killed.
+        OtherUserError: ``work`` raised OSError in its separate process, or that process exceeded the time limit or was
+            killed.
     """
     if owner[0] == os.geteuid():
         return work(*arguments)
@@ -69,7 +73,8 @@ def call(owner: "tuple[int, int]", work: "t.Callable[..., _Result]", *arguments:
         text = _read_all(reader, time.monotonic() + TIME_LIMIT)
     finally:
         os.close(reader)
-        # A child that has sent its reply exits by itself; one that hangs, or whose caller is interrupted, must be killed.
+        # A child that has sent its reply exits by itself; one that hangs, or whose caller is interrupted, must be
+        # killed.
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     if text is None:
@@ -84,7 +89,9 @@ def call(owner: "tuple[int, int]", work: "t.Callable[..., _Result]", *arguments:
     return result
 
 
-def _run_child(owner: "tuple[int, int]", work: "t.Callable[..., object]", arguments: "tuple[object, ...]", writer: int) -> t.NoReturn:
+def _run_child(
+    owner: "tuple[int, int]", work: "t.Callable[..., object]", arguments: "tuple[object, ...]", writer: int
+) -> t.NoReturn:
     try:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
@@ -136,7 +143,8 @@ def remove_folder(path: str, owner: "tuple[int, int]") -> "str | None":
         owner: (uid, gid).
 
     Returns:
-        None when the directory is gone, else a sentence about what is left. The name is free again in either case, unless the sentence says otherwise.
+        None when the directory is gone, else a sentence about what is left. The name is free again in either case,
+        unless the sentence says otherwise.
     """
     # Under a name that the user cannot find, nothing can be added during the removal.
     hidden = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}-{secrets.token_hex(8)}")

@@ -11,14 +11,16 @@ from ansible_collections.threadwise.smt.plugins.module_utils._looks.ranks import
 FUTILE = "futile"
 
 # A plan that stops because the rest is not worth it may be wrong with at most this probability.
-LEAST_CHANCE = 0.05
+MIN_CHANCE = 0.05
 # With fewer blocks the scatter is not known well enough to say that more blocks would not help.
-LEAST_BLOCKS_FUTILE = 8
+MIN_BLOCKS_FUTILE = 8
 # The scatter may be over-estimated: futility has to hold for the one that is exceeded with this probability, too.
 _LUCK = 0.9
 
 
-def decide(comparison: Paired, looks: "t.Sequence[spending.Look]", alpha: float, margin: float, more: int) -> "str | None":
+def decide(
+    comparison: Paired, looks: "t.Sequence[spending.Look]", alpha: float, margin: float, more: int
+) -> "str | None":
     """Return the outcome of a comparison: a verdict of :mod:`verdicts`, :data:`FUTILE`, or None to go on.
 
     Args:
@@ -33,20 +35,23 @@ def decide(comparison: Paired, looks: "t.Sequence[spending.Look]", alpha: float,
     found = verdicts.verdict(centre, low, high, math.log1p(margin))
     if found != verdicts.INCONCLUSIVE:
         return found
-    if not more or comparison.n < LEAST_BLOCKS_FUTILE:
+    if not more or comparison.n < MIN_BLOCKS_FUTILE:
         return None
     scatter = (high - low) / 2 / student.quantile(level, comparison.n - 1) * math.sqrt(comparison.n)
     last = spending.levels([*looks, spending.Look(looks[-1].blocks + more, 1.0)], alpha)[-1]
     lucky = scatter * math.sqrt((comparison.n - 1) / _chi_square(_LUCK, comparison.n - 1))
-    hopeless = all(chance(centre, deviation, comparison.n, more, last, math.log1p(margin)) < LEAST_CHANCE for deviation in (scatter, lucky))
+    hopeless = all(
+        chance(centre, deviation, comparison.n, more, last, math.log1p(margin)) < MIN_CHANCE
+        for deviation in (scatter, lucky)
+    )
     return FUTILE if hopeless else None
 
 
 def chance(centre: float, deviation: float, blocks: int, more: int, level: float, margin: float) -> float:
     """Return the predictive probability of a verdict after more blocks.
 
-    Source: predictive power with a flat prior; D. J. Spiegelhalter, L. S. Freedman, P. R. Blackburn, Monitoring clinical trials: conditional or predictive
-    power?, Controlled Clinical Trials 7 (1986).
+    Source: predictive power with a flat prior; D. J. Spiegelhalter, L. S. Freedman, P. R. Blackburn, Monitoring
+    clinical trials: conditional or predictive power?, Controlled Clinical Trials 7 (1986).
 
     Args:
         centre: the log-ratio so far.
@@ -75,6 +80,9 @@ def _beyond(distance: float, deviation: float) -> float:
 def _chi_square(share: float, freedom: int) -> float:
     """Return a quantile above the median of the chi-square distribution, accurate to 1 % from 5 degrees of freedom on.
 
-    Source: E. B. Wilson, M. M. Hilferty, The distribution of chi-square, Proceedings of the National Academy of Sciences 17 (1931).
+    Source: E. B. Wilson, M. M. Hilferty, The distribution of chi-square, Proceedings of the National Academy of
+    Sciences 17 (1931).
     """
-    return float(freedom * (1 - 2 / (9 * freedom) + spending.upper_quantile(1 - share) * math.sqrt(2 / (9 * freedom))) ** 3)
+    return float(
+        freedom * (1 - 2 / (9 * freedom) + spending.upper_quantile(1 - share) * math.sqrt(2 / (9 * freedom))) ** 3
+    )

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a budget can lead to a verdict, before anything is switched: how long a block takes at least, and what has to be left out."""
+"""Whether a budget can lead to a verdict, before anything is switched: how long a block takes at least,
+and what has to be left out.
+"""
 
 import typing as t
 
@@ -9,7 +11,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import 
 
 # A plan of so many blocks shows effects of a few per cent where samples scatter little.
 GOOD_BLOCKS = 10
-# What is left out first where the budget is too short, as far as it does not decide. Placements of users' own are left out last.
+# What is left out first where the budget is too short, as far as it does not decide. Placements of users' own are left
+# out last.
 LEFT_OUT_FIRST = (
     placements.REMOTE_MEMORY,
     placements.PACKAGES,
@@ -39,7 +42,8 @@ class Cost(t.NamedTuple):
 
 
 def left_out(costs: "t.Iterable[Cost]", others: float, budget: float) -> "list[str]":
-    """Return the placements that have to be left out for the least number of blocks that a verdict needs to fit into a budget.
+    """Return the placements that have to be left out for the least number of blocks that a verdict needs to fit into a
+    budget.
 
     Args:
         costs: of all samples of a block.
@@ -49,8 +53,11 @@ def left_out(costs: "t.Iterable[Cost]", others: float, budget: float) -> "list[s
     kept = list(costs)
     dropped: list[str] = []
     optional = {cost.placement for cost in kept if not cost.decides}
-    for place in [*(name for name in LEFT_OUT_FIRST if name in optional), *sorted(optional - set(LEFT_OUT_FIRST), key=placements.rank)]:
-        if needed(kept, others, verdicts.LEAST_BLOCKS) <= budget:
+    for place in [
+        *(name for name in LEFT_OUT_FIRST if name in optional),
+        *sorted(optional - set(LEFT_OUT_FIRST), key=placements.rank),
+    ]:
+        if needed(kept, others, verdicts.MIN_BLOCKS) <= budget:
             break
         kept = [cost for cost in kept if cost.decides or cost.placement != place]
         dropped.append(place)
@@ -70,11 +77,12 @@ def too_short(costs: "t.Sequence[Cost]", others: float, budget: float) -> "str |
         others: seconds of a block that are not samples.
         budget: seconds.
     """
-    least = needed(costs, others, verdicts.LEAST_BLOCKS)
+    least = needed(costs, others, verdicts.MIN_BLOCKS)
     if not costs or least <= budget:
         return None
     return (
-        f"{budget:.0f} s are left of the budget, too few for a verdict: a block of what decides takes at least {needed(costs, others, 1):.1f} s here, so "
-        f"{verdicts.LEAST_BLOCKS} blocks, the least for a verdict, need {least:.0f} s and {GOOD_BLOCKS} blocks {needed(costs, others, GOOD_BLOCKS):.0f} s: "
-        "give the host a larger budget, fewer workloads, or shorter samples; nothing was switched"
+        f"{budget:.0f} s are left of the budget, too few for a verdict: a block of what decides takes at least"
+        f" {needed(costs, others, 1):.1f} s here, so {verdicts.MIN_BLOCKS} blocks, the least for a verdict, need"
+        f" {least:.0f} s and {GOOD_BLOCKS} blocks {needed(costs, others, GOOD_BLOCKS):.0f} s: give the host a larger"
+        " budget, fewer workloads, or shorter samples; nothing was switched"
     )

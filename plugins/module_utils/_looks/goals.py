@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""When a plan has enough samples: its main comparisons are decided, or their intervals are as narrow as the margin; docs/verdicts.md explains both."""
+"""When a plan has enough samples: its main comparisons are decided, or their intervals are as narrow as the margin;
+docs/verdicts.md explains both.
+"""
 
 import math
 import typing as t
@@ -50,7 +52,8 @@ class Decision(t.NamedTuple):
 
 
 def main_comparisons(arms: "t.Sequence[str]") -> "tuple[list[tuple[Side, Side]], list[tuple[Side, Side]]]":
-    """Return pairs (baseline, candidate): one for each other arm than the baseline, and those that stand in for a workload with none of these.
+    """Return pairs (baseline, candidate): one for each other arm than the baseline,
+    and those that stand in for a workload with none of these.
 
     Args:
         arms: the arms, the baseline first.
@@ -73,7 +76,9 @@ class Goal:
         decided: the comparisons that have ended.
     """
 
-    def __init__(self, margin: float, assignments: "t.Mapping[str, t.Mapping[str, Assignment]]", better: "t.Mapping[str, str]") -> None:
+    def __init__(
+        self, margin: float, assignments: "t.Mapping[str, t.Mapping[str, Assignment]]", better: "t.Mapping[str, str]"
+    ) -> None:
         self.looks: list[Look] = []
         self.decided: list[Decision] = []
         self._margin = margin
@@ -113,10 +118,14 @@ class Goal:
         """Return those of the planned samples of a block that the main comparisons need."""
         found: set[Key] = set()
         for measured in sorted({key[:2] for key in planned}, key=repr):
-            found.update(self._needed(measured, self._of_arms, planned) or self._needed(measured, self._of_sharing, planned)[:2])
+            found.update(
+                self._needed(measured, self._of_arms, planned) or self._needed(measured, self._of_sharing, planned)[:2]
+            )
         return found
 
-    def _needed(self, measured: Measured, pairs: "t.Sequence[tuple[Side, Side]]", planned: "t.Container[Key]") -> "list[Key]":
+    def _needed(
+        self, measured: Measured, pairs: "t.Sequence[tuple[Side, Side]]", planned: "t.Container[Key]"
+    ) -> "list[Key]":
         keys = [[measured + self._sampled_as.get(side, side) for side in pair] for pair in pairs]
         return [key for pair in keys if pair[0] != pair[1] and all(one in planned for one in pair) for key in pair]
 
@@ -124,14 +133,18 @@ class Goal:
         """Return the main comparisons that have blocks with both sides."""
         found: dict[Name, Paired] = {}
         for measured in sorted({key[:2] for key in self._values}, key=repr):
-            found.update(self._of(measured, self._of_arms) or dict(list(self._of(measured, self._of_sharing).items())[:1]))
+            found.update(
+                self._of(measured, self._of_arms) or dict(list(self._of(measured, self._of_sharing).items())[:1])
+            )
         return found
 
     def _of(self, measured: Measured, pairs: "t.Sequence[tuple[Side, Side]]") -> "dict[Name, Paired]":
         found: dict[Name, Paired] = {}
         for pair in pairs:
             baseline, candidate = (self._values.get(measured + self._sampled_as.get(side, side)) for side in pair)
-            blocks = sorted(set(baseline) & set(candidate)) if baseline and candidate and baseline is not candidate else []
+            blocks = (
+                sorted(set(baseline) & set(candidate)) if baseline and candidate and baseline is not candidate else []
+            )
             if baseline and candidate and blocks:
                 sides = [baseline[block] for block in blocks], [candidate[block] for block in blocks]
                 found[(measured, pair[1])] = Paired(*sides, better=self._better[measured[0]])
@@ -141,7 +154,9 @@ class Goal:
 class UntilDecided(Goal):
     """Planned looks: each comparison ends with its verdict, or when none can be expected any more."""
 
-    def __init__(self, margin: float, assignments: "t.Mapping[str, t.Mapping[str, Assignment]]", better: "t.Mapping[str, str]") -> None:
+    def __init__(
+        self, margin: float, assignments: "t.Mapping[str, t.Mapping[str, Assignment]]", better: "t.Mapping[str, str]"
+    ) -> None:
         super().__init__(margin, assignments, better)
         self._schedule = schedule.Schedule()
         self.looks = self._schedule.looks
@@ -157,7 +172,9 @@ class UntilDecided(Goal):
         alpha = (1 - CONFIDENCE) / len(main)
         for name, comparison in main.items():
             outcome = (
-                None if name in self._ended or comparison.n < verdicts.LEAST_BLOCKS else decisions.decide(comparison, self.looks, alpha, self._margin, more)
+                None
+                if name in self._ended or comparison.n < verdicts.MIN_BLOCKS
+                else decisions.decide(comparison, self.looks, alpha, self._margin, more)
             )
             if outcome is not None:
                 (workload, parameter), (arm, placement) = name
@@ -179,7 +196,11 @@ class UntilPrecise(Goal):
         """Return ``precise`` when all main comparisons have a narrow interval; see :class:`Goal`."""
         main = self._main()
         level = (1 - CONFIDENCE) / max(1, len(main))
-        return PRECISE if main and all(half_width(comparison, level) <= math.log1p(self._margin) for comparison in main.values()) else None
+        return (
+            PRECISE
+            if main and all(half_width(comparison, level) <= math.log1p(self._margin) for comparison in main.values())
+            else None
+        )
 
     def rests(self, measured: Measured) -> bool:
         """Return False: all workloads are measured to the end."""
@@ -187,13 +208,17 @@ class UntilPrecise(Goal):
 
 
 def half_width(comparison: Paired, level: float) -> float:
-    """Return half of the width of a comparison's interval; infinity for few blocks, whose interval is too often narrow by chance."""
-    if comparison.n < verdicts.LEAST_BLOCKS_RANKED:
+    """Return half of the width of a comparison's interval; infinity for few blocks,
+    whose interval is too often narrow by chance.
+    """
+    if comparison.n < verdicts.MIN_BLOCKS_RANKED:
         return math.inf
     _centre, low, high = comparison.interval(level)
     return (high - low) / 2
 
 
-def goal(name: str, margin: float, assignments: "t.Mapping[str, t.Mapping[str, Assignment]]", better: "t.Mapping[str, str]") -> Goal:
+def goal(
+    name: str, margin: float, assignments: "t.Mapping[str, t.Mapping[str, Assignment]]", better: "t.Mapping[str, str]"
+) -> Goal:
     """Return the goal with one of the names of :data:`GOALS`."""
     return {DECISION: UntilDecided, PRECISION: UntilPrecise}[name](margin, assignments, better)

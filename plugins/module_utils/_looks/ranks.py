@@ -1,9 +1,10 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The paired t test on ranks by block with the standard library, for the plan on a host: the test of the controller's reports (``_analysis/paired.py``).
+"""The paired t test on ranks by block with the standard library, for the plan on a host: the test of the controller's
+reports (``_analysis/paired.py``).
 
-Both give the same result for one value of each side in a block, to the last digit: tests/unit/_looks/test_ranks.py holds them against each other.
-docs/verdicts.md describes the method and its sources.
+Both give the same result for one value of each side in a block, to the last digit: tests/unit/_looks/test_ranks.py
+holds them against each other. docs/verdicts.md describes the method and its sources.
 """
 
 import bisect
@@ -11,20 +12,23 @@ import math
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._looks import student
-from ansible_collections.threadwise.smt.plugins.module_utils._looks.verdicts import LEAST_BLOCKS_RANKED
+from ansible_collections.threadwise.smt.plugins.module_utils._looks.verdicts import MIN_BLOCKS_RANKED
 
-# Up to this many pairs of a baseline and a candidate value every shift is considered; beyond, a grid of as many shifts is fine enough.
-MOST_PAIRS = 1000000
+# Up to this many pairs of a baseline and a candidate value every shift is considered; beyond, a grid of as many shifts
+# is fine enough.
+MAX_PAIRS = 1000000
 # Decimals of a logarithm: equal ratios stay equal.
 _UNIT = 1e12
 
 
 class Inversion:
-    """The shifts of one side that a test on ranks does not reject: its interval. The controller searches with this class, too.
+    """The shifts of one side that a test on ranks does not reject: its interval.
+
+    The controller searches with this class, too.
 
     Args:
-        gaps: the shifts at which the statistic changes, ascending; between two consecutive ones it is constant. The first and the last lie just beyond the
-            shifts at which all of one side is above, or below, all of the other.
+        gaps: the shifts at which the statistic changes, ascending; between two consecutive ones it is constant. The
+            first and the last lie just beyond the shifts at which all of one side is above, or below, all of the other.
         statistic: the test's statistic for a shift.
     """
 
@@ -38,8 +42,8 @@ class Inversion:
 
         Args:
             critical: the test rejects where the statistic is further than this from zero.
-            student_low: the lower end of Student's interval, for where ranks give no bound: few blocks may not reach a very high confidence even when the sides
-                do not overlap.
+            student_low: the lower end of Student's interval, for where ranks give no bound: few blocks may not reach a
+                very high confidence even when the sides do not overlap.
             student_high: its upper end.
         """
         centre = (self._lowest(0.0) + self._highest(0.0)) / 2
@@ -55,12 +59,16 @@ class Inversion:
         return float(self._gaps[self._first(lambda number: self._in_gap(number) <= critical)])
 
     def _highest(self, critical: float) -> float:
-        """Return the largest shift up to which the statistic is at least -critical; searched from the end, so that swapped sides mirror the interval."""
+        """Return the largest shift up to which the statistic is at least -critical; searched from the end, so that
+        swapped sides mirror the interval.
+        """
         last = len(self._gaps) - 1
         return float(self._gaps[last - self._first(lambda number: self._in_gap(last - 1 - number) >= -critical)])
 
     def _first(self, passes: "t.Callable[[int], bool]") -> int:
-        """Find the first gap that passes a test, by bisection; the statistic falls with the shift except for extreme samples."""
+        """Find the first gap that passes a test, by bisection;
+        the statistic falls with the shift except for extreme samples.
+        """
         first, last = 0, len(self._gaps) - 1
         while first < last:
             middle = (first + last) // 2
@@ -97,20 +105,22 @@ class Paired:
         self._before, self._after = ([_rounded(sign * value) for value in side] for side in logs)
 
     def interval(self, level: float) -> "tuple[float, float, float]":
-        """Return the log-ratio and its interval at confidence 1 - level, by ranks where there are enough blocks for them."""
+        """Return the log-ratio and its interval at confidence 1 - level,
+        by ranks where there are enough blocks for them.
+        """
         critical = student.quantile(level, self.n - 1)
         centre = math.fsum(self._ratios) / self.n
         half = critical * math.sqrt(math.fsum((ratio - centre) ** 2 for ratio in self._ratios) / (self.n - 1) / self.n)
         low, high = centre - half, centre + half
-        if self.n >= LEAST_BLOCKS_RANKED:
+        if self.n >= MIN_BLOCKS_RANKED:
             centre, low, high = Inversion(self._gaps(), self._rank_statistic).interval(critical, low, high)
         least_half = max(map(_half_step, (self._before, self._after)))
         return centre, min(low, centre - least_half), max(high, centre + least_half)
 
     def _gaps(self) -> "list[float]":
         least, most = min(self._after) - max(self._before), max(self._after) - min(self._before)
-        if self.n**2 > MOST_PAIRS:
-            inner = [least + number * ((most - least) / (MOST_PAIRS - 1)) for number in range(MOST_PAIRS - 1)] + [most]
+        if self.n**2 > MAX_PAIRS:
+            inner = [least + number * ((most - least) / (MAX_PAIRS - 1)) for number in range(MAX_PAIRS - 1)] + [most]
         else:
             inner = sorted({_rounded(other - one) for one in self._before for other in self._after})
         return [least - 1e-9, *inner, most + 1e-9]
@@ -123,7 +133,9 @@ class Paired:
         def twice_the_rank(value: float) -> int:
             return bisect.bisect_left(ordered, value) + bisect.bisect_right(ordered, value)
 
-        return _t_statistic([float(twice_the_rank(other) - twice_the_rank(one)) for one, other in zip(self._before, after)])
+        return _t_statistic(
+            [float(twice_the_rank(other) - twice_the_rank(one)) for one, other in zip(self._before, after)]
+        )
 
 
 def _rounded(value: float) -> float:

@@ -2,14 +2,17 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How much of the error probability each planned look at the data may spend, and the level at which its test is made.
 
-The share of the error that is spent grows with the power 1.5 of the share of the plan that is done, between the functions that resemble the boundaries of
-Pocock and of O'Brien and Fleming; docs/verdicts.md shows the three beside each other.
+The share of the error that is spent grows with the power 1.5 of the share of the plan that is done, between the
+functions that resemble the boundaries of Pocock and of O'Brien and Fleming; docs/verdicts.md shows the three beside
+each other.
 
-Source: K. K. G. Lan, D. L. DeMets, Discrete sequential boundaries for clinical trials, Biometrika 70 (1983); the family of powers: K. Kim, D. L. DeMets, Design
-and analysis of group sequential tests based on the type I error spending rate function, Biometrika 74 (1987). The recursion over looks: P. Armitage, C. K.
-McPherson, B. C. Rowe, Repeated significance tests on accumulating data, Journal of the Royal Statistical Society A 132 (1969). The statistics of the looks are
-taken as jointly normal, with the correlations of a sum that grows, and the level that results is applied to the p-value of the test in use, as by S. J. Pocock,
-Group sequential methods in the design and analysis of clinical trials, Biometrika 64 (1977).
+Source: K. K. G. Lan, D. L. DeMets, Discrete sequential boundaries for clinical trials, Biometrika 70 (1983); the family
+of powers: K. Kim, D. L. DeMets, Design and analysis of group sequential tests based on the type I error spending rate
+function, Biometrika 74 (1987). The recursion over looks: P. Armitage, C. K. McPherson, B. C. Rowe, Repeated
+significance tests on accumulating data, Journal of the Royal Statistical Society A 132 (1969). The statistics of the
+looks are taken as jointly normal, with the correlations of a sum that grows, and the level that results is applied to
+the p-value of the test in use, as by S. J. Pocock, Group sequential methods in the design and analysis of clinical
+trials, Biometrika 64 (1977).
 """
 
 import bisect
@@ -19,12 +22,13 @@ import typing as t
 
 POWER_OF_SHARE = 1.5
 
-# Intervals of Simpson's rule over half of the range in which a plan goes on: the levels of ten looks are accurate to five digits.
+# Intervals of Simpson's rule over half of the range in which a plan goes on: the levels of ten looks are accurate to
+# five digits.
 _INTERVALS = 64
 # The error probabilities between which adjusted() interpolates, and the steps in each factor of ten.
-_LEAST_EXPONENT, _STEPS = -12, 3
+_MIN_EXPONENT, _STEPS = -12, 3
 # Fleets have the same few plans; hostile results must not fill the memory.
-_MOST_CACHED = 1000
+_MAX_CACHED = 1000
 
 
 class Look(t.NamedTuple):
@@ -65,14 +69,18 @@ def levels(looks: "t.Sequence[Look]", alpha: float) -> "list[float]":
         looks: in their order; blocks and shares rise.
         alpha: the probability of an error over all looks.
     """
-    return [math.erfc(stage.limit / math.sqrt(2 * look.blocks)) for look, stage in zip(looks, stages(tuple(looks), alpha))]
+    return [
+        math.erfc(stage.limit / math.sqrt(2 * look.blocks)) for look, stage in zip(looks, stages(tuple(looks), alpha))
+    ]
 
 
 def adjusted(p_value: float, looks: "t.Sequence[Look]") -> float:
-    """Return a p-value for all looks together: the least error probability over all of them at which the last one would be significant.
+    """Return a p-value for all looks together: the least error probability over all of them at which the last one would
+    be significant.
 
-    Source: repeated p-values, in C. Jennison, B. W. Turnbull, Group Sequential Methods with Applications to Clinical Trials (2000), chapter 9. It is
-    interpolated on logarithms between 37 probabilities, which is accurate to four digits.
+    Source: repeated p-values, in C. Jennison, B. W. Turnbull, Group Sequential Methods with Applications to Clinical
+    Trials (2000), chapter 9. It is interpolated on logarithms between 37 probabilities, which is accurate to four
+    digits.
     """
     if not looks or not 0 < p_value < 1:
         return p_value
@@ -95,34 +103,43 @@ def upper_quantile(share: float) -> float:
     return high
 
 
-@functools.lru_cache(maxsize=_MOST_CACHED)
+@functools.lru_cache(maxsize=_MAX_CACHED)
 def _table(looks: "tuple[Look, ...]") -> "list[tuple[float, float]]":
     """Return the logarithms of (level of the last look, error probability over all looks), rising."""
-    alphas = [10 ** (_LEAST_EXPONENT + step / _STEPS) for step in range(-_LEAST_EXPONENT * _STEPS)] + [0.9999]
+    alphas = [10 ** (_MIN_EXPONENT + step / _STEPS) for step in range(-_MIN_EXPONENT * _STEPS)] + [0.9999]
     return [(math.log(levels(looks, alpha)[-1]), math.log(alpha)) for alpha in alphas]
 
 
 def stages(looks: "tuple[Look, ...]", alpha: float) -> "list[Stage]":
-    """Return where the sum over blocks, of variance 1 each and without an effect, ends the plan at each look, and how it is distributed where it goes on."""
+    """Return where the sum over blocks, of variance 1 each and without an effect, ends the plan at each look, and how
+    it is distributed where it goes on.
+    """
     return [_stage(looks[:count], alpha) for count in range(1, len(looks) + 1)]
 
 
-@functools.lru_cache(maxsize=5 * _MOST_CACHED)
+@functools.lru_cache(maxsize=5 * _MAX_CACHED)
 def _stage(looks: "tuple[Look, ...]", alpha: float) -> Stage:
     """Return the last stage of some looks. Plans that stopped at different looks have the earlier ones in common."""
     look = looks[-1]
     if len(looks) == 1:
         limit = upper_quantile(spent(alpha, look.share) / 2) * math.sqrt(look.blocks)
         nodes, weights = _simpson(limit)
-        return Stage(limit, nodes, [_normal_density(node, look.blocks) * weight for node, weight in zip(nodes, weights)])
+        return Stage(
+            limit, nodes, [_normal_density(node, look.blocks) * weight for node, weight in zip(nodes, weights)]
+        )
     earlier = _stage(looks[:-1], alpha)
     variance = look.blocks - looks[-2].blocks
-    limit = _limit(earlier, variance, spent(alpha, look.share) - spent(alpha, looks[-2].share), 40 * math.sqrt(look.blocks))
+    limit = _limit(
+        earlier, variance, spent(alpha, look.share) - spent(alpha, looks[-2].share), 40 * math.sqrt(look.blocks)
+    )
     nodes, weights = _simpson(limit)
     # Both signs of a node, here and in _limit: the range is symmetric, and only half of it is stored.
     mass = [
         weight
-        * sum(part * (_normal_density(after - node, variance) + _normal_density(after + node, variance)) for node, part in zip(earlier.nodes, earlier.mass))
+        * sum(
+            part * (_normal_density(after - node, variance) + _normal_density(after + node, variance))
+            for node, part in zip(earlier.nodes, earlier.mass)
+        )
         for after, weight in zip(nodes, weights)
     ]
     return Stage(limit, nodes, mass)
@@ -134,7 +151,10 @@ def _limit(earlier: Stage, variance: float, wanted: float, most: float) -> float
     low, high = 0.0, most
     for _step in range(45):
         middle = (low + high) / 2
-        beyond = sum(part * (math.erfc((middle - node) / spread) + math.erfc((middle + node) / spread)) for node, part in zip(earlier.nodes, earlier.mass))
+        beyond = sum(
+            part * (math.erfc((middle - node) / spread) + math.erfc((middle + node) / spread))
+            for node, part in zip(earlier.nodes, earlier.mass)
+        )
         if beyond > wanted:
             low = middle
         else:

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Student's t distribution with the standard library, for hosts; the controller uses SciPy.
 
-Source: the continued fraction of the incomplete beta function, NIST Digital Library of Mathematical Functions, 8.17.22, evaluated by the method of W. J. Lentz,
-Applied Optics 15 (1976).
+Source: the continued fraction of the incomplete beta function, NIST Digital Library of Mathematical Functions, 8.17.22,
+evaluated by the method of W. J. Lentz, Applied Optics 15 (1976).
 """
 
 import functools
@@ -27,7 +27,9 @@ def p_value(statistic: float, freedom: int) -> float:
 
 @functools.lru_cache(maxsize=1000)
 def quantile(level: float, freedom: int) -> float:
-    """Return the value that t exceeds, to either side, with the probability ``level`` (above 0, below 1), accurate to 11 digits."""
+    """Return the value that t exceeds, to either side, with the probability ``level`` (above 0, below 1),
+    accurate to 11 digits.
+    """
     low, high = 0.0, 1.0
     while p_value(high, freedom) > level:
         low, high = high, 2 * high

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One change of a host's memory policy, with all its parts: the values in the kernel, their file for each boot, protected services, the snapshot."""
+"""One change of a host's memory policy, with all its parts: the values in the kernel, their file for each boot,
+protected services, the snapshot.
+"""
 
 import json
 import os
@@ -29,7 +31,9 @@ class Request(t.NamedTuple):
 
     state: str  # "present", RESTORED or PREVIOUS
     options: memory_policy.Options  # the policy and its margin; the other two states use only the margin
-    protect: t.Optional[t.Sequence[str]]  # services to protect from the OOM killer, and no others; None leaves them as they are
+    protect: t.Optional[
+        t.Sequence[str]
+    ]  # services to protect from the OOM killer, and no others; None leaves them as they are
     check: bool  # whether nothing is written
     frame: t.Optional[memory_frame.Frame] = None  # what PREVIOUS puts back
 
@@ -94,7 +98,8 @@ class MemoryChange:
         """Carry out the request and return the module's result.
 
         Raises:
-            MemoryPolicyError: The change was refused, or it failed and was undone; the text says what is different if it could not be undone completely.
+            MemoryPolicyError: The change was refused, or it failed and was undone; the text says what is different if
+                it could not be undone completely.
             HostLockError: Another run changes this host.
         """
         _check_root(self.fs)
@@ -109,7 +114,11 @@ class MemoryChange:
         """Read the host, and work out ``plan``."""
         fs = self.fs
         self.saved = memory_snapshot.load(fs)
-        self.present, self.memory, self.page = memory_facts.read_settings(fs), memory_facts.read_memory(fs), memory_facts.page_size(fs)
+        self.present, self.memory, self.page = (
+            memory_facts.read_settings(fs),
+            memory_facts.read_memory(fs),
+            memory_facts.page_size(fs),
+        )
         self.boot = sysctl_files.BootFiles(fs)
         self.text = sysctl_files.own_text(fs, sysctl_files.OURS)
         if self.request.frame is not None:
@@ -117,9 +126,15 @@ class MemoryChange:
         else:
             self.plan = self._restored() if self.request.state == RESTORED else self._policy()
         known = {sysctl_files.OURS: self.text, **oom_score.files_before(self.plan.work)}
-        self.texts = {path: known[path] if path in known else sysctl_files.own_text(fs, path) for path in self.plan.files}
-        self.files = {path: (self.texts[path], text) for path, text in self.plan.files.items() if self.texts[path] != text}
-        refusal = next(filter(None, (fs.write_refusal(memory_facts.sysctl_path(name)) for name in self.plan.writes)), None)
+        self.texts = {
+            path: known[path] if path in known else sysctl_files.own_text(fs, path) for path in self.plan.files
+        }
+        self.files = {
+            path: (self.texts[path], text) for path, text in self.plan.files.items() if self.texts[path] != text
+        }
+        refusal = next(
+            filter(None, (fs.write_refusal(memory_facts.sysctl_path(name)) for name in self.plan.writes)), None
+        )
         if refusal:
             raise MemoryPolicyError(f"{refusal}. Nothing was changed")
 
@@ -137,7 +152,10 @@ class MemoryChange:
         return _Plan(
             wanted,
             {name: value for name, value in wanted.items() if self.present[name] != value},
-            {sysctl_files.OURS: sysctl_files.our_text(self.text, wanted) if wanted else self.text, **oom_score.files(work)},
+            {
+                sysctl_files.OURS: sysctl_files.our_text(self.text, wanted) if wanted else self.text,
+                **oom_score.files(work),
+            },
             work,
             first,
             {**first, "units": {unit: score for unit, score in first["units"].items() if unit not in work["release"]}},
@@ -148,37 +166,69 @@ class MemoryChange:
         wanted = self.saved["sysctls"]
         if self.text is not None and not wanted:
             raise memory_snapshot.MemorySnapshotError(
-                f"{self.fs.path(sysctl_files.OURS)} exists, but the values from before it are unknown, because {self.fs.path(memory_snapshot.PATH)} is "
-                "missing: set the values that you want, and remove the file"
+                f"{self.fs.path(sysctl_files.OURS)} exists, but the values from before it are unknown, because"
+                f" {self.fs.path(memory_snapshot.PATH)} is missing: set the values that you want, and remove the file"
             )
         writes = memory_snapshot.settings_to_restore(self.present, wanted)
         way_out = "stop a process that uses much memory, or lower the margin, and restore again"
         self._refuse(writes, "nothing was restored, because the host would not survive the previous policy", way_out)
         work = oom_score.work_out(self.fs, self.run_command, [], self.saved["units"])
-        return _Plan(wanted, writes, {sysctl_files.OURS: None, **oom_score.files(work)}, work, self.saved, {"sysctls": {}, "units": {}})
+        return _Plan(
+            wanted,
+            writes,
+            {sysctl_files.OURS: None, **oom_score.files(work)},
+            work,
+            self.saved,
+            {"sysctls": {}, "units": {}},
+        )
 
     def _previous(self, frame: memory_frame.Frame) -> _Plan:
-        """Return the change to the frame of the request: the settings that this collection has changed, its files, and its snapshot."""
+        """Return the change to the frame of the request: the settings that this collection has changed, its files,
+        and its snapshot.
+        """
         first = memory_snapshot.joined(self.saved, frame["snapshot"])
         wanted = {name: value for name, value in frame["sysctls"].items() if name in first["sysctls"]}
         writes = memory_snapshot.settings_to_restore(self.present, wanted)
-        self._refuse(writes, "nothing was put back, because the host would not survive the previous policy", "stop a process that uses much memory")
+        self._refuse(
+            writes,
+            "nothing was put back, because the host would not survive the previous policy",
+            "stop a process that uses much memory",
+        )
         is_protected = memory_frame.present(self.fs)["drop_ins"] == frame["drop_ins"]
         # A service that is gone since does not keep the rest from being put back.
-        work = oom_score.no_work(self.fs) if is_protected else oom_score.work_out(self.fs, self.run_command, frame["drop_ins"], first["units"])
-        files = {sysctl_files.OURS: frame["text"], **oom_score.files(work), **{oom_score.drop_in_path(unit): text for unit, text in frame["drop_ins"].items()}}
+        work = (
+            oom_score.no_work(self.fs)
+            if is_protected
+            else oom_score.work_out(self.fs, self.run_command, frame["drop_ins"], first["units"])
+        )
+        files = {
+            sysctl_files.OURS: frame["text"],
+            **oom_score.files(work),
+            **{oom_score.drop_in_path(unit): text for unit, text in frame["drop_ins"].items()},
+        }
         return _Plan(wanted, writes, files, work, first, frame["snapshot"])
 
     def _refuse(self, wanted: memory_policy.Settings, what: str, way_out: "str | None") -> None:
-        refusal = memory_policy.refusal(self.memory, self.present, wanted, self.request.options["margin"], self.page, way_out)
+        refusal = memory_policy.refusal(
+            self.memory, self.present, wanted, self.request.options["margin"], self.page, way_out
+        )
         if refusal:
             raise memory_policy.PolicyError(f"{what}: {refusal}")
 
     def _changes(self) -> bool:
-        return bool(self.plan.writes or self.files or self.plan.work["protect"] or self.plan.work["release"] or self.plan.last != self.saved)
+        return bool(
+            self.plan.writes
+            or self.files
+            or self.plan.work["protect"]
+            or self.plan.work["release"]
+            or self.plan.last != self.saved
+        )
 
     def _carry_out(self) -> "dict[str, int]":
-        """Make the change, and undo it when any part of it fails. Returns the scores that protected services have at their next start."""
+        """Make the change, and undo it when any part of it fails.
+
+        Returns the scores that protected services have at their next start.
+        """
         fs, plan = self.fs, self.plan
         kept = self._keep_files()
         try:
@@ -190,8 +240,14 @@ class MemoryChange:
             oom_score.set_scores(fs, self.run_command, plan.work)
             wrong = memory_policy.differences(memory_facts.read_settings(fs), plan.wanted)
             if wrong:
-                raise memory_snapshot.MemorySnapshotError(f"{', '.join(wrong)}, although the requested values were written")
-            scores = oom_score.shown_scores(self.run_command, [*plan.work["kept"], *plan.work["protect"]]) if plan.work["protect"] else plan.work["kept"]
+                raise memory_snapshot.MemorySnapshotError(
+                    f"{', '.join(wrong)}, although the requested values were written"
+                )
+            scores = (
+                oom_score.shown_scores(self.run_command, [*plan.work["kept"], *plan.work["protect"]])
+                if plan.work["protect"]
+                else plan.work["kept"]
+            )
             if plan.last != plan.first:
                 memory_snapshot.save(fs, plan.last)
         except ERRORS as error:
@@ -236,23 +292,37 @@ class MemoryChange:
                 _put_back(kept[memory_snapshot.PATH])
         except ERRORS as error:
             failed.append(str(error))
-        text = f"The change could not be undone completely: {'; '.join(failed)}" if failed else "Everything is as it was before"
+        text = (
+            f"The change could not be undone completely: {'; '.join(failed)}"
+            if failed
+            else "Everything is as it was before"
+        )
         if self.request.state == RESTORED:
             left = memory_policy.differences(memory_facts.read_settings(self.fs), self.plan.wanted)
-            left += [f"{self.fs.path(path)} exists" for path, (_before, after) in self.files.items() if after is None and self.fs.status(path) is not None]
+            left += [
+                f"{self.fs.path(path)} exists"
+                for path, (_before, after) in self.files.items()
+                if after is None and self.fs.status(path) is not None
+            ]
             text += f". Still different from before the first change: {'; '.join(left) or 'nothing'}"
         return text
 
     def _undo(self, kept: "dict[str, durable.Kept]") -> "list[str]":
         """Put back the files, the values and the scores. Returns the errors and what is still different."""
         fs, failed = self.fs, []
-        touched = {*self.plan.writes, *(memory_policy.COUNTERPARTS[name] for name in self.plan.writes if name in memory_policy.COUNTERPARTS)}
+        touched = {
+            *self.plan.writes,
+            *(memory_policy.COUNTERPARTS[name] for name in self.plan.writes if name in memory_policy.COUNTERPARTS),
+        }
         before = {name: value for name, value in self.present.items() if name in touched and value is not None}
         settings = memory_snapshot.settings_to_restore(memory_facts.read_settings(fs), before)
         steps: list[t.Callable[[], None]] = [
             *(lambda file=file: _put_back(file) for file in kept.values()),
             self._reload_units,
-            *(lambda name=name, value=value: memory_snapshot.write(fs, {name: value}) for name, value in settings.items()),
+            *(
+                lambda name=name, value=value: memory_snapshot.write(fs, {name: value})
+                for name, value in settings.items()
+            ),
             lambda: oom_score.restore_scores(fs, self.plan.work),
         ]
         for step in steps:
@@ -262,7 +332,10 @@ class MemoryChange:
                 failed.append(str(error))
         failed += memory_policy.differences(memory_facts.read_settings(fs), before)
         failed += [f"{fs.path(path)} is not as it was" for path in config_files.changes(fs, self.texts)]
-        return failed + [f"the OOM score of process {pid} is not {score}" for pid, score in oom_score.changed_scores(fs, self.plan.work).items()]
+        return failed + [
+            f"the OOM score of process {pid} is not {score}"
+            for pid, score in oom_score.changed_scores(fs, self.plan.work).items()
+        ]
 
     def _result(self, scores: "dict[str, int]") -> Result:
         plan, work = self.plan, self.plan.work
@@ -294,21 +367,28 @@ class MemoryChange:
             ("OOM scores of processes", *oom_score.before_and_after(self.plan.work)),
             (self.fs.path(memory_snapshot.PATH), _document(self.saved), _document(self.plan.last)),
         ]
-        shown = [{"before_header": header, "after_header": header, "before": before, "after": after} for header, before, after in found if before != after]
+        shown = [
+            {"before_header": header, "after_header": header, "before": before, "after": after}
+            for header, before, after in found
+            if before != after
+        ]
         return shown + config_files.diff(self.files)
 
 
 def protect_differences(fs: HostFs, run: oom_score.Run, names: "Iterable[str]") -> "list[str]":
-    """List what a change to the protection of exactly these services would change, one sentence per service. Nothing is changed.
+    """List what a change to the protection of exactly these services would change, one sentence per service.
+
+    Nothing is changed.
 
     Raises:
         MemoryPolicyError: A service does not exist, systemctl fails, or the snapshot cannot be read.
     """
     _check_root(fs)
     work = oom_score.work_out(fs, run, names, memory_snapshot.load(fs)["units"])
-    return [f"{unit} is not protected from the OOM killer, or will not be after its next start" for unit in sorted(work["protect"])] + [
-        f"{unit} is protected from the OOM killer, but should not be" for unit in work["release"]
-    ]
+    return [
+        f"{unit} is not protected from the OOM killer, or will not be after its next start"
+        for unit in sorted(work["protect"])
+    ] + [f"{unit} is protected from the OOM killer, but should not be" for unit in work["release"]]
 
 
 def _put_back(file: durable.Kept) -> None:
@@ -320,7 +400,9 @@ def _put_back(file: durable.Kept) -> None:
 
 def _check_root(fs: HostFs) -> None:
     if fs.is_host and os.geteuid() != 0:
-        raise memory_snapshot.MemorySnapshotError("only root can read the saved state and change the memory policy: use become")
+        raise memory_snapshot.MemorySnapshotError(
+            "only root can read the saved state and change the memory policy: use become"
+        )
 
 
 def _lines(values: memory_policy.HostSettings) -> str:

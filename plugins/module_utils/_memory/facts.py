@@ -1,6 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`ansible_facts['smt_memory']`: how much memory a host commits, what is left, and what happens when it runs out. Nothing is written or executed."""
+"""`ansible_facts['smt_memory']`: how much memory a host commits, what is left, and what happens when it runs out.
+
+Nothing is written or executed.
+"""
 
 import os
 import re
@@ -54,7 +57,13 @@ def gather(fs: HostFs, options: "memory_policy.Options | None" = None) -> "dict[
     }
 
 
-def _wanted(fs: HostFs, memory: memory_policy.Memory, present: memory_policy.HostSettings, options: memory_policy.Options, page: int) -> "dict[str, t.Any]":
+def _wanted(
+    fs: HostFs,
+    memory: memory_policy.Memory,
+    present: memory_policy.HostSettings,
+    options: memory_policy.Options,
+    page: int,
+) -> "dict[str, t.Any]":
     settings = memory_policy.settings(options, present)
     after = memory_policy.in_force(memory, present, memory_policy.resulting(present, settings), page)
     boot = sysctl_files.BootFiles(fs)
@@ -109,7 +118,10 @@ def read_memory(fs: HostFs) -> memory_policy.Memory:
         fs: the host's files.
     """
     reserve = _number(fs, ADMIN_RESERVE)
-    return {**parse_meminfo(fs.read("proc/meminfo") or ""), "admin_reserve": None if reserve is None else reserve * 1024}
+    return {
+        **parse_meminfo(fs.read("proc/meminfo") or ""),
+        "admin_reserve": None if reserve is None else reserve * 1024,
+    }
 
 
 def read_settings(fs: HostFs) -> "dict[str, int | None]":
@@ -146,7 +158,9 @@ def page_size(fs: HostFs) -> int:
 
 
 def read_oom_kills(fs: HostFs) -> "int | None":
-    """Return how many processes the OOM killer has killed since boot; None before Linux 4.13, which does not count them."""
+    """Return how many processes the OOM killer has killed since boot; None before Linux 4.13,
+    which does not count them.
+    """
     found = re.search(r"^oom_kill ([0-9]{1,18})$", fs.read("proc/vmstat") or "", re.MULTILINE)
     return int(found.group(1)) if found else None
 
@@ -161,7 +175,8 @@ def protected_units(fs: HostFs) -> "list[ProtectedUnit]":
         The services by name. The kernel's values for running processes count, not the configuration files.
     """
     scores: dict[str, int] = {}
-    # A process may end while it is examined, which is not a problem of the host: a separate reader keeps such problems out of the facts.
+    # A process may end while it is examined, which is not a problem of the host: a separate reader keeps such problems
+    # out of the facts.
     reader = HostFs(fs.sysroot)
     pids = [name for name in reader.names("proc") if name.isdigit()]
     for pid in pids[:MAX_PROCESSES]:

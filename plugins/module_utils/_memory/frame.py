@@ -56,7 +56,9 @@ def checked(document: t.Any) -> Frame:
         ValueError: or KeyError, TypeError, AttributeError: it is not a valid one.
     """
     text, drop_ins = document["text"], dict(document["drop_ins"])
-    if not (text is None or isinstance(text, str)) or not all(oom_score.NAME.match(unit) and isinstance(one, str) for unit, one in drop_ins.items()):
+    if not (text is None or isinstance(text, str)) or not all(
+        oom_score.NAME.match(unit) and isinstance(one, str) for unit, one in drop_ins.items()
+    ):
         raise ValueError("its files of the memory policy are not valid")
     return {
         "sysctls": memory_snapshot.checked_sysctls(document["sysctls"]),
@@ -67,6 +69,12 @@ def checked(document: t.Any) -> Frame:
 
 
 def described(frame: Frame) -> str:
-    """Return the policy in a few words: ``vm.overcommit_memory 2, vm.panic_on_oom 0, db.service spared by the OOM killer``."""
-    values = [f"{name} {frame['sysctls'][name]}" for name in (memory_policy.OVERCOMMIT, memory_policy.ON_OOM) if name in frame["sysctls"]]
+    """Return the policy in a few words:
+    ``vm.overcommit_memory 2, vm.panic_on_oom 0, db.service spared by the OOM killer``.
+    """
+    values = [
+        f"{name} {frame['sysctls'][name]}"
+        for name in (memory_policy.OVERCOMMIT, memory_policy.ON_OOM)
+        if name in frame["sysctls"]
+    ]
     return ", ".join([*values, *(f"{unit} spared by the OOM killer" for unit in sorted(frame["drop_ins"]))])

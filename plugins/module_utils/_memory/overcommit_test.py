@@ -1,11 +1,13 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a memory policy means for processes, measured: how much memory one can allocate, and what happens to one that uses more than the host has.
+"""What a memory policy means for processes, measured: how much memory one can allocate,
+and what happens to one that uses more than the host has.
 
-Each measurement is made by a child process with an oom_score_adj of 1000, so that the OOM killer selects it first. The child ends by _exit:
-it must not flush or clean up anything of the caller.
+Each measurement is made by a child process with an oom_score_adj of 1000, so that the OOM killer selects it first. The
+child ends by _exit: it must not flush or clean up anything of the caller.
 
-This file can be run on a host without the collection: it imports only errors.py and typing_forms.py, by relative imports.
+This file can be run on a host without the collection: it imports only errors.py and typing_forms.py, by relative
+imports.
 """
 
 import contextlib
@@ -47,8 +49,8 @@ class Allocatable(TypedDict):
 
     Attributes:
         largest_bytes: the largest single mapping, in whole MiB.
-        total_bytes: the sum of any number of mappings; less under a strict policy, because the kernel reserves 1/32 of what a process already has, up
-            to vm.user_reserve_kbytes.
+        total_bytes: the sum of any number of mappings; less under a strict policy, because the kernel reserves 1/32 of
+            what a process already has, up to vm.user_reserve_kbytes.
         total_limited: False when the sum reached ``CEILING`` times RAM and swap, where the measurement stops.
     """
 
@@ -61,8 +63,8 @@ class Outcome(TypedDict):
     """What happened to a process that asked for memory.
 
     Attributes:
-        outcome: ``enomem``: refused at once; ``granted``: allocated and not used; ``oom_killed``: allocated, and killed while it was used;
-            ``survived``: allocated and used.
+        outcome: ``enomem``: refused at once; ``granted``: allocated and not used; ``oom_killed``: allocated, and killed
+            while it was used; ``survived``: allocated and used.
         touched_bytes: how much was used at least.
     """
 
@@ -73,7 +75,8 @@ class Outcome(TypedDict):
 def allocatable(timeout: float = TIMEOUT) -> Allocatable:
     """Measure how much memory one process can allocate without using it.
 
-    The memory is allocated for a moment only. Under a strict policy other processes cannot allocate it during that moment.
+    The memory is allocated for a moment only. Under a strict policy other processes cannot allocate it during that
+    moment.
 
     Args:
         timeout: seconds after which the process is killed.
@@ -144,13 +147,15 @@ def run(length: int, touch: bool = False, confine: "int | None" = None, timeout:
 
     Args:
         length: bytes to request, in one mapping.
-        touch: whether to use the memory, page after page. Without ``confine`` this uses up the host's memory: a real out-of-memory situation.
-        confine: bytes that the process may use before the kernel treats it as out of memory, in a cgroup (v2) of its own; this does not
-            affect the host.
+        touch: whether to use the memory, page after page. Without ``confine`` this uses up the host's memory: a real
+            out-of-memory situation.
+        confine: bytes that the process may use before the kernel treats it as out of memory, in a cgroup (v2) of its
+            own; this does not affect the host.
         timeout: seconds after which the process is killed.
 
     Raises:
-        OvercommitTestError: The process cannot be confined on this host (vm.panic_on_oom=2 panics on a full cgroup as well), or ended in another way.
+        OvercommitTestError: The process cannot be confined on this host (vm.panic_on_oom=2 panics on a full cgroup as
+            well), or ended in another way.
     """
     cgroup = _Confinement(confine) if touch and confine is not None else None
     try:
@@ -173,7 +178,10 @@ def _run_test(length: int, touch: bool, cgroup: "_Confinement | None", timeout: 
     elif lines == ["granted"] and not touch:
         outcome = GRANTED
     else:
-        raise OvercommitTestError(f"the process of the overcommit test ended without a result: {text.strip()[-200:] or f'wait status {status}'}")
+        raise OvercommitTestError(
+            "the process of the overcommit test ended without a result:"
+            f" {text.strip()[-200:] or f'wait status {status}'}"
+        )
     return {"outcome": outcome, "touched_bytes": touched}
 
 
@@ -203,18 +211,24 @@ class _Confinement:
     def __init__(self, limit: int) -> None:
         with open("/proc/sys/vm/panic_on_oom", encoding="ascii") as setting:
             if setting.read().strip() == "2":
-                raise OvercommitTestError("the process of the overcommit test cannot be confined: vm.panic_on_oom is 2, so the host would still panic")
+                raise OvercommitTestError(
+                    "the process of the overcommit test cannot be confined: vm.panic_on_oom is 2, so the host would"
+                    " still panic"
+                )
         self._path = os.path.join(CGROUPS, f"{CONFINEMENT}-{os.getpid()}")
         try:
             os.mkdir(self._path)
         except OSError as error:
-            raise OvercommitTestError(f"the cgroup for the overcommit test cannot be created ({self._path}): {error.strerror}") from error
+            raise OvercommitTestError(
+                f"the cgroup for the overcommit test cannot be created ({self._path}): {error.strerror}"
+            ) from error
         try:
             self._write("memory.max", limit)
         except OSError as error:
             self.remove()
             raise OvercommitTestError(
-                f"the process of the overcommit test cannot be confined: {self._path}: {error.strerror} (cgroup v1, or no memory controller)"
+                f"the process of the overcommit test cannot be confined: {self._path}: {error.strerror} (cgroup v1, or"
+                " no memory controller)"
             ) from error
         # A kernel without swap accounting has no such file; memory.max alone confines the process as well, only later.
         with contextlib.suppress(FileNotFoundError):

@@ -1,8 +1,10 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The arithmetic of a memory policy: what a host could allocate under it, whether it is safe to apply, and in which order to write it. No files.
+"""The arithmetic of a memory policy: what a host could allocate under it, whether it is safe to apply,
+and in which order to write it. No files.
 
-The formulas are the kernel's: mm/util.c, vm_commit_limit() and __vm_enough_memory(); Documentation/mm/overcommit-accounting.rst.
+The formulas are the kernel's: mm/util.c, vm_commit_limit() and __vm_enough_memory();
+Documentation/mm/overcommit-accounting.rst.
 """
 
 import re
@@ -33,7 +35,12 @@ MIB = 1024 * KIB
 GIB = 1024 * MIB
 MAX_PANIC_SECONDS = 86400
 # What the kernel's int and unsigned long accept everywhere; a larger ratio is a typing error.
-LIMITS = {"overcommit_ratio": (1, 1000), "overcommit_kbytes": (1, 2**40), "nr_hugepages": (0, 2**31 - 1), "margin": (0, 1000)}
+LIMITS = {
+    "overcommit_ratio": (1, 1000),
+    "overcommit_kbytes": (1, 2**40),
+    "nr_hugepages": (0, 2**31 - 1),
+    "margin": (0, 1000),
+}
 
 # Sysctl values to write, by name, in the order in which they are written.
 Settings = t.Dict[str, int]
@@ -105,7 +112,8 @@ class Headroom(TypedDict):
     Attributes:
         bytes: CommitLimit minus Committed_AS under a strict policy; negative when the limit is exceeded.
         unprivileged_bytes: the same minus what the kernel reserves for root (vm.admin_reserve_kbytes).
-        largest_request_bytes: the largest single mapping; under the heuristic policy RAM plus swap (Linux 5.1 and later).
+        largest_request_bytes: the largest single mapping; under the heuristic policy RAM plus swap (Linux 5.1 and
+            later).
     """
 
     bytes: "int | None"
@@ -176,9 +184,15 @@ def settings(options: Options, present: HostSettings) -> Settings:
 def _overcommit_settings(options: Options, present: HostSettings) -> Settings:
     policy, ratio, kbytes = options.get("overcommit"), options.get("overcommit_ratio"), options.get("overcommit_kbytes")
     if ratio is not None and kbytes is not None:
-        raise PolicyError("overcommit_ratio and overcommit_kbytes are both given, but the kernel sets one to 0 when the other is written: choose one")
+        raise PolicyError(
+            "overcommit_ratio and overcommit_kbytes are both given, but the kernel sets one to 0 when the other is"
+            " written: choose one"
+        )
     if policy != STRICT and (ratio is not None or kbytes is not None):
-        raise PolicyError("overcommit_ratio and overcommit_kbytes limit what a strict policy allows: set overcommit to strict as well, or leave them out")
+        raise PolicyError(
+            "overcommit_ratio and overcommit_kbytes limit what a strict policy allows: set overcommit to strict as"
+            " well, or leave them out"
+        )
     if policy is None:
         return {}
     wanted = {OVERCOMMIT: OVERCOMMIT_NAMES.index(policy)}
@@ -198,7 +212,9 @@ def _present_amount(present: HostSettings) -> Settings:
         value = present.get(name)
         if value:
             return {name: value}
-    raise PolicyError("the host has neither overcommit_ratio nor overcommit_kbytes set: give one of them for a strict policy")
+    raise PolicyError(
+        "the host has neither overcommit_ratio nor overcommit_kbytes set: give one of them for a strict policy"
+    )
 
 
 def _oom_settings(options: Options) -> Settings:
@@ -209,8 +225,8 @@ def _oom_settings(options: Options) -> Settings:
     if on_oom is not None:
         if on_oom != "kill" and seconds is None:
             raise PolicyError(
-                f"on_oom is {on_oom} without panic_reboot_after: after a panic the host might hang until someone resets it. Set the seconds after "
-                "which it reboots, or 'never' if you do not want a reboot"
+                f"on_oom is {on_oom} without panic_reboot_after: after a panic the host might hang until someone resets"
+                " it. Set the seconds after which it reboots, or 'never' if you do not want a reboot"
             )
         wanted[ON_OOM] = ON_OOM_NAMES.index(on_oom)
     return wanted
@@ -220,15 +236,18 @@ def _panic_seconds(text: str) -> int:
     if text == NEVER:
         return 0
     if not (re.fullmatch(r"[0-9]{1,9}", text) and 1 <= int(text) <= MAX_PANIC_SECONDS):
-        raise PolicyError(f"panic_reboot_after is {text!r:.40}: it must be a number of seconds from 1 to {MAX_PANIC_SECONDS}, or '{NEVER}'")
+        raise PolicyError(
+            f"panic_reboot_after is {text!r:.40}: it must be a number of seconds from 1 to {MAX_PANIC_SECONDS}, or"
+            f" '{NEVER}'"
+        )
     return int(text)
 
 
 def in_order(values: "Mapping[str, int]") -> Settings:
     """Sort settings so that no intermediate state is worse than the states before and after all of them are written.
 
-    The ratio or kbytes are written before a strict policy that uses them, and after the end of one. The reboot time is written before a panic is
-    switched on, and after it is switched off.
+    The ratio or kbytes are written before a strict policy that uses them, and after the end of one. The reboot time is
+    written before a panic is switched on, and after it is switched off.
 
     Args:
         values: sysctl values by name.
@@ -240,7 +259,9 @@ def in_order(values: "Mapping[str, int]") -> Settings:
 
 
 def resulting(present: HostSettings, wanted: "Mapping[str, int]") -> "dict[str, int | None]":
-    """Return the settings of a host after the wanted ones are written; the kernel sets the counterpart of a written ratio or kbytes to 0."""
+    """Return the settings of a host after the wanted ones are written;
+    the kernel sets the counterpart of a written ratio or kbytes to 0.
+    """
     result = dict(present)
     for name, value in wanted.items():
         result[name] = value
@@ -252,7 +273,9 @@ def resulting(present: HostSettings, wanted: "Mapping[str, int]") -> "dict[str, 
 def differences(present: HostSettings, wanted: "Mapping[str, int]") -> "list[str]":
     """List the settings that differ from the wanted ones, one sentence per setting."""
     return [
-        f"{name} reads {'nothing' if present[name] is None else present[name]} instead of {value}" for name, value in wanted.items() if present[name] != value
+        f"{name} reads {'nothing' if present[name] is None else present[name]} instead of {value}"
+        for name, value in wanted.items()
+        if present[name] != value
     ]
 
 
@@ -324,11 +347,16 @@ def headroom(memory: Memory, values: HostSettings, page: int = 4096) -> Headroom
     if policy != STRICT or limit is None or committed is None:
         return unknown
     left = limit - committed
-    return {"bytes": left, "unprivileged_bytes": left - (memory["admin_reserve"] or 0), "largest_request_bytes": max(left, 0)}
+    return {
+        "bytes": left,
+        "unprivileged_bytes": left - (memory["admin_reserve"] or 0),
+        "largest_request_bytes": max(left, 0),
+    }
 
 
 def required_limit(committed: int, reserve: int, margin: int) -> int:
-    """Compute the lowest safe CommitLimit: the committed memory and the margin, at least what the kernel reserves for root.
+    """Compute the lowest safe CommitLimit: the committed memory and the margin,
+    at least what the kernel reserves for root.
 
     A process of an ordinary user gets ENOMEM when less than admin_reserve_kbytes is left (__vm_enough_memory).
 
@@ -347,11 +375,19 @@ def _divide_up(number: int, divisor: int) -> int:
     return -(-number // divisor)
 
 
-def refusal(memory: Memory, present: HostSettings, wanted: "Mapping[str, int]", margin: int, page: int = 4096, way_out: "str | None" = None) -> "str | None":
-    """Return why it is not safe to apply the wanted settings, in one sentence with the figures, or None when it is safe.
+def refusal(
+    memory: Memory,
+    present: HostSettings,
+    wanted: "Mapping[str, int]",
+    margin: int,
+    page: int = 4096,
+    way_out: "str | None" = None,
+) -> "str | None":
+    """Return why it is not safe to apply the wanted settings, in one sentence with the figures,
+    or None when it is safe.
 
-    Under a strict policy whose limit is exceeded every fork and malloc fails, also those of sshd. A strict limit that is not lower than the present
-    strict limit makes nothing worse, so it is not refused.
+    Under a strict policy whose limit is exceeded every fork and malloc fails, also those of sshd. A strict limit that
+    is not lower than the present strict limit makes nothing worse, so it is not refused.
 
     Args:
         memory: the host's memory now.
@@ -361,16 +397,23 @@ def refusal(memory: Memory, present: HostSettings, wanted: "Mapping[str, int]", 
         page: bytes per page.
         way_out: what to advise when the user did not choose the wanted settings; None advises other settings.
     """
-    return _hugepages_refusal(memory, present, wanted, way_out) or _strict_refusal(memory, present, wanted, margin, page, way_out)
+    return _hugepages_refusal(memory, present, wanted, way_out) or _strict_refusal(
+        memory, present, wanted, margin, page, way_out
+    )
 
 
-def _hugepages_refusal(memory: Memory, present: HostSettings, wanted: "Mapping[str, int]", way_out: "str | None") -> "str | None":
+def _hugepages_refusal(
+    memory: Memory, present: HostSettings, wanted: "Mapping[str, int]", way_out: "str | None"
+) -> "str | None":
     number = wanted.get(HUGEPAGES)
     if not number:
         return None
     hugepage, available, now = memory["hugepage"], memory["available"], present.get(HUGEPAGES)
     if hugepage is None or available is None or now is None:
-        return f"this kernel does not report huge pages, so it is unknown whether {number} of them would fit: leave nr_hugepages out"
+        return (
+            f"this kernel does not report huge pages, so it is unknown whether {number} of them would fit: leave"
+            " nr_hugepages out"
+        )
     more = (number - now) * hugepage
     if more <= available:
         return None
@@ -378,7 +421,9 @@ def _hugepages_refusal(memory: Memory, present: HostSettings, wanted: "Mapping[s
     return f"{number:d} huge pages would take another {size(more)}, but only {size(available)} are available: {advice}"
 
 
-def _strict_refusal(memory: Memory, present: HostSettings, wanted: "Mapping[str, int]", margin: int, page: int, way_out: "str | None") -> "str | None":
+def _strict_refusal(
+    memory: Memory, present: HostSettings, wanted: "Mapping[str, int]", margin: int, page: int, way_out: "str | None"
+) -> "str | None":
     after = resulting(present, wanted)
     if after.get(OVERCOMMIT) != STRICT_NUMBER or not wanted:
         return None
@@ -395,7 +440,11 @@ def _strict_refusal(memory: Memory, present: HostSettings, wanted: "Mapping[str,
     required = required_limit(committed, reserve, margin)
     if limit >= required:
         return None
-    least = f" (at least the {size(reserve)} that the kernel reserves for root)" if reserve > committed * margin / 100 else ""
+    least = (
+        f" (at least the {size(reserve)} that the kernel reserves for root)"
+        if reserve > committed * margin / 100
+        else ""
+    )
     advice = way_out or _advice(later, after, required, page)
     return f"would allow {size(limit)}, but {size(committed)} are already committed, margin {margin} %{least}: {advice}"
 

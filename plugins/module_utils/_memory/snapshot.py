@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The memory policy that a host had before the first change: saved before that change, and written again by ``restored``."""
+"""The memory policy that a host had before the first change: saved before that change,
+and written again by ``restored``.
+"""
 
 import typing as t
 from collections.abc import Iterable, Mapping
@@ -8,7 +10,10 @@ from collections.abc import Iterable, Mapping
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import kernel_files, state_file
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
-from ansible_collections.threadwise.smt.plugins.module_utils._memory import facts as memory_facts, policy as memory_policy
+from ansible_collections.threadwise.smt.plugins.module_utils._memory import (
+    facts as memory_facts,
+    policy as memory_policy,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._memory.errors import MemoryPolicyError
 from ansible_collections.threadwise.smt.plugins.module_utils._memory.services import oom_score
 
@@ -48,11 +53,15 @@ def load(fs: HostFs) -> Snapshot:
     try:
         return _FILE.load(fs, checked) or {"sysctls": {}, "units": {}}
     except state_file.StateFileError as error:
-        raise MemorySnapshotError(f"{error}. Remove it only if you no longer need to restore the previous policy") from error
+        raise MemorySnapshotError(
+            f"{error}. Remove it only if you no longer need to restore the previous policy"
+        ) from error
 
 
 def checked(document: t.Any) -> Snapshot:
-    """Return a snapshot that comes from a file; raise ValueError, KeyError or another error of data when it is not a valid one."""
+    """Return a snapshot that comes from a file; raise ValueError,
+    KeyError or another error of data when it is not a valid one.
+    """
     return {"sysctls": checked_sysctls(document["sysctls"]), "units": _checked_units(document["units"])}
 
 
@@ -62,7 +71,9 @@ def _is_number(value: object) -> bool:
 
 
 def checked_sysctls(sysctls: t.Any) -> memory_policy.Settings:
-    """Return values of sysctls that come from a file; raise ValueError or another error of data when they are not valid."""
+    """Return values of sysctls that come from a file; raise ValueError or another error of data when they are not
+    valid.
+    """
     for name, value in sysctls.items():
         if name not in memory_policy.SYSCTLS or not _is_number(value):
             raise ValueError(f"{name!r:.40}: {value!r:.40} is not a valid setting of a memory policy")
@@ -93,7 +104,9 @@ def save(fs: HostFs, saved: Snapshot) -> None:
         else:
             _FILE.remove(fs)
     except OSError as error:
-        raise MemorySnapshotError(f"{fs.path(PATH)} cannot be {'written' if keeps else 'removed'}: {error.strerror}") from error
+        raise MemorySnapshotError(
+            f"{fs.path(PATH)} cannot be {'written' if keeps else 'removed'}: {error.strerror}"
+        ) from error
 
 
 def with_present(saved: Snapshot, present: memory_policy.HostSettings, names: "Iterable[str]") -> Snapshot:
@@ -128,7 +141,8 @@ def joined(saved: Snapshot, other: Snapshot) -> Snapshot:
 
 
 def settings_to_restore(present: memory_policy.HostSettings, saved: "Mapping[str, int]") -> memory_policy.Settings:
-    """Return the values to write, in order, that turn the present settings into the saved ones; empty when they are equal.
+    """Return the values to write, in order, that turn the present settings into the saved ones;
+    empty when they are equal.
 
     Args:
         present: the host's settings.
@@ -136,7 +150,8 @@ def settings_to_restore(present: memory_policy.HostSettings, saved: "Mapping[str
     """
     wanted = {name: value for name, value in saved.items() if present[name] != value}
     for name, counterpart in memory_policy.COUNTERPARTS.items():
-        # Write only the one of ratio and kbytes that is not 0: the kernel sets the other one to 0, and writing that 0 would reset the first one.
+        # Write only the one of ratio and kbytes that is not 0: the kernel sets the other one to 0, and writing that 0
+        # would reset the first one.
         if name in wanted and not wanted[name] and saved.get(counterpart):
             del wanted[name]
     return memory_policy.in_order(wanted)
@@ -161,5 +176,9 @@ def write(fs: HostFs, settings: "Mapping[str, int]") -> None:
             raise MemorySnapshotError(f"{path}: the kernel does not accept {value}: {error.strerror}") from error
         actual = memory_facts.read_setting(fs, name)
         if actual != value:
-            reason = ": memory is too full or too fragmented for so many huge pages" if name == memory_policy.HUGEPAGES else ""
+            reason = (
+                ": memory is too full or too fragmented for so many huge pages"
+                if name == memory_policy.HUGEPAGES
+                else ""
+            )
             raise MemorySnapshotError(f"{path} reads {actual} after {value} was written to it{reason}")

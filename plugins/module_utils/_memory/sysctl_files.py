@@ -11,7 +11,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host.files import 
 from ansible_collections.threadwise.smt.plugins.module_utils._memory.errors import MemoryPolicyError
 from ansible_collections.threadwise.smt.plugins.module_utils._memory.policy import COUNTERPARTS
 
-# A file hides those of the same name in later directories; the remaining files are read in the order of their names (sysctl.d(5)).
+# A file hides those of the same name in later directories; the remaining files are read in the order of their names
+# (sysctl.d(5)).
 DIRECTORIES = ("etc/sysctl.d", "run/sysctl.d", "usr/local/lib/sysctl.d", "usr/lib/sysctl.d", "lib/sysctl.d")
 # procps reads it after all other files; systemd-sysctl reads it only through a link in sysctl.d.
 SYSCTL_CONF = "etc/sysctl.conf"
@@ -75,8 +76,8 @@ def read(fs: HostFs) -> "list[tuple[str, str]]":
 def at_boot(files: "Iterable[tuple[str, str]]") -> "dict[str, Assignment]":
     """Compute the values that sysctl.d files set at boot.
 
-    systemd-sysctl writes each name once: with its last value, at the place of its last change (systemd 252, src/sysctl/sysctl.c). Writing
-    overcommit_ratio sets overcommit_kbytes to 0, and the other way round.
+    systemd-sysctl writes each name once: with its last value, at the place of its last change (systemd 252,
+    src/sysctl/sysctl.c). Writing overcommit_ratio sets overcommit_kbytes to 0, and the other way round.
 
     Args:
         files: paths and texts, in order.
@@ -114,7 +115,9 @@ def own_text(fs: HostFs, path: str) -> "str | None":
     text = fs.read(path) if stat.S_ISREG(status.st_mode) else None
     # U+FFFD stands for bytes that are not text.
     if text is None or "\ufffd" in text:
-        raise MemoryPolicyError(f"{fs.path(path)} is not a text file that can be read, and nothing was changed: remove it")
+        raise MemoryPolicyError(
+            f"{fs.path(path)} is not a text file that can be read, and nothing was changed: remove it"
+        )
     return text
 
 
@@ -129,9 +132,13 @@ def our_text(text: "str | None", wanted: "Mapping[str, int]") -> str:
     """
     replaced = {*wanted, *(COUNTERPARTS[name] for name in wanted if name in COUNTERPARTS)}
     found = dict(assignments(text or ""))
-    if {name: value for name, value in found.items() if name in replaced} == {name: str(value) for name, value in wanted.items()}:
+    if {name: value for name, value in found.items() if name in replaced} == {
+        name: str(value) for name, value in wanted.items()
+    }:
         return text or ""
-    kept = [line for line in (text or "").splitlines() if not any(name in replaced for name, _value in assignments(line))]
+    kept = [
+        line for line in (text or "").splitlines() if not any(name in replaced for name, _value in assignments(line))
+    ]
     return "".join(f"{line}\n" for line in [*kept, *(f"{name}={value:d}" for name, value in wanted.items())])
 
 
@@ -149,7 +156,8 @@ class BootFiles:
         self._tuned: dict[str, Assignment] = {}
         for profile in (fs.read("etc/tuned/active_profile") or "").split():
             self._tuned.update(_profile_values(fs, profile, set()))
-        # TuneD writes its profile's values when it starts, after systemd-sysctl, and then by default those of sysctl.d again.
+        # TuneD writes its profile's values when it starts, after systemd-sysctl, and then by default those of sysctl.d
+        # again.
         reapply = _ini(fs.read(TUNED_CONF) or "").get("", {}).get("reapply_sysctl", "1")
         self._tuned_is_last = reapply.lower() not in ("1", "true", "yes")
 
@@ -157,14 +165,15 @@ class BootFiles:
         """List what would override the collection's sysctl.d file.
 
         Args:
-            wanted: the values to write, as ``memory_policy.settings`` returns them; taken as the content of our file, whether it exists yet or not.
+            wanted: the values to write, as ``memory_policy.settings`` returns them; taken as the content of our file,
+                whether it exists yet or not.
 
         Returns:
             One sentence per override; empty when our values stay in effect.
         """
         problems = [
-            f"{self._fs.path(SYSCTL_CONF)} sets {name} to {self._last[name].value!s:.20} whenever sysctl --system is run, which reads it last: "
-            "remove that line from the file"
+            f"{self._fs.path(SYSCTL_CONF)} sets {name} to {self._last[name].value!s:.20} whenever sysctl --system is"
+            " run, which reads it last: remove that line from the file"
             for name, value in wanted.items()
             if name in self._last and self._last[name].value != str(value)
         ]
@@ -187,7 +196,10 @@ class BootFiles:
             if assignment is None:
                 differences.append(f"no file sets {name} at boot")
             elif assignment.value != str(value):
-                differences.append(f"{self._fs.path(assignment.source)} sets {name} to {assignment.value!s:.20} instead of {value} at boot")
+                differences.append(
+                    f"{self._fs.path(assignment.source)} sets {name} to {assignment.value!s:.20} instead of {value} at"
+                    " boot"
+                )
         return differences + tuned, next(iter(self._file_overrides(wanted) + tuned), None)
 
     def sources(self, text: "str | None") -> "dict[str, Assignment]":
@@ -199,7 +211,10 @@ class BootFiles:
         Returns:
             Values by name; ``source`` is the path of a file, or ``TuneD profile NAME``.
         """
-        files = {name: Assignment(one.value, self._fs.path(one.source)) for name, one in at_boot(self._with_ours(text)).items()}
+        files = {
+            name: Assignment(one.value, self._fs.path(one.source))
+            for name, one in at_boot(self._with_ours(text)).items()
+        }
         tuned = {name: Assignment(one.value, f"TuneD profile {one.source}") for name, one in self._tuned.items()}
         return {**files, **tuned} if self._tuned_is_last else {**tuned, **files}
 
@@ -211,8 +226,8 @@ class BootFiles:
     def _file_overrides(self, wanted: "Mapping[str, int]") -> "list[str]":
         effective = at_boot(self._with_ours(our_text(None, wanted)))
         return [
-            f"{self._fs.path(effective[name].source)} sets {name} to {effective[name].value!s:.20} at boot and overrides {self._fs.path(OURS)}: "
-            "remove that line from the file"
+            f"{self._fs.path(effective[name].source)} sets {name} to {effective[name].value!s:.20} at boot and"
+            f" overrides {self._fs.path(OURS)}: remove that line from the file"
             for name, value in wanted.items()
             if effective[name].value != str(value)
         ]
@@ -221,8 +236,9 @@ class BootFiles:
         if not self._tuned_is_last:
             return []
         return [
-            f"the TuneD profile {self._tuned[name].source} sets {name} to {self._tuned[name].value!s:.20} when TuneD starts, because reapply_sysctl is off: "
-            f"switch it on in {self._fs.path(TUNED_CONF)}, or change the profile"
+            f"the TuneD profile {self._tuned[name].source} sets {name} to {self._tuned[name].value!s:.20} when TuneD"
+            f" starts, because reapply_sysctl is off: switch it on in {self._fs.path(TUNED_CONF)}, or change the"
+            " profile"
             for name, value in wanted.items()
             if name in self._tuned and self._tuned[name].value != str(value)
         ]
@@ -233,17 +249,27 @@ def _profile_values(fs: HostFs, profile: str, seen: "set[str]") -> "dict[str, As
     if profile in seen or len(seen) >= MAX_INCLUDES or not re.match(r"\A[A-Za-z0-9_][A-Za-z0-9_.-]*\Z", profile):
         return {}
     seen.add(profile)
-    text = next((text for text in (fs.read(f"{folder}/{profile}/tuned.conf") for folder in TUNED_PROFILES) if text is not None), "")
+    text = next(
+        (text for text in (fs.read(f"{folder}/{profile}/tuned.conf") for folder in TUNED_PROFILES) if text is not None),
+        "",
+    )
     sections = _ini(text)
     values: dict[str, Assignment] = {}
     for name in re.split(r"[\s,]+", sections.get("main", {}).get("include", "")):
         values.update(_profile_values(fs, name, seen))
-    values.update({_dotted(name): Assignment(value.lstrip(">").strip(), profile) for name, value in sections.get("sysctl", {}).items()})
+    values.update(
+        {
+            _dotted(name): Assignment(value.lstrip(">").strip(), profile)
+            for name, value in sections.get("sysctl", {}).items()
+        }
+    )
     return values
 
 
 def _ini(text: str) -> "dict[str, dict[str, str]]":
-    """Return the values of a TuneD file by section and name; the lines before the first section are in section ``""``."""
+    """Return the values of a TuneD file by section and name;
+    the lines before the first section are in section ``""``.
+    """
     sections: dict[str, dict[str, str]] = {"": {}}
     section = ""
     for raw_line in text.split("\n"):

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Commands that a pull runs: each within a time limit, and its last words are kept for a sentence.
 
-This file is copied to a host as part of the program of smt_pull: it imports only files that are copied with it, by relative imports.
+This file is copied to a host as part of the program of smt_pull: it imports only files that are copied with it, by
+relative imports.
 """
 
 import collections
@@ -21,7 +22,7 @@ from .._host.errors import HostError
 # What a command may take that is asked to end.
 TERM_SECONDS = 30.0
 # Lines of a command's output among which its reason is looked for, and the length of a line.
-_MOST_LINES, _MOST_LINE = 400, 4000
+_MAX_LINES, _MAX_LINE = 400, 4000
 _REASON = re.compile(r"\[?(error|fatal)\b", re.IGNORECASE)
 
 
@@ -49,7 +50,9 @@ class Done(t.NamedTuple):
         return f"{said} ({f'exit status {self.status}' if self.status >= 0 else f'signal {-self.status}'})"
 
 
-def run(argv: "list[str]", seconds: float, directory: str, environment: "t.Mapping[str, str]", is_shown: bool = True) -> Done:
+def run(
+    argv: "list[str]", seconds: float, directory: str, environment: "t.Mapping[str, str]", is_shown: bool = True
+) -> Done:
     """Run a command.
 
     Args:
@@ -63,7 +66,7 @@ def run(argv: "list[str]", seconds: float, directory: str, environment: "t.Mappi
         PullError: it cannot be started, or it took too long.
     """
     name = os.path.basename(argv[0])
-    kept: collections.deque[str] = collections.deque(maxlen=_MOST_LINES)
+    kept: collections.deque[str] = collections.deque(maxlen=_MAX_LINES)
     try:
         # A session of its own, so that it has no terminal to ask for a password, and can be ended with its children.
         process = subprocess.Popen(
@@ -90,7 +93,7 @@ def run(argv: "list[str]", seconds: float, directory: str, environment: "t.Mappi
 
 
 def _pass_on(stream: t.IO[bytes], kept: "collections.deque[str]", is_shown: bool) -> None:
-    for raw in iter(lambda: stream.readline(_MOST_LINE), b""):
+    for raw in iter(lambda: stream.readline(_MAX_LINE), b""):
         line = raw.decode("utf-8", "replace").rstrip("\n")
         kept.append(line)
         if is_shown:
@@ -105,7 +108,10 @@ def show(line: str) -> None:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End a command. Ansible ends its own workers; the watchdog of a change that it made has a session of its own, and restores the host."""
+    """End a command.
+
+    Ansible ends its own workers; the watchdog of a change that it made has a session of its own, and restores the host.
+    """
     process.terminate()
     try:
         process.wait(TERM_SECONDS)

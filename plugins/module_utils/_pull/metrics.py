@@ -1,10 +1,12 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The metrics of a pull for node_exporter's textfile collector: how the host was found, beside how old that is and whether the pull succeeded.
+"""The metrics of a pull for node_exporter's textfile collector: how the host was found,
+beside how old that is and whether the pull succeeded.
 
 The collector shows a file for ever that nobody replaces, so what is not known any more is removed before all else.
 
-This file is copied to a host as part of the program of smt_pull: it imports only files that are copied with it, by relative imports.
+This file is copied to a host as part of the program of smt_pull: it imports only files that are copied with it, by
+relative imports.
 """
 
 import contextlib
@@ -14,18 +16,22 @@ import typing as t
 from .._host import files
 from .commands import PullError
 
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 _END = "# EOF\n"
 # How a file of this collection begins.
 _OURS = ("# HELP threadwise_smt_", _END)
 _PULL = {
-    "threadwise_smt_pull_success": "1 when the host was judged under the newest commit of its repository, 0 when under an earlier one or not at all",
+    "threadwise_smt_pull_success": (
+        "1 when the host was judged under the newest commit of its repository, 0 when under an earlier one or not"
+        " at all"
+    ),
     "threadwise_smt_pull_run_timestamp_seconds": "time of the pull that wrote these metrics, in seconds since 1970",
     "threadwise_smt_pull_last_success_timestamp_seconds": "time of the last pull that succeeded, in seconds since 1970",
     "threadwise_smt_pull_commit_info": "1 for the commit whose policy is in use, and for one that was refused",
 }
 # As smt_compliance says it of a host that cannot be judged.
-_UNKNOWN = """# HELP threadwise_smt_compliant 1 when the host complies with its SMT policy, 0 when it does not or is unknown
+_UNKNOWN = """\
+# HELP threadwise_smt_compliant 1 when the host complies with its SMT policy, 0 when it does not or is unknown
 # TYPE threadwise_smt_compliant gauge
 threadwise_smt_compliant{{host="{host}",hardware_class=""}} 0
 # HELP threadwise_smt_status 1 for the status of the host: compliant, drifted, bad_policy, unknown or unreachable
@@ -64,9 +70,13 @@ def text(host: str, outcome: Outcome) -> str:
     values: dict[str, dict[str, float | None]] = {
         "threadwise_smt_pull_success": {"": int(outcome.is_success)},
         "threadwise_smt_pull_run_timestamp_seconds": {"": int(outcome.at)},
-        "threadwise_smt_pull_last_success_timestamp_seconds": {"": None if outcome.last_success is None else int(outcome.last_success)},
+        "threadwise_smt_pull_last_success_timestamp_seconds": {
+            "": None if outcome.last_success is None else int(outcome.last_success)
+        },
         "threadwise_smt_pull_commit_info": {
-            f',commit="{commit}",use="{use}"': 1 for use, commit in (("enforced", outcome.used), ("refused", outcome.refused)) if commit
+            f',commit="{commit}",use="{use}"': 1
+            for use, commit in (("enforced", outcome.used), ("refused", outcome.refused))
+            if commit
         },
     }
     head = _UNKNOWN.format(host=host) if outcome.judged is None else outcome.judged[: -len(_END)]
@@ -91,7 +101,10 @@ def write(path: str, content: str) -> None:
     fs, name = files.HostFs(os.path.dirname(path)), os.path.basename(path)
     found = fs.head(name, max(map(len, _OURS)))
     if found and not found.startswith(_OURS):
-        raise PullError(f"{path} is there, and this collection did not write it: set smt_pull_metrics to another path, or move it away")
+        raise PullError(
+            f"{path} is there, and this collection did not write it: set smt_pull_metrics to another path, or move it"
+            " away"
+        )
     try:
         fs.write(name, content)
     except OSError:

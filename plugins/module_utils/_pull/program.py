@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The program of smt_pull: one pull, which a systemd unit of the host runs.
 
-It fetches the fleet's repository and runs its playbook. A commit under which the host gets a verdict is kept. One under which it gets none, whatever is wrong
-with it, is refused, and the policy is enforced by the commit that is kept. So a host never has less than it had, and a kill or a full disk at any point
-leaves the commit that was kept before.
+It fetches the fleet's repository and runs its playbook. A commit under which the host gets a verdict is kept. One under
+which it gets none, whatever is wrong with it, is refused, and the policy is enforced by the commit that is kept. So a
+host never has less than it had, and a kill or a full disk at any point leaves the commit that was kept before.
 
-This file is copied to a host as part of the program: it imports only files that are copied with it, by relative imports.
+This file is copied to a host as part of the program: it imports only files that are copied with it, by relative
+imports.
 """
 
 import argparse
@@ -31,7 +32,7 @@ CHECK = "threadwise.smt.smt_compliance"
 # What a run of Ansible needs for its temporary files.
 _ROOM_BYTES, _ROOM_FILES = 16 << 20, 256
 _SCHEMA = "threadwise.smt/pull"
-_MOST_BYTES = 8 << 20
+_MAX_BYTES = 8 << 20
 _STATUS, _DOCUMENT, _PAGE, _METRICS = "status.json", "smt_compliance.json", "smt_compliance.html", "smt_compliance.prom"
 # Where version 1.0.0 had its checkout.
 _VERIFIED_BEFORE = "verified"
@@ -120,7 +121,11 @@ class Pull:
             return "No earlier commit was in use here, so no policy is enforced"
         if kept == self._accepted:
             return "It is the one that was in use, so no policy is enforced"
-        when = "" if self._record.judged_at is None else time.strftime(f" on {host_text.UTC_FORMAT}", time.gmtime(self._record.judged_at))
+        when = (
+            ""
+            if self._record.judged_at is None
+            else time.strftime(f" on {host_text.UTC_FORMAT}", time.gmtime(self._record.judged_at))
+        )
         return f"The policy of commit {kept[:12]} is enforced, under which this host was judged{when}"
 
     def _use_kept(self) -> "str | None":
@@ -139,7 +144,9 @@ class Pull:
             return commit
         newest = self._record.newest
         if newest is not None and not self._repository.descends(commit, newest):
-            raise PullError(f"it does not descend from commit {newest[:12]}, the newest one with a good signature so far")
+            raise PullError(
+                f"it does not descend from commit {newest[:12]}, the newest one with a good signature so far"
+            )
         self._repository.check_signature(commit)
         if commit != newest:
             self._repository.mark(repository.NEWEST, commit)
@@ -150,34 +157,47 @@ class Pull:
     def _enforce(self, commit: str) -> None:
         """Run the playbook of a commit; raise PullError where the host gets no verdict by it."""
         copy = self._repository.copy(commit)
-        done = self._play(copy, copy, os.path.join(copy, self._options.playbook), {STATUS_FILE: self._scratch.path(_STATUS)})
+        done = self._play(
+            copy, copy, os.path.join(copy, self._options.playbook), {STATUS_FILE: self._scratch.path(_STATUS)}
+        )
         verdict = self._verdict(_STATUS)
         if verdict is None:
             if done.status == 0:
                 raise PullError(
-                    f"its inventory {self._options.inventory} does not have {self._options.host}, or its playbook {self._options.playbook} does not apply the "
-                    "role smt_policy to it"
+                    f"its inventory {self._options.inventory} does not have {self._options.host}, or its playbook"
+                    f" {self._options.playbook} does not apply the role smt_policy to it"
                 )
-            raise PullError(f"its playbook {self._options.playbook} gave {self._options.host} no verdict: {done.reason}")
+            raise PullError(
+                f"its playbook {self._options.playbook} gave {self._options.host} no verdict: {done.reason}"
+            )
         if verdict.status not in VERDICTS:
             raise PullError(f"{self._options.host} cannot be judged by it: {verdict.status}: {verdict.sentence}")
 
     def _judge(self, commit: "str | None") -> "tuple[int, str | None]":
-        """Check the host against the policy of a commit, and publish what is found. Return the exit status and the metrics, None where there are none."""
+        """Check the host against the policy of a commit, and publish what is found.
+
+        Return the exit status and the metrics, None where there are none.
+        """
         if commit is None:
             return 1, None
-        wanted = {f"smt_compliance_{name}": self._scratch.path(file) for name, file in (("json", _DOCUMENT), ("metrics", _METRICS), ("page", _PAGE))}
+        wanted = {
+            f"smt_compliance_{name}": self._scratch.path(file)
+            for name, file in (("json", _DOCUMENT), ("metrics", _METRICS), ("page", _PAGE))
+        }
         try:
             done = self._play(self._repository.copy(commit), self._state.sysroot, CHECK, wanted)
             if self._verdict(_DOCUMENT) is None:
                 raise PullError(done.reason)
-            judged = self._scratch.text(_METRICS, metrics.MOST_BYTES)
+            judged = self._scratch.text(_METRICS, metrics.MAX_BYTES)
         except (PullError, OSError, ValueError) as error:
-            self._say(f"It is not known whether {self._options.host} complies with the policy of commit {commit[:12]}: {error}")
+            self._say(
+                f"It is not known whether {self._options.host} complies with the policy of commit {commit[:12]}:"
+                f" {error}"
+            )
             return 1, None
         for name in (_DOCUMENT, _PAGE):
             try:
-                self._state.write(name, self._scratch.text(name, _MOST_BYTES))
+                self._state.write(name, self._scratch.text(name, _MAX_BYTES))
             except (OSError, ValueError) as error:
                 self._say(f"{self._state.path(name)} is still of an earlier check: {error}")
         return done.status, judged
@@ -195,7 +215,9 @@ class Pull:
             playbook,
         ]
         # By default Ansible goes on without any host where it cannot read the inventory, and ends with status 0.
-        return commands.run(argv, PLAY_SECONDS, directory, {"ANSIBLE_INVENTORY_UNPARSED_FAILED": "true", **self._temporary()})
+        return commands.run(
+            argv, PLAY_SECONDS, directory, {"ANSIBLE_INVENTORY_UNPARSED_FAILED": "true", **self._temporary()}
+        )
 
     def _temporary(self) -> "dict[str, str]":
         """Return where Ansible puts its temporary files, if their usual place has no room."""
@@ -204,13 +226,21 @@ class Pull:
         except OSError:
             has_room = False
         else:
-            has_room = not found.f_flag & os.ST_RDONLY and found.f_bfree * found.f_frsize >= _ROOM_BYTES and (not found.f_files or found.f_ffree >= _ROOM_FILES)
-        return {} if has_room else dict.fromkeys(("ANSIBLE_LOCAL_TEMP", "ANSIBLE_REMOTE_TEMP", "TMPDIR"), self._scratch.sysroot)
+            has_room = (
+                not found.f_flag & os.ST_RDONLY
+                and found.f_bfree * found.f_frsize >= _ROOM_BYTES
+                and (not found.f_files or found.f_ffree >= _ROOM_FILES)
+            )
+        return (
+            {}
+            if has_room
+            else dict.fromkeys(("ANSIBLE_LOCAL_TEMP", "ANSIBLE_REMOTE_TEMP", "TMPDIR"), self._scratch.sysroot)
+        )
 
     def _verdict(self, name: str) -> "Verdict | None":
         """Return what a document of compliance says of this host, None where there is none."""
         try:
-            hosts = host_text.parse_json(self._scratch.text(name, _MOST_BYTES))["hosts"]
+            hosts = host_text.parse_json(self._scratch.text(name, _MAX_BYTES))["hosts"]
             (found,) = (host for host in hosts if host["host"] == self._options.host)
             return Verdict(found["status"], host_text.printable(found["sentence"], 400))
         except (OSError, ValueError, LookupError, TypeError):
@@ -224,7 +254,14 @@ class Pull:
             found = None
         if found is not None:
             return found
-        newest = (self._repository.marked(repository.NEWEST) or repository.commit(self._state.path(_VERIFIED_BEFORE), "HEAD")) if self._options.verify else None
+        newest = (
+            (
+                self._repository.marked(repository.NEWEST)
+                or repository.commit(self._state.path(_VERIFIED_BEFORE), "HEAD")
+            )
+            if self._options.verify
+            else None
+        )
         return Record(kept=self._repository.marked(repository.KEPT), newest=newest)
 
     def _keep(self, **changed: t.Any) -> bool:
@@ -239,7 +276,9 @@ class Pull:
         return True
 
     def _write_metrics(self, used: "str | None", refused: "str | None", judged: "str | None", is_success: bool) -> None:
-        outcome = metrics.Outcome(self._now, is_success, self._now if is_success else self._record.last_success, used, refused, judged)
+        outcome = metrics.Outcome(
+            self._now, is_success, self._now if is_success else self._record.last_success, used, refused, judged
+        )
         try:
             metrics.write(self._options.metrics, metrics.text(self._options.host, outcome))
         except PullError as error:

@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The fleet's repository on a host, and copies of single commits.
 
-Each commit has a directory of its own, whole before it has its name: nothing that happens to a new commit touches the files of the one that is kept.
+Each commit has a directory of its own, whole before it has its name: nothing that happens to a new commit touches the
+files of the one that is kept.
 
-This file is copied to a host as part of the program of smt_pull: it imports only files that are copied with it, by relative imports.
+This file is copied to a host as part of the program of smt_pull: it imports only files that are copied with it, by
+relative imports.
 """
 
 import contextlib
@@ -17,11 +19,13 @@ from . import commands
 from .commands import PullError
 
 GIT_SECONDS = 600.0
-# Refs: what the repository offers, the newest commit with a good signature, and the one that is kept. What has a ref is not cleaned up by git.
+# Refs: what the repository offers, the newest commit with a good signature, and the one that is kept. What has a ref is
+# not cleaned up by git.
 OFFERED, NEWEST, KEPT = "refs/smt-pull/offered", "refs/smt-pull/newest", "refs/smt-pull/kept"
 COMMIT = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 _ENVIRONMENT = {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"}
-# As `git merge --verify-signatures` has it. `git verify-commit` alone takes any key of the keyring, also one that nobody trusts.
+# As `git merge --verify-signatures` has it. `git verify-commit` alone takes any key of the keyring, also one that
+# nobody trusts.
 _TRUSTED = "gpg.minTrustLevel=marginal"
 
 
@@ -34,7 +38,11 @@ class Repository:
     """
 
     def __init__(self, directory: str, url: str) -> None:
-        self._place, self._copies, self._url = os.path.join(directory, "repository.git"), os.path.join(directory, "commits"), url
+        self._place, self._copies, self._url = (
+            os.path.join(directory, "repository.git"),
+            os.path.join(directory, "commits"),
+            url,
+        )
 
     def fetch(self) -> str:
         """Fetch what the repository's default branch is now; return the commit.
@@ -71,7 +79,9 @@ class Repository:
 
     def check_signature(self, commit: str) -> None:
         """Check that root trusts who signed a commit; raise PullError."""
-        self._git("verify-commit", commit, config=None if self._succeeds("config", "--get", "gpg.minTrustLevel") else _TRUSTED)
+        self._git(
+            "verify-commit", commit, config=None if self._succeeds("config", "--get", "gpg.minTrustLevel") else _TRUSTED
+        )
 
     def descends(self, commit: str, earlier: str) -> bool:
         """Return whether a commit is another one or descends from it."""
@@ -117,7 +127,10 @@ class Repository:
                     shutil.rmtree(os.path.join(self._copies, name), ignore_errors=True)
 
     def _remove_locks(self) -> None:
-        """Remove the lock files of a git that was killed, which no later git would do. The caller's lock says that there is no other."""
+        """Remove the lock files of a git that was killed, which no later git would do.
+
+        The caller's lock says that there is no other.
+        """
         for folder, _folders, files in os.walk(self._place):
             for name in files:
                 if name.endswith(".lock"):

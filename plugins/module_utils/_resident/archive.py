@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A program of this collection that is left on a host, in one file: Ansible removes its own copy of the code when a module ends."""
+"""A program of this collection that is left on a host, in one file:
+Ansible removes its own copy of the code when a module ends.
+"""
 
 import inspect
 import io
@@ -14,7 +16,10 @@ _COLLECTION = "ansible_collections.threadwise.smt."
 _CODE = _COLLECTION + "plugins.module_utils."
 # The interpreter of the module may be gone after an upgrade of the system.
 _PYTHONS = ("/usr/bin/python3", "/usr/libexec/platform-python")
-_START = 'program=$1; root=$2; shift 2; for python; do [ -x "$python" ] && exec "$python" -BES "$program" "$root"; done; echo "there is no $*" >&2; exit 1'
+_START = (
+    'program=$1; root=$2; shift 2; for python; do [ -x "$python" ] && exec "$python" -BES "$program" "$root"; done;'
+    ' echo "there is no $*" >&2; exit 1'
+)
 
 
 def install(fs: host_files.HostFs, path: str, module: str) -> None:
@@ -39,11 +44,18 @@ def command(fs: host_files.HostFs, path: str) -> "list[str]":
 
 
 def build(module: str) -> bytes:
-    """Return a zip file that Python runs (zipapp of the standard library, without its files on the disk): the code of this collection that is loaded."""
+    """Return a zip file that Python runs (zipapp of the standard library, without its files on the disk):
+    the code of this collection that is loaded.
+    """
     sources = {f"{name.replace('.', '/')}.py": inspect.getsource(sys.modules[name]) for name in _loaded()}
-    # Packages, not only folders: a host may have another ansible_collections, which a folder without __init__.py would not come before.
+    # Packages, not only folders: a host may have another ansible_collections, which a folder without __init__.py would
+    # not come before.
     folders = {path.rpartition("/")[0] for path in sources}
-    folders |= {"/".join(parts[:length]) for parts in (folder.split("/") for folder in folders) for length in range(1, len(parts))}
+    folders |= {
+        "/".join(parts[:length])
+        for parts in (folder.split("/") for folder in folders)
+        for length in range(1, len(parts))
+    }
     sources.update({f"{folder}/__init__.py": "" for folder in folders})
     sources["__main__.py"] = f"import sys\n\nfrom {module} import main\n\nsys.exit(main(sys.argv[1]))\n"
     made = io.BytesIO()

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A program that a host runs as a service, which waits until its time has come or somebody sends it a signal.
 
-A service that waits, no timer: each daemon-reload starts the time of a timer with OnActiveSec anew (systemd issue 31914), so that it may never elapse. What
-waits has also loaded all that it needs, and needs neither memory nor a program of its own when its time has come.
+A service that waits, no timer: each daemon-reload starts the time of a timer with OnActiveSec anew (systemd issue
+31914), so that it may never elapse. What waits has also loaded all that it needs, and needs neither memory nor a
+program of its own when its time has come.
 """
 
 import contextlib
@@ -33,7 +34,10 @@ def heard(seconds: float) -> "int | None":
 
 
 def pause(seconds: float, wait: "t.Callable[[float], int | None]", now: "t.Callable[[], float]") -> None:
-    """Wait, or until it is to go back at once. Checks of a controller that has not noticed it are no reason to try more often."""
+    """Wait, or until it is to go back at once.
+
+    Checks of a controller that has not noticed it are no reason to try more often.
+    """
     end = now() + seconds
     while now() < end and wait(end - now()) != UNDO_NOW:
         pass
@@ -43,5 +47,7 @@ def notify(message: str) -> None:
     """Tell systemd (sd_notify(3)); nothing where it did not start this program."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if address:
-        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as systemd:
+        with contextlib.suppress(OSError), socket.socket(
+            socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC
+        ) as systemd:
             systemd.sendto(message.encode("utf-8"), "\0" + address[1:] if address.startswith("@") else address)

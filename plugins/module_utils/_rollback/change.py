@@ -7,9 +7,16 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import change as boot_change, frame as boot_frame
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
-from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, kernel_files, text as host_text
+from ansible_collections.threadwise.smt.plugins.module_utils._host import (
+    files as host_files,
+    kernel_files,
+    text as host_text,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
-from ansible_collections.threadwise.smt.plugins.module_utils._memory import change as memory_change, frame as memory_frame
+from ansible_collections.threadwise.smt.plugins.module_utils._memory import (
+    change as memory_change,
+    frame as memory_frame,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._rollback.record import FILE
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import change as smt_change, frame as smt_frame
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback.timer import RunCommand
@@ -114,7 +121,10 @@ class Rollback:
         }
 
     def _save(self, known: "_Record | None") -> str:
-        """Save what is going to be changed. What a rollout saved that was interrupted stays: it is older than the present state."""
+        """Save what is going to be changed.
+
+        What a rollout saved that was interrupted stays: it is older than the present state.
+        """
         request = self.request
         older = known if known is not None and known["rollout"] else None
         record: _Record = older or {
@@ -138,11 +148,15 @@ class Rollback:
             if not request.check:
                 self._changed = FILE.save(self.fs, record)
         except ERRORS as error:
-            raise RollbackError(f"the state before the change cannot be saved, and nothing was changed: {error}") from error
+            raise RollbackError(
+                f"the state before the change cannot be saved, and nothing was changed: {error}"
+            ) from error
         return record["back_to"]
 
     def _put_back(self, record: _Record) -> bool:
-        """Put back each part of the record, whether another one fails or not; return whether the host has to be rebooted."""
+        """Put back each part of the record, whether another one fails or not;
+        return whether the host has to be rebooted.
+        """
         failed: list[str] = []
         reboot_required = False
         try:
@@ -175,7 +189,9 @@ class Rollback:
         if frame is None:
             return
         # What was bound since to CPUs that were offline before the change does not keep it from being taken back.
-        request = smt_change.Request(smt_change.PREVIOUS, frame=frame, affinity_conflicts="warn", check=self.request.check)
+        request = smt_change.Request(
+            smt_change.PREVIOUS, frame=frame, affinity_conflicts="warn", check=self.request.check
+        )
         change = smt_change.RuntimeChange(request, self.run_command, self.fs.sysroot)
         result = change.run()
         self._note(result["changed"], result["diff"], [*change.warnings, *result["not_restored"]])

@@ -1,6 +1,7 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a host keeps of its state from before a policy changed it, from before the first change until nobody needs it any more.
+"""What a host keeps of its state from before a policy changed it,
+from before the first change until nobody needs it any more.
 
 If the controller dies in between, the host still has it, also after a reboot.
 """
@@ -10,7 +11,9 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, state_file
 
-FILE = state_file.StateFile("var/lib/threadwise-smt/rollout-rollback.json", "threadwise.smt/rollout-rollback", limit=host_files.LARGE)
+FILE = state_file.StateFile(
+    "var/lib/threadwise-smt/rollout-rollback.json", "threadwise.smt/rollout-rollback", limit=host_files.LARGE
+)
 
 
 class Pending(TypedDict):
@@ -26,7 +29,8 @@ class Pending(TypedDict):
 
 
 def pending(fs: host_files.HostFs) -> "Pending | None":
-    """Return what a rollout has saved before it changed this host, unless the host was found healthy since; None without.
+    """Return what a rollout has saved before it changed this host, unless the host was found healthy since;
+    None without.
 
     Args:
         fs: the host's files; `fs.problems` gets the reason why the file cannot be used.

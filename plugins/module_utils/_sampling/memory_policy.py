@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The NUMA memory policy of this process, which the programs that it executes inherit (set_mempolicy(2), Linux 2.6.7)."""
+"""The NUMA memory policy of this process, which the programs that it executes inherit (set_mempolicy(2),
+Linux 2.6.7).
+"""
 
 import ctypes
 import errno
@@ -34,7 +36,10 @@ def bind(node: int) -> None:
     """
     number = _SET_MEMPOLICY.get(os.uname().machine)
     if number is None:
-        raise MemoryPolicyError(f"memory of node {node} cannot be chosen: the number of set_mempolicy(2) on {os.uname().machine} is not known here")
+        raise MemoryPolicyError(
+            f"memory of node {node} cannot be chosen: the number of set_mempolicy(2) on {os.uname().machine} is not"
+            " known here"
+        )
     words = (ctypes.c_ulong * (node // _LONG_BITS + 1))()
     words[node // _LONG_BITS] = 1 << node % _LONG_BITS
     # The kernel reads one bit less than the number says (get_nodes() of mm/mempolicy.c).

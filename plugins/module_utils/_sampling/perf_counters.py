@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Cycles and instructions of CPUs and cores, counted by ``perf stat -j`` where the host has a performance monitoring unit."""
+"""Cycles and instructions of CPUs and cores, counted by ``perf stat -j`` where the host has a performance monitoring
+unit.
+"""
 
 import json
 import math
@@ -47,7 +49,13 @@ def unavailable_reason() -> "str | None":
     """Return why this host cannot count the cycles and instructions of its CPUs, or None when it can."""
     try:
         done = subprocess.run(
-            TEST_COMMAND, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=TIME_LIMIT, check=False, env=runner.environment()
+            TEST_COMMAND,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=TIME_LIMIT,
+            check=False,
+            env=runner.environment(),
         )
     except FileNotFoundError:
         return "perf is not installed"
@@ -56,7 +64,11 @@ def unavailable_reason() -> "str | None":
     output = done.stderr.decode("utf-8", "replace")
     if done.returncode != 0:
         return f"perf stat failed: {' '.join(output.split())[:REASON_LENGTH] or 'it printed no error message'}"
-    return None if parse(output) else "this host has no performance monitoring unit that perf may read (cycles and instructions: not supported)"
+    return (
+        None
+        if parse(output)
+        else "this host has no performance monitoring unit that perf may read (cycles and instructions: not supported)"
+    )
 
 
 class Counting:
@@ -77,7 +89,12 @@ class Counting:
     def __enter__(self) -> "Counting":
         """Start perf."""
         self._perf = subprocess.Popen(
-            self._argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=runner.environment(), preexec_fn=_die_with_plan
+            self._argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=runner.environment(),
+            preexec_fn=_die_with_plan,
         )
         return self
 
@@ -102,8 +119,8 @@ def _die_with_plan() -> None:
 def parse(text: str) -> "dict[str, Counts]":
     """Read the counts from the output of ``perf stat -j -A``.
 
-    perf prints one JSON object per line; a missing count reads ``<not supported>`` or ``<not counted>``. Hybrid processors name an event once for
-    each type of core (``cpu_core/cycles/``), and each CPU counts only one of them.
+    perf prints one JSON object per line; a missing count reads ``<not supported>`` or ``<not counted>``. Hybrid
+    processors name an event once for each type of core (``cpu_core/cycles/``), and each CPU counts only one of them.
 
     Args:
         text: the output.
@@ -120,7 +137,11 @@ def parse(text: str) -> "dict[str, Counts]":
             continue
         if event and math.isfinite(value) and value > 0:
             counts.setdefault(cpu, {})[event] = value
-    return {cpu: {"cycles": found["cycles"], "instructions": found["instructions"]} for cpu, found in counts.items() if len(found) == len(EVENTS)}
+    return {
+        cpu: {"cycles": found["cycles"], "instructions": found["instructions"]}
+        for cpu, found in counts.items()
+        if len(found) == len(EVENTS)
+    }
 
 
 def _event(name: str) -> "str | None":
@@ -130,8 +151,8 @@ def _event(name: str) -> "str | None":
 def by_core(counts: "Mapping[str, Counts]", cores: "Iterable[Sequence[int]]") -> CoreRates:
     """Compute the rates of each CPU and of each core.
 
-    The cycles of a core are those of its busiest thread: perf counts the cycles in which a thread runs, so with both threads busy each count equals
-    the core's cycles, and their sum would be twice as much.
+    The cycles of a core are those of its busiest thread: perf counts the cycles in which a thread runs, so with both
+    threads busy each count equals the core's cycles, and their sum would be twice as much.
 
     Args:
         counts: the counts by CPU number.
@@ -144,9 +165,16 @@ def by_core(counts: "Mapping[str, Counts]", cores: "Iterable[Sequence[int]]") ->
     for core in cores:
         threads = [counts[str(cpu)] for cpu in core if str(cpu) in counts]
         if threads:
-            rates[",".join(map(str, core))] = _rates(max(one["cycles"] for one in threads), sum(one["instructions"] for one in threads))
+            rates[",".join(map(str, core))] = _rates(
+                max(one["cycles"] for one in threads), sum(one["instructions"] for one in threads)
+            )
     return {"cpus": {cpu: _rates(one["cycles"], one["instructions"]) for cpu, one in counts.items()}, "cores": rates}
 
 
 def _rates(cycles: float, instructions: float) -> Rates:
-    return {"cycles": cycles, "instructions": instructions, "ipc": round(instructions / cycles, 4), "cpi": round(cycles / instructions, 4)}
+    return {
+        "cycles": cycles,
+        "instructions": instructions,
+        "ipc": round(instructions / cycles, 4),
+        "cpi": round(cycles / instructions, 4),
+    }

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One sample of a command: workers are pinned before they start, start at the same moment, are measured one by one, and are all ended."""
+"""One sample of a command: workers are pinned before they start, start at the same moment, are measured one by one,
+and are all ended.
+"""
 
 import contextlib
 import errno
@@ -110,10 +112,11 @@ def run(
 ) -> SampleResult:
     """Run one command once per worker; all workers start at the same moment.
 
-    Each worker is forked and pinned with sched_setaffinity(2), and then waits at a barrier. The clock starts when the workers are released, so the
-    measured time contains neither the fork of this interpreter nor the pinning. A supervisor with a session of its own owns the workers: processes that
-    they leave behind become its children and are ended with it, also when the caller is killed. A worker of an ordinary user cannot become root
-    (no_new_privs), because the supervisor could not end it then.
+    Each worker is forked and pinned with sched_setaffinity(2), and then waits at a barrier. The clock starts when the
+    workers are released, so the measured time contains neither the fork of this interpreter nor the pinning. A
+    supervisor with a session of its own owns the workers: processes that they leave behind become its children and are
+    ended with it, also when the caller is killed. A worker of an ordinary user cannot become root (no_new_privs),
+    because the supervisor could not end it then.
 
     Args:
         argv: the command; it is never passed to a shell.
@@ -138,13 +141,19 @@ def run(
     supervisor = os.fork()
     if supervisor == 0:
         os.close(result_read)
-        _supervise(result_write, _Arguments(argv, cpu_lists, stdin, directory, keep_output, timeout, nice, co_runners, owner, memory_node, variables))
+        _supervise(
+            result_write,
+            _Arguments(
+                argv, cpu_lists, stdin, directory, keep_output, timeout, nice, co_runners, owner, memory_node, variables
+            ),
+        )
     os.close(result_write)
     try:
         with os.fdopen(result_read, encoding="utf-8") as stream:
             text = stream.read()
     finally:
-        # A supervisor that has reported ignores SIGTERM; if the caller leaves early, the supervisor ends its workers first.
+        # A supervisor that has reported ignores SIGTERM; if the caller leaves early, the supervisor ends its workers
+        # first.
         os.kill(supervisor, signal.SIGTERM)
         os.waitpid(supervisor, 0)
     if not text:
@@ -188,7 +197,9 @@ def _raise_terminated(_number: int, _frame: t.Optional[FrameType]) -> t.NoReturn
 
 
 def _sample(arguments: _Arguments) -> "tuple[str | None, SampleResult]":
-    """Return why the sample could not be started, or None, and the result, which is meaningful only without an error."""
+    """Return why the sample could not be started, or None, and the result,
+    which is meaningful only without an error.
+    """
     workers: list[_Worker] = []
     error: t.Optional[str] = None
     timed_out = False
@@ -223,7 +234,12 @@ def _sample(arguments: _Arguments) -> "tuple[str | None, SampleResult]":
             os.close(barrier_write)
         _end_all(workers, start)
     usage, steal = cpu_usage(before, after)
-    return error, {"workers": [worker.result() for worker in workers], "timed_out": timed_out, "cpu_usage": usage, "steal": steal}
+    return error, {
+        "workers": [worker.result() for worker in workers],
+        "timed_out": timed_out,
+        "cpu_usage": usage,
+        "steal": steal,
+    }
 
 
 def _co_runner_cpus(arguments: _Arguments) -> "list[tuple[int, ...]]":
@@ -272,7 +288,8 @@ class _Worker:
         self._files = contextlib.ExitStack()
         self._output = self._files.enter_context(_scratch_file()) if arguments.keep_output else None
         self._errors = self._files.enter_context(_scratch_file())
-        # The worker reports on this pipe that it is pinned. A successful exec closes the pipe; a failed one writes the reason.
+        # The worker reports on this pipe that it is pinned. A successful exec closes the pipe; a failed one writes the
+        # reason.
         self._report, report_write = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
@@ -282,7 +299,9 @@ class _Worker:
     def await_pinned(self) -> None:
         report = os.read(self._report, 1000)
         if report != b"ready\n":
-            raise RunnerError(report.decode("utf-8", "replace").strip() or "a worker ended before it started the command")
+            raise RunnerError(
+                report.decode("utf-8", "replace").strip() or "a worker ended before it started the command"
+            )
 
     def await_exec(self) -> None:
         report = os.read(self._report, 1000)
@@ -318,7 +337,13 @@ def _scratch_file() -> "t.IO[bytes]":
 
 
 def _become_command(
-    arguments: _Arguments, cpus: "Sequence[int]", output: "t.IO[bytes] | None", errors: "t.IO[bytes]", barrier_read: int, barrier_write: int, report: int
+    arguments: _Arguments,
+    cpus: "Sequence[int]",
+    output: "t.IO[bytes] | None",
+    errors: "t.IO[bytes]",
+    barrier_read: int,
+    barrier_write: int,
+    report: int,
 ) -> t.NoReturn:
     """Turn the forked worker into the command: pin it, wait at the barrier, exec."""
     try:
@@ -451,15 +476,19 @@ def cpu_times() -> "dict[str, dict[str, int]]":
     return times
 
 
-def cpu_usage(before: "Mapping[str, Mapping[str, int]]", after: "Mapping[str, Mapping[str, int]]") -> "tuple[dict[str, float], float | None]":
-    """Compute the usage of each CPU, and the share of all CPUs' time that was stolen, between two readings of ``cpu_times``.
+def cpu_usage(
+    before: "Mapping[str, Mapping[str, int]]", after: "Mapping[str, Mapping[str, int]]"
+) -> "tuple[dict[str, float], float | None]":
+    """Compute the usage of each CPU, and the share of all CPUs' time that was stolen,
+    between two readings of ``cpu_times``.
 
     Args:
         before: the first reading.
         after: the second reading.
 
     Returns:
-        Usage (0..1) by CPU number, for the CPUs that were online at both readings; and the stolen share (0..1), or None when no tick passed.
+        Usage (0..1) by CPU number, for the CPUs that were online at both readings; and the stolen share (0..1), or None
+        when no tick passed.
     """
     usage = {}
     stolen = total = 0

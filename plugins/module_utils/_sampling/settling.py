@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How long a plan waits after each switch, until the host has settled: as long as is asked for, or as the first block shows to be needed."""
+"""How long a plan waits after each switch, until the host has settled: as long as is asked for,
+or as the first block shows to be needed.
+"""
 
 import time
 import typing as t
@@ -10,7 +12,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._sampling import ru
 # The wait in the first block, which shows how long one is needed; before that nothing is known of this host.
 FIRST_SECONDS = 1.0
 # Limits of what is chosen for the blocks after it, and the factor that keeps it clear of what was seen.
-LEAST_SECONDS, MOST_SECONDS = 0.2, 5.0
+MIN_SECONDS, MAX_SECONDS = 0.2, 5.0
 SAFETY = 1.5
 # The kernel counts CPU time in ticks of 10 ms (proc(5)), so shorter windows show nothing.
 WINDOW_SECONDS = 0.1
@@ -29,8 +31,8 @@ def busy_cpus() -> float:
 class Settling:
     """The waits after the switches of a plan.
 
-    A switch leaves work behind: the kernel moves tasks and interrupts, udev and daemons react to CPUs that come and go. The host has settled when its CPUs are
-    no busier than they were before the first switch.
+    A switch leaves work behind: the kernel moves tasks and interrupts, udev and daemons react to CPUs that come and go.
+    The host has settled when its CPUs are no busier than they were before the first switch.
 
     Args:
         seconds: of each wait, or None to choose them by the first block.
@@ -59,7 +61,7 @@ class Settling:
             return
         started = time.monotonic()
         quiet = 0
-        while quiet < WINDOWS_QUIET and time.monotonic() - started < MOST_SECONDS:
+        while quiet < WINDOWS_QUIET and time.monotonic() - started < MAX_SECONDS:
             quiet = quiet + 1 if self._busy() <= (self._quiet or 0.0) else 0
         took = time.monotonic() - started
         # The windows that show it are no part of what is needed.
@@ -75,5 +77,5 @@ class Settling:
         if self._is_chosen or self._quiet is None:
             return False
         self._is_chosen = True
-        self.seconds = round(min(max(SAFETY * self._longest, LEAST_SECONDS), MOST_SECONDS), 1)
+        self.seconds = round(min(max(SAFETY * self._longest, MIN_SECONDS), MAX_SECONDS), 1)
         return True

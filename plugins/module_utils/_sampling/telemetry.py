@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the host did while a sample ran: usage of its cores, frequency, throttling, counters; and how much CPU time other processes used."""
+"""What the host did while a sample ran: usage of its cores, frequency, throttling, counters;
+and how much CPU time other processes used.
+"""
 
 import contextlib
 import time
@@ -42,8 +44,9 @@ class Recorder:
 
         Args:
             workers: the workers' CPU lists.
-            record: gets the keys ``frequency`` (mean MHz by CPU number), ``throttled`` (number of throttle events, or None when the host does not
-                report them) and ``perf`` (cycles and instructions, or the reason why there are none) when the body has ended without an exception.
+            record: gets the keys ``frequency`` (mean MHz by CPU number), ``throttled`` (number of throttle events, or
+                None when the host does not report them) and ``perf`` (cycles and instructions, or the reason why there
+                are none) when the body has ended without an exception.
 
         Yields:
             Nothing.
@@ -55,7 +58,11 @@ class Recorder:
             yield
         after, throttled = frequencies(self._files, cpus), self._throttles(cpus)
         record["frequency"] = {cpu: round((before[cpu] + after[cpu]) / 2, 1) for cpu in before if cpu in after}
-        record["throttled"] = sum(max(0, throttled[core] - throttles[core]) for core in throttles if core in throttled) if throttles else None
+        record["throttled"] = (
+            sum(max(0, throttled[core] - throttles[core]) for core in throttles if core in throttled)
+            if throttles
+            else None
+        )
         record["perf"] = self._counted(counting)
 
     def core_usage(self, cpu_usage: "Mapping[str, float]") -> "dict[str, float]":
@@ -78,10 +85,16 @@ class Recorder:
         if counting is None:
             return {"reason": self._no_counters}
         counts = perf_counters.parse(counting.text)
-        return perf_counters.by_core(counts, self._cores) if counts else {"reason": "perf counted nothing during this sample"}
+        return (
+            perf_counters.by_core(counts, self._cores)
+            if counts
+            else {"reason": "perf counted nothing during this sample"}
+        )
 
     def _throttles(self, cpus: "Collection[int]") -> "dict[tuple[int, ...], int]":
-        """Return the throttle events so far of each core of these CPUs; the siblings of a core show the same counter."""
+        """Return the throttle events so far of each core of these CPUs;
+        the siblings of a core show the same counter.
+        """
         found = {}
         for core in self._cores:
             cpu = next((cpu for cpu in core if cpu in cpus), -1)
@@ -115,7 +128,9 @@ def frequencies(filesystem: HostFs, cpus: "Iterable[int]") -> "dict[str, float]"
 
 
 def load_by_others() -> float:
-    """Return the share (0..1) of all online CPUs' time that other processes or the hypervisor used while the plan paused."""
+    """Return the share (0..1) of all online CPUs' time that other processes or the hypervisor used while the plan
+    paused.
+    """
     before = runner.cpu_times()
     time.sleep(OBSERVATION_SECONDS)
     usage, _steal = runner.cpu_usage(before, runner.cpu_times())
@@ -131,7 +146,8 @@ def too_busy(others: float) -> "str | None":
     if others <= BUSY_SHARE:
         return None
     return (
-        f"others used {round(100 * others)} % of the CPU time before this block: this host is too busy for narrow confidence intervals; measure when it is idle"
+        f"others used {round(100 * others)} % of the CPU time before this block: this host is too busy for narrow"
+        " confidence intervals; measure when it is idle"
     )
 
 

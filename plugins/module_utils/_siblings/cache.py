@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The sibling cache: the probe's last result, saved for the facts.
 
-A hypervisor may run a guest on other hardware threads after a migration or a restart, so a result is valid only for the boot in which it was measured. A
-guest cannot detect a live migration, so the result includes the time of the measurement.
+A hypervisor may run a guest on other hardware threads after a migration or a restart, so a result is valid only for the
+boot in which it was measured. A guest cannot detect a live migration, so the result includes the time of the
+measurement.
 """
 
 import math

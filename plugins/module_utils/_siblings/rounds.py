@@ -1,11 +1,12 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The probe: it measures which CPUs share a core, for guests, whose hypervisor may present another topology than the hardware's.
+"""The probe: it measures which CPUs share a core, for guests,
+whose hypervisor may present another topology than the hardware's.
 
-Testing a different pair on all CPUs in each round is not possible: the sibling of each CPU works in every round, whichever CPU it is paired with, so all
-rounds look alike. Therefore a random half of the CPUs works while the other half sleeps, and then the other way round. Each round yields data on each of
-the N * (N - 1) / 2 pairs, so the number of rounds grows only with the logarithm of N. inference.py evaluates the rounds, docs/probe.md says how many are
-needed.
+Testing a different pair on all CPUs in each round is not possible: the sibling of each CPU works in every round,
+whichever CPU it is paired with, so all rounds look alike. Therefore a random half of the CPUs works while the other
+half sleeps, and then the other way round. Each round yields data on each of the N * (N - 1) / 2 pairs, so the number of
+rounds grows only with the logarithm of N. inference.py evaluates the rounds, docs/probe.md says how many are needed.
 """
 
 import itertools
@@ -19,7 +20,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_form
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings.inference import (
     ALPHA,
-    MOST_PARTNERS,
+    MAX_PARTNERS,
     SHARES,
     PairedRounds,
     PairTests,
@@ -31,11 +32,14 @@ from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology 
 
 MODES = ("auto", "always", "never")
 DEFAULT_SECONDS = 30.0
-MOST_CPUS = 256
-"""Above this number the evaluation takes longer than the rounds, and the workers need more file descriptors than a process may open."""
+MAX_CPUS = 256
+"""Above this number the evaluation takes longer than the rounds, and the workers need more file
+descriptors than a process may open.
+"""
 
 _ROUND_SECONDS = 0.05
-# Fewer paired rounds than the square of the critical value cannot reach it, however clear the data are. Each further evaluation waits for half as many more.
+# Fewer paired rounds than the square of the critical value cannot reach it, however clear the data are. Each further
+# evaluation waits for half as many more.
 _FIRST_LOOK = 1.1
 _NEXT_LOOK = 1.5
 # Up to this number all pairs are reported, above it only those that may share a core.
@@ -108,9 +112,15 @@ def measurable(online: "t.Iterable[int]") -> "list[int]":
     """
     cpus = sorted(set(online) & os.sched_getaffinity(0))
     if len(cpus) < 2:
-        raise ProbeError(f"there is nothing to compare: of the online CPUs {cpulist.render(online)} this process may use {cpulist.render(cpus) or 'none'}")
-    if len(cpus) > MOST_CPUS:
-        raise ProbeError(f"{len(cpus)} CPUs are more than the {MOST_CPUS} that can be measured at once: restrict the probe to fewer CPUs with taskset")
+        raise ProbeError(
+            f"there is nothing to compare: of the online CPUs {cpulist.render(online)} this process may use"
+            f" {cpulist.render(cpus) or 'none'}"
+        )
+    if len(cpus) > MAX_CPUS:
+        raise ProbeError(
+            f"{len(cpus)} CPUs are more than the {MAX_CPUS} that can be measured at once: restrict the probe to fewer"
+            " CPUs with taskset"
+        )
     return cpus
 
 
@@ -175,7 +185,8 @@ def compare_with_kernel(result: Measurement, topology: Topology) -> "bool | None
         topology: the kernel's topology.
 
     Returns:
-        False if at least one core differs; None if none differs, but some CPUs are unclear or unknown to the kernel; else True.
+        False if at least one core differs; None if none differs, but some CPUs are unclear or unknown to the kernel;
+        else True.
     """
     cpus = set(cpulist.parse(result["cpus"]))
     kernel_core = {cpu: cpus.intersection(core) for core in topology.cores for cpu in core}
@@ -186,7 +197,10 @@ def compare_with_kernel(result: Measurement, topology: Topology) -> "bool | None
 
 
 def _paired_rounds(machine: Machine, cpus: "list[int]", chance: random.Random) -> "tuple[PairedRounds, int]":
-    """Run rounds in which each CPU works once. Returns them and their number, which is 1 if all CPUs were drawn for the same round, else 2."""
+    """Run rounds in which each CPU works once.
+
+    Returns them and their number, which is 1 if all CPUs were drawn for the same round, else 2.
+    """
     first = _half(cpus, chance)
     halves = [half for half in (first, set(cpus) - first) if half]
     slowness: dict[int, t.Optional[float]] = {}
@@ -196,9 +210,10 @@ def _paired_rounds(machine: Machine, cpus: "list[int]", chance: random.Random) -
 
 
 def _half(cpus: "list[int]", chance: random.Random) -> "set[int]":
-    # If all CPUs may be on one core, the number of active CPUs must vary between rounds: otherwise each CPU always has the same number of partners. If they
-    # cannot be, the number stays constant, so that effects of the number alone (clock rate, power, a busy hypervisor) are the same in all rounds.
-    if len(cpus) <= MOST_PARTNERS + 1:
+    # If all CPUs may be on one core, the number of active CPUs must vary between rounds: otherwise each CPU always has
+    # the same number of partners. If they cannot be, the number stays constant, so that effects of the number alone
+    # (clock rate, power, a busy hypervisor) are the same in all rounds.
+    if len(cpus) <= MAX_PARTNERS + 1:
         return {cpu for cpu in cpus if chance.random() < 0.5}
     return set(chance.sample(cpus, (len(cpus) + chance.randrange(2)) // 2))
 
@@ -209,5 +224,7 @@ def _ratios(tests: PairTests, cpus: "list[int]", statuses: "t.Mapping[tuple[int,
     for pair in pairs:
         if len(pairs) <= _MAX_PAIRS_REPORTED or tests.is_candidate(*pair):
             ratio, low, high = tests.ratio(*pair)
-            reported.append({"pair": cpulist.render(pair), "result": statuses.get(pair), "ratio": ratio, "low": low, "high": high})
+            reported.append(
+                {"pair": cpulist.render(pair), "result": statuses.get(pair), "ratio": ratio, "low": low, "high": high}
+            )
     return sorted(reported, key=lambda one: (one["result"] != SHARES, one["ratio"] or 1.0))

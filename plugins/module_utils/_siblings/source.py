@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whose siblings count: those that the kernel shows, that the probe has measured, or that a user names.
 
-A hypervisor may show a guest another topology than the hardware's. Placements, and what is taken offline CPU by CPU, then have to follow other siblings than
-the kernel's. A topology with such siblings has the source ``measured`` or ``declared``.
+A hypervisor may show a guest another topology than the hardware's. Placements, and what is taken offline CPU by CPU,
+then have to follow other siblings than the kernel's. A topology with such siblings has the source ``measured`` or
+``declared``.
 """
 
 import typing as t
@@ -19,15 +20,17 @@ KERNEL, MEASURED, DECLARED = "kernel", "measured", "declared"
 # What a topology's ``source`` reads when its cores are not the kernel's.
 NOT_THE_KERNELS = (MEASURED, DECLARED)
 # No core has more threads.
-_MOST_THREADS = 64
+_MAX_THREADS = 64
 # The cores that a sentence names.
-_MOST_SHOWN = 8
+_MAX_SHOWN = 8
 
 Cores = t.Tuple[t.Tuple[int, ...], ...]
 
 
 class SiblingsError(HostError):
-    """The siblings that were asked for are not valid, or not known on this host; the text names them, the reason and the way out."""
+    """The siblings that were asked for are not valid, or not known on this host; the text names them,
+    the reason and the way out.
+    """
 
 
 def parse(given: object) -> "t.Union[str, Cores]":
@@ -48,8 +51,8 @@ def parse(given: object) -> "t.Union[str, Cores]":
     placed: set[int] = set()
     for one in given:
         try:
-            text = ",".join(map(str, one[: _MOST_THREADS + 1])) if isinstance(one, (list, tuple)) else str(one)
-            core = cpulist.parse(text, _MOST_THREADS)
+            text = ",".join(map(str, one[: _MAX_THREADS + 1])) if isinstance(one, (list, tuple)) else str(one)
+            core = cpulist.parse(text, _MAX_THREADS)
         except cpulist.CpuListError as error:
             raise SiblingsError(f"siblings has the core {cpulist.quoted(one)}: {error}: {way_out}") from None
         if not core:
@@ -76,7 +79,9 @@ def read(fs: HostFs, given: object) -> Topology:
 
 
 def applied(topology: Topology, given: object, measured: "t.Mapping[str, t.Any] | None") -> Topology:
-    """Return a topology with the siblings that are asked for. Each CPU that a user's own list leaves out is a core of its own.
+    """Return a topology with the siblings that are asked for.
+
+    Each CPU that a user's own list leaves out is a core of its own.
 
     Args:
         topology: as the kernel shows it.
@@ -94,20 +99,34 @@ def applied(topology: Topology, given: object, measured: "t.Mapping[str, t.Any] 
     named = {cpu for core in wanted for cpu in core}
     absent = sorted(named - set(topology.present))
     if absent:
-        raise SiblingsError(f"siblings names CPU {absent[0]}, which this host does not have: it has CPUs {cpulist.render(topology.present)}")
+        raise SiblingsError(
+            f"siblings names CPU {absent[0]}, which this host does not have: it has CPUs"
+            f" {cpulist.render(topology.present)}"
+        )
     return _with(topology, (*wanted, *((cpu,) for cpu in topology.present if cpu not in named)), DECLARED)
 
 
 def _measured(topology: Topology, measured: "t.Mapping[str, t.Any] | None") -> Cores:
-    way_out = "measure again on an idle host (smt_probe; smt_eval_probe: always), or name the siblings, such as siblings: [[0, 2], [1, 3]]"
+    way_out = (
+        "measure again on an idle host (smt_probe; smt_eval_probe: always), or name the siblings, such as siblings:"
+        " [[0, 2], [1, 3]]"
+    )
     if measured is None:
         raise SiblingsError(f"the siblings of this host were not measured since it booted: {way_out}")
     if measured["unclear"]:
-        raise SiblingsError(f"by measuring, it is not clear which CPUs share a core with CPUs {measured['unclear']}: {way_out}")
-    cores = (*(cpulist.parse(pair) for pair in measured["pairs"]), *((cpu,) for cpu in cpulist.parse(measured["singles"])))
+        raise SiblingsError(
+            f"by measuring, it is not clear which CPUs share a core with CPUs {measured['unclear']}: {way_out}"
+        )
+    cores = (
+        *(cpulist.parse(pair) for pair in measured["pairs"]),
+        *((cpu,) for cpu in cpulist.parse(measured["singles"])),
+    )
     missing = set(topology.present) - {cpu for core in cores for cpu in core}
     if missing:
-        raise SiblingsError(f"the siblings of CPUs {cpulist.render(missing)} were not measured, because these were offline or not allowed: {way_out}")
+        raise SiblingsError(
+            f"the siblings of CPUs {cpulist.render(missing)} were not measured, because these were offline or not"
+            f" allowed: {way_out}"
+        )
     return tuple(cores)
 
 
@@ -116,7 +135,9 @@ def _with(topology: Topology, cores: "t.Iterable[tuple[int, ...]]", source: str)
 
 
 def method(topology: Topology) -> str:
-    """Return the method that takes a topology's siblings offline, as in _smt/state.py: the kernel's own control knows only the kernel's siblings."""
+    """Return the method that takes a topology's siblings offline, as in _smt/state.py:
+    the kernel's own control knows only the kernel's siblings.
+    """
     return "cpu_online" if topology.source in NOT_THE_KERNELS else "auto"
 
 
@@ -125,6 +146,6 @@ def described(topology: Topology) -> "str | None":
     if topology.source not in NOT_THE_KERNELS:
         return None
     shared = [cpulist.render(core) for core in topology.cores if len(core) > 1]
-    more = f" and {len(shared) - _MOST_SHOWN} more" if len(shared) > _MOST_SHOWN else ""
-    which = f"CPUs {', '.join(shared[:_MOST_SHOWN])}{more} share a core" if shared else "no two CPUs share a core"
+    more = f" and {len(shared) - _MAX_SHOWN} more" if len(shared) > _MAX_SHOWN else ""
+    which = f"CPUs {', '.join(shared[:_MAX_SHOWN])}{more} share a core" if shared else "no two CPUs share a core"
     return f"Siblings as {topology.source}, not as the kernel shows them: {which}."

@@ -67,10 +67,12 @@ class _Reply(t.NamedTuple):
 
 
 class Workers:
-    """One process per CPU, asleep except in the rounds it takes part in; use as a context manager. All processes end with it, or with the process that made it.
+    """One process per CPU, asleep except in the rounds it takes part in; use as a context manager.
 
-    A unit of work is integer arithmetic in the interpreter on a few kilobytes that fit into the first-level cache: it uses the execution units of a core,
-    which siblings share, and few other shared resources.
+    All processes end with it, or with the process that made it.
+
+    A unit of work is integer arithmetic in the interpreter on a few kilobytes that fit into the first-level cache: it
+    uses the execution units of a core, which siblings share, and few other shared resources.
 
     Args:
         cpus: CPU numbers.
@@ -102,7 +104,12 @@ class Workers:
             raise
         return self
 
-    def __exit__(self, kind: "type[BaseException] | None", error: "BaseException | None", traceback: t.Optional[types.TracebackType]) -> None:
+    def __exit__(
+        self,
+        kind: "type[BaseException] | None",
+        error: "BaseException | None",
+        traceback: t.Optional[types.TracebackType],
+    ) -> None:
         """End the workers."""
         self._end()
 
@@ -139,7 +146,8 @@ class Workers:
         for cpu, pid in zip(self._cpus, self._pids):
             if os.sched_getaffinity(pid) != {cpu}:
                 raise ProbeError(
-                    f"CPU {cpu} went offline, or was removed from this process's cpuset, during the measurement: the results are not valid. Try again."
+                    f"CPU {cpu} went offline, or was removed from this process's cpuset, during the measurement: the"
+                    " results are not valid. Try again."
                 )
 
     def _start(self, index: int) -> None:
@@ -173,7 +181,10 @@ class Workers:
         return replies
 
     def _lost(self, index: int) -> ProbeError:
-        return ProbeError(f"the process on CPU {self._cpus[index]} does not reply: the host is too busy to be measured, or the process was killed")
+        return ProbeError(
+            f"the process on CPU {self._cpus[index]} does not reply: the host is too busy to be measured, or the"
+            " process was killed"
+        )
 
     def _end(self) -> None:
         for pid in self._pids:
@@ -241,5 +252,10 @@ def _cpu_seconds() -> float:
 
 def _slowness(reply: _Reply, start: float, seconds: float) -> "float | None":
     late = reply.begun - start > _MAX_DELAY * seconds or reply.ended - start > (1 + _MAX_DELAY) * seconds
-    # CPU time, because time lost to other processes, a quota or (if visible) the hypervisor is not caused by the sibling.
-    return None if late or not reply.units or reply.cpu_seconds < _MIN_ON_CPU * seconds else reply.cpu_seconds / reply.units
+    # CPU time, because time lost to other processes, a quota or (if visible) the hypervisor is not caused by the
+    # sibling.
+    return (
+        None
+        if late or not reply.units or reply.cpu_seconds < _MIN_ON_CPU * seconds
+        else reply.cpu_seconds / reply.units
+    )

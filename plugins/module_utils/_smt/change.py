@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One change of a host's SMT state at run time, with all its parts: affinity conflicts, snapshot, watchdog, rollback timer, persistence."""
+"""One change of a host's SMT state at run time, with all its parts: affinity conflicts, snapshot, watchdog,
+rollback timer, persistence.
+"""
 
 import os
 import time
@@ -17,7 +19,10 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import (
     locks,
     state_file,
 )
-from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache, source as sibling_source
+from ansible_collections.threadwise.smt.plugins.module_utils._siblings import (
+    cache as sibling_cache,
+    source as sibling_source,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
     frame as smt_frame,
     restore as smt_restore,
@@ -28,7 +33,10 @@ from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.at_boot import persistence, udev_rules
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.errors import SmtError
-from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback import pending as pending_rollback, timer as rollback_timer
+from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback import (
+    pending as pending_rollback,
+    timer as rollback_timer,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache, topology
 
 LOG = "var/lib/threadwise-smt/watchdog.log"
@@ -134,11 +142,14 @@ class RuntimeChange:
         self._read_host()
         if self.request.check or not self._has_to_act():
             self._check_may_begin()
-            # In check mode no rollback begins, and what a confirmation would write is shown; somebody else's is pending all the same.
+            # In check mode no rollback begins, and what a confirmation would write is shown; somebody else's is pending
+            # all the same.
             is_pending = self.rollback_pending and not self.begins
             files = {} if is_pending else self._file_changes(self.goal)
             return self._result(self.goal, self._is_change() or bool(files), files, is_pending)
-        with locks.HostLock(self.host.sysroot, "smt_state", CONFIRM_SECONDS if self.request.confirm else locks.CHANGE_SECONDS) as lock:
+        with locks.HostLock(
+            self.host.sysroot, "smt_state", CONFIRM_SECONDS if self.request.confirm else locks.CHANGE_SECONDS
+        ) as lock:
             # Another run or the rollback timer may have changed the host since it was read.
             self._read_host(self.before)
             self._check_may_begin()
@@ -160,16 +171,25 @@ class RuntimeChange:
             )
 
     def _has_to_act(self) -> bool:
-        return self._is_change() or self.request.confirm or bool(not self.rollback_pending and self._file_changes(self.goal))
+        return (
+            self._is_change()
+            or self.request.confirm
+            or bool(not self.rollback_pending and self._file_changes(self.goal))
+        )
 
     def _is_change(self) -> bool:
         """Return whether anything but files that keep the setting changes, as far as it can be predicted."""
         return self.moves or self.forgets or self.recalls or self.ends
 
     def _act(self, lock: locks.HostLock) -> Result:
-        """Carry out the request while the lock is held. Whatever fails or dies half way, the host and all files are as they were."""
+        """Carry out the request while the lock is held.
+
+        Whatever fails or dies half way, the host and all files are as they were.
+        """
         durable.make_folders(os.path.dirname(self.fs.path(LOG)), 0o755)
-        self.captured = affinity.capture(self.host, self.before["online"], set(self.before["online"]) - set(self.goal["online"]))
+        self.captured = affinity.capture(
+            self.host, self.before["online"], set(self.before["online"]) - set(self.goal["online"])
+        )
         expected = {} if self.rollback_pending else self._file_changes(self.goal)
         kept = durable.Kept([self.fs.path(path) for path in {*_FILES, *expected}])
         with durable.room(self._sizes(expected)) as give_back:
@@ -179,7 +199,8 @@ class RuntimeChange:
                 after = self._change(give_back) if self.moves else self.before
                 give_back()
                 if not self.moves:
-                    # Files that keep a setting decide whether a snapshot of an earlier boot is valid, and they are about to change.
+                    # Files that keep a setting decide whether a snapshot of an earlier boot is valid, and they are
+                    # about to change.
                     self._keep_snapshot(self.saved, self.forgets)
                 files = {} if self.rollback_pending else self._write_files(after)
                 if self.ends:
@@ -191,10 +212,14 @@ class RuntimeChange:
         if self.ends:
             self.rollback_timer.stop()
         moved = bool(smt_state.differences(self.before, after))
-        return self._result(after, moved or self.ends or self.forgets or self.recalls or bool(files), files, self.rollback_pending)
+        return self._result(
+            after, moved or self.ends or self.forgets or self.recalls or bool(files), files, self.rollback_pending
+        )
 
     def _stop_timer_without_rollback(self) -> None:
-        """Stop the timer of a change that failed: its rollback is undone already, and the next one is not to be taken for it."""
+        """Stop the timer of a change that failed: its rollback is undone already,
+        and the next one is not to be taken for it.
+        """
         if self.begins and not pending_rollback.exists(self.fs):
             self.rollback_timer.stop()
 
@@ -206,7 +231,10 @@ class RuntimeChange:
         return {self.fs.path(path): size + _SPARE_BYTES for path, size in sizes.items()}
 
     def _undo(self, kept: durable.Kept) -> "list[str]":
-        """Put everything back; in the watchdog. First the CPUs, for which no room on the disk is needed, then the files."""
+        """Put everything back; in the watchdog.
+
+        First the CPUs, for which no room on the disk is needed, then the files.
+        """
         if self.ends and not pending_rollback.exists(self.fs):
             # Its last step was done.
             kept.forget()
@@ -218,9 +246,12 @@ class RuntimeChange:
         return problems
 
     def _read_host(self, known: "smt_state.State | None" = None) -> None:
-        """Read the host's state, and set ``goal``, the requested state. The topology is read only if the state is not ``known``.
+        """Read the host's state, and set ``goal``, the requested state.
 
-        Set also whether the request ``moves`` CPUs, ``ends`` a pending rollback or ``forgets`` a snapshot, and ``rollback_pending`` afterwards.
+        The topology is read only if the state is not ``known``.
+
+        Set also whether the request ``moves`` CPUs, ``ends`` a pending rollback or ``forgets`` a snapshot, and
+        ``rollback_pending`` afterwards.
         """
         self.before = smt_state.read(files=self.host)
         if self.before != known:
@@ -239,8 +270,12 @@ class RuntimeChange:
         self.goal = self._goal()
         self.moves = bool(smt_state.differences(self.before, self.goal))
         self.begins = self.moves and self.request.rollback_after is not None
-        self.ends = self.pending is not None and (self.request.confirm or (self.request.state == RESTORED and not self.begins))
-        self.rollback_pending = self.begins or (self.pending is not None and not self.ends and self.rollback_timer.is_armed())
+        self.ends = self.pending is not None and (
+            self.request.confirm or (self.request.state == RESTORED and not self.begins)
+        )
+        self.rollback_pending = self.begins or (
+            self.pending is not None and not self.ends and self.rollback_timer.is_armed()
+        )
         # While a rollback is pending, nothing is forgotten that it goes back to.
         self.forgets = self.saved is not None and not self.rollback_pending and self._is_first(self.goal, self.saved)
 
@@ -248,14 +283,23 @@ class RuntimeChange:
         """Return whether a state is that before the first change, so that the next change is a first one."""
         if self._asks_for_first():
             return True
-        return not self.moves and self.ends and not smt_state.differences(saved["cpu"], after) and affinity.is_empty(saved["masks"])
+        return (
+            not self.moves
+            and self.ends
+            and not smt_state.differences(saved["cpu"], after)
+            and affinity.is_empty(saved["masks"])
+        )
 
     def _asks_for_first(self) -> bool:
         """Return whether the state before the first change is requested."""
-        return self.request.state == RESTORED or (self.request.frame is not None and self.request.frame["snapshot"] is None)
+        return self.request.state == RESTORED or (
+            self.request.frame is not None and self.request.frame["snapshot"] is None
+        )
 
     def _use_frame(self, frame: smt_frame.Frame) -> None:
-        """Take the snapshot from a frame where the change since has removed it: the host was then in its first state."""
+        """Take the snapshot from a frame where the change since has removed it:
+        the host was then in its first state.
+        """
         smt_frame.check(frame)
         saved = frame["snapshot"]
         if self.saved is not None or saved is None:
@@ -266,7 +310,10 @@ class RuntimeChange:
         """Follow siblings that are not the kernel's. They are not saved: what is saved is what the kernel shows."""
         topology_used = sibling_source.applied(self.topology, self.request.siblings, sibling_cache.load(self.fs))
         if self.request.method == "smt_control":
-            raise SmtError(f"the method smt_control switches the kernel's siblings, and these are {topology_used.source}: use the method auto or cpu_online")
+            raise SmtError(
+                f"the method smt_control switches the kernel's siblings, and these are {topology_used.source}: use the"
+                " method auto or cpu_online"
+            )
         self.cores, self.method = list(topology_used.cores), sibling_source.method(topology_used)
 
     def _goal(self) -> smt_state.State:
@@ -275,7 +322,9 @@ class RuntimeChange:
         if earlier is not None:
             return {**earlier, "present": self.before["present"]}
         numeric = smt_state.takes_numbers(os.uname().machine)
-        return smt_state.predict(self.before, self.cores, self._threads(), self.method, self._origin(), numeric, self.only)
+        return smt_state.predict(
+            self.before, self.cores, self._threads(), self.method, self._origin(), numeric, self.only
+        )
 
     def _earlier(self) -> "smt_state.State | None":
         """Return the earlier state that is requested as it was, or None where the request describes one."""
@@ -304,8 +353,9 @@ class RuntimeChange:
         refused = affinity.selected(self.findings, self.request.conflicts_of)
         if refused and self.request.affinity_conflicts == "fail":
             raise ChangeRefusedError(
-                f"{len(refused)} affinity conflict(s) with taking CPUs {cpulist.render(going)} offline; nothing was changed. "
-                f"Move what is bound to these CPUs, or set affinity_conflicts to warn:\n{affinity.readable(refused)}",
+                f"{len(refused)} affinity conflict(s) with taking CPUs {cpulist.render(going)} offline; nothing was"
+                " changed. Move what is bound to these CPUs, or set affinity_conflicts to"
+                f" warn:\n{affinity.readable(refused)}",
                 refused,
             )
 
@@ -313,29 +363,37 @@ class RuntimeChange:
         """Check, in check mode too, that the kernel takes the first write."""
         switched = sorted(set(self.before["online"]) ^ set(self.goal["online"]))
         by_control = self.before["control"] != self.goal["control"] or not switched
-        refusal = self.host.write_refusal(smt_state.CONTROL if by_control else f"{smt_state.CPU_DIRECTORY}/cpu{switched[0]}/online")
+        refusal = self.host.write_refusal(
+            smt_state.CONTROL if by_control else f"{smt_state.CPU_DIRECTORY}/cpu{switched[0]}/online"
+        )
         if refusal:
             raise ChangeRefusedError(f"{refusal}. Nothing was changed")
 
     def _check_can_be_kept(self) -> None:
         if self.request.persist != persistence.NONE and self._earlier() is None and not self.fs.runs_systemd:
             raise ChangeRefusedError(
-                f"persist: {self.request.persist} needs systemd, which does not run on this host: nothing would set the state at a boot, and nothing was "
-                "changed. Leave persist out and use boot arguments (smt_boot_args), or a script of the host's own init system"
+                f"persist: {self.request.persist} needs systemd, which does not run on this host: nothing would set the"
+                " state at a boot, and nothing was changed. Leave persist out and use boot arguments (smt_boot_args),"
+                " or a script of the host's own init system"
             )
 
     def _check_can_be_confirmed(self) -> None:
         """Check that the requested state is there, and that its rollback is pending or it was confirmed before."""
         if self.pending is not None:
             if self.moves:
-                raise ChangeRefusedError("nothing was confirmed: the host is not in the state asked for. The timer that rolls the change back is still armed")
+                raise ChangeRefusedError(
+                    "nothing was confirmed: the host is not in the state asked for. The timer that rolls the change"
+                    " back is still armed"
+                )
         elif pending_rollback.rolled_back(self.fs) is not None:
             raise ChangeRefusedError(
-                "this comes too late: rollback_after had passed, and the host was restored to the state before the change "
-                f"(journalctl -u {rollback_timer.UNIT}). Nothing was confirmed, nothing was changed now"
+                "this comes too late: rollback_after had passed, and the host was restored to the state before the"
+                f" change (journalctl -u {rollback_timer.UNIT}). Nothing was confirmed, nothing was changed now"
             )
         elif self.moves:
-            raise ChangeRefusedError("there is nothing to confirm: no rollback is pending, and the host is not in the state asked for")
+            raise ChangeRefusedError(
+                "there is nothing to confirm: no rollback is pending, and the host is not in the state asked for"
+            )
 
     def _change(self, give_back: "t.Callable[[], None]") -> smt_state.State:
         """Change the CPUs, from saving the snapshot to restoring the last mask, and return the state after it.
@@ -369,7 +427,10 @@ class RuntimeChange:
         return after
 
     def _keep_pending(self) -> None:
-        """Save what a rollback restores, and start its timer where one is asked for. An earlier change without a confirmation is rolled back with this one."""
+        """Save what a rollback restores, and start its timer where one is asked for.
+
+        An earlier change without a confirmation is rolled back with this one.
+        """
         pending = self.pending
         if not self.begins and pending is None:
             return
@@ -405,7 +466,9 @@ class RuntimeChange:
             return smt_state.bring_back(sysroot, earlier, self.host)
         if threads is None:
             return smt_state.enable(sysroot, self.cores, method, origin, self.host, learned)
-        return smt_state.set_threads_per_core(sysroot, self.cores, threads, method, origin, self.host, learned, self.only)
+        return smt_state.set_threads_per_core(
+            sysroot, self.cores, threads, method, origin, self.host, learned, self.only
+        )
 
     def _file_changes(self, state: smt_state.State) -> _Files:
         if self.request.frame is not None:
@@ -432,10 +495,15 @@ class RuntimeChange:
                 f"{', '.join('/' + path for path in rules)}. Set neutralise_udev_rules to disable them"
             )
         if self.pending is not None and self.rollback_pending and not self.begins:
-            self.warnings.append(f"{pending_rollback.sentence(self.pending)}. What is requested here is rolled back with it, and is not confirmed by this call")
+            self.warnings.append(
+                f"{pending_rollback.sentence(self.pending)}. What is requested here is rolled back with it, and is not"
+                " confirmed by this call"
+            )
         # Conflicts that refuse the change have raised an error before.
         kind = "expected affinity conflict" if self.request.check else "affinity conflict"
-        self.warnings += [f"{kind}: {finding.text}" for finding in self.findings if finding.is_conflict][: affinity.MOST_LINES]
+        self.warnings += [f"{kind}: {finding.text}" for finding in self.findings if finding.is_conflict][
+            : affinity.MAX_LINES
+        ]
         self.warnings += self.fs.problems
         return {
             "changed": changed,

@@ -1,6 +1,7 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The run-time state of a host as data, in whatever form it is: the CPUs that are online, what keeps a setting over boots, and the snapshot.
+"""The run-time state of a host as data, in whatever form it is: the CPUs that are online,
+what keeps a setting over boots, and the snapshot.
 
 What goes back to a state before a change goes back to this data, because most states have no name.
 """
@@ -8,7 +9,12 @@ What goes back to a state before a change goes back to this data, because most s
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
-from ansible_collections.threadwise.smt.plugins.module_utils._host import config_files, cpulist, files as host_files, kernel_files
+from ansible_collections.threadwise.smt.plugins.module_utils._host import (
+    config_files,
+    cpulist,
+    files as host_files,
+    kernel_files,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import snapshot as smt_snapshot, state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.at_boot import persistence, udev_rules
 
@@ -18,7 +24,8 @@ class Frame(TypedDict):
 
     Attributes:
         cpu: its CPUs and smt/control.
-        files: path below the sysroot -> text of each file that keeps a setting over boots or disables udev rules; None where there is none.
+        files: path below the sysroot -> text of each file that keeps a setting over boots or disables udev rules; None
+            where there is none.
         snapshot: the state before the first change, None where there was no change.
     """
 
@@ -49,7 +56,9 @@ def described(frame: Frame) -> str:
 
 
 def wanted_files(fs: host_files.HostFs, frame: Frame) -> "dict[str, str | None]":
-    """Return the text of each file as the frame has it; None for a file that must not exist, such as one that was written since."""
+    """Return the text of each file as the frame has it; None for a file that must not exist,
+    such as one that was written since.
+    """
     return {**udev_rules.wanted(fs, neutralise=False), **frame["files"]}
 
 

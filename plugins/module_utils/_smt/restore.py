@@ -26,7 +26,9 @@ class Record(TypedDict):
 
 
 def check(record: t.Any) -> None:
-    """Check a record, for example from a file; raise ValueError, KeyError or TypeError when it is not a valid record."""
+    """Check a record, for example from a file; raise ValueError,
+    KeyError or TypeError when it is not a valid record.
+    """
     smt_state.check(record["cpu"])
     affinity.check(record["masks"])
 

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The scope of a change: the whole machine, or the cores of some CPUs, of a NUMA node, of a package or of a systemd unit."""
+"""The scope of a change: the whole machine, or the cores of some CPUs, of a NUMA node,
+of a package or of a systemd unit.
+"""
 
 import re
 import typing as t
@@ -18,7 +20,9 @@ _ALL = "all"
 _NUMBER = re.compile(r"[0-9]{1,6}")
 # systemd.unit(5): the characters of a name, an instance's too; 255 at most.
 _UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]{1,255}")
-_WAY_OUT = "give one of cpus, node, package and unit, such as cpus: 0-7, node: 0, package: 1 or unit: postgresql.service"
+_WAY_OUT = (
+    "give one of cpus, node, package and unit, such as cpus: 0-7, node: 0, package: 1 or unit: postgresql.service"
+)
 
 
 class ScopeError(SmtError):
@@ -38,7 +42,9 @@ class Scope(t.NamedTuple):
 
     @property
     def name(self) -> str:
-        """The scope as one word, for results and names of arms: ``cpus_0-7``, ``node_0``, ``unit_postgresql.service``; ``all``."""
+        """The scope as one word, for results and names of arms: ``cpus_0-7``, ``node_0``, ``unit_postgresql.service``;
+        ``all``.
+        """
         return f"{self.kind}_{self.value}" if self.value else self.kind
 
     @property
@@ -61,15 +67,20 @@ def parse(given: object) -> Scope:
     """Return the scope that is asked for.
 
     Args:
-        given: None for the whole machine, or a mapping with one of ``cpus`` (a CPU list, text or one number), ``node`` and ``package`` (a number; packages
-            count from 0 by their first CPU), ``unit`` (the full name of a systemd unit).
+        given: None for the whole machine, or a mapping with one of ``cpus`` (a CPU list, text or one number), ``node``
+            and ``package`` (a number; packages count from 0 by their first CPU), ``unit`` (the full name of a systemd
+            unit).
 
     Raises:
         ScopeError: it is none of these.
     """
     if given is None:
         return WHOLE
-    if not isinstance(given, dict) or len(given) != 1 or not all(isinstance(kind, str) and kind in KINDS for kind in given):
+    if (
+        not isinstance(given, dict)
+        or len(given) != 1
+        or not all(isinstance(kind, str) and kind in KINDS for kind in given)
+    ):
         raise ScopeError(f"{cpulist.quoted(given)} does not name cores: {_WAY_OUT}")
     kind, value = next(iter(given.items()))
     text = str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else ""
@@ -88,7 +99,10 @@ def _checked(kind: str, text: str, given: object) -> str:
         return cpulist.render(cpus)
     if kind == UNIT:
         if not _UNIT.fullmatch(text) or not text.endswith(units.SUFFIXES) or text.startswith("."):
-            raise ScopeError(f"unit is {cpulist.quoted(given)}: give the full name of a service, scope or slice, such as unit: postgresql.service")
+            raise ScopeError(
+                f"unit is {cpulist.quoted(given)}: give the full name of a service, scope or slice, such as unit:"
+                " postgresql.service"
+            )
         return text
     if not _NUMBER.fullmatch(text):
         raise ScopeError(f"{kind} is {cpulist.quoted(given)}: it must be a number, such as {kind}: 0")
@@ -104,7 +118,8 @@ def from_name(name: str) -> Scope:
 
 
 def resolve(scope: Scope, topology: Topology, fs: t.Optional[host_files.HostFs]) -> "frozenset[int] | None":
-    """Return CPUs that name the cores of a scope, for ``only`` of `state.set_threads_per_core`; None for the whole machine.
+    """Return CPUs that name the cores of a scope, for ``only`` of `state.set_threads_per_core`;
+    None for the whole machine.
 
     A CPU stands for its core: the kernel lists only online CPUs in a node.
 
@@ -147,9 +162,14 @@ def _unit_cpus(scope: Scope, topology: Topology, fs: t.Optional[host_files.HostF
     host = kernel_files.KernelFiles(fs.sysroot)
     found = units.cgroups(host, scope.value)
     if not found and not fs.runs_systemd:
-        raise ScopeError(f"{scope.title} has no cgroup on this host, where systemd does not run: name cpus, a node or a package")
+        raise ScopeError(
+            f"{scope.title} has no cgroup on this host, where systemd does not run: name cpus, a node or a package"
+        )
     if not found:
-        raise ScopeError(f"{scope.title} has no cgroup on this host: it does not run, or its name is another one (systemctl status {scope.value})")
+        raise ScopeError(
+            f"{scope.title} has no cgroup on this host: it does not run, or its name is another one (systemctl status"
+            f" {scope.value})"
+        )
     for bound_by in (units.cpus, units.masks):
         for cgroup in found:
             cpus = bound_by(host, cgroup).intersection(topology.present)

@@ -2,15 +2,21 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The snapshot of a host's state before the first change, which ``restored`` restores.
 
-It is valid for the boot in which it was saved: a reboot ends run-time changes, and also the tasks and interrupts whose masks the snapshot holds.
-Only if the setting is persistent (persistence.py) are the CPUs of a snapshot from an earlier boot still valid.
+It is valid for the boot in which it was saved: a reboot ends run-time changes, and also the tasks and interrupts whose
+masks the snapshot holds. Only if the setting is persistent (persistence.py) are the CPUs of a snapshot from an earlier
+boot still valid.
 """
 
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
-from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, files as host_files, state_file, text as host_text
+from ansible_collections.threadwise.smt.plugins.module_utils._host import (
+    cpulist,
+    files as host_files,
+    state_file,
+    text as host_text,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.errors import SmtError
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback import pending as pending_rollback
@@ -46,7 +52,9 @@ def new(fs: host_files.HostFs, state: smt_state.State, captured: affinity.Captur
 
 
 def save(fs: host_files.HostFs, saved: Snapshot) -> None:
-    """Write the snapshot atomically, readable by root only, because it lists processes; raise OSError when it cannot be written."""
+    """Write the snapshot atomically, readable by root only, because it lists processes;
+    raise OSError when it cannot be written.
+    """
     _FILE.save(fs, saved)
 
 
@@ -58,7 +66,8 @@ def remove(fs: host_files.HostFs) -> None:
 def load(fs: host_files.HostFs, is_persistent: bool) -> "Snapshot | None":
     """Return the snapshot, or None if there is none that is valid in this boot.
 
-    After a rollback it is the one from before the change that was rolled back, which the rollback does not write into the file: that would take room.
+    After a rollback it is the one from before the change that was rolled back, which the rollback does not write into
+    the file: that would take room.
 
     Args:
         fs: the host's files
@@ -73,16 +82,24 @@ def load(fs: host_files.HostFs, is_persistent: bool) -> "Snapshot | None":
         if rolled_back and saved is not None:
             check(saved)
     except (state_file.StateFileError, ValueError, KeyError, TypeError) as error:
-        raise SmtSnapshotError(f"{error}. Remove it only if the state before the first change is no longer needed") from error
+        raise SmtSnapshotError(
+            f"{error}. Remove it only if the state before the first change is no longer needed"
+        ) from error
     if saved is None or saved["boot_id"] == state_file.boot_id(fs):
         return saved
     return for_this_boot(fs, saved) if is_persistent else None
 
 
 def for_this_boot(fs: host_files.HostFs, saved: Snapshot) -> Snapshot:
-    """Return a snapshot of an earlier boot as one of this boot: the tasks and interrupts are gone whose masks it has."""
+    """Return a snapshot of an earlier boot as one of this boot:
+    the tasks and interrupts are gone whose masks it has.
+    """
     boot_id = state_file.boot_id(fs)
-    return saved if saved["boot_id"] == boot_id else {**saved, "boot_id": boot_id, "masks": affinity.nothing(saved["cpu"]["online"])}
+    return (
+        saved
+        if saved["boot_id"] == boot_id
+        else {**saved, "boot_id": boot_id, "masks": affinity.nothing(saved["cpu"]["online"])}
+    )
 
 
 def check(document: t.Any) -> Snapshot:
@@ -106,7 +123,9 @@ def seen_cores(fs: host_files.HostFs) -> "list[list[int]]":
 
 
 def save_seen_cores(fs: host_files.HostFs, cores: "t.Iterable[t.Sequence[int]]") -> None:
-    """Save the CPUs of each core for this boot, because the kernel forgets them when they go offline; raise OSError when they cannot be written."""
+    """Save the CPUs of each core for this boot, because the kernel forgets them when they go offline;
+    raise OSError when they cannot be written.
+    """
     _SEEN.save(fs, {"boot_id": state_file.boot_id(fs), "cores": list(map(list, cores))})
 
 

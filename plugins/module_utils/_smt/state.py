@@ -4,8 +4,8 @@
 
 A *state* is plain JSON data, see :class:`State`.
 
-Kernel behaviour is from Documentation/ABI/testing/sysfs-devices-system-cpu and kernel/cpu.c (4.19 to 6.17). The running kernel decides:
-every write is read back.
+Kernel behaviour is from Documentation/ABI/testing/sysfs-devices-system-cpu and kernel/cpu.c (4.19 to 6.17). The running
+kernel decides: every write is read back.
 """
 
 import errno
@@ -24,17 +24,21 @@ METHODS = ("auto", "smt_control", "cpu_online")
 Cores = t.Iterable[t.Sequence[int]]
 """CPUs of each core, sorted by thread."""
 
-# What the control reads, beside a number of threads per core (6.6 and later); ABSENT stands for a kernel without the file.
+# What the control reads, beside a number of threads per core (6.6 and later); ABSENT stands for a kernel without the
+# file.
 ON, FORCE_OFF, NOT_SUPPORTED, ABSENT = "on", "forceoff", "notsupported", "absent"
 OFF = ("off", FORCE_OFF)
 WITHOUT_CONTROL = (ABSENT, NOT_SUPPORTED, "notimplemented")
 
 # Refusals that are named where the kernel refused many CPUs.
-MOST_REASONS = 10
+MAX_REASONS = 10
 
 # What an errno means when a CPU is brought up or down, or the control is written (kernel/cpu.c, drivers/base/cpu.c).
 MEANINGS = {
-    "EPERM": "the kernel does not permit it (siblings are refused while smt/control is off, forceoff is final until a reboot, or this is not root)",
+    "EPERM": (
+        "the kernel does not permit it (siblings are refused while smt/control is off, forceoff is final until a"
+        " reboot, or this is not root)"
+    ),
     "EACCES": "no permission to write (not root, or a container or security policy forbids it)",
     "EBUSY": "SCHED_DEADLINE bandwidth would not fit, or CPU hotplug is held by a suspend",
     "EOPNOTSUPP": "the platform forbids taking this CPU offline or online (TDX, MADT wakeup)",
@@ -51,8 +55,9 @@ MEANINGS = {
 class State(TypedDict):
     """The SMT state of a host.
 
-    ``control`` is what ``/sys/devices/system/cpu/smt/control`` reads, ``absent`` if the kernel has no such file. ``active`` is what smt/active reads, None
-    if the kernel has no such file. ``online`` and ``present`` are sorted CPU numbers.
+    ``control`` is what ``/sys/devices/system/cpu/smt/control`` reads, ``absent`` if the kernel has no such file.
+    ``active`` is what smt/active reads, None if the kernel has no such file. ``online`` and ``present`` are sorted CPU
+    numbers.
     """
 
     control: str
@@ -64,8 +69,9 @@ class State(TypedDict):
 class Target(t.NamedTuple):
     """The goal of a transaction.
 
-    A CPU in neither set may stay as it is. ``writes`` are control values to try in this order (the next only after EINVAL); empty leaves the control as it is.
-    ``width`` is how many threads per core the control has to allow; 1: it has to read off; 0: it may read anything; None: it has to read ``writes``.
+    A CPU in neither set may stay as it is. ``writes`` are control values to try in this order (the next only after
+    EINVAL); empty leaves the control as it is. ``width`` is how many threads per core the control has to allow; 1: it
+    has to read off; 0: it may read anything; None: it has to read ``writes``.
     """
 
     online: "frozenset[int]"
@@ -75,7 +81,10 @@ class Target(t.NamedTuple):
 
 
 class StateError(SmtError):
-    """The SMT state cannot be read or changed. The text names the CPU or file, the reason, and whether the previous state was restored."""
+    """The SMT state cannot be read or changed.
+
+    The text names the CPU or file, the reason, and whether the previous state was restored.
+    """
 
 
 _OnRefusal = t.Callable[[StateError], None]
@@ -97,10 +106,14 @@ def _parse(text: str, where: str) -> "list[int]":
 
 
 def read(sysroot: str = "/", files: "KernelFiles | None" = None) -> State:
-    """Return the state of a host, from ``files`` or the files below ``sysroot``; raise StateError when the kernel does not show which CPUs are online."""
+    """Return the state of a host, from ``files`` or the files below ``sysroot``;
+    raise StateError when the kernel does not show which CPUs are online.
+    """
     files = files or KernelFiles(sysroot)
     active = {"1": True, "0": False}.get(files.read(ACTIVE) or "")
-    return of(files.read(CONTROL), active, files.read(CPU_DIRECTORY + "/online"), files.read(CPU_DIRECTORY + "/present"))
+    return of(
+        files.read(CONTROL), active, files.read(CPU_DIRECTORY + "/online"), files.read(CPU_DIRECTORY + "/present")
+    )
 
 
 def of(control: "str | None", active: "bool | None", online: "str | None", present: "str | None") -> State:
@@ -174,12 +187,17 @@ def disable(
 
 
 def enable(
-    sysroot: str, cores: Cores, method: str = "auto", origin: "State | None" = None, files: "KernelFiles | None" = None, learned: _Learned = None
+    sysroot: str,
+    cores: Cores,
+    method: str = "auto",
+    origin: "State | None" = None,
+    files: "KernelFiles | None" = None,
+    learned: _Learned = None,
 ) -> State:
     """Bring all siblings of the cores in use online, except those that were off on purpose in ``origin``.
 
-    A thread was off on purpose if it was offline while other cores had more than one thread online. Arguments, result and errors are those of
-    :func:`set_threads_per_core`.
+    A thread was off on purpose if it was offline while other cores had more than one thread online. Arguments, result
+    and errors are those of :func:`set_threads_per_core`.
     """
     return _transaction(files or KernelFiles(sysroot), cores, _Request(None, method, origin, None), learned)
 
@@ -196,36 +214,48 @@ def set_threads_per_core(
 ) -> State:
     """Keep the first ``threads`` threads of each core in use online, as one transaction.
 
-    With ``only`` the state of the whole host is requested too, whatever it was before: every other core gets the threads that :func:`enable` would give it.
-    The control cannot be off then, so the siblings go offline one CPU at a time.
+    With ``only`` the state of the whole host is requested too, whatever it was before: every other core gets the
+    threads that :func:`enable` would give it. The control cannot be off then, so the siblings go offline one CPU at a
+    time.
 
     Args:
         sysroot: root of the host's files
         cores: CPUs of each core, sorted by thread (``Topology.cores``), with offline siblings
         threads: threads per core; 1 keeps the first thread of each core that is online
-        method: ``smt_control``, ``cpu_online`` (cpuN/online, one CPU at a time) or ``auto`` (the control if the kernel has it)
+        method: ``smt_control``, ``cpu_online`` (cpuN/online, one CPU at a time) or ``auto`` (the control if the kernel
+            has it)
         origin: the state before the first change of this host: cores that were completely offline in it stay offline
         files: the host's files, instead of those below ``sysroot``
         learned: list that receives the cores of CPUs whose core was unknown and that were brought online to find it out
-        only: CPUs; the cores that have one of them get ``threads`` threads. None, or CPUs of all cores in use: the whole machine.
+        only: CPUs; the cores that have one of them get ``threads`` threads. None, or CPUs of all cores in use: the
+            whole machine.
 
     Returns:
         the state after the change
 
     Raises:
-        StateError: when the host cannot have that state, or the kernel refused a write; the previous state is restored then.
+        StateError: when the host cannot have that state, or the kernel refused a write; the previous state is restored
+            then.
     """
     return _transaction(files or KernelFiles(sysroot), cores, _Request(threads, method, origin, only), learned)
 
 
 def takes_numbers(machine: str) -> bool:
-    """Return whether the kernel of an architecture, named as uname(2) does, takes any number of threads up to the maximum."""
+    """Return whether the kernel of an architecture, named as uname(2) does,
+    takes any number of threads up to the maximum.
+    """
     # CONFIG_SMT_NUM_THREADS_DYNAMIC, which only powerpc has.
     return machine.startswith("ppc64")
 
 
 def predict(
-    before: State, cores: Cores, threads: "int | None", method: str = "auto", origin: "State | None" = None, numeric: bool = False, only: _Only = None
+    before: State,
+    cores: Cores,
+    threads: "int | None",
+    method: str = "auto",
+    origin: "State | None" = None,
+    numeric: bool = False,
+    only: _Only = None,
 ) -> State:
     """Return the state that a change would lead to, as far as the topology is known. A pure function.
 
@@ -279,7 +309,7 @@ def restore(sysroot: str, state: State, files: "KernelFiles | None" = None) -> "
     _apply(files, target, refusals.append)
     left = differences(state, read(files=files))
     reasons = list(dict.fromkeys(map(str, refusals)))
-    reasons[MOST_REASONS:] = [f"and {len(reasons) - MOST_REASONS} more"] if len(reasons) > MOST_REASONS else []
+    reasons[MAX_REASONS:] = [f"and {len(reasons) - MAX_REASONS} more"] if len(reasons) > MAX_REASONS else []
     return [f"{line} ({'; '.join(reasons)})" for line in left] if reasons else left
 
 
@@ -333,18 +363,27 @@ def check(state: object) -> None:
 def reached(state: State, target: Target) -> bool:
     """Return whether the target is reached, so that nothing has to be written."""
     online = set(state["online"])
-    return target.online <= online and not target.offline & online and (not target.writes or _control_fits(state["control"], target.width, target.writes))
+    return (
+        target.online <= online
+        and not target.offline & online
+        and (not target.writes or _control_fits(state["control"], target.width, target.writes))
+    )
 
 
 def _control_is_written(state: State, target: Target) -> bool:
-    """Return whether the control is written first: because it has to be, or because the kernel may set a number of threads with one write."""
+    """Return whether the control is written first: because it has to be,
+    or because the kernel may set a number of threads with one write.
+    """
     if not target.writes or reached(state, target):
         return False
     return target.writes[0].isdigit() or not _control_fits(state["control"], target.width, target.writes)
 
 
 def _control_fits(control: str, width: "int | None", writes: "tuple[str, ...]" = ()) -> bool:
-    """Return whether a control that reads ``control`` allows ``width`` threads per core. With None it has to be a value in ``writes``."""
+    """Return whether a control that reads ``control`` allows ``width`` threads per core.
+
+    With None it has to be a value in ``writes``.
+    """
     if width == 0:
         return True
     if width is None:
@@ -367,7 +406,9 @@ def _cpus_of(cores: Cores) -> "set[int]":
     return {cpu for core in cores for cpu in core}
 
 
-def _threads_of(core: "tuple[int, ...]", threads: "int | None", reference: "set[int]", smt_was_on: bool) -> "tuple[int, ...]":
+def _threads_of(
+    core: "tuple[int, ...]", threads: "int | None", reference: "set[int]", smt_was_on: bool
+) -> "tuple[int, ...]":
     """Return the threads of one core that have to be online."""
     online = tuple(cpu for cpu in core if cpu in reference)
     if not online:
@@ -380,7 +421,9 @@ def _threads_of(core: "tuple[int, ...]", threads: "int | None", reference: "set[
 
 
 def names_all(only: _Only, cores: Cores, online: "t.Iterable[int]") -> bool:
-    """Return whether ``only`` has a CPU of each core that has one of the CPUs ``online``, or is None: the whole machine. An unknown core is one of its own."""
+    """Return whether ``only`` has a CPU of each core that has one of the CPUs ``online``, or is None: the whole
+    machine. An unknown core is one of its own.
+    """
     if only is None:
         return True
     left = set(online) - only
@@ -407,13 +450,23 @@ def _check_possible(before: State, cores: "list[tuple[int, ...]]", request: _Req
     if threads is not None and threads < 1:
         raise StateError(f"{threads} threads per core are not possible: the minimum is 1")
     if method == "smt_control" and control in WITHOUT_CONTROL:
-        raise StateError(f"/{CONTROL}: {control}, so the method smt_control cannot be used here; use auto or cpu_online")
+        raise StateError(
+            f"/{CONTROL}: {control}, so the method smt_control cannot be used here; use auto or cpu_online"
+        )
     if method == "smt_control" and part is not None:
-        raise StateError(f"the method smt_control switches the siblings of all cores (/{CONTROL}), not those of some: use the method auto or cpu_online")
+        raise StateError(
+            f"the method smt_control switches the siblings of all cores (/{CONTROL}), not those of some: use the method"
+            " auto or cpu_online"
+        )
     if control == FORCE_OFF and (threads != 1 or part is not None):
-        raise StateError(f"/{CONTROL}: forceoff is final until a reboot without nosmt=force: siblings cannot be turned on at run time")
+        raise StateError(
+            f"/{CONTROL}: forceoff is final until a reboot without nosmt=force: siblings cannot be turned on at run"
+            " time"
+        )
     if most == 1 and threads != 1 and (not unplaced or control == NOT_SUPPORTED):
-        raise StateError(f"no core has a second thread (smt/control: {control}): there is no SMT here, or it is off in firmware")
+        raise StateError(
+            f"no core has a second thread (smt/control: {control}): there is no SMT here, or it is off in firmware"
+        )
     if threads is not None and threads > most and not unplaced:
         raise StateError(f"{threads} threads per core are not possible: the cores of this host have at most {most}")
 
@@ -429,7 +482,9 @@ def _target(before: State, cores: "list[tuple[int, ...]]", request: _Request) ->
     width = 1
     for core in cores:
         reference = was_online if was_online.intersection(core) else is_online
-        kept = _threads_of(core, request.threads if part is None or not part.isdisjoint(core) else None, reference, smt_was_on)
+        kept = _threads_of(
+            core, request.threads if part is None or not part.isdisjoint(core) else None, reference, smt_was_on
+        )
         online.update(kept)
         width = max([width] + [core.index(cpu) + 1 for cpu in kept])
     offline = _cpus_of(cores) - online
@@ -446,8 +501,12 @@ def smt_in_use(online: "t.Iterable[int]", cores: Cores) -> bool:
     return any(len(cpus.intersection(core)) > 1 for core in cores)
 
 
-def _control_writes(control: str, method: str, threads: "int | None", width: int, most: int) -> "tuple[tuple[str, ...], int]":
-    """Return the values of the control that allow ``width`` threads per core, the best first, and the threads per core that it has to allow."""
+def _control_writes(
+    control: str, method: str, threads: "int | None", width: int, most: int
+) -> "tuple[tuple[str, ...], int]":
+    """Return the values of the control that allow ``width`` threads per core, the best first,
+    and the threads per core that it has to allow.
+    """
     if control in WITHOUT_CONTROL:
         return (), 0
     if threads == 1 and width == 1 and method != "cpu_online":
@@ -464,7 +523,9 @@ def _control_writes(control: str, method: str, threads: "int | None", width: int
 
 
 def _siblings_now(files: KernelFiles, cpus: "t.Iterable[int]") -> "set[tuple[int, ...]]":
-    """Return the cores of the CPUs that are online, from their topology directories (``core_cpus_list`` since 5.4, else ``thread_siblings_list``)."""
+    """Return the cores of the CPUs that are online, from their topology directories (``core_cpus_list`` since 5.4,
+    else ``thread_siblings_list``).
+    """
     cores: set[tuple[int, ...]] = set()
     for cpu in cpus:
         folder = f"{CPU_DIRECTORY}/cpu{cpu}/topology/"
@@ -498,7 +559,8 @@ def _transaction(files: KernelFiles, cores: Cores, request: _Request, learned: _
 def _takes_too_many(files: KernelFiles, target: Target, method: str) -> bool:
     """Write the control if it has to be off, and return whether the kernel took a thread offline that has to stay.
 
-    It does where the first thread of a core is offline (topology_is_primary_thread): the core of that one, such as CPU 0, was not known.
+    It does where the first thread of a core is offline (topology_is_primary_thread): the core of that one, such as CPU
+    0, was not known.
     """
     if target.writes != ("off",):
         return False
@@ -507,8 +569,9 @@ def _takes_too_many(files: KernelFiles, target: Target, method: str) -> bool:
     taken = before - set(read(files=files)["online"])
     if taken and method == "smt_control":
         raise StateError(
-            f"writing off to /{CONTROL} also takes the only threads of some cores offline (CPUs {cpulist.render(taken)}), because the first threads of "
-            "these cores are offline: use the method auto or cpu_online"
+            f"writing off to /{CONTROL} also takes the only threads of some cores offline (CPUs"
+            f" {cpulist.render(taken)}), because the first threads of these cores are offline: use the method auto or"
+            " cpu_online"
         )
     return bool(taken)
 
@@ -522,14 +585,21 @@ def _all_or_nothing(files: KernelFiles, before: State, change: "t.Callable[[], T
         return after
     except BaseException as error:
         left = _restore_after_error(files, before)
-        outcome = f"the previous state could not be restored: {'; '.join(left)}" if left else "the previous state was restored"
+        outcome = (
+            f"the previous state could not be restored: {'; '.join(left)}"
+            if left
+            else "the previous state was restored"
+        )
         if isinstance(error, StateError):
             raise StateError(f"{error}; {outcome}") from error
         raise
 
 
 def _explore(files: KernelFiles, before: State, placed: "list[tuple[int, ...]]") -> "list[tuple[int, ...]]":
-    """Bring the CPUs without a known core online and return all cores. An offline CPU has no topology directory, and no topology cache was saved."""
+    """Bring the CPUs without a known core online and return all cores.
+
+    An offline CPU has no topology directory, and no topology cache was saved.
+    """
     unplaced = set(before["present"]) - _cpus_of(placed)
     if read(files=files)["control"] not in (ON, *WITHOUT_CONTROL):
         _write_control(files, ("on",), _refuse)
@@ -556,15 +626,20 @@ def _restore_after_error(files: KernelFiles, before: State) -> "list[str]":
 
 
 def _must_explore(before: State, cores: "list[tuple[int, ...]]", request: _Request) -> bool:
-    """Return whether CPUs without a known core have to come online first, to find out which of them have to stay online."""
+    """Return whether CPUs without a known core have to come online first,
+    to find out which of them have to stay online.
+    """
     unplaced = set(before["present"]) - _cpus_of(cores)
     one_thread = request.threads == 1
     if not unplaced or (one_thread and (before["control"] == NOT_SUPPORTED or _part(before, cores, request) is None)):
         return False
     if request.threads is not None and not one_thread:
         return True
-    # If SMT is in use and the control allows siblings, an offline CPU is off on purpose, and enable leaves it offline, as does a change of other cores.
-    return before["control"] not in (ON, *WITHOUT_CONTROL) or not smt_in_use((request.origin or before)["online"], cores)
+    # If SMT is in use and the control allows siblings, an offline CPU is off on purpose, and enable leaves it offline,
+    # as does a change of other cores.
+    return before["control"] not in (ON, *WITHOUT_CONTROL) or not smt_in_use(
+        (request.origin or before)["online"], cores
+    )
 
 
 def _refuse(error: StateError) -> None:
@@ -572,7 +647,9 @@ def _refuse(error: StateError) -> None:
 
 
 def _apply(files: KernelFiles, target: Target, on_refusal: _OnRefusal) -> None:
-    """Write the control, then switch the remaining CPUs one at a time: first online, then offline, so that there are never too few CPUs."""
+    """Write the control, then switch the remaining CPUs one at a time: first online, then offline,
+    so that there are never too few CPUs.
+    """
     _apply_control(files, target, on_refusal)
     state = read(files=files)
     for cpu in sorted(target.online - set(state["online"])):
@@ -604,14 +681,20 @@ def _write_control(files: KernelFiles, values: "tuple[str, ...]", on_refusal: _O
 
 
 def _control_refused(files: KernelFiles, before: State, value: str, error: OSError) -> StateError:
-    """Return the error of a refused write. The kernel returns one errno for all CPUs and stops at the one that refused: name that CPU if possible."""
+    """Return the error of a refused write.
+
+    The kernel returns one errno for all CPUs and stops at the one that refused: name that CPU if possible.
+    """
     name = errno.errorcode.get(error.errno or 0, str(error.errno))
     after = read(files=files)
     switched = set(before["online"]) ^ set(after["online"])
     refusing = ""
     if name not in ("EPERM", "ENODEV", "EROFS", "EACCES", "EINVAL", "ENOENT"):
-        # for_each_online_cpu and for_each_present_cpu ascend, so the first sibling that was not switched is the one that refused.
-        candidates = after["online"] if value in OFF else [cpu for cpu in after["present"] if cpu not in after["online"]]
+        # for_each_online_cpu and for_each_present_cpu ascend, so the first sibling that was not switched is the one
+        # that refused.
+        candidates = (
+            after["online"] if value in OFF else [cpu for cpu in after["present"] if cpu not in after["online"]]
+        )
         siblings = [cpu for cpu in candidates if not _is_first_thread(files, cpu) and cpu > max(switched or [-1])]
         refusing = f"CPU {siblings[0]}: " if siblings else ""
     return StateError(f"{refusing}{name}: {_meaning(name, after)} (writing {value} to /{CONTROL})")
@@ -625,7 +708,9 @@ def _meaning(name: str, state: State, isolated: "str | None" = None) -> str:
     if name == "EBUSY" and len(state["online"]) == 1:
         return "it is the last online CPU"
     if name == "EBUSY" and isolated:
-        return f"SCHED_DEADLINE bandwidth would not fit, or it is the last housekeeping CPU (isolated: {isolated!s:.60})"
+        return (
+            f"SCHED_DEADLINE bandwidth would not fit, or it is the last housekeeping CPU (isolated: {isolated!s:.60})"
+        )
     return MEANINGS.get(name, "the kernel refused")
 
 
@@ -641,7 +726,9 @@ def _switch_cpu(files: KernelFiles, cpu: int, online: bool, on_refusal: _OnRefus
 
 
 def _verify(after: State, target: Target) -> None:
-    """Check the state after a change; raise StateError when the kernel accepted all writes, but the target is not reached."""
+    """Check the state after a change; raise StateError when the kernel accepted all writes,
+    but the target is not reached.
+    """
     if reached(after, target):
         return
     online = set(after["online"])

@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The watchdog: a separate process that restores the host when the process that changes it dies.
 
-It goes by its memory, which is that of the process that armed it. It tries until the host is restored, and says so afterwards, where there is room.
+It goes by its memory, which is that of the process that armed it. It tries until the host is restored, and says so
+afterwards, where there is room.
 
-It is forked before the first write and waits at a pipe. The watched process writes "done" when its change is complete. If the pipe is closed without
-that byte (SIGKILL, out of memory, a crash), the watchdog restores the previous state. It runs in its own session and, if possible, in the root
-cgroup, so that the end of a connection, a process group or a login session does not end it too.
+It is forked before the first write and waits at a pipe. The watched process writes "done" when its change is complete.
+If the pipe is closed without that byte (SIGKILL, out of memory, a crash), the watchdog restores the previous state. It
+runs in its own session and, if possible, in the root cgroup, so that the end of a connection, a process group or a
+login session does not end it too.
 
     with Watchdog('/var/lib/threadwise-smt/watchdog.log', lambda: restore.restore(host, record)):
         ...change...        # after an exception the watchdog restores before it is raised further
@@ -28,12 +30,15 @@ DONE = b"d"
 ARMED = b"a"
 NAME = "smt-watchdog"
 ARM_SECONDS = 30
-# How often the watchdog checks that the watched process is alive: a child that never called exec may keep the pipe open.
+# How often the watchdog checks that the watched process is alive: a child that never called exec may keep the pipe
+# open.
 CHECK_SECONDS = 2.0
-# Between two attempts to restore. Whoever waits for the end of the watchdog, as a change that failed does, waits for the first ones only.
+# Between two attempts to restore. Whoever waits for the end of the watchdog, as a change that failed does, waits for
+# the first ones only.
 PAUSES_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 LATER_PAUSE_SECONDS = 30.0
-# It has the host's lock, so that nobody else can change the host: it has to give up some time what the kernel never permits.
+# It has the host's lock, so that nobody else can change the host: it has to give up some time what the kernel never
+# permits.
 LONGEST_SECONDS = 3600.0
 KERNEL_LOG = "/dev/kmsg"
 CGROUPS = ("/sys/fs/cgroup/cgroup.procs", "/sys/fs/cgroup/systemd/cgroup.procs")
@@ -48,13 +53,20 @@ class Watchdog:
 
     Args:
         log_path: file that the watchdog appends to when it had to restore; its directory has to exist
-        restore: restores the host and returns what was not restored, one sentence each. It runs in the watchdog, with a copy of the memory from the time of
-            arming, again and again while ``restore.left`` names something.
+        restore: restores the host and returns what was not restored, one sentence each. It runs in the watchdog, with a
+            copy of the memory from the time of arming, again and again while ``restore.left`` names something.
         seconds: time limit after which the watchdog kills the watched process and restores; None: no limit
-        keep: file descriptors that the watchdog keeps open, such as that of a lock, so that nobody else changes the host while it restores
+        keep: file descriptors that the watchdog keeps open, such as that of a lock, so that nobody else changes the
+            host while it restores
     """
 
-    def __init__(self, log_path: str, restore: "t.Callable[[], list[str]]", seconds: "float | None" = None, keep: "t.Iterable[int]" = ()) -> None:
+    def __init__(
+        self,
+        log_path: str,
+        restore: "t.Callable[[], list[str]]",
+        seconds: "float | None" = None,
+        keep: "t.Iterable[int]" = (),
+    ) -> None:
         self._restore = restore
         self._log_path = log_path
         self._seconds = seconds
@@ -102,7 +114,12 @@ class Watchdog:
     def __enter__(self) -> "Watchdog":
         return self.arm()
 
-    def __exit__(self, error_type: "type[BaseException] | None", error: "BaseException | None", where: t.Optional[types.TracebackType]) -> None:
+    def __exit__(
+        self,
+        error_type: "type[BaseException] | None",
+        error: "BaseException | None",
+        where: t.Optional[types.TracebackType],
+    ) -> None:
         if error_type is None:
             self.disarm()
         else:
@@ -124,7 +141,10 @@ class Watchdog:
         self._to_watchdog = self._from_watchdog = None
 
     def _become_watchdog(self, watched: int, read_end: int, write_end: int) -> t.NoReturn:
-        """Run the watchdog in a grandchild. Never returns: neither the caller's clean-up nor its exit handlers may run a second time here."""
+        """Run the watchdog in a grandchild.
+
+        Never returns: neither the caller's clean-up nor its exit handlers may run a second time here.
+        """
         try:
             os.setsid()
             if os.fork() == 0:
@@ -158,7 +178,9 @@ class Watchdog:
                 # Whatever it is, another attempt may succeed.
                 problems = left = [f"{type(error).__name__}: {error}"]
             gives_up = time.monotonic() - begun > LONGEST_SECONDS or (attempt >= len(PAUSES_SECONDS) and is_awaited())
-            sentence = f"restored, because {reason}" if not left else f"could not restore after {reason}: {'; '.join(left)}"
+            sentence = (
+                f"restored, because {reason}" if not left else f"could not restore after {reason}: {'; '.join(left)}"
+            )
             if sentence != said:
                 said = sentence
                 _log(log, "; ".join([sentence, *(problem for problem in problems if problem not in left)]))
@@ -197,7 +219,9 @@ def _detach(keep: "set[int]") -> None:
 
 
 def _change_name() -> None:
-    """Change the name and command line of this process. A kill of the module by name must not hit the watchdog, which was forked from it.
+    """Change the name and command line of this process.
+
+    A kill of the module by name must not hit the watchdog, which was forked from it.
 
     The address of the arguments in memory is in fields 48 and 49 of stat (proc(5)).
     """
@@ -212,7 +236,10 @@ def _change_name() -> None:
 
 
 def _start_time(pid: int) -> "str | None":
-    """Return the start time of a process in clock ticks (proc(5), field 22 of stat), or None when it has ended. The pid alone may be reused."""
+    """Return the start time of a process in clock ticks (proc(5), field 22 of stat), or None when it has ended.
+
+    The pid alone may be reused.
+    """
     try:
         with open(f"/proc/{pid}/stat", "rb") as handle:
             fields = handle.read(4096).decode("ascii", errors="replace").rpartition(")")[2].split()
@@ -222,11 +249,18 @@ def _start_time(pid: int) -> "str | None":
 
 
 def _wait_for_end(watched: int, start: "str | None", read_end: int, seconds: "float | None") -> "str | None":
-    """Wait for the watched process. Return the reason why the host has to be restored, or None when the process has completed its change."""
+    """Wait for the watched process.
+
+    Return the reason why the host has to be restored, or None when the process has completed its change.
+    """
     end = None if seconds is None else time.monotonic() + seconds
     while True:
         if select.select([read_end], [], [], CHECK_SECONDS)[0]:
-            return None if os.read(read_end, 1) == DONE else f"the process that changed it (pid {watched}) ended before its change was complete"
+            return (
+                None
+                if os.read(read_end, 1) == DONE
+                else f"the process that changed it (pid {watched}) ended before its change was complete"
+            )
         if _start_time(watched) != start:
             return f"the process that changed it (pid {watched}) has ended"
         if end is not None and time.monotonic() > end:

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The topology cache: cores and packages, saved while all CPUs were online.
 
-The kernel forgets to which core a CPU belongs when the CPU goes offline, so call `save` before taking CPUs offline. `load` returns the cached topology only
-if the machine's identity, its CPU model and its present CPUs are unchanged.
+The kernel forgets to which core a CPU belongs when the CPU goes offline, so call `save` before taking CPUs offline.
+`load` returns the cached topology only if the machine's identity, its CPU model and its present CPUs are unchanged.
 """
 
 import hashlib
@@ -17,9 +17,25 @@ PATH = "var/lib/threadwise-smt/topology.json"
 
 _FILE = state_file.StateFile(PATH, "threadwise.smt/topology", mode=0o644)
 
-# The first that exists and is not empty is used. Only root can read the DMI files, so a cache that root saved must be loaded by root.
-_IDENTITY_FILES = ("sys/class/dmi/id/product_uuid", "sys/class/dmi/id/product_serial", "proc/device-tree/system-id", "etc/machine-id")
-_MODEL_FIELDS = ("vendor_id", "cpu family", "model", "model name", "stepping", "CPU implementer", "CPU part", "cpu", "machine")
+# The first that exists and is not empty is used. Only root can read the DMI files, so a cache that root saved must be
+# loaded by root.
+_IDENTITY_FILES = (
+    "sys/class/dmi/id/product_uuid",
+    "sys/class/dmi/id/product_serial",
+    "proc/device-tree/system-id",
+    "etc/machine-id",
+)
+_MODEL_FIELDS = (
+    "vendor_id",
+    "cpu family",
+    "model",
+    "model name",
+    "stepping",
+    "CPU implementer",
+    "CPU part",
+    "cpu",
+    "machine",
+)
 
 
 def save(fs: HostFs, topology: Topology) -> bool:
@@ -51,7 +67,8 @@ def save(fs: HostFs, topology: Topology) -> bool:
 def load(fs: HostFs) -> "Topology | None":
     """Return the cached topology (present CPUs, cores and packages only), or None when there is none for this machine.
 
-    A cache that is damaged, from another machine, or writable by users other than root is ignored; `fs.problems` says so.
+    A cache that is damaged, from another machine, or writable by users other than root is ignored; `fs.problems` says
+    so.
     """
     try:
         return _FILE.load(fs, lambda document: _decoded(document, machine_key(fs)))
@@ -62,7 +79,14 @@ def load(fs: HostFs) -> "Topology | None":
 
 def machine_key(fs: HostFs) -> str:
     """Return a SHA-256 (hexadecimal) of the machine's identity and CPU model. It does not reveal either of them."""
-    identity = next((name + "=" + text.strip(" \t\r\n\0") for name, text in ((name, fs.read(name)) for name in _IDENTITY_FILES) if text), "")
+    identity = next(
+        (
+            name + "=" + text.strip(" \t\r\n\0")
+            for name, text in ((name, fs.read(name)) for name in _IDENTITY_FILES)
+            if text
+        ),
+        "",
+    )
     fields = cpuinfo.read_first(fs)
     model = [f"{name}={fields[name]}" for name in _MODEL_FIELDS if name in fields]
     return hashlib.sha256("\n".join([identity, *model]).encode("utf-8")).hexdigest()
@@ -81,6 +105,10 @@ def _partition(texts: object, present: "tuple[int, ...]", name: str) -> "tuple[t
     if not isinstance(texts, list):
         raise ValueError(f"its {name} are not a list")
     groups = tuple(sorted(cpulist.parse(text) for text in texts))
-    if sum(map(len, groups)) != len(present) or {cpu for group in groups for cpu in group} != set(present) or () in groups:
+    if (
+        sum(map(len, groups)) != len(present)
+        or {cpu for group in groups for cpu in group} != set(present)
+        or () in groups
+    ):
         raise ValueError(f"its {name} do not contain each present CPU exactly once")
     return groups

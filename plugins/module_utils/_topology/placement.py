@@ -18,7 +18,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.placeme
 
 TOPOLOGY_UNKNOWN = "this host does not report which CPUs share a core"
 # The result names the CPUs of each worker.
-MOST_WORKERS = 1024
+MAX_WORKERS = 1024
 
 
 class Assignment(TypedDict):
@@ -86,9 +86,10 @@ class Placements:
         """Return the CPUs of each worker in a placement.
 
         Args:
-            name: one of ``CHOICES``. Of N workers, ``free_N`` leaves each to the scheduler within the usable CPUs, ``spread_N`` pins them so that they fill all
-                cores before they use siblings, ``packed_N`` so that they fill the threads of a core before they use the next core. ``cpus_A_B`` pins one
-                worker to each of the CPUs A, B.
+            name: one of ``CHOICES``. Of N workers, ``free_N`` leaves each to the scheduler within the usable CPUs,
+                ``spread_N`` pins them so that they fill all cores before they use siblings, ``packed_N`` so that they
+                fill the threads of a core before they use the next core. ``cpus_A_B`` pins one worker to each of the
+                CPUs A, B.
 
         Returns:
             A pair: the CPU list of each worker (an empty list means that the worker is not pinned) and None,
@@ -162,7 +163,13 @@ class Placements:
         if local is None or not self._memory_nodes:
             return None, "this host does not report NUMA nodes"
         if local not in self._memory_nodes:
-            return None, f"NUMA node {local} of CPU {self._home()[0]} has no memory of its own, so there is no local memory to compare with"
+            return (
+                None,
+                (
+                    f"NUMA node {local} of CPU {self._home()[0]} has no memory of its own, so there is no local memory"
+                    " to compare with"
+                ),
+            )
         return None, "there is only one NUMA node with memory"
 
     def _local_node(self) -> "int | None":
@@ -171,33 +178,54 @@ class Placements:
         return next((node for node, cpus in self._nodes.items() if home in cpus), None)
 
     def _remote_node(self) -> "int | None":
-        """Return the first NUMA node with memory that is not the node of the home CPU; None also where that one has no memory."""
+        """Return the first NUMA node with memory that is not the node of the home CPU;
+        None also where that one has no memory.
+        """
         local = self._local_node()
-        # The kernel takes the memory of such a CPU from the nearest other node, which may be the first: nothing would be compared.
-        return next((node for node in self._memory_nodes if node != local), None) if local in self._memory_nodes else None
+        # The kernel takes the memory of such a CPU from the nearest other node, which may be the first: nothing would
+        # be compared.
+        return (
+            next((node for node in self._memory_nodes if node != local), None) if local in self._memory_nodes else None
+        )
 
     def _numbered(self, kind: str, count: int) -> Workers:
-        if count > MOST_WORKERS:
-            return None, f"{count} workers are more than {MOST_WORKERS}, the most of a placement"
+        if count > MAX_WORKERS:
+            return None, f"{count} workers are more than {MAX_WORKERS}, the most of a placement"
         if kind == FREE:
             return [list(self.usable) for _worker in range(count)], None
         if not self.topology_known:
             return None, TOPOLOGY_UNKNOWN
         if count > len(self.usable):
-            return None, f"{count} pinned workers need more than the {len(self.usable)} usable CPUs: free_{count} leaves them to the scheduler"
+            return (
+                None,
+                (
+                    f"{count} pinned workers need more than the {len(self.usable)} usable CPUs: free_{count} leaves"
+                    " them to the scheduler"
+                ),
+            )
         if kind == PACKED:
             # Cores with siblings first: on a hybrid host the workers would otherwise not share a core.
             return [[cpu] for core in sorted(self.cores, key=len, reverse=True) for cpu in core][:count], None
-        return [[core[thread]] for thread in range(self.threads) for core in self.cores if thread < len(core)][:count], None
+        return [[core[thread]] for thread in range(self.threads) for core in self.cores if thread < len(core)][
+            :count
+        ], None
 
     def _explicit(self, cpus: "t.Sequence[int]") -> Workers:
         absent = [cpu for cpu in cpus if cpu not in self.usable]
         if absent:
-            return None, f"CPU {absent[0]} is not usable: it is offline, isolated, not in the affinity mask of this process, or does not exist"
+            return (
+                None,
+                (
+                    f"CPU {absent[0]} is not usable: it is offline, isolated, not in the affinity mask of this process,"
+                    " or does not exist"
+                ),
+            )
         return [[cpu] for cpu in cpus], None
 
     def _home(self) -> "tuple[int, ...]":
-        """Return the core that single, same_cpu, siblings and cores have in common, so that only the placement differs."""
+        """Return the core that single, same_cpu, siblings and cores have in common,
+        so that only the placement differs.
+        """
         if not self.topology_known:
             return self.usable[:1]
         return next(core for core in self.cores if len(core) == self.threads)
@@ -205,8 +233,8 @@ class Placements:
     def _second_core(self) -> "tuple[int, ...]":
         """Return the second core for ``cores``, preferably of the same package and kind as the home core.
 
-        Another package has its own caches and memory, and another kind of core (hybrid processors) has another speed. Then the difference
-        from ``siblings`` would not be due to core sharing alone.
+        Another package has its own caches and memory, and another kind of core (hybrid processors) has another speed.
+        Then the difference from ``siblings`` would not be due to core sharing alone.
         """
         home = self._home()
         package = self._package_of(home)
@@ -218,7 +246,9 @@ class Placements:
         return next((set(package) for package in self.packages if core[0] in package), set())
 
 
-def same_as_earlier(placed: "t.Mapping[str, tuple[t.Sequence[t.Sequence[int]], int | None]]") -> "dict[str, str | None]":
+def same_as_earlier(
+    placed: "t.Mapping[str, tuple[t.Sequence[t.Sequence[int]], int | None]]",
+) -> "dict[str, str | None]":
     """Find placements with the same CPUs, and memory of the same node, as an earlier placement.
 
     Args:

@@ -4,14 +4,17 @@
 
 The kernel reports the same facts in several files, which do not always agree. In order of preference:
 
-1. `topology/core_cpus_list`, its older name `thread_siblings_list`, then the hexadecimal masks `core_cpus` and `thread_siblings`: the kernel's own
-   definition of a core (Documentation/admin-guide/cputopology.rst). They are used only if they partition the CPUs: each CPU is in its own list and in
-   no other one.
-2. The ids `physical_package_id`, `die_id` and `core_id`: used only if there is no list, because a core_id is unique at most within a die.
+1. `topology/core_cpus_list`, its older name `thread_siblings_list`, then the hexadecimal masks `core_cpus` and
+`thread_siblings`: the kernel's own
+   definition of a core (Documentation/admin-guide/cputopology.rst). They are used only if they partition the CPUs: each
+   CPU is in its own list and in no other one.
+2. The ids `physical_package_id`, `die_id` and `core_id`: used only if there is no list, because a core_id is unique at
+most within a die.
 3. `physical id` and `core id` of /proc/cpuinfo, which are older than dies.
 
-The core of an offline CPU is unknown: the kernel removes the CPU's directory, or leaves a stale one (seen on s390 and on old kernels). Only a topology cache
-that was saved while all CPUs were online has it, see cache.py. CPUs whose core is unknown are omitted, and `complete` is False.
+The core of an offline CPU is unknown: the kernel removes the CPU's directory, or leaves a stale one (seen on s390 and
+on old kernels). Only a topology cache that was saved while all CPUs were online has it, see cache.py. CPUs whose core
+is unknown are omitted, and `complete` is False.
 """
 
 import re
@@ -52,7 +55,8 @@ class Topology(t.NamedTuple):
         cores: one tuple per core, sorted by first CPU; it contains offline siblings if their core is known.
         packages: one tuple per package (socket), sorted by first CPU, of the CPUs whose core is known.
         nodes: NUMA node -> its CPUs; empty when the kernel shows no nodes.
-        source: where the cores come from: ``sysfs``, ``saved`` (the topology cache was needed), ``cpuinfo`` or ``unknown``.
+        source: where the cores come from: ``sysfs``, ``saved`` (the topology cache was needed), ``cpuinfo`` or
+            ``unknown``.
         complete: True when the core of every present CPU is known.
     """
 
@@ -84,19 +88,25 @@ class Topology(t.NamedTuple):
 
     @property
     def threads_per_core(self) -> "dict[str, int | None]":
-        """The ``min`` and ``max`` number of threads of a core, and the most that are online in one (``online_max``); all None when no core is known."""
+        """The ``min`` and ``max`` number of threads of a core, and the most that are online in one (``online_max``);
+        all None when no core is known.
+        """
         if not self.cores:
             return {"min": None, "max": None, "online_max": None}
         online = set(self.online)
         sizes = [len(core) for core in self.cores]
-        return {"min": min(sizes), "max": max(sizes), "online_max": max(sum(cpu in online for cpu in core) for core in self.cores)}
+        return {
+            "min": min(sizes),
+            "max": max(sizes),
+            "online_max": max(sum(cpu in online for cpu in core) for core in self.cores),
+        }
 
     @property
     def numbering(self) -> str:
         """The numbering scheme of siblings, from the cores that have siblings.
 
-        ``adjacent``: next to each other (0,1)(2,3); ``split``: all first threads before all second threads (0,2)(1,3); ``mixed``: neither; ``none``: no
-        core is known to have siblings.
+        ``adjacent``: next to each other (0,1)(2,3); ``split``: all first threads before all second threads (0,2)(1,3);
+        ``mixed``: neither; ``none``: no core is known to have siblings.
         """
         shared = [core for core in self.cores if len(core) > 1]
         if not shared:
@@ -110,7 +120,9 @@ class Topology(t.NamedTuple):
 
 
 def read_topology(fs: host_files.HostFs, saved: "Topology | None" = None) -> Topology:
-    """Read a host's topology. Damaged or contradictory files raise nothing: they are ignored and noted in `fs.problems`.
+    """Read a host's topology.
+
+    Damaged or contradictory files raise nothing: they are ignored and noted in `fs.problems`.
 
     Args:
         fs: the host's files.
@@ -126,13 +138,17 @@ def read_topology(fs: host_files.HostFs, saved: "Topology | None" = None) -> Top
         isolated=_cpu_file(fs, "isolated") or (),
         nodes=_nodes(fs, set(present)),
     )
-    topology = _with_groups(topology, *_online_groups(fs, [cpu for cpu in online if cpu in folders], processors, online))
+    topology = _with_groups(
+        topology, *_online_groups(fs, [cpu for cpu in online if cpu in folders], processors, online)
+    )
     if saved is not None and not topology.complete:
         topology = _with_saved(fs, topology, saved)
     return topology
 
 
-def _with_groups(topology: Topology, cores: "t.Collection[tuple[int, ...]]", packages: "t.Collection[tuple[int, ...]]", source: str) -> Topology:
+def _with_groups(
+    topology: Topology, cores: "t.Collection[tuple[int, ...]]", packages: "t.Collection[tuple[int, ...]]", source: str
+) -> Topology:
     known = {cpu for core in cores for cpu in core}
     return topology._replace(
         cores=_sorted_sets(cores),
@@ -146,7 +162,7 @@ def _sorted_sets(groups: "t.Iterable[tuple[int, ...]]") -> "tuple[tuple[int, ...
     return tuple(sorted(tuple(sorted(group)) for group in groups if group))
 
 
-# ---- present and online CPUs ----------------------------------------------------------------------------------------------------------------------
+# ---- present and online CPUs -----------------------------------------------------------------------------------------
 
 
 class _Processors:
@@ -177,7 +193,9 @@ def _cpu_file(fs: host_files.HostFs, name: str) -> "tuple[int, ...] | None":
     return _read_set(fs, CPU_DIR + name, cpulist.parse)
 
 
-def _read_set(fs: host_files.HostFs, path: str, parse: "t.Callable[[str], tuple[int, ...]]") -> "tuple[int, ...] | None":
+def _read_set(
+    fs: host_files.HostFs, path: str, parse: "t.Callable[[str], tuple[int, ...]]"
+) -> "tuple[int, ...] | None":
     """Return the CPUs in a file, or None when it is missing, unreadable or invalid; an invalid file is noted."""
     text = fs.read(path)
     if text is None:
@@ -189,7 +207,9 @@ def _read_set(fs: host_files.HostFs, path: str, parse: "t.Callable[[str], tuple[
         return None
 
 
-def _present_and_online(fs: host_files.HostFs, folders: "set[int]", processors: _Processors) -> "tuple[tuple[int, ...], tuple[int, ...]]":
+def _present_and_online(
+    fs: host_files.HostFs, folders: "set[int]", processors: _Processors
+) -> "tuple[tuple[int, ...], tuple[int, ...]]":
     present = _cpu_file(fs, "present")
     online = _cpu_file(fs, "online")
     if not online:
@@ -198,7 +218,10 @@ def _present_and_online(fs: host_files.HostFs, folders: "set[int]", processors: 
         present = tuple(sorted(folders.union(online)))
     unlisted = sorted(set(online).difference(present))
     if unlisted:
-        fs.note(f"CPUs {cpulist.render(unlisted)} are online but not listed in {fs.path(CPU_DIR + 'present')}: they are treated as present.")
+        fs.note(
+            f"CPUs {cpulist.render(unlisted)} are online but not listed in {fs.path(CPU_DIR + 'present')}: they are"
+            " treated as present."
+        )
         present = tuple(sorted(set(present).union(online)))
     return present, online
 
@@ -223,7 +246,10 @@ def read_memory_nodes(fs: host_files.HostFs) -> "tuple[int, ...]":
 
 
 def _nodes(fs: host_files.HostFs, present: "set[int]") -> "dict[int, tuple[int, ...]]":
-    """Return the NUMA nodes, including those without CPUs (memory only). On s390 a node also lists hot-plug slots: only present CPUs count."""
+    """Return the NUMA nodes, including those without CPUs (memory only).
+
+    On s390 a node also lists hot-plug slots: only present CPUs count.
+    """
     nodes = {}
     for node in sorted(_numbered(fs, NODE_DIR, _NODE_NAME)):
         cpus = _read_set(fs, f"{NODE_DIR}node{node}/cpulist", cpulist.parse)
@@ -236,13 +262,15 @@ def _nodes(fs: host_files.HostFs, present: "set[int]") -> "dict[int, tuple[int, 
     return nodes
 
 
-# ---- cores and packages ---------------------------------------------------------------------------------------------------------------------------
+# ---- cores and packages ----------------------------------------------------------------------------------------------
 
 
 def _online_groups(
     fs: host_files.HostFs, cpus: "list[int]", processors: _Processors, online: "tuple[int, ...]"
 ) -> "tuple[list[tuple[int, ...]], list[tuple[int, ...]], str]":
-    """Return (cores, packages, source) of the online CPUs, from the first source that is consistent; there are no cores if none is."""
+    """Return (cores, packages, source) of the online CPUs, from the first source that is consistent;
+    there are no cores if none is.
+    """
     cores = _partition(fs, cpus, _CORE_FILES)
     if cores is None:
         cores = _cores_by_ids(fs, cpus, processors)
@@ -252,8 +280,11 @@ def _online_groups(
     return cores, packages, "cpuinfo"
 
 
-def _partition(fs: host_files.HostFs, cpus: "list[int]", files: "t.Iterable[tuple[str, t.Callable[[str], tuple[int, ...]]]]") -> "list[tuple[int, ...]] | None":
-    """Return groups that partition the CPUs, from the first of the files that exists and is consistent, or None when there is none.
+def _partition(
+    fs: host_files.HostFs, cpus: "list[int]", files: "t.Iterable[tuple[str, t.Callable[[str], tuple[int, ...]]]]"
+) -> "list[tuple[int, ...]] | None":
+    """Return groups that partition the CPUs, from the first of the files that exists and is consistent,
+    or None when there is none.
 
     CPUs without the file are in no group. CPUs in a group's file that are not in `cpus` (they are offline) are ignored.
 
@@ -278,7 +309,11 @@ def _partition(fs: host_files.HostFs, cpus: "list[int]", files: "t.Iterable[tupl
 
 
 def _groups(
-    fs: host_files.HostFs, texts: "dict[int, str]", parse: "t.Callable[[str], tuple[int, ...]]", wanted: "set[int]", name: str
+    fs: host_files.HostFs,
+    texts: "dict[int, str]",
+    parse: "t.Callable[[str], tuple[int, ...]]",
+    wanted: "set[int]",
+    name: str,
 ) -> "list[tuple[int, ...]] | None":
     groups = []
     group_of: dict[int, tuple[int, ...]] = {}
@@ -291,8 +326,14 @@ def _groups(
         except cpulist.CpuListError as error:
             fs.note(f"topology/{name} of CPU {cpu} was ignored: {error}.")
             return None
-        if cpu not in group or (known is not None and known != group) or (known is None and any(other in group_of for other in group)):
-            fs.note(f"topology/{name} contradicts itself at CPU {cpu} ({cpulist.quoted(text.strip())}): it was ignored.")
+        if (
+            cpu not in group
+            or (known is not None and known != group)
+            or (known is None and any(other in group_of for other in group))
+        ):
+            fs.note(
+                f"topology/{name} contradicts itself at CPU {cpu} ({cpulist.quoted(text.strip())}): it was ignored."
+            )
             return None
         for other in group:
             group_of[other] = group
@@ -301,15 +342,22 @@ def _groups(
     return groups
 
 
-def _packages(fs: host_files.HostFs, cores: "list[tuple[int, ...]]", processors: _Processors) -> "list[tuple[int, ...]]":
+def _packages(
+    fs: host_files.HostFs, cores: "list[tuple[int, ...]]", processors: _Processors
+) -> "list[tuple[int, ...]]":
     """Return groups of CPUs by package, from the first source that covers all cores.
 
-    The sources are the ids in sysfs, the lists and masks in sysfs (s390 and POWER show the id -1), and /proc/cpuinfo. All CPUs of a core are in the same
-    package, so its first CPU is enough.
+    The sources are the ids in sysfs, the lists and masks in sysfs (s390 and POWER show the id -1), and /proc/cpuinfo.
+    All CPUs of a core are in the same package, so its first CPU is enough.
     """
-    names = ("drawer_id", "book_id", "physical_package_id") if cores and _has_books(fs, cores[0][0]) else ("physical_package_id",)
+    names = (
+        ("drawer_id", "book_id", "physical_package_id")
+        if cores and _has_books(fs, cores[0][0])
+        else ("physical_package_id",)
+    )
     ids = [tuple(_id(fs, core[0], name) for name in names) for core in cores]
-    # On s390 a package id is unique only within its book, a book id only within its drawer; before Linux 4.8 there are no drawers.
+    # On s390 a package id is unique only within its book, a book id only within its drawer; before Linux 4.8 there are
+    # no drawers.
     if all(key[-1] is not None for key in ids):
         return _grouped({cpu: key for core, key in zip(cores, ids) for cpu in core})
     cpus = [cpu for core in cores for cpu in core]
@@ -327,7 +375,8 @@ def _has_books(fs: host_files.HostFs, cpu: int) -> bool:
 def _id(fs: host_files.HostFs, cpu: int, name: str) -> "int | None":
     text = fs.read(f"{CPU_DIR}cpu{cpu}/topology/{name}")
     text = "" if text is None else text.strip(BLANK)
-    # Firmware without ids shows as -1, on some kernels as 65535 or 4294967295. Only digits are an id; the large numbers simply compare as equal.
+    # Firmware without ids shows as -1, on some kernels as 65535 or 4294967295. Only digits are an id; the large numbers
+    # simply compare as equal.
     return int(text) if _ID.fullmatch(text) else None
 
 
@@ -347,7 +396,9 @@ def _cores_by_ids(fs: host_files.HostFs, cpus: "list[int]", processors: _Process
     return _corrected_by_cpuinfo(_grouped(keys), cpus, processors)
 
 
-def _groups_by_cpuinfo(fs: host_files.HostFs, online: "tuple[int, ...]", processors: _Processors) -> "tuple[list[tuple[int, ...]], list[tuple[int, ...]]]":
+def _groups_by_cpuinfo(
+    fs: host_files.HostFs, online: "tuple[int, ...]", processors: _Processors
+) -> "tuple[list[tuple[int, ...]], list[tuple[int, ...]]]":
     """Return (cores, packages) from /proc/cpuinfo."""
     blocks = {cpu: processors.blocks[cpu] for cpu in online if cpu in processors.blocks}
     keys = {}
@@ -361,11 +412,13 @@ def _groups_by_cpuinfo(fs: host_files.HostFs, online: "tuple[int, ...]", process
     return cores, _grouped({cpu: keys[cpu][0] for core in cores for cpu in core})
 
 
-def _corrected_by_cpuinfo(cores: "list[tuple[int, ...]]", cpus: "t.Iterable[int]", processors: _Processors) -> "list[tuple[int, ...]]":
+def _corrected_by_cpuinfo(
+    cores: "list[tuple[int, ...]]", cpus: "t.Iterable[int]", processors: _Processors
+) -> "list[tuple[int, ...]]":
     """Return cores that were found by ids, corrected by the counts in /proc/cpuinfo if it lists the same CPUs.
 
-    `siblings` is the number of threads and `cpu cores` the number of cores in a package (arch/x86/kernel/cpu/proc.c): if both are equal there is no SMT,
-    even if ids collide (core_id restarts in each die of an AMD Magny-Cours).
+    `siblings` is the number of threads and `cpu cores` the number of cores in a package (arch/x86/kernel/cpu/proc.c):
+    if both are equal there is no SMT, even if ids collide (core_id restarts in each die of an AMD Magny-Cours).
     """
     blocks = processors.blocks if cores else {}
     if set(blocks) != set(cpus):
@@ -380,18 +433,24 @@ def _corrected_by_cpuinfo(cores: "list[tuple[int, ...]]", cpus: "t.Iterable[int]
     return corrected
 
 
-# ---- topology cache -------------------------------------------------------------------------------------------------------------------------------
+# ---- topology cache --------------------------------------------------------------------------------------------------
 
 
 def _with_saved(fs: host_files.HostFs, topology: Topology, saved: Topology) -> Topology:
     """Return the topology with cores and packages of the cache, unless the CPUs now online contradict it."""
     online = set(topology.online)
     if saved.present != topology.present:
-        fs.note(f"The topology cache was ignored: it describes CPUs {cpulist.render(saved.present)}, but CPUs {cpulist.render(topology.present)} are present.")
+        fs.note(
+            f"The topology cache was ignored: it describes CPUs {cpulist.render(saved.present)}, but CPUs"
+            f" {cpulist.render(topology.present)} are present."
+        )
         return topology
     online_cores = {core for core in (tuple(cpu for cpu in core if cpu in online) for core in saved.cores) if core}
     wrong = [core for core in topology.cores if core not in online_cores]
     if wrong:
-        fs.note(f"The topology cache was ignored: the kernel reports CPUs {cpulist.render(wrong[0])} as one core, but the cache does not.")
+        fs.note(
+            f"The topology cache was ignored: the kernel reports CPUs {cpulist.render(wrong[0])} as one core, but the"
+            " cache does not."
+        )
         return topology
     return _with_groups(topology, saved.cores, saved.packages, "saved")

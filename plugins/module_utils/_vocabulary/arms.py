@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The names of arms, which both the host and the controller know; every arm but those of SMT brings its title along in the result."""
+"""The names of arms, which both the host and the controller know;
+every arm but those of SMT brings its title along in the result.
+"""
 
 import re
 import typing as t
@@ -12,7 +14,8 @@ TITLES = {SMT_ON: "SMT on", SMT_OFF: "SMT off", AS_FOUND: "as found"}
 SMT_OFF_ON, ONE_THREAD = "smt_off_on", "one_thread_per_core"
 PARTS = {SMT_OFF_ON: ("node", "package", "cpus", "unit"), ONE_THREAD: ("unit",)}
 
-# Names of units without the characters that systemd escapes: the name of an arm is read by people, and is part of paths and pages.
+# Names of units without the characters that systemd escapes: the name of an arm is read by people, and is part of paths
+# and pages.
 _UNIT = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}(?:@[A-Za-z0-9_.-]{1,99})?[.](?:service|slice|scope)"
 _VALUES = {"node": "[0-9]{1,5}", "package": "[0-9]{1,5}", "cpus": "[0-9]{1,5}(?:[,-][0-9]{1,5}){0,31}", "unit": _UNIT}
 _EXAMPLES = {"node": "0", "package": "1", "cpus": "0-7", "unit": "postgresql.service"}
@@ -37,7 +40,9 @@ def name_of(given: t.Any) -> str:
         raise ValueError(f"{given!r:.80} is not an arm: give a name, or one of {_forms()}")
     ((arm, where),) = given.items()
     if arm not in PARTS:
-        raise ValueError(f"{given!r:.80} is not an arm: only {' and '.join(PARTS)} are of a part of the host; give one of {_forms()}")
+        raise ValueError(
+            f"{given!r:.80} is not an arm: only {' and '.join(PARTS)} are of a part of the host; give one of {_forms()}"
+        )
     if not isinstance(where, dict) or len(where) != 1 or next(iter(where)) not in PARTS[arm]:
         raise ValueError(f"{given!r:.120} does not say which part of the host: give one of {_forms(arm)}")
     ((kind, value),) = where.items()
@@ -54,7 +59,9 @@ def pattern_of(arm: str) -> str:
 
 
 def part_of(name: str) -> "tuple[str, str]":
-    """Return the kind and the value of the part of the host in the name of an arm that ``pattern_of`` matches: ``node`` and ``0``."""
+    """Return the kind and the value of the part of the host in the name of an arm that ``pattern_of`` matches:
+    ``node`` and ``0``.
+    """
     arm = next(arm for arm in PARTS if name.startswith(arm + "_"))
     kind, _separator, value = name[len(arm) + 1 :].partition("_")
     return kind, value.replace(_COMMA, ",") if kind == "cpus" else value

@@ -28,9 +28,9 @@ NUMBERED = (FREE, SPREAD, PACKED)
 # Four digits are enough for the number of CPUs of most machines, and for the number of workers.
 _NUMBERED = re.compile(rf"({'|'.join(NUMBERED)})_([1-9][0-9]{{0,3}})\Z")
 # One worker on each of these CPUs, so many that the name fits into a result.
-MOST_EXPLICIT = 16
+MAX_EXPLICIT = 16
 LONGEST_NAME = 100
-_CPUS = re.compile(rf"cpus((?:_(?:0|[1-9][0-9]{{0,4}})){{1,{MOST_EXPLICIT}}})\Z")
+_CPUS = re.compile(rf"cpus((?:_(?:0|[1-9][0-9]{{0,4}})){{1,{MAX_EXPLICIT}}})\Z")
 # How messages list what can be chosen.
 CHOICES = (*NAMES, *(f"{kind}_N" for kind in NUMBERED), "cpus_A_B")
 

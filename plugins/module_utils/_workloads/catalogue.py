@@ -7,7 +7,9 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in import registry
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import Workload, WorkloadError
 
-BUILT_IN: "dict[str, Workload]" = {workload["name"]: workload for workloads in registry.WORKLOADS for workload in workloads}
+BUILT_IN: "dict[str, Workload]" = {
+    workload["name"]: workload for workloads in registry.WORKLOADS for workload in workloads
+}
 
 
 def named(names: "t.Sequence[str]") -> "list[Workload]":
@@ -23,15 +25,18 @@ def named(names: "t.Sequence[str]") -> "list[Workload]":
 
 
 def title(name: str, stated: str) -> str:
-    """Return the title of a workload: this collection's own for a built-in one, else what its result states, which may be empty."""
+    """Return the title of a workload: this collection's own for a built-in one, else what its result states,
+    which may be empty.
+    """
     return BUILT_IN[name]["title"] if name in BUILT_IN else stated or name
 
 
 def difference(stated: "t.Mapping[str, t.Any]") -> "str | None":
     """Return in what a result states a built-in workload otherwise than this collection declares it, or None.
 
-    Only what its numbers mean counts: the primary metric, the unit, direction and aggregate of each metric, and what its parameter is. A release may add and
-    drop metrics, and change commands, titles and values of a parameter. It never changes the meaning of a name: results of earlier releases are read, too.
+    Only what its numbers mean counts: the primary metric, the unit, direction and aggregate of each metric, and what
+    its parameter is. A release may add and drop metrics, and change commands, titles and values of a parameter. It
+    never changes the meaning of a name: results of earlier releases are read, too.
 
     Args:
         stated: of the result, as ``declaration.described`` returns it.

@@ -8,21 +8,28 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.catalogue import BUILT_IN
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import PLAIN, Metric, Parameter, ServerDeclaration, Workload, WorkloadError
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import (
+    PLAIN,
+    Metric,
+    Parameter,
+    ServerDeclaration,
+    Workload,
+    WorkloadError,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.metrics import AGGREGATES, PER_JOB
 
 NAME = re.compile(r"\A[a-z0-9][a-z0-9_]{0,63}\Z")
 MOST = 100
-MOST_ARGUMENTS = 1000
-MOST_CHARACTERS = 4000
+MAX_ARGUMENTS = 1000
+MAX_CHARACTERS = 4000
 TIMEOUT = (1, 24 * 3600)
 SOURCES = ("pattern", "json", "clock")
 WALL = "wall_seconds"
 CLOCKS = (WALL, "cpu_seconds")
 VARIABLE = re.compile(r"\A[A-Za-z_][A-Za-z0-9_]{0,99}\Z")
-MOST_VARIABLES = 100
-MOST_VALUES = 50
-MOST_VALUE = 1e12
+MAX_VARIABLES = 100
+MAX_VALUES = 50
+MAX_VALUE = 1e12
 
 
 def declarations(given: "t.Sequence[t.Mapping[str, t.Any]]") -> "list[Workload]":
@@ -32,7 +39,8 @@ def declarations(given: "t.Sequence[t.Mapping[str, t.Any]]") -> "list[Workload]"
         given: the entries of the option ``custom`` of smt_benchmark.
 
     Raises:
-        WorkloadError: an entry is not valid. The message names the first such entry, the wrong part and the allowed values.
+        WorkloadError: an entry is not valid. The message names the first such entry, the wrong part and the allowed
+            values.
     """
     if len(given) > MOST:
         raise WorkloadError(f"custom has {len(given)} commands: at most {MOST} are allowed")
@@ -40,20 +48,26 @@ def declarations(given: "t.Sequence[t.Mapping[str, t.Any]]") -> "list[Workload]"
     names = [one["name"] for one in made]
     duplicates = sorted({name for name in names if names.count(name) > 1})
     if duplicates:
-        raise WorkloadError(f"custom uses the name {', '.join(duplicates)} more than once: give each command a name of its own")
+        raise WorkloadError(
+            f"custom uses the name {', '.join(duplicates)} more than once: give each command a name of its own"
+        )
     return made
 
 
 def _declaration(given: "t.Mapping[str, t.Any]") -> Workload:
     name: str = given["name"]
     if not NAME.match(name):
-        raise WorkloadError(f"custom: {name[:80]!r} is not a valid name: use lower-case letters, digits and '_', at most 64 characters")
+        raise WorkloadError(
+            f"custom: {name[:80]!r} is not a valid name: use lower-case letters, digits and '_', at most 64 characters"
+        )
     if name in BUILT_IN:
         raise WorkloadError(f"custom: {name} is the name of a built-in workload: choose another name")
     argv = _argv(name, "argv", given["argv"])
     timeout: float = given.get("timeout") or 60
     if not TIMEOUT[0] <= timeout <= TIMEOUT[1]:
-        raise WorkloadError(f"custom: timeout of {name} is {timeout}: it must be from {TIMEOUT[0]} to {TIMEOUT[1]} seconds")
+        raise WorkloadError(
+            f"custom: timeout of {name} is {timeout}: it must be from {TIMEOUT[0]} to {TIMEOUT[1]} seconds"
+        )
     metrics = [_metric(given, one) for one in [given["metric"]] + (given.get("metrics") or [])]
     metric_names = [one["name"] for one in metrics]
     if len(set(metric_names)) < len(metric_names):
@@ -79,11 +93,18 @@ def _argv(workload: str, option: str, argv: "list[str]") -> "list[str]":
     # Ansible makes a list of a string: it splits the string at its commas, not at its spaces.
     if isinstance(argv, str) or (argv and re.search(r"\S\s+\S", argv[0]) and not os.path.exists(argv[0])):
         raise WorkloadError(
-            f'custom: {option} of {workload} is a string: give the command and each argument as an item of a list, such as {option}: [sleep, "1"]'
+            f"custom: {option} of {workload} is a string: give the command and each argument as an item of a list, such"
+            f' as {option}: [sleep, "1"]'
         )
-    if not argv or not argv[0] or len(argv) > MOST_ARGUMENTS or any("\0" in argument or len(argument) > MOST_CHARACTERS for argument in argv):
+    if (
+        not argv
+        or not argv[0]
+        or len(argv) > MAX_ARGUMENTS
+        or any("\0" in argument or len(argument) > MAX_CHARACTERS for argument in argv)
+    ):
         raise WorkloadError(
-            f"custom: {option} of {workload} is not valid: give 1 to {MOST_ARGUMENTS} arguments of at most {MOST_CHARACTERS} characters, the command first"
+            f"custom: {option} of {workload} is not valid: give 1 to {MAX_ARGUMENTS} arguments of at most"
+            f" {MAX_CHARACTERS} characters, the command first"
         )
     return list(argv)
 
@@ -92,19 +113,28 @@ def _placements(workload: str, given: "t.Sequence[str] | None") -> "list[str] | 
     """Return the names of the placements in which a command is meaningful, None for all, or raise WorkloadError."""
     unknown = [name for name in given or () if not placements.is_known(name)]
     if unknown:
-        raise WorkloadError(f"custom: placements of {workload} has {unknown[0][:80]!r}: choose from {', '.join(placements.CHOICES)}")
+        raise WorkloadError(
+            f"custom: placements of {workload} has {unknown[0][:80]!r}: choose from {', '.join(placements.CHOICES)}"
+        )
     return list(given) if given else None
 
 
 def _parameter(workload: str, given: "t.Mapping[str, t.Any] | None") -> t.Optional[Parameter]:
-    """Return the parameter of a command with its values in rising order, None for a command without one, or raise WorkloadError."""
+    """Return the parameter of a command with its values in rising order, None for a command without one,
+    or raise WorkloadError.
+    """
     if not given:
         return None
     values = given["values"]
     if not NAME.match(given["name"]):
-        raise WorkloadError(f"custom: the name of the parameters of {workload} must have only lower-case letters, digits and '_', at most 64 characters")
-    if not values or len(values) > MOST_VALUES or not all(0 < value <= MOST_VALUE for value in values):
-        raise WorkloadError(f"custom: parameters of {workload} must have 1 to {MOST_VALUES} values above 0, at most {MOST_VALUE:g}")
+        raise WorkloadError(
+            f"custom: the name of the parameters of {workload} must have only lower-case letters, digits and '_', at"
+            " most 64 characters"
+        )
+    if not values or len(values) > MAX_VALUES or not all(0 < value <= MAX_VALUE for value in values):
+        raise WorkloadError(
+            f"custom: parameters of {workload} must have 1 to {MAX_VALUES} values above 0, at most {MAX_VALUE:g}"
+        )
     # A whole number is written as one in the command's arguments.
     whole = sorted({int(value) if float(value).is_integer() else float(value) for value in values})
     return {"name": given["name"], "unit": (given.get("unit") or given["name"])[:60], "values": whole}
@@ -113,23 +143,32 @@ def _parameter(workload: str, given: "t.Mapping[str, t.Any] | None") -> t.Option
 def _environment(workload: str, given: "t.Mapping[str, t.Any]") -> "dict[str, str]":
     """Return variables of the environment, or raise WorkloadError."""
     found = {str(name): str(value) for name, value in given.items()}
-    wrong = [name for name, value in found.items() if not VARIABLE.match(name) or "\0" in value or len(value) > MOST_CHARACTERS]
-    if wrong or len(found) > MOST_VARIABLES:
+    wrong = [
+        name
+        for name, value in found.items()
+        if not VARIABLE.match(name) or "\0" in value or len(value) > MAX_CHARACTERS
+    ]
+    if wrong or len(found) > MAX_VARIABLES:
         about = f"the variable {wrong[0][:80]!r}" if wrong else f"{len(found)} variables"
         raise WorkloadError(
-            f"custom: environment of {workload} has {about}: at most {MOST_VARIABLES} are allowed, with names of letters, digits and '_', "
-            f"and values of at most {MOST_CHARACTERS} characters"
+            f"custom: environment of {workload} has {about}: at most {MAX_VARIABLES} are allowed, with names of"
+            f" letters, digits and '_', and values of at most {MAX_CHARACTERS} characters"
         )
     return found
 
 
 def _server(workload: str, given: "t.Mapping[str, t.Any]") -> t.Optional[ServerDeclaration]:
     """Return the server that a command's hooks start and end in each arm, None without one, or raise WorkloadError."""
-    hooks = {option: _argv(workload, option, given[option]) for option in ("start", "ready", "stop") if given.get(option)}
+    hooks = {
+        option: _argv(workload, option, given[option]) for option in ("start", "ready", "stop") if given.get(option)
+    }
     if not hooks:
         return None
     if "start" not in hooks or "ready" not in hooks:
-        raise WorkloadError(f"custom: {workload} has {' and '.join(hooks)}: start, and ready, which succeeds when what was started is ready, need each other")
+        raise WorkloadError(
+            f"custom: {workload} has {' and '.join(hooks)}: start, and ready, which succeeds when what was started is"
+            " ready, need each other"
+        )
     return {
         "folders": [],
         "commands": [argv[0] for argv in (given["argv"], *hooks.values())],
@@ -148,14 +187,18 @@ def _server(workload: str, given: "t.Mapping[str, t.Any]") -> t.Optional[ServerD
 def _metric(workload: "t.Mapping[str, t.Any]", given: "t.Mapping[str, t.Any]") -> Metric:
     about = f"custom: metric {given['name'][:80]} of {workload['name']}"
     if not NAME.match(given["name"]):
-        raise WorkloadError(f"{about}: the name must have only lower-case letters, digits and '_', at most 64 characters")
+        raise WorkloadError(
+            f"{about}: the name must have only lower-case letters, digits and '_', at most 64 characters"
+        )
     chosen = [source for source in SOURCES if given.get(source)]
     if len(chosen) != 1:
         raise WorkloadError(f"{about}: give exactly one of {', '.join(SOURCES)}")
     better = given["better"]
     aggregate = given.get("aggregate") or _default_aggregate(given, bool(workload.get("multithreaded")))
     if better not in ("higher", "lower") or aggregate not in AGGREGATES:
-        raise WorkloadError(f"{about}: better must be higher or lower, aggregate one of {', '.join(sorted(AGGREGATES))}")
+        raise WorkloadError(
+            f"{about}: better must be higher or lower, aggregate one of {', '.join(sorted(AGGREGATES))}"
+        )
     metric: Metric = {"name": given["name"], "unit": given["unit"][:60], "better": better, "aggregate": aggregate}
     if chosen[0] == "pattern":
         metric["pattern"] = _pattern(about, given["pattern"])
@@ -171,7 +214,8 @@ def _metric(workload: "t.Mapping[str, t.Any]", given: "t.Mapping[str, t.Any]") -
 def _default_aggregate(metric: "t.Mapping[str, t.Any]", multithreaded: bool) -> str:
     if metric["better"] == "higher":
         return "sum"
-    # More workers do more jobs in a longer time. The time alone would always count against the placement with more workers.
+    # More workers do more jobs in a longer time. The time alone would always count against the placement with more
+    # workers.
     return PER_JOB if metric.get("clock") == WALL and not multithreaded else "max"
 
 

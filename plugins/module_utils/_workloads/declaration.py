@@ -1,6 +1,7 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a workload declares: the command, its metrics, where it runs and how it is measured; and what follows from a declaration.
+"""What a workload declares: the command, its metrics, where it runs and how it is measured;
+and what follows from a declaration.
 
 A workload is a ``Workload``: a dict whose ``Defaults`` are in ``PLAIN``.
 """
@@ -39,8 +40,8 @@ class Parameter(_Parameter, total=False):
         unit: its unit.
         values: its values in rising order.
         per_cpu: its values as multiples of the number of CPUs.
-        per_worker: whether it is the load that each worker is offered. Below the highest value more workers then do more by that alone, so only the highest
-            one is compared.
+        per_worker: whether it is the load that each worker is offered. Below the highest value more workers then do
+            more by that alone, so only the highest one is compared.
     """
 
     values: "list[float]"
@@ -49,17 +50,21 @@ class Parameter(_Parameter, total=False):
 
 
 class Source(TypedDict, total=False):
-    """The source of a metric's value for one worker: ``rate``, ``clock``, ``pattern`` or ``json``. The other keys are further details.
+    """The source of a metric's value for one worker: ``rate``, ``clock``, ``pattern`` or ``json``.
+
+    The other keys are further details.
 
     Attributes:
         rate: True for the amount of work divided by the worker's own wall time.
         clock: ``wall_seconds`` or ``cpu_seconds`` of the worker.
-        pattern: a regular expression whose first group is the number in the standard output or standard error of the tool.
-        quantile: with ``pattern``, a share (0..1). Each match is one value, a second group is the number of its occurrences, and the metric is that
-            quantile of all values.
-        file: with ``pattern``, a glob: the pattern applies to the files with that name in the worker's working directory.
-        json: the path (keys of objects, indices of arrays) to the number in the JSON document in the tool's standard output. Lines before the
-            document are skipped.
+        pattern: a regular expression whose first group is the number in the standard output or standard error of the
+            tool.
+        quantile: with ``pattern``, a share (0..1). Each match is one value, a second group is the number of its
+            occurrences, and the metric is that quantile of all values.
+        file: with ``pattern``, a glob: the pattern applies to the files with that name in the worker's working
+            directory.
+        json: the path (keys of objects, indices of arrays) to the number in the JSON document in the tool's standard
+            output. Lines before the document are skipped.
         scale: a factor for the unit.
     """
 
@@ -91,7 +96,8 @@ class Metric(Source):
 class ServerDeclaration(TypedDict):
     """The declaration of a server that runs during the samples.
 
-    In an argv ``{server}`` stands for the server's directory, ``{cpus}`` for the CPU list that it may use, and ``{threads}`` for the number of these CPUs.
+    In an argv ``{server}`` stands for the server's directory, ``{cpus}`` for the CPU list that it may use, and
+    ``{threads}`` for the number of these CPUs.
 
     Attributes:
         folders: globs of the directories to look in before the search path, one directory for each version.
@@ -124,19 +130,19 @@ class Defaults(TypedDict):
     """The optional part of a declaration: a declaration that leaves a key out has its value from ``PLAIN``.
 
     Attributes:
-        multithreaded: True for one process with a thread for each worker, allowed on the CPUs of all workers; False for one process for each worker,
-            pinned to its CPU.
+        multithreaded: True for one process with a thread for each worker, allowed on the CPUs of all workers; False for
+            one process for each worker, pinned to its CPU.
         stdin: ``stream`` (the fixed stream, see inputs.py) or None.
         keep_output: whether metrics are read from the output of the command.
-        work: the amount of work. It is calibrated once, so that one worker alone takes the wanted time, and is then the same for every sample. None for
-            a command that runs for a given time or whose work is fixed.
+        work: the amount of work. It is calibrated once, so that one worker alone takes the wanted time, and is then the
+            same for every sample. None for a command that runs for a given time or whose work is fixed.
         placements: the names of the placements in which the workload is meaningful, or None for all.
         parameter: each block has one sample for each value of the parameter. None for a workload without one.
         memory: the memory of one worker in MB (10^6 bytes).
         nice: the nice value of the workers.
         co_runners: the number of co-runners (busy loops) on each of the workers' CPUs.
-        timed: the path to a duration in seconds in the JSON output of a program that measures its own time because its setup is long, or None for the
-            wall time of the process. Calibration uses this duration.
+        timed: the path to a duration in seconds in the JSON output of a program that measures its own time because its
+            setup is long, or None for the wall time of the process. Calibration uses this duration.
         source: the file name of a C source beside the declaration, which is compiled on the host, or None.
         server: the server that runs during the samples, or None.
         environment: variables for the command and its server, beside the search path and the locale.
@@ -171,9 +177,10 @@ class Workload(Defaults):
     Attributes:
         name: the name for results.
         title: the name for people.
-        argv: the command and its arguments. Placeholders: ``{work}`` the calibrated amount of work of one worker, ``{alone}`` the seconds that it takes
-            one worker alone (0 during the calibration), ``{total}`` the amount of work of all workers, ``{threads}`` the number of workers, ``{cpus}`` the
-            CPU of each worker (``-1``: not pinned), ``{seconds}`` the length of a sample in whole seconds, ``{parameter}`` the value of the workload's
+        argv: the command and its arguments. Placeholders: ``{work}`` the calibrated amount of work of one worker,
+            ``{alone}`` the seconds that it takes one worker alone (0 during the calibration), ``{total}`` the amount of
+            work of all workers, ``{threads}`` the number of workers, ``{cpus}`` the CPU of each worker (``-1``: not
+            pinned), ``{seconds}`` the length of a sample in whole seconds, ``{parameter}`` the value of the workload's
             parameter, ``{program}`` the compiled program, ``{server}`` the server's directory.
         metrics: the metrics. The first one is the primary metric, which verdicts are about.
     """
@@ -240,21 +247,27 @@ def described(workload: Workload, cpus: int) -> "dict[str, t.Any]":
     return {
         "name": workload["name"],
         "title": workload["title"],
-        # The arguments of a user's own command can contain secrets, and results have many readers. The title describes the command.
+        # The arguments of a user's own command can contain secrets, and results have many readers. The title describes
+        # the command.
         "argv": workload["argv"][:1] if workload["custom"] else workload["argv"],
         "package": workload["package"],
         "nice": workload["nice"],
         "co_runners": workload["co_runners"],
         "memory": workload["memory"],
         "primary": workload["metrics"][0]["name"],
-        "metrics": {metric["name"]: {"unit": metric["unit"], "better": metric["better"], "aggregate": metric["aggregate"]} for metric in workload["metrics"]},
-        "parameter": parameter
-        and {
-            "name": parameter["name"],
-            "unit": parameter["unit"],
-            "values": list(parameter_values(workload, cpus)),
-            "per_worker": parameter.get("per_worker", False),
+        "metrics": {
+            metric["name"]: {"unit": metric["unit"], "better": metric["better"], "aggregate": metric["aggregate"]}
+            for metric in workload["metrics"]
         },
+        "parameter": (
+            parameter
+            and {
+                "name": parameter["name"],
+                "unit": parameter["unit"],
+                "values": list(parameter_values(workload, cpus)),
+                "per_worker": parameter.get("per_worker", False),
+            }
+        ),
     }
 
 
@@ -268,7 +281,11 @@ def parameter_values(workload: Workload, cpus: int) -> "t.Sequence[float | None]
     parameter = workload["parameter"]
     if parameter is None:
         return [None]
-    return parameter["values"] if "values" in parameter else sorted({max(1, round(share * cpus)) for share in parameter["per_cpu"]})
+    return (
+        parameter["values"]
+        if "values" in parameter
+        else sorted({max(1, round(share * cpus)) for share in parameter["per_cpu"]})
+    )
 
 
 def missing(workload: Workload, path: str) -> "str | None":
@@ -279,7 +296,11 @@ def missing(workload: Workload, path: str) -> "str | None":
         path: the search path, as in the environment variable PATH.
     """
     if workload["source"]:
-        return None if compiler(path) else f"no C compiler is installed: none of {', '.join(COMPILERS)} (package {COMPILER_PACKAGE})"
+        return (
+            None
+            if compiler(path)
+            else f"no C compiler is installed: none of {', '.join(COMPILERS)} (package {COMPILER_PACKAGE})"
+        )
     needed = workload["server"]["commands"] if workload["server"] else [workload["argv"][0]]
     absent = [command for command in needed if not shutil.which(command, path=search_path(workload, path))]
     if not absent:
@@ -302,5 +323,7 @@ def search_path(workload: Workload, path: str) -> str:
     if not workload["server"]:
         return path
     folders = [folder for pattern in workload["server"]["folders"] for folder in glob.glob(pattern)]
-    newest_first = sorted(folders, key=lambda folder: [int(number) for number in re.findall(r"\d+", folder)], reverse=True)
+    newest_first = sorted(
+        folders, key=lambda folder: [int(number) for number in re.findall(r"\d+", folder)], reverse=True
+    )
     return os.pathsep.join([*newest_first[:1], path])

@@ -11,16 +11,21 @@ import subprocess
 import typing as t
 import zlib
 
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import Workload, WorkloadError, compiler
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import (
+    Workload,
+    WorkloadError,
+    compiler,
+)
 
 MEGABYTE = 1000 * 1000
 
-# The stream repeats one block of a megabyte. gzip looks back 32 KiB only, so a repeated block takes as much work as a new one.
+# The stream repeats one block of a megabyte. gzip looks back 32 KiB only, so a repeated block takes as much work as a
+# new one.
 STREAM_SEED = 20040817
 STREAM_WORDS = 4096
 COMPILE_SECONDS = 120
 VERIFY_SECONDS = 300
-MOST_CHARACTERS = 500
+MAX_CHARACTERS = 500
 INPUT = ".input"
 """The suffix of a workload's input file, which can be large and is not needed after the run."""
 
@@ -28,10 +33,13 @@ INPUT = ".input"
 def stream_block() -> bytes:
     """Return one megabyte of text-like bytes, the same on every host and in every run.
 
-    The frequencies of the words are skewed, so that the block compresses about as well as text. It is neither the best nor the worst case of gzip -6.
+    The frequencies of the words are skewed, so that the block compresses about as well as text. It is neither the best
+    nor the worst case of gzip -6.
     """
     source = random.Random(STREAM_SEED)
-    words = [bytes(source.choices(b"abcdefghijklmnopqrstuvwxyz", k=source.randint(2, 11))) for _word in range(STREAM_WORDS)]
+    words = [
+        bytes(source.choices(b"abcdefghijklmnopqrstuvwxyz", k=source.randint(2, 11))) for _word in range(STREAM_WORDS)
+    ]
     weights = [1 / (rank + 1) for rank in range(STREAM_WORDS)]
     text = b" ".join(source.choices(words, weights, k=MEGABYTE // 4))
     return text[:MEGABYTE]
@@ -61,10 +69,17 @@ def verify(workload: Workload, stdin: "str | None") -> None:
     try:
         with open(stdin, "rb") as stream:
             packed = subprocess.run(
-                workload["argv"], stdin=stream, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=VERIFY_SECONDS, check=False
+                workload["argv"],
+                stdin=stream,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                timeout=VERIFY_SECONDS,
+                check=False,
             ).stdout
     except subprocess.TimeoutExpired:
-        raise WorkloadError(f"{workload['argv'][0]} did not compress the stream within {VERIFY_SECONDS:.0f} s") from None
+        raise WorkloadError(
+            f"{workload['argv'][0]} did not compress the stream within {VERIFY_SECONDS:.0f} s"
+        ) from None
     with open(stdin, "rb") as stream:
         wanted = _digest(stream)
     try:
@@ -120,5 +135,5 @@ def build(name: str, text: str, folder: str, path: str) -> str:
         raise WorkloadError(f"{tool} did not compile {name} within {COMPILE_SECONDS:.0f} s") from None
     if done.returncode != 0:
         output = " | ".join(done.stdout.decode("utf-8", "replace").replace(folder, ".").splitlines())
-        raise WorkloadError(f"{tool} could not compile {name}: {output[:MOST_CHARACTERS]}")
+        raise WorkloadError(f"{tool} could not compile {name}: {output[:MAX_CHARACTERS]}")
     return program

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The metrics of a sample, read from the output of its workers and from their run times, as ``declaration.Metric`` says."""
+"""The metrics of a sample, read from the output of its workers and from their run times,
+as ``declaration.Metric`` says.
+"""
 
 import glob
 import json
@@ -12,21 +14,27 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import users
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import Metric, Workload, WorkloadError
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import (
+    Metric,
+    Workload,
+    WorkloadError,
+)
 
 # How much of the output of a failed worker goes into the message.
 LAST_LINES = 5
 LAST_CHARACTERS = 1000
-# How many bytes of all files of a worker together are read: the same share of each file, from its end. And how many files at most.
+# How many bytes of all files of a worker together are read: the same share of each file, from its end. And how many
+# files at most.
 FILES_LIMIT = 8 * 1024 * 1024
-MOST_FILES = 1024
+MAX_FILES = 1024
 
 # The values that a result can have: the controller refuses a whole result with a value beyond them.
-LEAST_VALUE = 1e-30
-MOST_VALUE = 1e18
+MIN_VALUE = 1e-30
+MAX_VALUE = 1e18
 
-# How the values of the workers are combined. ``per_job`` is for seconds that each worker needs for a whole job: the time of the slowest worker divided by
-# the number of workers, so that placements with different numbers of workers can be compared.
+# How the values of the workers are combined. ``per_job`` is for seconds that each worker needs for a whole job: the
+# time of the slowest worker divided by the number of workers, so that placements with different numbers of workers can
+# be compared.
 PER_JOB = "per_job"
 AGGREGATES: "dict[str, t.Callable[[t.Sequence[float]], float]]" = {
     "sum": sum,
@@ -45,7 +53,11 @@ class MetricValue(TypedDict):
 
 
 def read(
-    workload: Workload, work: "int | None", workers: "t.Sequence[t.Mapping[str, t.Any]]", directory: str, owner: "tuple[int, int] | None" = None
+    workload: Workload,
+    work: "int | None",
+    workers: "t.Sequence[t.Mapping[str, t.Any]]",
+    directory: str,
+    owner: "tuple[int, int] | None" = None,
 ) -> "tuple[dict[str, MetricValue], list[float]]":
     """Return the metrics of a sample.
 
@@ -54,13 +66,15 @@ def read(
         work: the amount of work of each process, or None for a workload without one.
         workers: as ``runner.run`` returns them.
         directory: the workers' working directory.
-        owner: (uid, gid) of the workers, who can have put anything into the directory, or None for the user of this process.
+        owner: (uid, gid) of the workers, who can have put anything into the directory, or None for the user of this
+            process.
 
     Returns:
-        A pair: the metrics over all workers by name, the primary metric first; and the primary metric's value for each worker.
+        A pair: the metrics over all workers by name, the primary metric first; and the primary metric's value for each
+        worker.
 
     Raises:
-        WorkloadError: a worker failed, or a metric is not a number from ``LEAST_VALUE`` to ``MOST_VALUE``.
+        WorkloadError: a worker failed, or a metric is not a number from ``MIN_VALUE`` to ``MAX_VALUE``.
     """
     for worker in workers:
         if worker["exit_status"] != 0:
@@ -72,8 +86,11 @@ def read(
         if per_worker is None:
             per_worker = values
         value = AGGREGATES[metric["aggregate"]](values)
-        if not LEAST_VALUE <= value <= MOST_VALUE:
-            raise WorkloadError(f"the {metric['name']} of all workers of {workload['argv'][0]} combined is not a number from {LEAST_VALUE:g} to {MOST_VALUE:g}")
+        if not MIN_VALUE <= value <= MAX_VALUE:
+            raise WorkloadError(
+                f"the {metric['name']} of all workers of {workload['argv'][0]} combined is not a number from"
+                f" {MIN_VALUE:g} to {MAX_VALUE:g}"
+            )
         metrics[metric["name"]] = {"value": value, "unit": metric["unit"], "better": metric["better"]}
     return metrics, per_worker or []
 
@@ -84,7 +101,14 @@ def last_lines(worker: "t.Mapping[str, t.Any]") -> str:
     return " | ".join(lines[-LAST_LINES:])[:LAST_CHARACTERS] or "no output"
 
 
-def _value(workload: Workload, metric: Metric, work: "int | None", worker: "t.Mapping[str, t.Any]", directory: str, owner: "tuple[int, int] | None") -> float:
+def _value(
+    workload: Workload,
+    metric: Metric,
+    work: "int | None",
+    worker: "t.Mapping[str, t.Any]",
+    directory: str,
+    owner: "tuple[int, int] | None",
+) -> float:
     if metric.get("rate"):
         if work is None:
             raise WorkloadError(f"{metric['name']} of {workload['name']} is a rate, and no amount of work is declared")
@@ -93,14 +117,17 @@ def _value(workload: Workload, metric: Metric, work: "int | None", worker: "t.Ma
     value = _measured(metric, worker, directory, owner) * metric.get("scale", 1)
     if not (math.isfinite(value) and value > 0):
         raise WorkloadError(f"{workload['argv'][0]} printed no {metric['name']}: {last_lines(worker)}")
-    if not LEAST_VALUE <= value <= MOST_VALUE:
+    if not MIN_VALUE <= value <= MAX_VALUE:
         raise WorkloadError(
-            f"{workload['argv'][0]} printed a {metric['name']} that is not from {LEAST_VALUE:g} to {MOST_VALUE:g} {metric['unit']}: {last_lines(worker)}"
+            f"{workload['argv'][0]} printed a {metric['name']} that is not from {MIN_VALUE:g} to {MAX_VALUE:g}"
+            f" {metric['unit']}: {last_lines(worker)}"
         )
     return value
 
 
-def _measured(metric: Metric, worker: "t.Mapping[str, t.Any]", directory: str, owner: "tuple[int, int] | None") -> float:
+def _measured(
+    metric: Metric, worker: "t.Mapping[str, t.Any]", directory: str, owner: "tuple[int, int] | None"
+) -> float:
     """Return the number from the metric's source, or NaN."""
     if "clock" in metric:
         seconds: float = worker[metric["clock"]]
@@ -135,7 +162,10 @@ def in_json(text: str, path: "t.Sequence[str]") -> float:
 
 def _quantile(matches: "t.Sequence[t.Any]", share: float) -> float:
     """Return the smallest value that at least this share of all values does not exceed, or NaN."""
-    pairs = [(_number(match[0]), _number(match[1])) if isinstance(match, tuple) else (_number(match), 1.0) for match in matches]
+    pairs = [
+        (_number(match[0]), _number(match[1])) if isinstance(match, tuple) else (_number(match), 1.0)
+        for match in matches
+    ]
     if not all(math.isfinite(number) for pair in pairs for number in pair):
         return math.nan
     values = sorted(pairs)
@@ -158,7 +188,7 @@ def _files(directory: str, pattern: str, owner: "tuple[int, int] | None") -> str
 
 def _texts(directory: str, pattern: str) -> str:
     texts = []
-    paths = sorted(glob.glob(os.path.join(glob.escape(directory), pattern)))[:MOST_FILES]
+    paths = sorted(glob.glob(os.path.join(glob.escape(directory), pattern)))[:MAX_FILES]
     for path in paths:
         share = FILES_LIMIT // len(paths)
         try:
@@ -175,5 +205,7 @@ def _texts(directory: str, pattern: str) -> str:
 
 def _failure(workload: Workload, worker: "t.Mapping[str, t.Any]") -> str:
     status: t.Optional[int] = worker["exit_status"]
-    ended = f"was ended by signal {-status}" if status is not None and status < 0 else f"failed with exit status {status}"
+    ended = (
+        f"was ended by signal {-status}" if status is not None and status < 0 else f"failed with exit status {status}"
+    )
     return f"{workload['argv'][0]} on CPU {','.join(map(str, worker['cpus'])) or 'any'} {ended}: {last_lines(worker)}"

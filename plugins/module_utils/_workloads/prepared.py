@@ -10,7 +10,12 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import Protocol, TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import users
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads import inputs, metrics as workload_metrics, sample_length, server
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import (
+    inputs,
+    metrics as workload_metrics,
+    sample_length,
+    server,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import (
     ServerDeclaration,
     Work,
@@ -22,11 +27,13 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declarat
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.inputs import INPUT
 
-# A sample that takes this many times as long as one worker alone hangs. An emulated or overloaded host is slow, but not that slow.
+# A sample that takes this many times as long as one worker alone hangs. An emulated or overloaded host is slow, but not
+# that slow.
 TIMEOUT_FACTOR = 40
-TIMEOUT_LEAST = 30.0
+MIN_TIMEOUT = 30.0
 CALIBRATION_ROUNDS = 6
-# Calibration is good enough within this factor of the wanted time. Samples must be alike; their exact length does not matter.
+# Calibration is good enough within this factor of the wanted time. Samples must be alike; their exact length does not
+# matter.
 CALIBRATION_FACTOR = 1.5
 SCRATCH = "scratch"
 # The share of the available memory (MemAvailable) that workers can use. The rest stays free for other processes.
@@ -46,7 +53,9 @@ class RunFiles(Protocol):
 
 
 class Sample(TypedDict):
-    """The result of one sample: as from ``runner.run``, with the metrics and each worker's value of the primary metric."""
+    """The result of one sample: as from ``runner.run``,
+    with the metrics and each worker's value of the primary metric.
+    """
 
     workers: "t.Sequence[t.Mapping[str, t.Any]]"
     timed_out: bool
@@ -76,18 +85,21 @@ class PreparedWorkload:
         OSError: a file or directory cannot be created.
     """
 
-    def __init__(self, declaration: Workload, files: RunFiles, sources: "t.Mapping[str, str]", seconds: "float | None", cpus: int) -> None:
+    def __init__(
+        self, declaration: Workload, files: RunFiles, sources: "t.Mapping[str, str]", seconds: "float | None", cpus: int
+    ) -> None:
         self.declaration = declaration
         self.values = parameter_values(declaration, cpus)
         self.work: t.Optional[int] = None
         self._files = files
         self._is_length_chosen = seconds is not None
-        self._seconds = sample_length.LEAST_SECONDS if seconds is None else seconds
+        self._seconds = sample_length.MIN_SECONDS if seconds is None else seconds
         self._alone = self._seconds
         self._seconds_of_work = 0.0
         self._stdin: t.Optional[str] = None
         self._server: t.Optional[server.Server] = None
-        # The user of the workers. The client of a server runs as the server's user: a hostile server could make a client of root reveal root's files.
+        # The user of the workers. The client of a server runs as the server's user: a hostile server could make a
+        # client of root reveal root's files.
         self._owner = (os.geteuid(), os.getegid())
         path = search_path(declaration, os.environ.get("PATH", os.defpath))
         absent = missing(declaration, path)
@@ -95,7 +107,9 @@ class PreparedWorkload:
             raise WorkloadError(absent)
         self._program = self._build(sources, path)
         # The client must be of the same version as the server.
-        self._command = (shutil.which(declaration["argv"][0], path=path) if declaration["server"] else None) or declaration["argv"][0]
+        self._command = (
+            shutil.which(declaration["argv"][0], path=path) if declaration["server"] else None
+        ) or declaration["argv"][0]
         if declaration["server"]:
             self._owner = server.owner(declaration["server"])
             self._environment = {**runner.environment(), "PATH": path, **declaration["environment"]}
@@ -150,7 +164,10 @@ class PreparedWorkload:
         needed = len(workers) * self.declaration["memory"]
         available = _available_megabytes()
         if needed and available is not None and needed > MEMORY_SHARE * available:
-            return f"{len(workers)} workers of {self.declaration['name']} need {int(needed)} MB of memory, and {int(available)} MB are available"
+            return (
+                f"{len(workers)} workers of {self.declaration['name']} need {int(needed)} MB of memory, and"
+                f" {int(available)} MB are available"
+            )
         return None
 
     def least_seconds(self, workers: "t.Sequence[t.Sequence[int]]") -> float:
@@ -190,7 +207,9 @@ class PreparedWorkload:
         return f"{self.declaration['name']}: {self.work} {work['unit']}, samples of about {self._alone:.2f} s"
 
     def _fit_work(self, limits: Work, alone: "t.Sequence[t.Sequence[int]]") -> float:
-        """Set the amount of work that takes the wanted time, from the one that is set, and return the seconds of one unit of it."""
+        """Set the amount of work that takes the wanted time, from the one that is set,
+        and return the seconds of one unit of it.
+        """
         for _round in range(CALIBRATION_ROUNDS):
             amount = t.cast(int, self.work)
             seconds = self._time(alone)
@@ -212,7 +231,9 @@ class PreparedWorkload:
             timings.append(sample_length.Timing(work, min(self._time(alone) for _round in range(sample_length.ROUNDS))))
         return sample_length.start_seconds(*timings)
 
-    def sample(self, workers: "t.Sequence[t.Sequence[int]]", value: "float | None", memory_node: "int | None" = None) -> Sample:
+    def sample(
+        self, workers: "t.Sequence[t.Sequence[int]]", value: "float | None", memory_node: "int | None" = None
+    ) -> Sample:
         """Take one sample.
 
         Args:
@@ -226,7 +247,9 @@ class PreparedWorkload:
         """
         multithreaded = self.declaration["multithreaded"]
         # A worker without a CPU list can run anywhere, and so can the process of its thread.
-        process_cpus = [sorted({cpu for cpus in workers for cpu in cpus}) if all(workers) else []] if multithreaded else workers
+        process_cpus = (
+            [sorted({cpu for cpus in workers for cpu in cpus}) if all(workers) else []] if multithreaded else workers
+        )
         timeout = self._timeout(workers)
         with _Scratch(self._files, self._owner) as directory:
             taken = runner.run(
@@ -245,7 +268,10 @@ class PreparedWorkload:
             if taken["timed_out"]:
                 # Not the exit status: a command that is asked to end can end with 0.
                 stuck = max(taken["workers"], key=lambda worker: worker["wall_seconds"])
-                raise WorkloadError(f"{self.declaration['argv'][0]} did not end within {int(timeout)} s and was ended: {workload_metrics.last_lines(stuck)}")
+                raise WorkloadError(
+                    f"{self.declaration['argv'][0]} did not end within {int(timeout)} s and was ended:"
+                    f" {workload_metrics.last_lines(stuck)}"
+                )
             work = self.work and self.work * (len(workers) if multithreaded else 1)
             metrics, values = workload_metrics.read(self.declaration, work, taken["workers"], directory, self._owner)
         return {
@@ -262,7 +288,9 @@ class PreparedWorkload:
         if name is None:
             return None
         if name not in sources:
-            raise WorkloadError(f"the source {name} was not sent: run the plan with the action threadwise.smt.smt_benchmark")
+            raise WorkloadError(
+                f"the source {name} was not sent: run the plan with the action threadwise.smt.smt_benchmark"
+            )
         return inputs.build(name, sources[name], self._files.path, path)
 
     def _argv(self, workers: "t.Sequence[t.Sequence[int]]", parameter: "float | None") -> "list[str]":
@@ -271,7 +299,11 @@ class PreparedWorkload:
             "{alone}": f"{self._seconds_of_work:.9f}",
             "{total}": self.work and self.work * len(workers),
             "{threads}": len(workers),
-            "{cpus}": ",".join(str(cpus[0]) if len(cpus) == 1 else "-1" for cpus in workers) if self.declaration["multithreaded"] else None,
+            "{cpus}": (
+                ",".join(str(cpus[0]) if len(cpus) == 1 else "-1" for cpus in workers)
+                if self.declaration["multithreaded"]
+                else None
+            ),
             "{seconds}": max(1, math.ceil(self._seconds)),
             "{parameter}": parameter,
             "{program}": self._program,
@@ -299,7 +331,7 @@ class PreparedWorkload:
         # Streams take turns on fewer CPUs than there are of them.
         cpus = {cpu for cpus in workers for cpu in cpus}
         turns = math.ceil(len(workers) / len(cpus)) if cpus else 1
-        return self.declaration["timeout"] or TIMEOUT_LEAST + TIMEOUT_FACTOR * turns * max(self._seconds, self._alone)
+        return self.declaration["timeout"] or MIN_TIMEOUT + TIMEOUT_FACTOR * turns * max(self._seconds, self._alone)
 
 
 def next_work(limits: Work, work: int, seconds: float, wanted_seconds: float) -> int:
@@ -336,6 +368,8 @@ def _available_megabytes() -> "int | None":
     """Return MemAvailable of /proc/meminfo (proc(5), since Linux 3.14) in MB (10^6 bytes), or None."""
     try:
         with open("/proc/meminfo", encoding="ascii", errors="replace") as meminfo:
-            return next((int(line.split()[1]) * 1024 // 10**6 for line in meminfo if line.startswith("MemAvailable:")), None)
+            return next(
+                (int(line.split()[1]) * 1024 // 10**6 for line in meminfo if line.startswith("MemAvailable:")), None
+            )
     except (OSError, ValueError, IndexError):
         return None

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The longest response times that users allow, by workload: how many clients are served within them is the answer of a curve of response times."""
+"""The longest response times that users allow, by workload:
+how many clients are served within them is the answer of a curve of response times.
+"""
 
 import re
 import typing as t
@@ -21,13 +23,15 @@ def in_seconds(given: "t.Mapping[str, t.Any]", workloads: "t.Iterable[Workload]"
         workloads: the declarations of the plan's workloads.
 
     Raises:
-        WorkloadError: a time is not valid, or the workload is not one of these that is measured at several values of a parameter.
+        WorkloadError: a time is not valid, or the workload is not one of these that is measured at several values of a
+            parameter.
     """
     measured = {workload["name"] for workload in workloads if workload["parameter"]}
     for name in given:
         if name not in measured:
             raise WorkloadError(
-                f"response_limit names {str(name)[:80]!r}: it can be set for workloads of this plan that are measured at several loads, such as oltp"
+                f"response_limit names {str(name)[:80]!r}: it can be set for workloads of this plan that are measured"
+                " at several loads, such as oltp"
             )
     return times(given)
 
@@ -46,6 +50,9 @@ def times(given: "t.Mapping[str, t.Any]") -> "dict[str, float]":
         match = _TIME.match(str(time))
         seconds = float(match.group(1)) * units.SECONDS[match.group(2)] if match else 0.0
         if not LIMITS[0] <= seconds <= LIMITS[1]:
-            raise WorkloadError(f"response_limit of {str(name)[:80]} is {str(time)[:80]!r}: give a time with its unit, such as 2.0 s or 500 ms")
+            raise WorkloadError(
+                f"response_limit of {str(name)[:80]} is {str(time)[:80]!r}: give a time with its unit, such as 2.0 s or"
+                " 500 ms"
+            )
         found[name] = seconds
     return found

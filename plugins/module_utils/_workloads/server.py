@@ -1,11 +1,14 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The server of a workload, in the run's directory. It is always ended and removed, also when the plan fails or is killed.
+"""The server of a workload, in the run's directory.
 
-The directory belongs to the server's user, who can put anything into it at any time. Root therefore opens, reads and removes nothing in it. The output of
-the server and its commands goes to an unnamed file in the run's own directory.
+It is always ended and removed, also when the plan fails or is killed.
 
-A separate process, the supervisor, starts the server. It ends the server and removes its directory when it gets SIGTERM, and also when the plan is killed.
+The directory belongs to the server's user, who can put anything into it at any time. Root therefore opens, reads and
+removes nothing in it. The output of the server and its commands goes to an unnamed file in the run's own directory.
+
+A separate process, the supervisor, starts the server. It ends the server and removes its directory when it gets
+SIGTERM, and also when the plan is killed.
 """
 
 import contextlib
@@ -21,7 +24,10 @@ import types
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, processes, users
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import ServerDeclaration, WorkloadError
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import (
+    ServerDeclaration,
+    WorkloadError,
+)
 
 # What the supervisor says when the server answers. No reason for a failure reads like this.
 READY = "\0ready"
@@ -37,7 +43,8 @@ class Server:
 
     Args:
         declaration: the declaration of the server.
-        folder: an empty directory that belongs to the server's user, in a directory that only the user of this process can write. ``stop`` removes it.
+        folder: an empty directory that belongs to the server's user, in a directory that only the user of this process
+            can write. ``stop`` removes it.
         environment: of its commands, with their search path ``PATH``.
         cpus: the CPUs that it may use; none: those of this process.
 
@@ -49,7 +56,13 @@ class Server:
         WorkloadError: the server did not start.
     """
 
-    def __init__(self, declaration: ServerDeclaration, folder: str, environment: "t.Mapping[str, str]", cpus: "t.Sequence[int]" = ()) -> None:
+    def __init__(
+        self,
+        declaration: ServerDeclaration,
+        folder: str,
+        environment: "t.Mapping[str, str]",
+        cpus: "t.Sequence[int]" = (),
+    ) -> None:
         self.folder = folder
         self.has_own_user = declaration["user"] is not None
         self._owner = owner(declaration)
@@ -86,7 +99,8 @@ class Server:
         os.kill(self._supervisor, signal.SIGTERM)
         status = os.waitpid(self._supervisor, 0)[1]
         self._supervisor = None
-        # A supervisor that was killed has not removed the directory. One that could not remove it has no way to report the reason.
+        # A supervisor that was killed has not removed the directory. One that could not remove it has no way to report
+        # the reason.
         if status == 0:
             return None
         left = f"not all of {self.folder} could be removed" if os.WIFEXITED(status) else None
@@ -94,7 +108,8 @@ class Server:
 
 
 def owner(declaration: ServerDeclaration) -> "tuple[int, int]":
-    """Return (uid, gid) of the user who runs the server: the declared user if this process runs as root, else the user of this process.
+    """Return (uid, gid) of the user who runs the server: the declared user if this process runs as root,
+    else the user of this process.
 
     Raises:
         WorkloadError: the declared user does not exist.
@@ -104,7 +119,9 @@ def owner(declaration: ServerDeclaration) -> "tuple[int, int]":
     try:
         user = pwd.getpwnam(declaration["user"])
     except KeyError:
-        raise WorkloadError(f"{declaration['serve'][0]} refuses to run as root, and this host has no user {declaration['user']}") from None
+        raise WorkloadError(
+            f"{declaration['serve'][0]} refuses to run as root, and this host has no user {declaration['user']}"
+        ) from None
     return user.pw_uid, user.pw_gid
 
 
@@ -119,13 +136,15 @@ def _raise_ended(_number: int, _frame: t.Optional[types.FrameType]) -> t.NoRetur
 def _supervise(commands: "_Commands", error_write: int) -> t.NoReturn:
     """Run the supervisor: start the server, wait for SIGTERM, end the server and remove its directory.
 
-    The supervisor writes ``READY`` to the pipe when the server is ready, or the reason why it did not start; a supervisor that was killed writes nothing.
+    The supervisor writes ``READY`` to the pipe when the server is ready, or the reason why it did not start; a
+    supervisor that was killed writes nothing.
     """
     wake = None
     status = 1
     try:
         os.setsid()
-        # Do not run the handlers of the plan here. A plan that gets one of these signals ends the supervisor with SIGTERM.
+        # Do not run the handlers of the plan here. A plan that gets one of these signals ends the supervisor with
+        # SIGTERM.
         for number in (signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, _raise_ended)
@@ -196,7 +215,11 @@ class _Commands:
             # What does not end by its own command is ended all the same.
             with contextlib.suppress(WorkloadError, OSError):
                 self.run(self._declaration["end"], STOP_SECONDS)
-        processes.end_children(lambda pid, status, usage: None, first_signal=getattr(signal, self._declaration["stop"]), time_limit=STOP_SECONDS)
+        processes.end_children(
+            lambda pid, status, usage: None,
+            first_signal=getattr(signal, self._declaration["stop"]),
+            time_limit=STOP_SECONDS,
+        )
 
     def remove_folder(self) -> "str | None":
         """Remove the server's directory; return a message about what is left, or None."""

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The base of all actions that call a module on a host: it validates each answer.
 
-The answer is validated while it is still the text from the connection, before Ansible or this collection reads any part of it.
+The answer is validated while it is still the text from the connection, before Ansible or this collection reads any part
+of it.
 """
 
 from __future__ import annotations
@@ -31,11 +32,15 @@ if t.TYPE_CHECKING:
 
         def cleanup(self, force: bool = False) -> None: ...
 
-        def validate_argument_spec(self, argument_spec: dict[str, dict[str, t.Any]]) -> tuple[t.Any, dict[str, t.Any]]: ...
+        def validate_argument_spec(
+            self, argument_spec: dict[str, dict[str, t.Any]]
+        ) -> tuple[t.Any, dict[str, t.Any]]: ...
 
         def get_shell_option(self, option: str, default: str) -> str: ...
 
-        def _execute_module(self, module_name: str, module_args: dict[str, t.Any], **how: t.Any) -> dict[str, t.Any]: ...
+        def _execute_module(
+            self, module_name: str, module_args: dict[str, t.Any], **how: t.Any
+        ) -> dict[str, t.Any]: ...
 
         def _low_level_execute_command(self, cmd: str) -> dict[str, t.Any]: ...
 
@@ -49,14 +54,15 @@ _FAIL: t.Callable[[str], Exception] = AnsibleActionFail
 
 COLLECTION = "threadwise.smt."
 # Longest excerpt of a host's invalid output in a message.
-MOST_OUTPUT = 300
+MAX_OUTPUT = 300
 
 
 class HostFailedError(Exception):
     """A module failed on the host, or its answer was refused.
 
     Attributes:
-        answer: the valid part of it: ``failed``, ``msg`` (str), optional ``warnings`` and ``exception``, and the kind's fields of a failure.
+        answer: the valid part of it: ``failed``, ``msg`` (str), optional ``warnings`` and ``exception``, and the kind's
+            fields of a failure.
     """
 
     def __init__(self, answer: dict[str, t.Any]):
@@ -76,7 +82,8 @@ class _OwnAction(ActionBase):
     once_for_all: t.ClassVar[bool] = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """Refuse a host whose facts would be settings, and take the options from the user that decide on the controller.
+        """Refuse a host whose facts would be settings,
+        and take the options from the user that decide on the controller.
 
         Raises:
             AnsibleActionFail: the host is refused, or such an option cannot be worked out.
@@ -132,7 +139,9 @@ class HostAction(_OwnAction):
     _host = ""
     _answer: dict[str, t.Any] | None = None
 
-    def ask(self, kind: str, module: str, arguments: dict[str, t.Any], task_vars: dict[str, t.Any], **how: t.Any) -> dict[str, t.Any]:
+    def ask(
+        self, kind: str, module: str, arguments: dict[str, t.Any], task_vars: dict[str, t.Any], **how: t.Any
+    ) -> dict[str, t.Any]:
         """Call a module on the host.
 
         Args:
@@ -159,8 +168,10 @@ class HostAction(_OwnAction):
         if self._answer is None:
             raise HostFailedError(
                 {
-                    "msg": "this version of ansible-core does not pass hosts' answers to threadwise.smt for validation: "
-                    "use a version of ansible-core that the collection supports"
+                    "msg": (
+                        "this version of ansible-core does not pass hosts' answers to threadwise.smt for validation: "
+                        "use a version of ansible-core that the collection supports"
+                    )
                 }
             )
         answer = _with_what_ansible_adds(self._answer, added)
@@ -186,7 +197,8 @@ class HostAction(_OwnAction):
     def _parse_returned_data(self, res: dict[str, t.Any], *profile: str) -> t.Any:
         """Validate the module's output; Ansible calls this before anything else reads it.
 
-        Releases of Ansible differ in what they pass and want back. So Ansible reads an answer here too, one that has nothing but what concerns itself.
+        Releases of Ansible differ in what they pass and want back. So Ansible reads an answer here too, one that has
+        nothing but what concerns itself.
         """
         self._answer = self._accepted(res)
         of_ansible = {name: value for name, value in self._answer.items() if name.startswith("_ansible_")}
@@ -197,7 +209,7 @@ class HostAction(_OwnAction):
         try:
             return answers.accept(self._kind, res.get("stdout") or "")
         except answers.NoAnswerError:
-            said = text.line(f"{res.get('stderr') or ''} {res.get('stdout') or ''}".strip() or "nothing", MOST_OUTPUT)
+            said = text.line(f"{res.get('stderr') or ''} {res.get('stdout') or ''}".strip() or "nothing", MAX_OUTPUT)
             reason = f"the module did not run there: exit status {text.line(res.get('rc'), 20)}, it printed {said}"
         except text.BorderError as error:
             reason = f"the answer of {text.line(self._task.action, 100)} was refused: {text.line(error, 600)}"

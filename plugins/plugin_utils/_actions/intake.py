@@ -1,6 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How much the controller reads of a host's answer. Ansible keeps all that a host prints in memory, several times, before it looks at any of it."""
+"""How much the controller reads of a host's answer.
+
+Ansible keeps all that a host prints in memory, several times, before it looks at any of it.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +30,8 @@ class FloodError(text.BorderError):
 def at_most(size: int) -> t.Iterator[None]:
     """Stop reading from a host that sends more than a valid answer has.
 
-    The kernel counts what this thread reads from files and pipes (proc(5), ``rchar`` in ``/proc/thread-self/io``), which is how the connections ``ssh`` and
-    ``local`` read. Without that file, as on macOS, there is no limit.
+    The kernel counts what this thread reads from files and pipes (proc(5), ``rchar`` in ``/proc/thread-self/io``),
+    which is how the connections ``ssh`` and ``local`` read. Without that file, as on macOS, there is no limit.
 
     Args:
         size: bytes of the longest valid answer.
@@ -46,7 +49,10 @@ def at_most(size: int) -> t.Iterator[None]:
     def look(_number: int, _frame: t.Any) -> None:
         if _received() - begun > most:
             end_since(others)
-            raise FloodError(f"it sent more than {most / MIB:.0f} MiB, and was cut off there: a valid answer has at most {size / MIB:.3g} MiB")
+            raise FloodError(
+                f"it sent more than {most / MIB:.0f} MiB, and was cut off there: a valid answer has at most"
+                f" {size / MIB:.3g} MiB"
+            )
 
     # The timer counts CPU time, so that it leaves SIGALRM to a task's own `timeout`.
     before = signal.signal(signal.SIGPROF, look)
@@ -68,7 +74,8 @@ def end_since(others: t.Collection[int]) -> None:
 def _received() -> int:
     """Return the bytes that this thread has read so far, 0 if the kernel does not count them."""
     try:
-        # Not of the process: that includes what its ended children read, and on a local connection these are the modules.
+        # Not of the process: that includes what its ended children read, and on a local connection these are the
+        # modules.
         with open("/proc/thread-self/io", "rb") as file:
             return int(file.readline().partition(b":")[2])
     except (OSError, ValueError):

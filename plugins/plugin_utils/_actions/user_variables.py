@@ -3,8 +3,9 @@
 """What the user wrote, apart from what hosts say of themselves.
 
 In Ansible's precedence of variables the facts of a host replace those of its inventory
-(https://docs.ansible.com/ansible/latest/reference_appendices/general_precedence.html), also facts of an earlier play and those of a fact cache. So a value that
-decides something on the controller is worked out here once more, without facts; and a host that has facts with names of this collection's variables fails.
+(https://docs.ansible.com/ansible/latest/reference_appendices/general_precedence.html), also facts of an earlier play
+and those of a fact cache. So a value that decides something on the controller is worked out here once more, without
+facts; and a host that has facts with names of this collection's variables fails.
 """
 
 from __future__ import annotations
@@ -47,8 +48,11 @@ MAX_NAMED = 3
 # The facts that this collection's modules return.
 _FACTS = ("smt", "smt_memory")
 _PRIVATE = "__smt_"
-# These decide for other hosts, or what the controller reads, writes and sends: not even `set_fact`, which may pass on what a host said, sets them.
-_FOR_ALL = re.compile(r"smt_(compliance|enforce|report|survey|trial)_.+|smt_eval_(boots|dest|install|run|sample|serial)|smt_policy_(group|results)")
+# These decide for other hosts, or what the controller reads, writes and sends: not even `set_fact`, which may pass on
+# what a host said, sets them.
+_FOR_ALL = re.compile(
+    r"smt_(compliance|enforce|report|survey|trial)_.+|smt_eval_(boots|dest|install|run|sample|serial)|smt_policy_(group|results)"
+)
 # A query may have in it what a host says of itself: it asks about that host alone.
 OF_A_HOST = ("smt_trial_guardrails", "smt_trial_metrics")
 _TOP = pathlib.Path(__file__).parents[3]
@@ -72,9 +76,13 @@ class UserVariables:
 
     def __init__(self, task: t.Any, task_vars: t.Mapping[str, t.Any], loader: t.Any) -> None:
         self._task, self._loader = task, loader
-        self._play_hosts = {"_hosts": task_vars["ansible_play_batch"], "_hosts_all": task_vars["ansible_play_hosts_all"]}
+        self._play_hosts = {
+            "_hosts": task_vars["ansible_play_batch"],
+            "_hosts_all": task_vars["ansible_play_hosts_all"],
+        }
         self._here = task_vars["inventory_hostname"]
-        # Ansible has no public way to read a host's facts without running templates in them, or its variables without its facts.
+        # Ansible has no public way to read a host's facts without running templates in them, or its variables without
+        # its facts.
         manager = task_vars["hostvars"]._variable_manager
         self._facts, self._set = manager._fact_cache, manager._nonpersistent_fact_cache
         self._inventory = manager._inventory
@@ -86,8 +94,13 @@ class UserVariables:
         self.extra: t.Mapping[str, t.Any] = manager._extra_vars
 
     def refusal(self, host: str) -> str | None:
-        """Return why a host is refused whose facts have names of this collection's variables, None where there are none."""
-        facts, by_set_fact = sorted(filter(is_reserved, self._facts_of(host))), sorted(filter(is_for_all, self._set.get(host) or ()))
+        """Return why a host is refused whose facts have names of this collection's variables,
+        None where there are none.
+        """
+        facts, by_set_fact = (
+            sorted(filter(is_reserved, self._facts_of(host))),
+            sorted(filter(is_for_all, self._set.get(host) or ())),
+        )
         # A cacheable fact of `set_fact` is both.
         by_set_fact = [name for name in by_set_fact if name not in facts]
         reasons = []
@@ -98,12 +111,14 @@ class UserVariables:
         if not reasons:
             return None
         return (
-            f"{text.line(host, 100)} is refused: {' and '.join(reasons)}, and what a host says is no setting of this collection. "
-            "Set it in the inventory, in the play's vars or by -e, and clear the host's facts (ansible-playbook --flush-cache)"
+            f"{text.line(host, 100)} is refused: {' and '.join(reasons)}, and what a host says is no setting of this"
+            " collection. Set it in the inventory, in the play's vars or by -e, and clear the host's facts"
+            " (ansible-playbook --flush-cache)"
         )
 
     def first_of_all(self) -> str:
-        """Return the host whose variables count for a task that is done once for all: this one, or else the first that is not refused.
+        """Return the host whose variables count for a task that is done once for all: this one,
+        or else the first that is not refused.
 
         Raises:
             AnsibleActionFail: all hosts are refused.
@@ -115,11 +130,14 @@ class UserVariables:
         return found
 
     def registered(self, name: str, host: str) -> t.Any:
-        """Return what a task registered for a host, None where none did; a fact of the same name does not stand in for it."""
+        """Return what a task registered for a host, None where none did;
+        a fact of the same name does not stand in for it.
+        """
         return (self._set.get(host) or {}).get(name)
 
     def value(self, name: str, host: str) -> t.Any:
-        """Return a variable as the user wrote it for a host, templated without facts; None where it is not set, or for a host that is refused.
+        """Return a variable as the user wrote it for a host, templated without facts; None where it is not set,
+        or for a host that is refused.
 
         Raises:
             AnsibleActionFail: it cannot be worked out without facts.
@@ -147,12 +165,16 @@ class UserVariables:
 
     def of(self, host: str) -> Variables:
         """Return the variables of a host, not templated: its inventory's and extra ones."""
-        self._manager._nonpersistent_fact_cache = {host: {name: value for name, value in (self._set.get(host) or {}).items() if _is_kept(name)}}
+        self._manager._nonpersistent_fact_cache = {
+            host: {name: value for name, value in (self._set.get(host) or {}).items() if _is_kept(name)}
+        }
         found: Variables = self._manager.get_vars(host=self._inventory.get_host(host), include_hostvars=False)
         return found
 
     def around(self, host: str) -> Variables:
-        """Return the same with those of the play, the role and the task, in Ansible's order: defaults of roles give way to the inventory."""
+        """Return the same with those of the play, the role and the task, in Ansible's order:
+        defaults of roles give way to the inventory.
+        """
         return {**self._around, **self.of(host), **self.of_play}
 
     @functools.cached_property
@@ -163,10 +185,16 @@ class UserVariables:
 
     @functools.cached_property
     def of_play(self) -> Variables:
-        """The variables of the play, the role and the task, and extra ones, not templated; without defaults of roles."""
+        """The variables of the play, the role and the task, and extra ones, not templated;
+        without defaults of roles.
+        """
         roles = [*self._task.get_play().roles, *([self._task._role] if self._task._role else [])]
         defaults = [role.get_default_vars(dep_chain=self._task.get_dep_chain()) for role in roles]
-        return {name: value for name, value in self._around.items() if not any(name in of_role and of_role[name] is value for of_role in defaults)}
+        return {
+            name: value
+            for name, value in self._around.items()
+            if not any(name in of_role and of_role[name] is value for of_role in defaults)
+        }
 
     def templated(self, value: t.Any, variables: Variables) -> t.Any:
         """Return a value with its templates worked out.
@@ -207,23 +235,35 @@ class UserVariables:
 
 def is_reserved(name: t.Any) -> bool:
     """Return whether no fact may have this name: it is one of a variable of this collection, or looks like one."""
-    return isinstance(name, str) and name not in _FACTS and name.startswith(("smt_", _PRIVATE)) and bool(_reserved().fullmatch(name))
+    return (
+        isinstance(name, str)
+        and name not in _FACTS
+        and name.startswith(("smt_", _PRIVATE))
+        and bool(_reserved().fullmatch(name))
+    )
 
 
 @functools.cache
 def _reserved() -> re.Pattern[str]:
     """Return what matches the names of variables: each begins with the name of a role or playbook, or is private."""
-    stems = {path.name for path in (_TOP / "roles").iterdir()} | {path.stem for path in (_TOP / "playbooks").glob("*.yml")}
+    stems = {path.name for path in (_TOP / "roles").iterdir()} | {
+        path.stem for path in (_TOP / "playbooks").glob("*.yml")
+    }
     return re.compile(rf"{_PRIVATE}.*|(?:{'|'.join(sorted(map(re.escape, {*stems, 'smt_facts'})))})(?:_.*)?", re.DOTALL)
 
 
 def unknown(names: str, error: AnsibleError) -> str:
     """Return a sentence for what only a host's facts would tell."""
-    return f"{names} cannot be worked out without facts of hosts, which decide nothing on the controller: {text.line(error, 500)}"
+    return (
+        f"{names} cannot be worked out without facts of hosts, which decide nothing on the controller:"
+        f" {text.line(error, 500)}"
+    )
 
 
 def place(value: t.Any) -> str | None:
-    """Return the file and line where a value was set, or another word for its origin; None if Ansible does not know it."""
+    """Return the file and line where a value was set, or another word for its origin;
+    None if Ansible does not know it.
+    """
     if _ORIGIN is None:
         path, line, _column = getattr(value, "ansible_pos", None) or (None, None, None)
     else:
@@ -248,7 +288,9 @@ def is_for_all(name: t.Any) -> bool:
 
 
 def _is_kept(name: t.Any) -> bool:
-    """Return whether a variable of `set_fact` or `register` counts as the user's: those of the collection's own tasks do, and those with other names."""
+    """Return whether a variable of `set_fact` or `register` counts as the user's:
+    those of the collection's own tasks do, and those with other names.
+    """
     return not is_reserved(name) or name.startswith(_PRIVATE)
 
 

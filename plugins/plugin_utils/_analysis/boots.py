@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Combine the results of several boots of one host into one result with all its arms.
 
-A change that needs a reboot cannot be interleaved within seconds: whatever else differs between two boots (memory layout, running services,
-temperature) lies between the two sides of each comparison. With one boot per arm this cannot be separated from the change, and the result is
-``confounded``. With several boots the boot is the repeated unit: booted arms are compared by rounds of boots, one boot of each arm, and not sample by
-sample. Arms that were switched at run time within the boots of the baseline, and placements, are compared within a boot and keep their blocks.
+A change that needs a reboot cannot be interleaved within seconds: whatever else differs between two boots (memory
+layout, running services, temperature) lies between the two sides of each comparison. With one boot per arm this cannot
+be separated from the change, and the result is ``confounded``. With several boots the boot is the repeated unit: booted
+arms are compared by rounds of boots, one boot of each arm, and not sample by sample. Arms that were switched at run
+time within the boots of the baseline, and placements, are compared within a boot and keep their blocks.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.compariso
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run.boot_plan import BootPlan
 
 # With fewer boots in each arm, other differences between two boots cannot be separated from the arm.
-LEAST_BOOTS = 2
+MIN_BOOTS = 2
 # Parts of ``ansible_facts['smt']`` that must be restored: name in a reported difference -> path in the facts.
 AS_BEFORE = {
     "smt/control": ("control",),
@@ -34,7 +35,8 @@ class BootResult(t.NamedTuple):
     Attributes:
         number: number of the boot, from 1.
         arm: the arm that was booted.
-        result: a document accepted by :func:`result_files.load`. Its first arm is the booted one; the others were switched at run time.
+        result: a document accepted by :func:`result_files.load`. Its first arm is the booted one; the others were
+            switched at run time.
     """
 
     number: int
@@ -64,7 +66,8 @@ def join(
         before: ``ansible_facts['smt']`` before the first boot.
         after: the same facts after the last boot; None while the host is not restored.
         error: why the run ended early, or None.
-        mitigations: the arguments ``mitigations`` of the running kernel before the first boot and after the last one, which the facts do not have.
+        mitigations: the arguments ``mitigations`` of the running kernel before the first boot and after the last one,
+            which the facts do not have.
 
     Returns:
         A result document.
@@ -81,42 +84,79 @@ def join(
         "run": run,
         "finished": results[-1].result.get("finished"),
         "outcome": "failed" if failed else "completed" if done else "interrupted",
-        "message": failed or (None if done else f"{len(results)} of {planned} boots were measured, or the host is not yet booted with its original arguments"),
+        "message": (
+            failed
+            or (
+                None
+                if done
+                else (
+                    f"{len(results)} of {planned} boots were measured, or the host is not yet booted with its original"
+                    " arguments"
+                )
+            )
+        ),
         "facts": whole["facts"] if whole else before,
-        "environment": {**first["environment"], "busy": {"others": max((_others(one.result) for one in results), default=0.0)}},
+        "environment": {
+            **first["environment"],
+            "busy": {"others": max((_others(one.result) for one in results), default=0.0)},
+        },
         "arms": arms,
         "arms_left_out": left_out,
         "plan": {
             **first["plan"],
             "boots": boot_plan.boots,
             "booted": [arm.name for arm in boot_plan.booted],
-            "confounded": boot_plan.boots < LEAST_BOOTS,
+            "confounded": boot_plan.boots < MIN_BOOTS,
             "stopped": "blocks",
             "blocks_done": len({sample["block"] for sample in samples}),
             "seconds_budget": sum(one.result["plan"].get("seconds_budget") or 0 for one in results),
-            "placements": {one.named(arm): spots for one in results for arm, spots in (one.result["plan"].get("placements") or {}).items()},
+            "placements": {
+                one.named(arm): spots
+                for one in results
+                for arm, spots in (one.result["plan"].get("placements") or {}).items()
+            },
             "order": _order(boot_plan),
         },
         "samples": samples,
         "observations": _observations(results),
-        "skipped": [{**skip, "arm": one.named(skip.get("arm"))} for one in results for skip in one.result.get("skipped") or []],
+        "skipped": [
+            {**skip, "arm": one.named(skip.get("arm"))} for one in results for skip in one.result.get("skipped") or []
+        ],
         "events": [event for one in results for event in _events(one)],
         "restored": None if after is None else proof(before, after, mitigations),
     }
 
 
-def _arms(results: t.Sequence[BootResult], boot_plan: BootPlan) -> tuple[list[dict[str, t.Any]], list[dict[str, t.Any]]]:
+def _arms(
+    results: t.Sequence[BootResult], boot_plan: BootPlan
+) -> tuple[list[dict[str, t.Any]], list[dict[str, t.Any]]]:
     """Return the arms of all boots, the baseline first, and those that were not measured."""
     of_baseline = [one.result for one in results if one.arm == boot_plan.booted[0].name]
     described = {arm["name"]: {**arm, "baseline": False} for result in of_baseline for arm in result["arms"][1:]}
-    described.update({arm.name: {"name": arm.name, "title": arm.title, "baseline": False, "settings": arm.settings} for arm in boot_plan.booted})
-    arms = [{**described[name], "baseline": name == boot_plan.asked[0]} for name in boot_plan.asked if name in described]
-    refused = {arm["name"]: arm for result in of_baseline for arm in result["arms_left_out"] if arm["name"] not in described and arm["name"] in boot_plan.asked}
+    described.update(
+        {
+            arm.name: {"name": arm.name, "title": arm.title, "baseline": False, "settings": arm.settings}
+            for arm in boot_plan.booted
+        }
+    )
+    arms = [
+        {**described[name], "baseline": name == boot_plan.asked[0]} for name in boot_plan.asked if name in described
+    ]
+    refused = {
+        arm["name"]: arm
+        for result in of_baseline
+        for arm in result["arms_left_out"]
+        if arm["name"] not in described and arm["name"] in boot_plan.asked
+    }
     return arms, [*boot_plan.left_out, *refused.values()]
 
 
 def _order(boot_plan: BootPlan) -> str:
-    within = f"; {', '.join(boot_plan.within)} in balanced blocks within each boot of {boot_plan.booted[0].name}" if boot_plan.within[1:] else ""
+    within = (
+        f"; {', '.join(boot_plan.within)} in balanced blocks within each boot of {boot_plan.booted[0].name}"
+        if boot_plan.within[1:]
+        else ""
+    )
     return f"boots in balanced rounds ({', '.join(boot_plan.order)}){within}"
 
 
@@ -127,7 +167,13 @@ def _samples(results: t.Sequence[BootResult], booted: int) -> t.Iterator[dict[st
         boots = list(group)
         for one in boots:
             for sample in one.result["samples"]:
-                yield {**sample, "arm": one.named(sample["arm"]), "boot": one.number, "pair": pair, "block": begin + sample["block"]}
+                yield {
+                    **sample,
+                    "arm": one.named(sample["arm"]),
+                    "boot": one.number,
+                    "pair": pair,
+                    "block": begin + sample["block"],
+                }
         begin += 1 + max((sample["block"] for one in boots for sample in one.result["samples"]), default=0)
 
 
@@ -142,7 +188,10 @@ def _observations(results: t.Sequence[BootResult]) -> list[dict[str, t.Any]]:
             "smt": {"control": facts["control"], "active": facts["active"], "online": facts["cpus"]["online"]},
             "vulnerabilities": facts["vulnerabilities"],
         }
-        for observed in [*({**seen, "arm": one.named(seen["arm"])} for seen in one.result.get("observations") or []), booted]:
+        for observed in [
+            *({**seen, "arm": one.named(seen["arm"])} for seen in one.result.get("observations") or []),
+            booted,
+        ]:
             # Of a later boot nothing is taken that an earlier one has.
             found[observed["arm"]] = {**observed, **found.get(observed["arm"], {})}
     return list(found.values())
@@ -163,7 +212,9 @@ def _others(result: Result) -> float:
     return (result["environment"].get("busy") or {}).get("others") or 0.0
 
 
-def proof(before: dict[str, t.Any], after: dict[str, t.Any], mitigations: t.Sequence[list[str]] = ()) -> dict[str, t.Any]:
+def proof(
+    before: dict[str, t.Any], after: dict[str, t.Any], mitigations: t.Sequence[list[str]] = ()
+) -> dict[str, t.Any]:
     """Compare a host's present state with its state before the run.
 
     Args:
@@ -175,12 +226,16 @@ def proof(before: dict[str, t.Any], after: dict[str, t.Any], mitigations: t.Sequ
         ``{ok, before, after, differences}``, the ``restored`` part of a result.
     """
     differences = [
-        f"{name}: {_shown(before, path)} before, {_shown(after, path)} now" for name, path in AS_BEFORE.items() if _at(before, path) != _at(after, path)
+        f"{name}: {_shown(before, path)} before, {_shown(after, path)} now"
+        for name, path in AS_BEFORE.items()
+        if _at(before, path) != _at(after, path)
     ]
     if len(mitigations) > 1 and mitigations[0] != mitigations[-1]:
         found = [" ".join(arguments) or "none" for arguments in mitigations]
         differences.append(f"the running kernel's mitigations: {found[0]} before, {found[-1]} now")
-    states = [{"control": facts["control"], "online": list(cpus_of(facts["cpus"]["online"]))} for facts in (before, after)]
+    states = [
+        {"control": facts["control"], "online": list(cpus_of(facts["cpus"]["online"]))} for facts in (before, after)
+    ]
     return {"ok": not differences, "before": states[0], "after": states[1], "differences": differences}
 
 

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The comparisons of one host's result, with their verdicts.
 
-A comparison pairs two keys (workload, placement, arm, parameter value) block by block, for one metric; the parameter (clients, load) is set only for
-workloads that are measured at several of its values. A block without a good sample on one side is dropped from that comparison alone, and counted. Ratios
-are candidate / baseline, turned so that above 1 is better whichever direction the metric has.
+A comparison pairs two keys (workload, placement, arm, parameter value) block by block, for one metric; the parameter
+(clients, load) is set only for workloads that are measured at several of its values. A block without a good sample on
+one side is dropped from that comparison alone, and counted. Ratios are candidate / baseline, turned so that above 1 is
+better whichever direction the metric has.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ OF_SMT = (SMT_ON, SMT_OFF)
 BASELINE, ALL = "baseline", "all"
 COMPARE = (BASELINE, ALL)
 WHOLE_MACHINE = placements.ALL_THREADS
-# From all CPUs to one worker: arms other than SMT's are compared at the widest measured placement. Those of a number of workers rank before two workers.
+# From all CPUs to one worker: arms other than SMT's are compared at the widest measured placement. Those of a number of
+# workers rank before two workers.
 WIDEST_FIRST = (
     WHOLE_MACHINE,
     placements.UNPINNED,
@@ -64,7 +66,8 @@ PLACEMENT_PAIRS = {
 }
 # The same comparison where the cost of sharing has no other: machines with a single core.
 ON_ONE_CORE = {"core_yield": "cost_of_sharing_alone"}
-# Placements of as many workers: N on siblings first against N on separate cores first, explicit CPUs against the first explicit ones.
+# Placements of as many workers: N on siblings first against N on separate cores first, explicit CPUs against the first
+# explicit ones.
 PACKING, OTHER_CPUS = "packing", "other_cpus"
 EFFECTS = (*PLACEMENT_PAIRS.values(), *ON_ONE_CORE.values(), PACKING, OTHER_CPUS)
 # Effects whose sides have different numbers of workers: they need a metric that adds up over workers.
@@ -72,8 +75,11 @@ UNEQUAL_SIDES = ("smt_yield", "second_core", "core_yield", "cost_of_sharing_alon
 ADDING_UP = ("sum", workload_metrics.PER_JOB)
 
 
-def compare_host(result: Result, margin: float = 0.01, confidence: float = 0.95, compare: str = BASELINE) -> list[Comparison]:
-    """Compute every comparison that a host's samples allow: arms with each other, and placements with each other, for each metric.
+def compare_host(
+    result: Result, margin: float = 0.01, confidence: float = 0.95, compare: str = BASELINE
+) -> list[Comparison]:
+    """Compute every comparison that a host's samples allow: arms with each other, and placements with each other,
+    for each metric.
 
     Args:
         result: a document accepted by :func:`result_files.load`.
@@ -82,12 +88,15 @@ def compare_host(result: Result, margin: float = 0.01, confidence: float = 0.95,
         compare: one of :data:`COMPARE`: each other arm with the baseline, or also the other arms among each other.
 
     Returns:
-        One ``{workload, title, metric, primary, unit, better, kind, effect, placement, basis, confounded, baseline, candidate, baseline_value,
-        candidate_value, dropped_blocks, ...fields of smt_compare}`` each, with ``parameter`` for a workload with a parameter. ``kind`` is ``arm`` or
-        ``placement``; ``effect`` is the candidate's arm, or one of :data:`EFFECTS`; ``baseline`` and ``candidate`` are
-        ``{arm, arm_title, placement}``; of two arms the earlier one of the result is the baseline. ``basis`` is ``boots`` where the two arms were booted, and
-        ``blocks`` where they alternate within a boot. One family for the correction are the primary metrics of all workloads with all arms that are compared
-        at one placement, or with one effect of placements; the other metrics are another one.
+        One
+        ``{workload, title, metric, primary, unit, better, kind, effect, placement, basis, confounded, baseline,
+        candidate, baseline_value, candidate_value, dropped_blocks, ...fields of
+        smt_compare}`` each, with ``parameter`` for a workload with a parameter. ``kind`` is ``arm`` or ``placement``;
+        ``effect`` is the candidate's arm, or one of :data:`EFFECTS`; ``baseline`` and ``candidate`` are
+        ``{arm, arm_title, placement}``; of two arms the earlier one of the result is the baseline. ``basis`` is
+        ``boots`` where the two arms were booted, and ``blocks`` where they alternate within a boot. One family for the
+        correction are the primary metrics of all workloads with all arms that are compared at one placement, or with
+        one effect of placements; the other metrics are another one.
     """
     samples = _comparable(result, _by_key(result))
     # Across boots only whole boots are paired.
@@ -116,14 +125,22 @@ def basis(result: Result, pair: Pair) -> str:
 
 
 def _comparable(result: Result, samples: Samples) -> Samples:
-    """Return the samples without those of loads at which more workers do more only because each is offered the same load."""
+    """Return the samples without those of loads at which more workers do more only because each is offered the same
+    load.
+    """
     full = full_loads(result)
     return {key: blocks for key, blocks in samples.items() if key[3] == full.get(key[0], key[3])}
 
 
 def full_loads(result: Result) -> dict[str, float]:
-    """Return the highest load of each workload whose parameter is the load that each worker is offered: name -> value."""
-    return {one["name"]: max(one["parameter"]["values"]) for one in result["plan"].get("workloads") or [] if (one.get("parameter") or {}).get("per_worker")}
+    """Return the highest load of each workload whose parameter is the load that each worker is offered:
+    name -> value.
+    """
+    return {
+        one["name"]: max(one["parameter"]["values"])
+        for one in result["plan"].get("workloads") or []
+        if (one.get("parameter") or {}).get("per_worker")
+    }
 
 
 def of_smt(comparisons: t.Iterable[Comparison], every_metric: bool = False) -> list[Comparison]:
@@ -135,7 +152,11 @@ def of_smt(comparisons: t.Iterable[Comparison], every_metric: bool = False) -> l
         comparisons: from :func:`compare_host`.
         every_metric: False for those of primary metrics, which decide.
     """
-    main = [one for one in comparisons if one["placement"] == WHOLE_MACHINE and is_of_smt(one) and (every_metric or one["primary"])]
+    main = [
+        one
+        for one in comparisons
+        if one["placement"] == WHOLE_MACHINE and is_of_smt(one) and (every_metric or one["primary"])
+    ]
     return [one if one["effect"] == SMT_OFF else turned(one) for one in main]
 
 
@@ -162,7 +183,8 @@ def turned(one: Comparison) -> Comparison:
 
 
 def of_other_arms(comparisons: t.Iterable[Comparison], every_metric: bool = False) -> list[Comparison]:
-    """Return the comparison of each workload and two arms other than SMT on against off, at the widest measured placement.
+    """Return the comparison of each workload and two arms other than SMT on against off,
+    at the widest measured placement.
 
     Args:
         comparisons: from :func:`compare_host`.
@@ -172,7 +194,9 @@ def of_other_arms(comparisons: t.Iterable[Comparison], every_metric: bool = Fals
 
 
 def at_widest(comparisons: t.Iterable[Comparison], every_metric: bool = False) -> list[Comparison]:
-    """Return the comparison of each workload and two arms at the widest measured placement; arguments as in :func:`of_other_arms`."""
+    """Return the comparison of each workload and two arms at the widest measured placement;
+    arguments as in :func:`of_other_arms`.
+    """
     widest: dict[tuple[t.Any, ...], Comparison] = {}
     of_arms = [one for one in comparisons if one["kind"] == "arm" and (every_metric or one["primary"])]
     for one in sorted(of_arms, key=lambda one: _narrowness(one["placement"])):
@@ -225,7 +249,11 @@ def why_not_compared(result: Result) -> str:
 
 def other_arms(result: Result) -> dict[str, str]:
     """Return the arms that were asked for and have nothing to do with SMT: name -> title."""
-    return {arm["name"]: arm["title"] for arm in [*result["arms"], *result["arms_left_out"]] if arm["name"] not in (*OF_SMT, AS_FOUND)}
+    return {
+        arm["name"]: arm["title"]
+        for arm in [*result["arms"], *result["arms_left_out"]]
+        if arm["name"] not in (*OF_SMT, AS_FOUND)
+    }
 
 
 def concerns_smt(result: Result) -> bool:
@@ -242,7 +270,9 @@ def sampled_as(result: Result, placement: str, arm: str) -> str:
 
 
 def good_value(sample: Sample, metric: str) -> float | None:
-    """Return a metric of a successful sample, else None; also None for values that are not above zero or are implausibly large."""
+    """Return a metric of a successful sample, else None;
+    also None for values that are not above zero or are implausibly large.
+    """
     found = sample["metrics"].get(metric) if sample["ok"] else None
     value = found["value"] if found else None
     return float(value) if value is not None and paired.LEAST <= value <= paired.MOST else None
@@ -287,7 +317,10 @@ def _by_key(result: Result, unit: str = "block") -> Samples:
 
 def _values(blocks: dict[int, list[Sample]], metric: str) -> dict[int, list[float]]:
     """Return the good values of a metric by block; a block with failed samples only has an empty list."""
-    return {block: [value for sample in samples if (value := good_value(sample, metric)) is not None] for block, samples in blocks.items()}
+    return {
+        block: [value for sample in samples if (value := good_value(sample, metric)) is not None]
+        for block, samples in blocks.items()
+    }
 
 
 def _pairs(result: Result, samples: dict[Key, t.Any], compare: str) -> list[list[Pair]]:
@@ -296,12 +329,19 @@ def _pairs(result: Result, samples: dict[Key, t.Any], compare: str) -> list[list
     baseline, *candidates = (arm["name"] for arm in result["arms"])
     of_arms: dict[str, list[Pair]] = {}
     # The pairs with the baseline come first, so that a family has the same order with and without the others.
-    both = [(baseline, candidate) for candidate in candidates] + (list(itertools.combinations(candidates, 2)) if compare == ALL else [])
+    both = [(baseline, candidate) for candidate in candidates] + (
+        list(itertools.combinations(candidates, 2)) if compare == ALL else []
+    )
     for base, candidate in both:
         for placement in _placements_of(result, samples, base) if {base, candidate} <= measured else []:
-            of_arms.setdefault(placement, []).append(("arm", candidate, placement, (placement, base), (placement, candidate)))
+            of_arms.setdefault(placement, []).append(
+                ("arm", candidate, placement, (placement, base), (placement, candidate))
+            )
     # Placements are compared where all siblings are online.
-    return [*of_arms.values(), *([pair] for pair in _placement_pairs(result, samples, SMT_ON if SMT_ON in measured else baseline))]
+    return [
+        *of_arms.values(),
+        *([pair] for pair in _placement_pairs(result, samples, SMT_ON if SMT_ON in measured else baseline)),
+    ]
 
 
 def _placement_pairs(result: Result, samples: dict[Key, t.Any], arm: str) -> list[Pair]:
@@ -310,15 +350,26 @@ def _placement_pairs(result: Result, samples: dict[Key, t.Any], arm: str) -> lis
     planned = (result["plan"].get("placements") or {}).get(arm) or {}
     one_core = bool((planned.get(placements.CORES) or {}).get("reason"))
     for (candidate, base), effect in PLACEMENT_PAIRS.items():
-        pairs.append(("placement", ON_ONE_CORE.get(effect, effect) if one_core else effect, candidate, (base, arm), (candidate, arm)))
+        pairs.append(
+            (
+                "placement",
+                ON_ONE_CORE.get(effect, effect) if one_core else effect,
+                candidate,
+                (base, arm),
+                (candidate, arm),
+            )
+        )
     pairs += [
-        ("placement", effect, candidate, (base, arm), (candidate, arm)) for effect, candidate, base in _of_as_many_workers({*planned, *_taken(samples, arm)})
+        ("placement", effect, candidate, (base, arm), (candidate, arm))
+        for effect, candidate, base in _of_as_many_workers({*planned, *_taken(samples, arm)})
     ]
     return pairs
 
 
 def _of_as_many_workers(names: t.Collection[str]) -> list[tuple[str, str, str]]:
-    """Return (effect, candidate, baseline) for the placements of these that are compared with another one of as many workers."""
+    """Return (effect, candidate, baseline) for the placements of these that are compared with another one of as many
+    workers.
+    """
     found = []
     first: dict[int, str] = {}
     for name in sorted(names, key=placements.rank):
@@ -339,11 +390,18 @@ def _taken(samples: t.Iterable[Key], arm: str) -> list[str]:
 def _placements_of(result: Result, samples: dict[Key, t.Any], baseline: str) -> list[str]:
     """Return the placements to compare across arms, the whole machine first."""
     planned = (result["plan"].get("placements") or {}).get(baseline) or {}
-    return [WHOLE_MACHINE, *sorted({*planned, *_taken(samples, baseline)} - {WHOLE_MACHINE}, key=lambda name: (placements.rank(name), name))]
+    return [
+        WHOLE_MACHINE,
+        *sorted(
+            {*planned, *_taken(samples, baseline)} - {WHOLE_MACHINE}, key=lambda name: (placements.rank(name), name)
+        ),
+    ]
 
 
 def _families(result: Result, samples: dict[Key, t.Any]) -> tuple[list[Subject], list[Subject]]:
-    """Return what is compared in one family: the primary metric of each workload and parameter value, and all other metrics."""
+    """Return what is compared in one family: the primary metric of each workload and parameter value,
+    and all other metrics.
+    """
     primary: list[Subject] = []
     others: list[Subject] = []
     for workload, parameter in dict.fromkeys((key[0], key[3]) for key in samples):
@@ -353,13 +411,28 @@ def _families(result: Result, samples: dict[Key, t.Any]) -> tuple[list[Subject],
     return primary, others
 
 
-def _family(result: Result, pairs: t.Sequence[tuple[Pair, Samples]], subjects: t.Sequence[Subject], margin: float, confidence: float) -> list[Comparison]:
-    """Compare the two sides of each pair, in the samples beside it, for each workload and metric that has both, as one family."""
+def _family(
+    result: Result,
+    pairs: t.Sequence[tuple[Pair, Samples]],
+    subjects: t.Sequence[Subject],
+    margin: float,
+    confidence: float,
+) -> list[Comparison]:
+    """Compare the two sides of each pair, in the samples beside it, for each workload and metric that has both,
+    as one family.
+    """
     family, values, measured_blocks, deciding = [], [], [], []
     for (pair, samples), (workload, parameter, metric) in itertools.product(pairs, subjects):
         kind, effect, placement, baseline, candidate = pair
-        sides = [samples.get((workload, sampled_as(result, *side), side[1], parameter)) for side in (baseline, candidate)]
-        if sides[0] is None or sides[1] is None or sides[0] is sides[1] or (effect in UNEQUAL_SIDES and not _adds_up(result, workload, metric)):
+        sides = [
+            samples.get((workload, sampled_as(result, *side), side[1], parameter)) for side in (baseline, candidate)
+        ]
+        if (
+            sides[0] is None
+            or sides[1] is None
+            or sides[0] is sides[1]
+            or (effect in UNEQUAL_SIDES and not _adds_up(result, workload, metric))
+        ):
             continue
         before, after = (_values(side, metric) for side in sides if side is not None)
         blocks = sorted(block for block in set(before) & set(after) if before[block] and after[block])
@@ -384,30 +457,43 @@ def _family(result: Result, pairs: t.Sequence[tuple[Pair, Samples]], subjects: t
         )
     found = []
     looks = [looks_at(result, blocks) for blocks in measured_blocks]
-    for one, measured, judged in zip(family, values, paired.compare_family(values, margin, confidence, looks, deciding)):
+    for one, measured, judged in zip(
+        family, values, paired.compare_family(values, margin, confidence, looks, deciding)
+    ):
         baseline_value, candidate_value = paired.sides(*measured, judged["ratio"])
         found.append({**one, "baseline_value": baseline_value, "candidate_value": candidate_value, **judged})
     return found
 
 
-def _decides(result: Result, samples: Samples, measured: tuple[str, float | None], sides: tuple[tuple[str, str], tuple[str, str]]) -> bool:
-    """Return whether looks are at a comparison of the primary metric: it is a main one of the plan (``_looks/goals.py``)."""
+def _decides(
+    result: Result, samples: Samples, measured: tuple[str, float | None], sides: tuple[tuple[str, str], tuple[str, str]]
+) -> bool:
+    """Return whether looks are at a comparison of the primary metric:
+    it is a main one of the plan (``_looks/goals.py``).
+    """
     workload, parameter = measured
 
     def taken(pair: tuple[goals.Side, goals.Side]) -> bool:
         keys = [(workload, sampled_as(result, placement, arm), arm, parameter) for arm, placement in pair]
         return keys[0] != keys[1] and all(key in samples for key in keys)
 
-    of_arms, of_sharing = (list(filter(taken, pairs)) for pairs in goals.main_comparisons([arm["name"] for arm in result["arms"]]))
+    of_arms, of_sharing = (
+        list(filter(taken, pairs)) for pairs in goals.main_comparisons([arm["name"] for arm in result["arms"]])
+    )
     return tuple((arm, placement) for placement, arm in sides) in (of_arms or of_sharing[:1])
 
 
 def looks_at(result: Result, blocks: int) -> paired.Looks:
     """Return the planned looks at samples of so many blocks, failed ones included; none where the plan did not look.
 
-    A plan that was ended from outside has more blocks than at its last look. They are a last look, which spends the rest.
+    A plan that was ended from outside has more blocks than at its last look. They are a last look, which spends the
+    rest.
     """
-    taken = [spending.Look(look["blocks"], look["share"]) for look in result["plan"].get("looks") or [] if look["blocks"] <= blocks]
+    taken = [
+        spending.Look(look["blocks"], look["share"])
+        for look in result["plan"].get("looks") or []
+        if look["blocks"] <= blocks
+    ]
     if taken and taken[-1].blocks < blocks and taken[-1].share < 1:
         taken.append(spending.Look(blocks, 1.0))
     return tuple(taken)
@@ -423,8 +509,11 @@ def declaration(result: Result, name: str) -> dict[str, t.Any]:
     return next(one for one in result["plan"]["workloads"] if one["name"] == name)
 
 
-def describe_workload(result: Result, name: str, parameter: float | None = None, metric: str | None = None) -> dict[str, t.Any]:
-    """Return ``{workload, title, metric, primary, unit, better, aggregate}`` as declared in the plan, with ``parameter`` where there is one.
+def describe_workload(
+    result: Result, name: str, parameter: float | None = None, metric: str | None = None
+) -> dict[str, t.Any]:
+    """Return ``{workload, title, metric, primary, unit, better, aggregate}`` as declared in the plan,
+    with ``parameter`` where there is one.
 
     Args:
         result: a document accepted by :func:`result_files.load`.
@@ -436,11 +525,20 @@ def describe_workload(result: Result, name: str, parameter: float | None = None,
     title = catalogue.title(name, declared["title"])
     if parameter is not None:
         about = declared.get("parameter") or {}
-        title = " ".join([f"{title}, {about.get('name') or 'parameter'} {parameter:g}", *filter(None, [about.get("unit")])])
+        title = " ".join(
+            [f"{title}, {about.get('name') or 'parameter'} {parameter:g}", *filter(None, [about.get("unit")])]
+        )
     metric = metric or declared["primary"]
     at = {} if parameter is None else {"parameter": parameter}
     of_metric = {key: declared["metrics"][metric][key] for key in ("unit", "better", "aggregate")}
-    return {**at, "workload": name, "title": title, "metric": metric, "primary": metric == declared["primary"], **of_metric}
+    return {
+        **at,
+        "workload": name,
+        "title": title,
+        "metric": metric,
+        "primary": metric == declared["primary"],
+        **of_metric,
+    }
 
 
 def levels(result: Result, confidence: float = 0.95) -> list[dict[str, t.Any]]:
@@ -451,9 +549,10 @@ def levels(result: Result, confidence: float = 0.95) -> list[dict[str, t.Any]]:
         confidence: of each interval, from 0.5 to 0.9999.
 
     Returns:
-        ``{workload, placement, arm, arm_title, parameter, metric, primary, value, low, high, n, failed, measured_as}`` each, in the plan's
-        order; ``value`` is None when every sample failed, ``low`` and ``high`` are None for a single block; ``n`` and ``failed`` count blocks. These
-        intervals include the drift from block to block: use the paired comparison to compare two of them.
+        ``{workload, placement, arm, arm_title, parameter, metric, primary, value, low, high, n, failed, measured_as}``
+        each, in the plan's order; ``value`` is None when every sample failed, ``low`` and ``high`` are None for a
+        single block; ``n`` and ``failed`` count blocks. These intervals include the drift from block to block: use the
+        paired comparison to compare two of them.
     """
     samples = _by_key(result)
     found = []
@@ -498,7 +597,8 @@ def _planned_keys(result: Result, samples: dict[Key, t.Any]) -> list[Key]:
     workloads = list(dict.fromkeys(key[0] for key in [*planned, *samples]))
     arms = [arm["name"] for arm in result["arms"]]
     return sorted(
-        dict.fromkeys([*planned, *samples]), key=lambda key: (workloads.index(key[0]), placements.rank(key[1]), arms.index(key[2]), key[:3], key[3] or 0)
+        dict.fromkeys([*planned, *samples]),
+        key=lambda key: (workloads.index(key[0]), placements.rank(key[1]), arms.index(key[2]), key[:3], key[3] or 0),
     )
 
 
@@ -511,17 +611,33 @@ def failures(result: Result) -> list[dict[str, t.Any]]:
             reason = sample.get("error") or "its value is not a rate or time above zero"
             key = (sample["workload"], sample["placement"], sample["arm"], reason)
             counts[key] = counts.get(key, 0) + 1
-    return [{"workload": w, "placement": p, **named_arm(result, a), "reason": reason, "samples": count} for (w, p, a, reason), count in counts.items()]
+    return [
+        {"workload": w, "placement": p, **named_arm(result, a), "reason": reason, "samples": count}
+        for (w, p, a, reason), count in counts.items()
+    ]
 
 
 def not_measured(result: Result) -> list[dict[str, t.Any]]:
-    """Return what was planned and has no sample as ``{workload, placement, arm, arm_title, reason}``, where None means all."""
-    arms = [{"workload": None, "placement": None, **named_arm(result, arm["name"]), "reason": arm["reason"]} for arm in result["arms_left_out"]]
+    """Return what was planned and has no sample as ``{workload, placement, arm, arm_title, reason}``,
+    where None means all.
+    """
+    arms = [
+        {"workload": None, "placement": None, **named_arm(result, arm["name"]), "reason": arm["reason"]}
+        for arm in result["arms_left_out"]
+    ]
     absent = [
-        {"workload": None, "placement": placement, **named_arm(result, arm), "reason": spot.get("reason") or "no reason given"}
+        {
+            "workload": None,
+            "placement": placement,
+            **named_arm(result, arm),
+            "reason": spot.get("reason") or "no reason given",
+        }
         for arm, spots in (result["plan"].get("placements") or {}).items()
         for placement, spot in spots.items()
         if spot.get("workers") is None
     ]
-    skipped = [{"workload": None, "placement": None, **skip, **named_arm(result, skip.get("arm"))} for skip in result["skipped"]]
+    skipped = [
+        {"workload": None, "placement": None, **skip, **named_arm(result, skip.get("arm"))}
+        for skip in result["skipped"]
+    ]
     return [*arms, *skipped, *absent]

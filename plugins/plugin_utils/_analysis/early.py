@@ -1,12 +1,15 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What stopping at a verdict does to an estimate: a plan that stops when an effect shows has looked at a lucky moment more often than at an unlucky one.
+"""What stopping at a verdict does to an estimate: a plan that stops when an effect shows has looked at a lucky moment
+more often than at an unlucky one.
 
-The corrected estimate is median-unbiased with the stagewise ordering of results: the effect with which a result as extreme, by an earlier end or by a larger
-sum at the same look, has a probability of a half. At the first look nothing is corrected. Source: A. A. Tsiatis, G. L. Rosner, C. R. Mehta, Exact confidence
-intervals following a group sequential test, Biometrics 40 (1984). docs/verdicts.md shows how much it matters.
+The corrected estimate is median-unbiased with the stagewise ordering of results: the effect with which a result as
+extreme, by an earlier end or by a larger sum at the same look, has a probability of a half. At the first look nothing
+is corrected. Source: A. A. Tsiatis, G. L. Rosner, C. R. Mehta, Exact confidence intervals following a group sequential
+test, Biometrics 40 (1984). docs/verdicts.md shows how much it matters.
 
-It is right for a comparison that could end the plan, and did so at the last look or not at all; :func:`paired.compare_family` knows which one could.
+It is right for a comparison that could end the plan, and did so at the last look or not at all;
+:func:`paired.compare_family` knows which one could.
 """
 
 from __future__ import annotations
@@ -52,7 +55,9 @@ def share_kept(p_value: float, looks: tuple[spending.Look, ...], alpha: float) -
 
 
 def _as_extreme(drift: float, total: float, looks: tuple[spending.Look, ...], alpha: float) -> float:
-    """Return the probability that the plan ends above at an earlier look, or exceeds the total at the last one, with this mean of a block."""
+    """Return the probability that the plan ends above at an earlier look, or exceeds the total at the last one,
+    with this mean of a block.
+    """
     first, sums, masses, blocks, more, limits = _integrals(looks, alpha)
     limits = numpy.where(numpy.isnan(limits), total, limits)
     # The density with a drift is that without one times a likelihood ratio.
@@ -62,8 +67,11 @@ def _as_extreme(drift: float, total: float, looks: tuple[spending.Look, ...], al
 
 
 @functools.lru_cache(maxsize=1000)
-def _integrals(looks: tuple[spending.Look, ...], alpha: float) -> tuple[float, numpy.ndarray, numpy.ndarray, numpy.ndarray, numpy.ndarray, numpy.ndarray]:
-    """Return the limit of the first look, and for each sum with which a plan goes on: the sum, its mass, its blocks, those to the next look, its limit.
+def _integrals(
+    looks: tuple[spending.Look, ...], alpha: float
+) -> tuple[float, numpy.ndarray, numpy.ndarray, numpy.ndarray, numpy.ndarray, numpy.ndarray]:
+    """Return the limit of the first look, and for each sum with which a plan goes on: the sum, its mass, its blocks,
+    those to the next look, its limit.
 
     The limit of the last look is not a number: there the sum that was seen takes its place.
     """

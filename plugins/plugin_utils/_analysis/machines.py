@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a whole machine does, by what it has and costs: work per core, per CPU, per nominal GHz, per licence and per unit of money, in each arm."""
+"""What a whole machine does, by what it has and costs: work per core, per CPU, per nominal GHz,
+per licence and per unit of money, in each arm.
+"""
 
 from __future__ import annotations
 

@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Paired comparison of two arms by block: ratio, interval and verdict.
 
-The block is the statistical unit: its samples of both arms were taken within seconds of each other, so drift of the machine affects both. All
-samples are ranked by their logarithm, each block contributes the difference of its two mean ranks, and Student's t tests whether these differences
-are chance. The interval contains the ratios by which one side can be scaled so that the test does not reject (test inversion). Ranks limit the
-weight of outliers: a burst that doubles a sample's time counts no more than any other high value. docs/verdicts.md defines each verdict and shows
-its error rate on recorded noise.
+The block is the statistical unit: its samples of both arms were taken within seconds of each other, so drift of the
+machine affects both. All samples are ranked by their logarithm, each block contributes the difference of its two mean
+ranks, and Student's t tests whether these differences are chance. The interval contains the ratios by which one side
+can be scaled so that the test does not reject (test inversion). Ranks limit the weight of outliers: a burst that
+doubles a sample's time counts no more than any other high value. docs/verdicts.md defines each verdict and shows its
+error rate on recorded noise.
 """
 
 from __future__ import annotations
@@ -25,15 +26,22 @@ else:
     MISSING_LIBRARY = None
 
 from ansible_collections.threadwise.smt.plugins.module_utils._looks import ranks, spending, verdicts
-from ansible_collections.threadwise.smt.plugins.module_utils._looks.verdicts import EQUIVALENT, GAIN, INCONCLUSIVE, LEAST_BLOCKS, LEAST_BLOCKS_RANKED, LOSS
+from ansible_collections.threadwise.smt.plugins.module_utils._looks.verdicts import (
+    EQUIVALENT,
+    GAIN,
+    INCONCLUSIVE,
+    LOSS,
+    MIN_BLOCKS,
+    MIN_BLOCKS_RANKED,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import early
 
-__all__ = ["EQUIVALENT", "GAIN", "INCONCLUSIVE", "LEAST_BLOCKS", "LEAST_BLOCKS_RANKED", "LOSS"]
+__all__ = ["EQUIVALENT", "GAIN", "INCONCLUSIVE", "LOSS", "MIN_BLOCKS", "MIN_BLOCKS_RANKED"]
 
 # The probability that an effect of the size "minimum_detectable" gets a verdict of gain or loss.
 POWER = 0.9
 
-MOST_VALUES = 100_000
+MAX_VALUES = 100_000
 # Limits outside the range of any real rate or time, within which ratios stay finite.
 MOST = 1e100
 LEAST = 1e-100
@@ -47,7 +55,13 @@ class SampleError(ValueError):
     """Invalid samples or settings. The message names the block and the value."""
 
 
-def compare(before: t.Sequence[Block], after: t.Sequence[Block], better: str = "higher", margin: float = 0.01, confidence: float = 0.95) -> Result:
+def compare(
+    before: t.Sequence[Block],
+    after: t.Sequence[Block],
+    better: str = "higher",
+    margin: float = 0.01,
+    confidence: float = 0.95,
+) -> Result:
     """Compare two sides that were measured in the same blocks.
 
     Args:
@@ -79,16 +93,21 @@ def compare_family(
         family: ``(before, after, better)`` of each workload, as in :func:`compare`.
         margin: as in :func:`compare`.
         confidence: of all verdicts combined.
-        looks: for each comparison, the planned looks at its blocks so far; empty where the number of blocks did not depend on what they said.
-        deciding: for each comparison, whether the looks were at it, so that its own result could end the plan; default: at all of them.
+        looks: for each comparison, the planned looks at its blocks so far; empty where the number of blocks did not
+            depend on what they said.
+        deciding: for each comparison, whether the looks were at it, so that its own result could end the plan; default:
+            at all of them.
 
     Returns:
-        In the same order, each ``{ratio, ci_low, ci_high, confidence, n, margin, minimum_detectable, verdict, method, p_value, p_adjusted,
-        interval_confidence, family}``: ``ratio`` is after / before, turned so that above 1 is better; ``minimum_detectable`` is the share by which
-        it would have to differ from 1 for a gain or loss in 90 % of such runs; ``interval_confidence`` is that of this one interval after the
-        correction for the ``family`` (number of workloads). One block has no interval: ``None``. With looks the interval is the repeated one of the last
-        look, ``p_adjusted`` holds for all looks together, and ``ratio`` is corrected for stopping early (:mod:`early`) where the comparison may have
-        ended the plan: it is a deciding one, and no look before the last one had found a gain or loss. ``looks`` is their number.
+        In the same order, each
+        ``{ratio, ci_low, ci_high, confidence, n, margin, minimum_detectable, verdict, method, p_value, p_adjusted,
+        interval_confidence,
+        family}``: ``ratio`` is after / before, turned so that above 1 is better; ``minimum_detectable`` is the share by
+        which it would have to differ from 1 for a gain or loss in 90 % of such runs; ``interval_confidence`` is that of
+        this one interval after the correction for the ``family`` (number of workloads). One block has no interval:
+        ``None``. With looks the interval is the repeated one of the last look, ``p_adjusted`` holds for all looks
+        together, and ``ratio`` is corrected for stopping early (:mod:`early`) where the comparison may have ended the
+        plan: it is a deciding one, and no look before the last one had found a gain or loss. ``looks`` is their number.
 
     Raises:
         SampleError: a value or a setting is not valid.
@@ -104,16 +123,25 @@ def compare_family(
     at_look = (1 - float(confidence)) / max(1, len(samples))
     kept = [
         early.share_kept(p_value, of_one, alpha) if decides and not _found_before(one, of_one, at_look) else 1.0
-        for one, p_value, alpha, of_one, decides in zip(family, p_values, alphas, taken, deciding or [True] * len(samples))
+        for one, p_value, alpha, of_one, decides in zip(
+            family, p_values, alphas, taken, deciding or [True] * len(samples)
+        )
     ]
-    return [_result(*one, share, float(margin), float(confidence), len(samples)) for one, share in zip(zip(samples, p_values, adjusted, alphas, taken), kept)]
+    return [
+        _result(*one, share, float(margin), float(confidence), len(samples))
+        for one, share in zip(zip(samples, p_values, adjusted, alphas, taken), kept)
+    ]
 
 
 def _found_before(comparison: tuple[t.Sequence[Block], t.Sequence[Block], str], looks: Looks, alpha: float) -> bool:
-    """Return whether a look before the last one had found a gain or loss. Then the plan went on for another comparison's sake, whatever this one said."""
+    """Return whether a look before the last one had found a gain or loss.
+
+    Then the plan went on for another comparison's sake, whatever this one said.
+    """
     before, after, better = comparison
     return any(
-        _Samples(before[: look.blocks], after[: look.blocks], better).p_value() <= level for look, level in zip(looks[:-1], spending.levels(looks[:-1], alpha))
+        _Samples(before[: look.blocks], after[: look.blocks], better).p_value() <= level
+        for look, level in zip(looks[:-1], spending.levels(looks[:-1], alpha))
     )
 
 
@@ -125,7 +153,8 @@ def level(blocks: t.Sequence[Block], confidence: float = 0.95) -> dict[str, t.An
         confidence: of the interval, from 0.5 to 0.9999.
 
     Returns:
-        ``{value, low, high, n}``: geometric mean over blocks and its Student's t interval on the logarithms; no interval for one block.
+        ``{value, low, high, n}``: geometric mean over blocks and its Student's t interval on the logarithms; no
+        interval for one block.
 
     Raises:
         SampleError: a value or a setting is not valid.
@@ -139,8 +168,8 @@ def level(blocks: t.Sequence[Block], confidence: float = 0.95) -> dict[str, t.An
 def sides(before: t.Sequence[Block], after: t.Sequence[Block], better: str, ratio: float) -> tuple[float, float]:
     """Return typical values of both sides of a comparison, in its unit, whose quotient is its ratio.
 
-    The ratio is an estimate by ranks, so quotients of means differ from it where samples scatter. These values are as far apart as it says, around the
-    median over blocks of the middle between both sides (of logarithms).
+    The ratio is an estimate by ranks, so quotients of means differ from it where samples scatter. These values are as
+    far apart as it says, around the median over blocks of the middle between both sides (of logarithms).
 
     Args:
         before: as in :func:`compare`.
@@ -152,11 +181,15 @@ def sides(before: t.Sequence[Block], after: t.Sequence[Block], better: str, rati
         SampleError: a value is not valid.
     """
     half = math.log(ratio) / (2 if better == "higher" else -2)
-    middle = statistics.median((_mean(one) + _mean(other)) / 2 for one, other in zip(_logs(before, "before"), _logs(after, "after")))
+    middle = statistics.median(
+        (_mean(one) + _mean(other)) / 2 for one, other in zip(_logs(before, "before"), _logs(after, "after"))
+    )
     return math.exp(middle - half), math.exp(middle + half)
 
 
-def interval(before: t.Sequence[Block], after: t.Sequence[Block], better: str, alpha: float) -> tuple[float, float | None, float | None]:
+def interval(
+    before: t.Sequence[Block], after: t.Sequence[Block], better: str, alpha: float
+) -> tuple[float, float | None, float | None]:
     """Return the log-ratio of two sides and its interval at confidence ``1 - alpha``; the ends are None for one block.
 
     Args:
@@ -174,7 +207,8 @@ def interval(before: t.Sequence[Block], after: t.Sequence[Block], better: str, a
 def holm(p_values: t.Sequence[float]) -> list[float]:
     """Return p-values adjusted by Holm's step-down procedure, in the same order.
 
-    Source: S. Holm, A simple sequentially rejective multiple test procedure, Scandinavian Journal of Statistics 6 (1979).
+    Source: S. Holm, A simple sequentially rejective multiple test procedure, Scandinavian Journal of Statistics 6
+    (1979).
     """
     adjusted = [0.0] * len(p_values)
     highest = 0.0
@@ -187,8 +221,8 @@ def holm(p_values: t.Sequence[float]) -> list[float]:
 def holm_levels(p_values: t.Sequence[float], alpha: float) -> list[float]:
     """Return the level at which Holm's procedure tests each hypothesis, in the same order.
 
-    The procedure tests in rising order of p-values at alpha / m, alpha / (m - 1), ..., and keeps the level of the first hypothesis that it does
-    not reject. So an interval at 1 - level excludes 1 exactly where the procedure rejects.
+    The procedure tests in rising order of p-values at alpha / m, alpha / (m - 1), ..., and keeps the level of the first
+    hypothesis that it does not reject. So an interval at 1 - level excludes 1 exactly where the procedure rejects.
     """
     levels = [alpha] * len(p_values)
     level, going = alpha, True
@@ -207,7 +241,7 @@ def enough(result: Result, width: float) -> bool:
         result: from :func:`compare`.
         width: the largest sufficient width, as ci_high / ci_low - 1.
     """
-    return bool(result["n"] >= LEAST_BLOCKS and result["ci_high"] / result["ci_low"] - 1 <= width)
+    return bool(result["n"] >= MIN_BLOCKS and result["ci_high"] / result["ci_low"] - 1 <= width)
 
 
 class _Samples:
@@ -225,12 +259,13 @@ class _Samples:
         first, second = _logs(before, "before"), _logs(after, "after")
         if len(first) != len(second):
             raise SampleError(
-                f"before has {len(first)} blocks and after has {len(second)}: they are compared block by block, so give both sides of the same blocks"
+                f"before has {len(first)} blocks and after has {len(second)}: they are compared block by block, so give"
+                " both sides of the same blocks"
             )
         self.n = len(first)
         sign = 1.0 if better == "higher" else -1.0
         self.ratios = [sign * (_mean(b) - _mean(a)) for a, b in zip(first, second)]
-        self.ranked = self.n >= LEAST_BLOCKS_RANKED
+        self.ranked = self.n >= MIN_BLOCKS_RANKED
         # Rounding keeps equal ratios equal: a difference of logarithms is exact to some 1e-14.
         self._values = numpy.round(sign * numpy.array([value for block in first + second for value in block]), 12)
         self._is_after = numpy.arange(len(self._values)) >= sum(map(len, first))
@@ -238,7 +273,8 @@ class _Samples:
         self._cell = numpy.repeat(numpy.arange(2 * self.n), [len(block) for block in first + second])
         self._size = numpy.bincount(self._cell)
         self._single = len(self._values) == 2 * self.n
-        # A metric with a resolution (such as clock ticks) is not known better than half a step, however often it is read.
+        # A metric with a resolution (such as clock ticks) is not known better than half a step, however often it is
+        # read.
         self._least_half = max(map(_half_step, (self._values[self._is_after], self._values[~self._is_after])))
 
     def p_value(self) -> float:
@@ -265,8 +301,8 @@ class _Samples:
         """Return the shifts at which the statistic changes, as :class:`ranks.Inversion` takes them."""
         before, after = self._values[~self._is_after], self._values[self._is_after]
         least, most = after.min() - before.max(), after.max() - before.min()
-        if len(before) * len(after) > ranks.MOST_PAIRS:
-            inner = numpy.linspace(least, most, ranks.MOST_PAIRS)
+        if len(before) * len(after) > ranks.MAX_PAIRS:
+            inner = numpy.linspace(least, most, ranks.MAX_PAIRS)
         else:
             inner = _distinct(numpy.round(numpy.subtract.outer(after, before), 12).ravel())
         return numpy.concatenate(([least - 1e-9], inner, [most + 1e-9]))
@@ -274,13 +310,14 @@ class _Samples:
     def _rank_statistic(self, shift: float) -> float:
         """Compute Student's t of the blocks' differences of mean ranks, with the logarithms after reduced by a shift.
 
-        Source of the rank transform of a paired t: W. J. Conover, R. L. Iman, Rank transformations as a bridge between parametric and
-        nonparametric statistics, The American Statistician 35 (1981).
+        Source of the rank transform of a paired t: W. J. Conover, R. L. Iman, Rank transformations as a bridge between
+        parametric and nonparametric statistics, The American Statistician 35 (1981).
         """
         values = self._values - shift * self._is_after
         ordered = values.copy()
         ordered.sort()
-        # Twice the mid-ranks: t does not depend on the unit. (SciPy's rankdata takes six times as long for so few values, and this is the inner loop.)
+        # Twice the mid-ranks: t does not depend on the unit. (SciPy's rankdata takes six times as long for so few
+        # values, and this is the inner loop.)
         doubled = ordered.searchsorted(values, "left") + ordered.searchsorted(values, "right")
         means = doubled if self._single else numpy.bincount(self._cell, doubled) / self._size
         return _t_statistic(means[self.n :] - means[: self.n])
@@ -299,7 +336,9 @@ def _distinct(values: numpy.ndarray) -> numpy.ndarray:
 
 
 def _quantile(probability: float, freedom: int) -> float:
-    """Return a quantile of Student's t; fifty times as fast as SciPy's distribution objects, and reports of fleets need hundreds of thousands."""
+    """Return a quantile of Student's t; fifty times as fast as SciPy's distribution objects,
+    and reports of fleets need hundreds of thousands.
+    """
     return float(special.stdtrit(freedom, probability))
 
 
@@ -321,12 +360,22 @@ def _student(values: list[float], alpha: float) -> tuple[float, float | None, fl
     centre = _mean(values)
     if len(values) < 2:
         return centre, None, None
-    half = _quantile(1 - alpha / 2, len(values) - 1) * math.sqrt(math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1) / len(values))
+    half = _quantile(1 - alpha / 2, len(values) - 1) * math.sqrt(
+        math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1) / len(values)
+    )
     return centre, centre - half, centre + half
 
 
 def _result(
-    samples: _Samples, p_value: float, p_adjusted: float, error: float, looks: Looks, kept: float, margin: float, confidence: float, family: int
+    samples: _Samples,
+    p_value: float,
+    p_adjusted: float,
+    error: float,
+    looks: Looks,
+    kept: float,
+    margin: float,
+    confidence: float,
+    family: int,
 ) -> Result:
     alpha = spending.levels(looks, error)[-1] if looks else error
     centre, low, high = samples.interval(alpha)
@@ -339,7 +388,11 @@ def _result(
         "n": samples.n,
         "margin": margin,
         "minimum_detectable": _minimum_detectable(low, high, samples.n, alpha, math.log1p(margin)),
-        "verdict": INCONCLUSIVE if low is None or high is None or samples.n < LEAST_BLOCKS else verdicts.verdict(centre, low, high, math.log1p(margin)),
+        "verdict": (
+            INCONCLUSIVE
+            if low is None or high is None or samples.n < MIN_BLOCKS
+            else verdicts.verdict(centre, low, high, math.log1p(margin))
+        ),
         "method": _method(samples),
         "p_value": p_value,
         "p_adjusted": p_adjusted,
@@ -351,9 +404,13 @@ def _result(
 
 def _method(samples: _Samples) -> str:
     if samples.n < 2:
-        return f"one block: no interval; at least {LEAST_BLOCKS} blocks are needed for a verdict"
+        return f"one block: no interval; at least {MIN_BLOCKS} blocks are needed for a verdict"
     method = "paired t on ranks by block, inverted" if samples.ranked else "paired t on log-ratios by block"
-    return method if samples.n >= LEAST_BLOCKS else f"{method}; {samples.n} blocks are too few, at least {LEAST_BLOCKS} blocks are needed for a verdict"
+    return (
+        method
+        if samples.n >= MIN_BLOCKS
+        else f"{method}; {samples.n} blocks are too few, at least {MIN_BLOCKS} blocks are needed for a verdict"
+    )
 
 
 def _minimum_detectable(low: float | None, high: float | None, n: int, alpha: float, margin: float) -> float | None:
@@ -366,7 +423,9 @@ def _minimum_detectable(low: float | None, high: float | None, n: int, alpha: fl
 
 
 def _ratio(log: float | None) -> float | None:
-    """Return exp(log) with 11 significant digits, limited to finite numbers: an interval of two extreme blocks may exceed a double."""
+    """Return exp(log) with 11 significant digits, limited to finite numbers:
+    an interval of two extreme blocks may exceed a double.
+    """
     return None if log is None else float(f"{math.exp(min(max(log, -700.0), 700.0)):.11g}")
 
 
@@ -384,7 +443,9 @@ def _check_settings(margin: t.Any, confidence: t.Any) -> None:
 def _logs(blocks: t.Any, side: str) -> list[list[float]]:
     """Return the logarithms of each block's values."""
     if not _is_list(blocks):
-        raise SampleError(f"{side} is {_brief(blocks)}: it must be a list with one number, or one list of numbers, for each block")
+        raise SampleError(
+            f"{side} is {_brief(blocks)}: it must be a list with one number, or one list of numbers, for each block"
+        )
     if not len(blocks):
         raise SampleError(f"{side} is empty: give at least one block")
     logs, count = [], 0
@@ -393,8 +454,8 @@ def _logs(blocks: t.Any, side: str) -> list[list[float]]:
         count += len(values)
         if not values:
             raise SampleError(f"{side}, block {index + 1}: has no values: leave the block out on both sides")
-        if count > MOST_VALUES:
-            raise SampleError(f"{side} has more than {MOST_VALUES} values")
+        if count > MAX_VALUES:
+            raise SampleError(f"{side} has more than {MAX_VALUES} values")
         logs.append([_log(value, side, index) for value in values])
     return logs
 
@@ -410,9 +471,14 @@ def _log(value: t.Any, side: str, index: int) -> float:
     if isinstance(value, float) and not math.isfinite(value):
         raise SampleError(f"{place}: {_brief(value)} is not a finite number")
     if value <= 0:
-        raise SampleError(f"{place}: {_brief(value)} has no ratio: rates and times must be above zero; leave failed samples out on both sides")
+        raise SampleError(
+            f"{place}: {_brief(value)} has no ratio: rates and times must be above zero; leave failed samples out on"
+            " both sides"
+        )
     if not LEAST <= value <= MOST:
-        raise SampleError(f"{place}: {_brief(value)} is not between {LEAST:g} and {MOST:g}, the range of rates and times")
+        raise SampleError(
+            f"{place}: {_brief(value)} is not between {LEAST:g} and {MOST:g}, the range of rates and times"
+        )
     return math.log(value)
 
 

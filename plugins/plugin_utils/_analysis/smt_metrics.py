@@ -11,7 +11,8 @@ import math
 import numbers
 import typing as t
 
-# Two workers on one CPU have half of it each: what costs less than this is a shared core, what costs more is a shared CPU.
+# Two workers on one CPU have half of it each: what costs less than this is a shared core, what costs more is a shared
+# CPU.
 COST_OF_ONE_CPU = 0.45
 
 
@@ -109,10 +110,12 @@ def what_two_share(paired: float, alone: float, margin: float = 0.05) -> str:
 
 
 def most_clients(responses: t.Mapping[float, float], limit: float) -> float | None:
-    """Return the largest number of clients served within a limit: there and at all smaller measured ones the response time is within it.
+    """Return the largest number of clients served within a limit:
+    there and at all smaller measured ones the response time is within it.
 
     Args:
-        responses: number of clients -> response time (median, p99, ...), in the limit's unit; infinity where the load was not sustained.
+        responses: number of clients -> response time (median, p99, ...), in the limit's unit; infinity where the load
+            was not sustained.
         limit: the longest response time allowed.
 
     Returns:
@@ -133,7 +136,8 @@ def most_clients(responses: t.Mapping[float, float], limit: float) -> float | No
 
 
 def achievement_rate(performance: float, cpu_usage: float) -> float:
-    """Return performance / CPU usage, the rate that usage predicts for a fully used CPU: constant without SMT, falling with load with SMT.
+    """Return performance / CPU usage, the rate that usage predicts for a fully used CPU: constant without SMT,
+    falling with load with SMT.
 
     Args:
         performance: rate (work per time).
@@ -161,7 +165,10 @@ def headroom(performance: float, cpu_usage: float, capacity: float) -> dict[str,
     """
     if _positive("cpu_usage", cpu_usage) > 1:
         raise SmtMetricsError(f"cpu_usage is {cpu_usage}: a share of all CPUs' time is at most 1")
-    return {"by_usage": _positive("performance", performance) * (1 / cpu_usage - 1), "real": _positive("capacity", capacity) - performance}
+    return {
+        "by_usage": _positive("performance", performance) * (1 / cpu_usage - 1),
+        "real": _positive("capacity", capacity) - performance,
+    }
 
 
 def cpi(cycles: float, instructions: float) -> float:
@@ -178,7 +185,8 @@ def cpi(cycles: float, instructions: float) -> float:
 
 
 def core_cpi(core_cycles: float, instructions: t.Sequence[float]) -> float:
-    """Return the cycles per instruction of a core: cycles in which any of its threads ran / instructions of all its threads.
+    """Return the cycles per instruction of a core: cycles in which any of its threads ran / instructions of all its
+    threads.
 
     Args:
         core_cycles: cycles of the core, not the sum over its threads.

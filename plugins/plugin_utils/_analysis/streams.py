@@ -1,9 +1,10 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From how many streams on SMT helps: the crossover of the curves with SMT on and off, from the comparison at each number of streams.
+"""From how many streams on SMT helps: the crossover of the curves with SMT on and off,
+from the comparison at each number of streams.
 
-Up to one stream a core SMT has nothing to share, so a crossover lies above the number of cores, and is only known where streams were measured on both sides
-of it, in both arms.
+Up to one stream a core SMT has nothing to share, so a crossover lies above the number of cores, and is only known where
+streams were measured on both sides of it, in both arms.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ class Crossover:
     """The number of streams from which on SMT helps a workload.
 
     Attributes:
-        status: ``found``; ``never``: it does not help at the most streams; ``undecided``: it is not decided whether it helps there; ``unknown``: the streams
-            that were measured cannot show it.
-        streams: the smallest number of streams, above that of the cores, from which on each ratio is in favour of SMT; None unless found.
+        status: ``found``; ``never``: it does not help at the most streams; ``undecided``: it is not decided whether it
+            helps there; ``unknown``: the streams that were measured cannot show it.
+        streams: the smallest number of streams, above that of the cores, from which on each ratio is in favour of SMT;
+            None unless found.
         low: the smallest such number from which on no verdict is against SMT; None unless found.
         high: the smallest such number from which on each verdict is in favour of SMT; None unless found.
         cores: the number of cores that the streams had; None where it is not known.
@@ -43,12 +45,18 @@ class Crossover:
     def text(self) -> str:
         """Return the crossover as a clause, for people."""
         if self.status == FOUND:
-            return f"from {self.streams} streams on" + ("" if self.low == self.high else f" ({self.low} to {self.high})")
+            return f"from {self.streams} streams on" + (
+                "" if self.low == self.high else f" ({self.low} to {self.high})"
+            )
         if self.status == NEVER:
             return f"with no number of streams up to {self.measured[-1]}"
         if self.status == UNDECIDED:
             return f"not decided: the comparison with {self.measured[-1]} streams is not"
-        wanted = "the number of cores is unknown" if self.cores is None else f"measure streams up to, and above, the {self.cores} cores in both arms"
+        wanted = (
+            "the number of cores is unknown"
+            if self.cores is None
+            else f"measure streams up to, and above, the {self.cores} cores in both arms"
+        )
         return f"not known: {wanted}"
 
 
@@ -69,13 +77,26 @@ class Curve:
     crossover: Crossover
 
     def above_the_cores(self) -> list[Comparison]:
-        """Return the comparisons of SMT off against SMT on with more streams than cores: those that SMT can make a difference to."""
+        """Return the comparisons of SMT off against SMT on with more streams than cores:
+        those that SMT can make a difference to.
+        """
         core_count = self.crossover.cores
-        return [] if core_count is None else [host_comparisons.turned(one) for count, one in self.comparisons.items() if count > core_count]
+        return (
+            []
+            if core_count is None
+            else [host_comparisons.turned(one) for count, one in self.comparisons.items() if count > core_count]
+        )
 
     def described(self) -> dict[str, t.Any]:
-        """Return the crossover as plain data: the fields of :class:`Crossover`, with its text, and the name and title of the workload."""
-        return {"workload": self.workload, "title": self.title, "text": self.crossover.text(), **dataclasses.asdict(self.crossover)}
+        """Return the crossover as plain data: the fields of :class:`Crossover`, with its text,
+        and the name and title of the workload.
+        """
+        return {
+            "workload": self.workload,
+            "title": self.title,
+            "text": self.crossover.text(),
+            **dataclasses.asdict(self.crossover),
+        }
 
 
 def curves(result: Result, comparisons: t.Iterable[Comparison]) -> list[Curve]:
@@ -88,9 +109,13 @@ def curves(result: Result, comparisons: t.Iterable[Comparison]) -> list[Curve]:
     by_workload: dict[str, dict[int, Comparison]] = {name: {} for name in host_comparisons.primary_metrics(result)}
     for one in comparisons:
         streams = placements.numbered(one["placement"])
-        of_streams = streams and streams.kind == placements.FREE and one["kind"] == "arm" and host_comparisons.is_of_smt(one)
+        of_streams = (
+            streams and streams.kind == placements.FREE and one["kind"] == "arm" and host_comparisons.is_of_smt(one)
+        )
         if streams and of_streams and one["primary"] and one.get("parameter") is None:
-            by_workload[one["workload"]][streams.workers] = one if one["effect"] == arms.SMT_ON else host_comparisons.turned(one)
+            by_workload[one["workload"]][streams.workers] = (
+                one if one["effect"] == arms.SMT_ON else host_comparisons.turned(one)
+            )
     core_count = cores(result)
     found = []
     for name, unordered in by_workload.items():
@@ -102,7 +127,9 @@ def curves(result: Result, comparisons: t.Iterable[Comparison]) -> list[Curve]:
 
 
 def cores(result: Result) -> int | None:
-    """Return the number of cores that streams could use: the CPUs of any stream with SMT off, else the cores of the host's facts; None where not known."""
+    """Return the number of cores that streams could use: the CPUs of any stream with SMT off, else the cores of the
+    host's facts; None where not known.
+    """
     for name, where in ((result["plan"].get("placements") or {}).get(arms.SMT_OFF) or {}).items():
         streams = placements.numbered(name)
         if streams and streams.kind == placements.FREE and where.get("workers"):

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""CPU usage against work: how much of a machine a workload used, the rate of a used CPU, and how much more work is possible, by usage and in truth."""
+"""CPU usage against work: how much of a machine a workload used, the rate of a used CPU,
+and how much more work is possible, by usage and in truth.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,15 @@ import dataclasses
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, paired, smt_metrics
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
+    comparisons as host_comparisons,
+    paired,
+    smt_metrics,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Result, Sample
 
 # The smallest usage for a meaningful rate per CPU.
-LEAST_USAGE = 1e-4
+MIN_USAGE = 1e-4
 # A rate of at least this share of the highest is nearly the highest.
 NEARLY = 0.98
 
@@ -49,7 +55,10 @@ class Usage:
 
     def is_of_the_machine(self, result: Result) -> bool:
         """Return whether the workers kept all cores busy, or all threads."""
-        return self.placement in {host_comparisons.sampled_as(result, name, self.arm) for name in (placements.ONE_PER_CORE, placements.ALL_THREADS)}
+        return self.placement in {
+            host_comparisons.sampled_as(result, name, self.arm)
+            for name in (placements.ONE_PER_CORE, placements.ALL_THREADS)
+        }
 
 
 def of_workload(result: Result, samples: t.Iterable[Sample], name: str, confidence: float = 0.95) -> dict[Kind, Usage]:
@@ -66,7 +75,10 @@ def of_workload(result: Result, samples: t.Iterable[Sample], name: str, confiden
     for sample in samples:
         if host_comparisons.good_value(sample, about["metric"]) is not None and _shares(sample):
             kinds.setdefault((sample["placement"], sample["arm"], sample.get("parameter")), []).append(sample)
-    rates = {kind: _by_block(members, lambda one: host_comparisons.good_value(one, about["metric"])) for kind, members in kinds.items()}
+    rates = {
+        kind: _by_block(members, lambda one: host_comparisons.good_value(one, about["metric"]))
+        for kind, members in kinds.items()
+    }
     capacity = {} if about["better"] == "lower" else _capacities(result, rates)
     found = {}
     for kind, members in kinds.items():
@@ -79,7 +91,7 @@ def of_workload(result: Result, samples: t.Iterable[Sample], name: str, confiden
             cpus=cpus,
             share=_mean(list(shares.values())),
             rate=rate,
-            achieved=smt_metrics.achievement_rate(rate, cpus) if rate is not None and cpus >= LEAST_USAGE else None,
+            achieved=smt_metrics.achievement_rate(rate, cpus) if rate is not None and cpus >= MIN_USAGE else None,
             by_usage=None if rate is None else _headroom("by_usage", rates[kind], shares, rates[kind], confidence),
             real=_headroom("real", rates[kind], shares, capacity.get(kind[1], {}), confidence),
         )
@@ -97,13 +109,18 @@ def described(result: Result, samples: t.Sequence[Sample], confidence: float) ->
     by_workload: dict[str, list[Sample]] = {}
     for sample in samples:
         by_workload.setdefault(sample["workload"], []).append(sample)
-    return [dataclasses.asdict(one) for name, members in by_workload.items() for one in of_workload(result, members, name, confidence).values()]
+    return [
+        dataclasses.asdict(one)
+        for name, members in by_workload.items()
+        for one in of_workload(result, members, name, confidence).values()
+    ]
 
 
 def _capacities(result: Result, rates: t.Mapping[Kind, dict[int, float]]) -> dict[str, dict[int, float]]:
     """Return the rates by block with every thread busy at a load above which the rate rises no more, by arm.
 
-    Of the loads with nearly the highest rate it is the highest load: the highest rate itself would be too high by what chance adds to the best of several.
+    Of the loads with nearly the highest rate it is the highest load: the highest rate itself would be too high by what
+    chance adds to the best of several.
     """
     full: dict[str, list[tuple[float, dict[int, float]]]] = {}
     for (placement, arm, parameter), blocks in rates.items():
@@ -112,18 +129,26 @@ def _capacities(result: Result, rates: t.Mapping[Kind, dict[int, float]]) -> dic
     found = {}
     for arm, loads in full.items():
         most = max(_mean(list(blocks.values())) for _load, blocks in loads)
-        found[arm] = max((load for load in loads if _mean(list(load[1].values())) >= NEARLY * most), key=lambda load: load[0])[1]
+        found[arm] = max(
+            (load for load in loads if _mean(list(load[1].values())) >= NEARLY * most), key=lambda load: load[0]
+        )[1]
     return found
 
 
 def _headroom(
-    which: str, rates: t.Mapping[int, float], shares: t.Mapping[int, float], capacity: t.Mapping[int, float], confidence: float
+    which: str,
+    rates: t.Mapping[int, float],
+    shares: t.Mapping[int, float],
+    capacity: t.Mapping[int, float],
+    confidence: float,
 ) -> dict[str, t.Any] | None:
-    """Return a headroom as a share of the rate with its interval, from each block by itself: what its samples have in common cancels out."""
+    """Return a headroom as a share of the rate with its interval, from each block by itself:
+    what its samples have in common cancels out.
+    """
     rooms = [
         1 + smt_metrics.headroom(rate, shares[block], capacity[block])[which] / rate
         for block, rate in rates.items()
-        if block in capacity and LEAST_USAGE <= shares[block] <= 1
+        if block in capacity and MIN_USAGE <= shares[block] <= 1
     ]
     if not rooms or not all(paired.LEAST <= room <= paired.MOST for room in rooms):
         return None
@@ -133,7 +158,9 @@ def _headroom(
 
 def _shares(sample: Sample) -> list[float]:
     """Return the usage of each logical CPU during a sample; none where it was not recorded."""
-    return [share for share in (host_comparisons.telemetry_of(sample).get("cpu_usage") or {}).values() if share is not None]
+    return [
+        share for share in (host_comparisons.telemetry_of(sample).get("cpu_usage") or {}).values() if share is not None
+    ]
 
 
 def _share(sample: Sample) -> float:

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The answers of this collection's modules: the valid fields of a success, and what is kept of a failure.
 
-Only the fields of an answer's kind are kept; what Ansible adds (``invocation``, ``deprecations``) is dropped. An invalid field makes the task fail
-for this host.
+Only the fields of an answer's kind are kept; what Ansible adds (``invocation``, ``deprecations``) is dropped. An
+invalid field makes the task fail for this host.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border import fact
 
 MIB = 1024 * 1024
 # Facts of 8192 CPUs with their problems are below 1 MiB.
-MOST_CHARACTERS = 8 * MIB
-MOST_MESSAGE = 4000
-MOST_WARNINGS = 50
+MAX_CHARACTERS = 8 * MIB
+MAX_MESSAGE = 4000
+MAX_WARNINGS = 50
 
 _SENTENCES = schema.items(schema.TEXT, 20_000)
 _STATE = schema.whole(control=schema.text(100), active=schema.or_null(schema.BOOL), online=schema.CPU_LIST)
@@ -27,7 +27,9 @@ _NAMES = schema.items(schema.text(300), 20_000)
 _WORKLOADS = schema.items(schema.NAME, 200)
 _RUNS = schema.items(schema.text(100, results.RUN_NAME), 100)
 _DIFF_TEXT = schema.text(4 * MIB)
-_DIFF = schema.strict(before=_DIFF_TEXT, after=_DIFF_TEXT, before_header=schema.text(4096), after_header=schema.text(4096))
+_DIFF = schema.strict(
+    before=_DIFF_TEXT, after=_DIFF_TEXT, before_header=schema.text(4096), after_header=schema.text(4096)
+)
 
 
 class Kind:
@@ -40,7 +42,13 @@ class Kind:
         characters: length of the longest accepted text.
     """
 
-    def __init__(self, fields: dict[str, schema.Schema], optional: t.Sequence[str] = (), of_failure: t.Sequence[str] = (), characters: int = MOST_CHARACTERS):
+    def __init__(
+        self,
+        fields: dict[str, schema.Schema],
+        optional: t.Sequence[str] = (),
+        of_failure: t.Sequence[str] = (),
+        characters: int = MAX_CHARACTERS,
+    ):
         self.fields = fields
         self.of_failure = of_failure
         self.characters = characters
@@ -59,7 +67,12 @@ KINDS = {
     "smt_facts": Kind({"changed": schema.BOOL, "ansible_facts": schema.whole(smt=facts.SMT)}),
     "smt_memory_facts": Kind({"changed": schema.BOOL, "ansible_facts": schema.whole(smt_memory=facts.MEMORY)}),
     "smt_probe": Kind(
-        {"changed": schema.BOOL, "probed": schema.BOOL, "measured": facts.SMT["properties"]["measured"], "ansible_facts": schema.whole(smt=facts.SMT)},
+        {
+            "changed": schema.BOOL,
+            "probed": schema.BOOL,
+            "measured": facts.SMT["properties"]["measured"],
+            "ansible_facts": schema.whole(smt=facts.SMT),
+        },
         optional=("ansible_facts",),
     ),
     "smt_state": Kind(
@@ -131,13 +144,25 @@ KINDS = {
     "smt_trial_workers": Kind(
         {
             "changed": schema.BOOL,
-            "workers": schema.items(schema.whole(unit=schema.text(300), name=schema.text(300), kind=schema.one_of("processes", "threads")), 100),
+            "workers": schema.items(
+                schema.whole(unit=schema.text(300), name=schema.text(300), kind=schema.one_of("processes", "threads")),
+                100,
+            ),
         }
     ),
     # Answers of Ansible's own modules about an async job.
-    "job_started": Kind({"ansible_job_id": _JOB, "_ansible_suppress_tmpdir_delete": schema.BOOL}, optional=("_ansible_suppress_tmpdir_delete",)),
+    "job_started": Kind(
+        {"ansible_job_id": _JOB, "_ansible_suppress_tmpdir_delete": schema.BOOL},
+        optional=("_ansible_suppress_tmpdir_delete",),
+    ),
     "job_status": Kind(
-        {"ansible_job_id": _JOB, "started": _FLAG, "finished": _FLAG, "outcome": _OUTCOME, "message": schema.or_null(schema.TEXT)},
+        {
+            "ansible_job_id": _JOB,
+            "started": _FLAG,
+            "finished": _FLAG,
+            "outcome": _OUTCOME,
+            "message": schema.or_null(schema.TEXT),
+        },
         optional=("started", "outcome", "message"),
     ),
     "job_cleanup": Kind({}),
@@ -152,15 +177,18 @@ def accept(name: str, stdout: str) -> dict[str, t.Any]:
         stdout: the text from the host.
 
     Returns:
-        The fields of the kind, and ``warnings`` (list of str) where there are any. For a failed module: ``failed``, ``msg``, ``exception`` (str)
-        after a crash, and the kind's fields of a failure. All text is safe to display.
+        The fields of the kind, and ``warnings`` (list of str) where there are any. For a failed module: ``failed``,
+        ``msg``, ``exception`` (str) after a crash, and the kind's fields of a failure. All text is safe to display.
 
     Raises:
         BorderError: the answer is not valid; the message names the field and the reason.
     """
     kind = KINDS[name]
     if len(stdout) > kind.characters:
-        raise text.BorderError(f"it is {len(stdout) / MIB:.0f} MiB long, more than the limit of {kind.characters / MIB:.0f} MiB for this answer")
+        raise text.BorderError(
+            f"it is {len(stdout) / MIB:.0f} MiB long, more than the limit of {kind.characters / MIB:.0f} MiB for this"
+            " answer"
+        )
     try:
         document, _junk = _without_other_lines(stdout, objects_only=True)
     except ValueError as error:
@@ -169,13 +197,17 @@ def accept(name: str, stdout: str) -> dict[str, t.Any]:
     if not isinstance(answer, dict):
         raise text.BorderError("it is not a JSON object")
     texts = map(_warning, _list(answer.get("warnings")))
-    warnings = [text.line(one) for one in itertools.islice((one for one in texts if isinstance(one, str)), MOST_WARNINGS)]
+    warnings = [
+        text.line(one) for one in itertools.islice((one for one in texts if isinstance(one, str)), MAX_WARNINGS)
+    ]
     found = _failure(kind, answer) if answer.get("failed") else _success(kind, answer)
     return {**found, "warnings": warnings} if warnings else found
 
 
 def _warning(one: t.Any) -> t.Any:
-    """Return the text of a warning: modules send it as it is, and those of ansible-core 2.19 and later inside an event."""
+    """Return the text of a warning: modules send it as it is,
+    and those of ansible-core 2.19 and later inside an event.
+    """
     if not isinstance(one, dict):
         return one
     event = one.get("event")
@@ -201,8 +233,14 @@ def _failure(kind: Kind, answer: dict[str, t.Any]) -> dict[str, t.Any]:
     kind.check_failure(known)
     message = answer.get("msg")
     # Joined to one line: a line of its own could be mistaken for Ansible's output about another host.
-    lines = [text.line(one, MOST_MESSAGE) for one in message[:MOST_MESSAGE].splitlines()] if isinstance(message, str) else []
-    kept: dict[str, t.Any] = {**known, "failed": True, "msg": "; ".join(filter(None, lines)) or "it failed without a message"}
+    lines = (
+        [text.line(one, MAX_MESSAGE) for one in message[:MAX_MESSAGE].splitlines()] if isinstance(message, str) else []
+    )
+    kept: dict[str, t.Any] = {
+        **known,
+        "failed": True,
+        "msg": "; ".join(filter(None, lines)) or "it failed without a message",
+    }
     if isinstance(answer.get("exception"), str):
         kept["exception"] = answer["exception"][: schema.MAX_TEXT]
     return kept

@@ -15,16 +15,18 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border import sche
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
 
 # As made by the package `_facts` of module_utils.
-_CLASS = re.compile(r"[a-z0-9_]{1,20}-(?P<sockets>[0-9]{1,5})s(?P<cores>[0-9]{1,5})c(?P<cpus>[0-9]{1,5})t-(?P<numbering>[a-z]{1,10})-[0-9a-f]{8}")
+_CLASS = re.compile(
+    r"[a-z0-9_]{1,20}-(?P<sockets>[0-9]{1,5})s(?P<cores>[0-9]{1,5})c(?P<cpus>[0-9]{1,5})t-(?P<numbering>[a-z]{1,10})-[0-9a-f]{8}"
+)
 # A CPU belongs to one core and one package (the kernel's Documentation/admin-guide/cputopology.rst).
 _PARTITIONS = ("sibling_groups", "packages")
 
 _BOOL = schema.or_null(schema.BOOL)
-_COUNT = schema.or_null(schema.count(schema.MOST_CPUS))
+_COUNT = schema.or_null(schema.count(schema.MAX_CPUS))
 _SENTENCE = schema.text(4000)
 _SENTENCES = schema.items(_SENTENCE, 1000)
 _ARGUMENTS = schema.or_null(schema.items(schema.text(4096), 100))
-_CPU_LISTS = schema.items(schema.CPU_LIST, schema.MOST_CPUS)
+_CPU_LISTS = schema.items(schema.CPU_LIST, schema.MAX_CPUS)
 _WORD = schema.text(100, r"^[A-Za-z0-9_.:/ -]*$")
 
 _METHODS = schema.whole(
@@ -47,8 +49,14 @@ _MEASURED = schema.whole(
         schema.items(
             schema.whole(
                 pair=schema.about(schema.CPU_LIST, "CPU list of the two CPUs."),
-                result=schema.about(schema.one_of("shares", "apart", None), "Whether the two share a core; null where this is not decided."),
-                ratio=schema.about(schema.or_null(schema.NUMBER), "Speed when both run, as a share of the speed when one runs; null without enough samples."),
+                result=schema.about(
+                    schema.one_of("shares", "apart", None),
+                    "Whether the two share a core; null where this is not decided.",
+                ),
+                ratio=schema.about(
+                    schema.or_null(schema.NUMBER),
+                    "Speed when both run, as a share of the speed when one runs; null without enough samples.",
+                ),
                 low=schema.about(schema.or_null(schema.NUMBER), "Lower end of the ratio's confidence interval."),
                 high=schema.about(schema.or_null(schema.NUMBER), "Upper end of the ratio's confidence interval."),
             ),
@@ -61,14 +69,19 @@ _MEASURED = schema.whole(
 # What a rollout saved on the host before a change; both are null where the file cannot be used.
 _PENDING_ROLLBACK = schema.whole(
     since=schema.about(schema.or_null(schema.text(100)), "When it was saved, UTC."),
-    back_to=schema.about(schema.or_null(schema.text(2000, schema.ONE_LINE)), "The state that is put back, in a few words."),
+    back_to=schema.about(
+        schema.or_null(schema.text(2000, schema.ONE_LINE)), "The state that is put back, in a few words."
+    ),
 )
 
 # Keys are the names of the kernel's files.
 VULNERABILITIES = schema.mapping(
     schema.whole(
         status=schema.about(_SENTENCE, "The kernel's own line."),
-        smt=schema.about(schema.one_of("vulnerable", "mitigated", "disabled", "unknown", None), "The part of it that depends on SMT; null without one."),
+        smt=schema.about(
+            schema.one_of("vulnerable", "mitigated", "disabled", "unknown", None),
+            "The part of it that depends on SMT; null without one.",
+        ),
     ),
     200,
     r"^[A-Za-z0-9_.-]{1,64}$",
@@ -111,15 +124,20 @@ _SMT = schema.whole(
     hypervisor=schema.or_null(schema.text(100)),
     ppc64_cpu=schema.or_null(schema.text(4000, r"^SMT[A-Za-z0-9=:,; *-]*$")),
     methods=schema.whole(
-        runtime=schema.about(_METHODS, "Methods that change SMT now."), boot=schema.about(_METHODS, "Methods that change it from the next boot on.")
+        runtime=schema.about(_METHODS, "Methods that change SMT now."),
+        boot=schema.about(_METHODS, "Methods that change it from the next boot on."),
     ),
-    hardware_class=schema.or_null(schema.text(100, r"^[a-z0-9_]{1,20}-[0-9]{1,5}s[0-9]{1,5}c[0-9]{1,5}t-[a-z]{1,10}-[0-9a-f]{8}$")),
+    hardware_class=schema.or_null(
+        schema.text(100, r"^[a-z0-9_]{1,20}-[0-9]{1,5}s[0-9]{1,5}c[0-9]{1,5}t-[a-z]{1,10}-[0-9a-f]{8}$")
+    ),
     online_before=schema.or_null(schema.CPU_LIST),
     pending_rollback=schema.or_null(_PENDING_ROLLBACK),
     pending_change=schema.or_null(
         schema.whole(
             by=schema.about(schema.text(1000), "Who made the change, as part of a sentence."),
-            seconds_left=schema.about(schema.count(), "In how many seconds it is rolled back without a confirmation, s."),
+            seconds_left=schema.about(
+                schema.count(), "In how many seconds it is rolled back without a confirmation, s."
+            ),
         )
     ),
     problems=_SENTENCES,
@@ -142,17 +160,25 @@ _BY_TYPE = {
 
 
 def with_documented(known: schema.Schema, documentation: t.Mapping[str, t.Any]) -> schema.Schema:
-    """Return a schema of an object with all documented fields and their descriptions: a fact needs no schema where its type says enough.
+    """Return a schema of an object with all documented fields and their descriptions:
+    a fact needs no schema where its type says enough.
 
     Args:
         known: the schema, whose fields are kept.
         documentation: name of a field -> its entry in ``RETURN`` of a module.
     """
-    more = {name: _BY_TYPE[entry["type"]] for name, entry in documentation.items() if name not in known["properties"] and entry["type"] in _BY_TYPE}
+    more = {
+        name: _BY_TYPE[entry["type"]]
+        for name, entry in documentation.items()
+        if name not in known["properties"] and entry["type"] in _BY_TYPE
+    }
     fields: dict[str, schema.Schema] = {**known["properties"], **more}
     described = {name: _plain(entry["description"]) for name, entry in documentation.items() if "description" in entry}
     required = [name for name in fields if name not in _LATER]
-    return schema.strict(required, **{name: schema.about(part, described[name]) if name in described else part for name, part in fields.items()})
+    return schema.strict(
+        required,
+        **{name: schema.about(part, described[name]) if name in described else part for name, part in fields.items()},
+    )
 
 
 def _plain(description: str | list[str]) -> str:
@@ -191,7 +217,10 @@ MEMORY = schema.whole(
     hugetlb_bytes=_BYTES,
     committed_bytes=_BYTES,
     oom_kills=_BYTES,
-    protected_units=schema.items(schema.whole(unit=schema.text(300), oom_score_adj={"type": "integer", "minimum": -1000, "maximum": 1000}), 20_000),
+    protected_units=schema.items(
+        schema.whole(unit=schema.text(300), oom_score_adj={"type": "integer", "minimum": -1000, "maximum": 1000}),
+        20_000,
+    ),
     wanted=schema.or_null(
         schema.whole(
             overcommit=_OVERCOMMIT,
@@ -223,19 +252,22 @@ def accept(data: t.Any) -> dict[str, t.Any]:
 
 
 def check(facts: dict[str, t.Any]) -> None:
-    """Check that facts which match :data:`SMT` are consistent. The cost is linear in the number of CPUs, whatever the lists contain.
+    """Check that facts which match :data:`SMT` are consistent.
+
+    The cost is linear in the number of CPUs, whatever the lists contain.
 
     Raises:
-        BorderError: a text is not a CPU list, a CPU is in two cores, packages or nodes, or the hardware class does not match the facts.
+        BorderError: a text is not a CPU list, a CPU is in two cores, packages or nodes, or the hardware class does not
+            match the facts.
     """
     for name, cpus in facts["cpus"].items():
         _disjoint([cpus], f"cpus.{name}")
     for name in _PARTITIONS:
         _disjoint(facts[name], name)
     # Some firmware lists a CPU in two nodes.
-    left = 4 * schema.MOST_CPUS
+    left = 4 * schema.MAX_CPUS
     for cpus in facts["nodes"].values():
-        left -= len(_cpus(cpus, "nodes", min(left, schema.MOST_CPUS)))
+        left -= len(_cpus(cpus, "nodes", min(left, schema.MAX_CPUS)))
     for name in ("primaries", "secondaries"):
         _disjoint([facts[name]], name)
     _disjoint([facts.get("online_before") or ""], "online_before")
@@ -249,7 +281,7 @@ def check(facts: dict[str, t.Any]) -> None:
         _check_class(facts)
 
 
-def _disjoint(lists: t.Sequence[str], where: str, most: int = schema.MOST_CPUS) -> None:
+def _disjoint(lists: t.Sequence[str], where: str, most: int = schema.MAX_CPUS) -> None:
     """Check that no CPU is in two of the lists, and that they have at most ``most`` CPUs."""
     seen: set[int] = set()
     for cpus in lists:
@@ -267,7 +299,8 @@ def _cpus(cpus: str, where: str, most: int) -> tuple[int, ...]:
 
 
 def _check_class(facts: dict[str, t.Any]) -> None:
-    """Check that the readable part of a hardware class matches the facts: it selects the hosts that an evaluation applies to.
+    """Check that the readable part of a hardware class matches the facts:
+    it selects the hosts that an evaluation applies to.
 
     The class is of the kernel's cores. Facts with measured or declared siblings show others.
     """
@@ -277,4 +310,7 @@ def _check_class(facts: dict[str, t.Any]) -> None:
         shape.update(cores=str(len(facts["sibling_groups"])), numbering=facts["numbering"])
     wrong = [name for name, value in shape.items() if match is None or match[name] != value]
     if wrong:
-        raise BorderError(f"hardware_class: {facts['hardware_class']} is not the class of the machine that these facts show (its {', '.join(wrong)})")
+        raise BorderError(
+            f"hardware_class: {facts['hardware_class']} is not the class of the machine that these facts show (its"
+            f" {', '.join(wrong)})"
+        )

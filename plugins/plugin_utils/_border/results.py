@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The result of one host: its schema, and the consistency of its parts.
 
-A result comes from a managed host, which may be broken or hostile. A result accepted by :func:`parse` has the types and sizes of :data:`SCHEMA` and
-nothing else, only finite numbers, and strings that are safe to encode and display. Otherwise the error names the source and the reason.
+A result comes from a managed host, which may be broken or hostile. A result accepted by :func:`parse` has the types and
+sizes of :data:`SCHEMA` and nothing else, only finite numbers, and strings that are safe to encode and display.
+Otherwise the error names the source and the reason.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ MAX_BYTES = 32 * 1024 * 1024
 
 RUN_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 # Limits for the number of comparisons in a report.
-MOST_WORKLOADS = 200
+MAX_WORKLOADS = 200
 # What a look can end a comparison with.
 OUTCOMES = (verdicts.GAIN, verdicts.LOSS, verdicts.EQUIVALENT, decisions.FUTILE)
-MOST_SERIES = 20_000
+MAX_SERIES = 20_000
 # Values closer to zero than this are rejected: their ratios overflow.
-LEAST_NUMBER = 1e-30
+MIN_NUMBER = 1e-30
 
 _RUN = re.compile(RUN_NAME.replace("$", r"\Z"))
 
@@ -47,7 +48,7 @@ _WORKLOAD_NAME = schema.text(100, r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
 _METRIC_NAME = r"^[A-Za-z][A-Za-z0-9_]{0,99}$"
 _PLACEMENT_NAME = r"^([a-z_]{1,40}|packages_2|(free|spread|packed)_[1-9][0-9]{0,3}|cpus(_[0-9]{1,5}){1,16})$"
 _ARM = schema.text(arms.LONGEST_NAME, arms.NAME)
-MOST_ARMS = 20
+MAX_ARMS = 20
 _PLACEMENT = schema.text(placements.LONGEST_NAME, _PLACEMENT_NAME)
 
 _VALUE = schema.whole(
@@ -65,7 +66,7 @@ _WORKER = schema.strict(
     context_switches=schema.about(_COUNT_OR_NULL, "Number of its context switches."),
 )
 # Keys are CPUs, or cores by their CPUs ("0,4").
-_USAGE = schema.or_null(schema.mapping(_SHARE_OR_NULL, schema.MOST_CPUS, schema.CPU_NUMBERS))
+_USAGE = schema.or_null(schema.mapping(_SHARE_OR_NULL, schema.MAX_CPUS, schema.CPU_NUMBERS))
 _COUNTERS = schema.mapping(
     schema.strict(
         cycles=schema.about(_NUMBER_OR_NULL, "CPU cycles."),
@@ -73,7 +74,7 @@ _COUNTERS = schema.mapping(
         ipc=schema.about(_NUMBER_OR_NULL, "Instructions per cycle."),
         cpi=schema.about(_NUMBER_OR_NULL, "Cycles per instruction."),
     ),
-    schema.MOST_CPUS,
+    schema.MAX_CPUS,
     schema.CPU_NUMBERS,
 )
 
@@ -81,12 +82,17 @@ _COUNTERS = schema.mapping(
 _TELEMETRY = schema.strict(
     (),
     cpu_usage=schema.about(_USAGE, "CPU number -> the share of its time that it was busy, 0 to 1."),
-    core_usage=schema.about(_USAGE, "Core, as the numbers of its CPUs -> the share of all its CPUs' time that they were busy, 0 to 1."),
+    core_usage=schema.about(
+        _USAGE, "Core, as the numbers of its CPUs -> the share of all its CPUs' time that they were busy, 0 to 1."
+    ),
     steal=schema.about(_SHARE_OR_NULL, "Share of all CPUs' time that a hypervisor took, 0 to 1."),
     frequency=schema.about(
-        schema.or_null(schema.mapping(_NUMBER_OR_NULL, schema.MOST_CPUS, schema.CPU_NUMBERS)), "CPU number -> its frequency in MHz, the mean of begin and end."
+        schema.or_null(schema.mapping(_NUMBER_OR_NULL, schema.MAX_CPUS, schema.CPU_NUMBERS)),
+        "CPU number -> its frequency in MHz, the mean of begin and end.",
     ),
-    throttled=schema.about(_COUNT_OR_NULL, "Number of thermal throttle events; null where the kernel does not count them."),
+    throttled=schema.about(
+        _COUNT_OR_NULL, "Number of thermal throttle events; null where the kernel does not count them."
+    ),
     perf=schema.about(
         schema.or_null(
             schema.strict(
@@ -110,22 +116,36 @@ _SAMPLE = schema.strict(
     error=schema.about(_TEXT_OR_NULL, "Why it failed; null where it did not."),
     started=schema.about(_MOMENT, "Time of its start, UTC."),
     wall_seconds=schema.about(_SECONDS_OR_NULL, "Its duration, in seconds."),
-    metrics=schema.about(schema.mapping(_VALUE, _METRICS, _METRIC_NAME), "Name of a metric -> its value for all workers together."),
-    work=schema.about(_NUMBER_OR_NULL, "Work of one worker, in the unit of the workload; null for a workload that runs for a time."),
-    workers=schema.about(schema.or_null(schema.items(_WORKER, schema.MOST_CPUS)), "One entry for each worker."),
-    parameter=schema.about(_NUMBER_OR_NULL, "Value of the workload's parameter, in its unit; null for a workload without one."),
+    metrics=schema.about(
+        schema.mapping(_VALUE, _METRICS, _METRIC_NAME), "Name of a metric -> its value for all workers together."
+    ),
+    work=schema.about(
+        _NUMBER_OR_NULL, "Work of one worker, in the unit of the workload; null for a workload that runs for a time."
+    ),
+    workers=schema.about(schema.or_null(schema.items(_WORKER, schema.MAX_CPUS)), "One entry for each worker."),
+    parameter=schema.about(
+        _NUMBER_OR_NULL, "Value of the workload's parameter, in its unit; null for a workload without one."
+    ),
     telemetry=schema.about(schema.or_null(_TELEMETRY), "What the host did beside the work."),
     boot=schema.about(_COUNT_OR_NULL, "Number of the boot in which it was measured; only where arms were booted."),
-    pair=schema.about(_COUNT_OR_NULL, "Number of the round of boots that it belongs to, one boot of each booted arm; only where arms were booted."),
+    pair=schema.about(
+        _COUNT_OR_NULL,
+        "Number of the round of boots that it belongs to, one boot of each booted arm; only where arms were booted.",
+    ),
 )
 
 _WHERE = schema.strict(
     workers=schema.about(
-        schema.or_null(schema.items(schema.CPU_LIST, schema.MOST_CPUS)),
+        schema.or_null(schema.items(schema.CPU_LIST, schema.MAX_CPUS)),
         "For each worker its CPUs, as a CPU list; null where the placement does not exist.",
     ),
-    memory_node=schema.about(_COUNT_OR_NULL, "NUMA node that all memory of the workers came from; null for the kernel's choice."),
-    same_as=schema.about(schema.or_null(_PLACEMENT), "Another placement with the same CPUs, whose samples are used; null where there is none."),
+    memory_node=schema.about(
+        _COUNT_OR_NULL, "NUMA node that all memory of the workers came from; null for the kernel's choice."
+    ),
+    same_as=schema.about(
+        schema.or_null(_PLACEMENT),
+        "Another placement with the same CPUs, whose samples are used; null where there is none.",
+    ),
     reason=schema.about(_TEXT_OR_NULL, "Why the placement does not exist; null where it does."),
 )
 
@@ -139,7 +159,9 @@ _WORKLOAD = schema.strict(
             schema.whole(
                 unit=schema.about(schema.TEXT, "Unit of its values."),
                 better=schema.about(_BETTER, "Whether a higher or a lower value is better."),
-                aggregate=schema.about(schema.one_of("sum", "max", "mean", "per_job"), "How the values of all workers become one."),
+                aggregate=schema.about(
+                    schema.one_of("sum", "max", "mean", "per_job"), "How the values of all workers become one."
+                ),
             ),
             _METRICS,
             _METRIC_NAME,
@@ -154,7 +176,10 @@ _WORKLOAD = schema.strict(
     parameter=schema.about(
         schema.or_null(
             schema.whole(
-                per_worker=schema.about(schema.BOOL, "Whether it is the load that each worker is offered: only the highest value is compared."),
+                per_worker=schema.about(
+                    schema.BOOL,
+                    "Whether it is the load that each worker is offered: only the highest value is compared.",
+                ),
                 name=schema.about(schema.NAME, "Name of the parameter."),
                 unit=schema.about(_TEXT_OR_NULL, "Its unit; null without one."),
                 values=schema.about(schema.items(schema.NUMBER, 1000), "Its values, in its unit."),
@@ -170,7 +195,9 @@ _SETTINGS = schema.or_null(schema.mapping(_NUMBER_OR_NULL, 100))
 _CPU_STATE = schema.or_null(
     schema.strict(
         control=schema.about(_TEXT_OR_NULL, "Content of smt/control; null where it is not known."),
-        online=schema.about(schema.or_null(schema.items(schema.CPU, schema.MOST_CPUS)), "Numbers of the CPUs that were online."),
+        online=schema.about(
+            schema.or_null(schema.items(schema.CPU, schema.MAX_CPUS)), "Numbers of the CPUs that were online."
+        ),
         sysctls=schema.about(_SETTINGS, "Name of a sysctl -> its value, of arms of the memory policy."),
         settings=schema.about(schema.mapping(_SETTING, 100), "What else arms switched -> its value."),
     )
@@ -187,7 +214,9 @@ _OBSERVATION = schema.strict(
             schema.strict(
                 largest_bytes=schema.about(_NUMBER_OR_NULL, "Largest single allocation, in bytes."),
                 total_bytes=schema.about(_NUMBER_OR_NULL, "Sum of all allocations, in bytes."),
-                total_limited=schema.about(_BOOL_OR_NULL, "Whether the kernel ended the sum; false where the measurement stopped by itself."),
+                total_limited=schema.about(
+                    _BOOL_OR_NULL, "Whether the kernel ended the sum; false where the measurement stopped by itself."
+                ),
             )
         ),
         "Memory that processes could allocate.",
@@ -198,7 +227,9 @@ _OBSERVATION = schema.strict(
             schema.strict(
                 ("outcome",),
                 outcome=schema.about(schema.TEXT, "What happened."),
-                touched_bytes=schema.about(_NUMBER_OR_NULL, "Memory that the process wrote to before it ended, in bytes."),
+                touched_bytes=schema.about(
+                    _NUMBER_OR_NULL, "Memory that the process wrote to before it ended, in bytes."
+                ),
             )
         ),
         "What happened to a process that asked for more memory than there is.",
@@ -213,7 +244,9 @@ _OBSERVATION = schema.strict(
         ),
         "SMT in that boot.",
     ),
-    vulnerabilities=schema.about(facts.VULNERABILITIES, "The kernel's status of each vulnerability in that boot, as in the facts."),
+    vulnerabilities=schema.about(
+        facts.VULNERABILITIES, "The kernel's status of each vulnerability in that boot, as in the facts."
+    ),
 )
 
 # The baseline comes first.
@@ -222,9 +255,11 @@ ARMS = schema.items(
         name=schema.about(_ARM, "Name of the arm."),
         title=schema.about(schema.NAME, "What it is, for people."),
         baseline=schema.about(schema.BOOL, "Whether the others are compared with it."),
-        settings=schema.about(schema.mapping(_SETTING, 100, r"^[A-Za-z0-9_./-]{1,100}$"), "Name of a setting -> its value in this arm."),
+        settings=schema.about(
+            schema.mapping(_SETTING, 100, r"^[A-Za-z0-9_./-]{1,100}$"), "Name of a setting -> its value in this arm."
+        ),
     ),
-    MOST_ARMS,
+    MAX_ARMS,
 )
 ARMS_LEFT_OUT = schema.items(
     schema.whole(
@@ -232,7 +267,7 @@ ARMS_LEFT_OUT = schema.items(
         title=schema.about(schema.NAME, "What it is, for people."),
         reason=schema.about(schema.TEXT, "Why it was not measured."),
     ),
-    MOST_ARMS,
+    MAX_ARMS,
 )
 
 # The detail of an event: a sentence, or values that change from block to block.
@@ -248,7 +283,8 @@ SCHEMA = schema.published(
     SCHEMA_NAME,
     SCHEMA_VERSION,
     "What one host measured in one run",
-    "smt_eval_results/RUN/HOST.json on the controller. Beyond this schema, samples name only arms, workloads, metrics and parameter values of the plan.",
+    "smt_eval_results/RUN/HOST.json on the controller. Beyond this schema, samples name only arms, workloads, metrics"
+    " and parameter values of the plan.",
     schema.strict(
         ("run", "host", "outcome", "facts", "environment", "arms", "plan", "samples"),
         run=schema.about(schema.text(100, RUN_NAME), "Name of the run."),
@@ -256,16 +292,24 @@ SCHEMA = schema.published(
         collection_version=schema.about(_TEXT_OR_NULL, "Version of threadwise.smt that measured."),
         started=schema.about(_MOMENT, "Time of the start, UTC, by the host's clock."),
         finished=schema.about(_MOMENT, "Time of the end, UTC, by the host's clock; null for a plan that was killed."),
-        collected=schema.about(_MOMENT, "Time at which the controller fetched the result, UTC, by the controller's clock."),
+        collected=schema.about(
+            _MOMENT, "Time at which the controller fetched the result, UTC, by the controller's clock."
+        ),
         fetched=schema.about(
             schema.items(schema.text(100, RUN_NAME), 100),
-            "Names of earlier runs of the host that the controller fetched first, because no controller had; their results are in the directory of runs.",
+            "Names of earlier runs of the host that the controller fetched first, because no controller had; their"
+            " results are in the directory of runs.",
         ),
         costs=schema.about(
             schema.or_null(
                 schema.strict(
-                    price_per_hour=schema.about(_NUMBER_OR_NULL, "Price of the host per hour, in any currency; null where none was given."),
-                    licence_per=schema.about(schema.one_of("core", "thread", "host", None), "What the host's licences count; null where nothing was given."),
+                    price_per_hour=schema.about(
+                        _NUMBER_OR_NULL, "Price of the host per hour, in any currency; null where none was given."
+                    ),
+                    licence_per=schema.about(
+                        schema.one_of("core", "thread", "host", None),
+                        "What the host's licences count; null where nothing was given.",
+                    ),
                 )
             ),
             "What the controller's user says of the host's price.",
@@ -278,7 +322,10 @@ SCHEMA = schema.published(
                 busy=schema.about(
                     schema.or_null(
                         schema.strict(
-                            others=schema.about(_SHARE_OR_NULL, "The highest share of all CPUs' time that other processes used before a block, 0 to 1.")
+                            others=schema.about(
+                                _SHARE_OR_NULL,
+                                "The highest share of all CPUs' time that other processes used before a block, 0 to 1.",
+                            )
                         )
                     ),
                     "What ran beside the measurement.",
@@ -294,23 +341,34 @@ SCHEMA = schema.published(
                 microcode=schema.about(_TEXT_OR_NULL, "Version of the microcode."),
                 nominal_mhz=schema.about(
                     _NUMBER_OR_NULL,
-                    "Nominal frequency of CPU 0, MHz, or the one that the controller's user names; null where neither the kernel nor the model's name has it.",
+                    "Nominal frequency of CPU 0, MHz, or the one that the controller's user names; null where neither"
+                    " the kernel nor the model's name has it.",
                 ),
             ),
             "What the measurement ran in.",
         ),
         arms=schema.about(ARMS, "What was compared; the first is the baseline. One alone compares nothing."),
-        arms_left_out=schema.about(schema.or_null(ARMS_LEFT_OUT), "What was asked for and could not be measured on this host."),
+        arms_left_out=schema.about(
+            schema.or_null(ARMS_LEFT_OUT), "What was asked for and could not be measured on this host."
+        ),
         plan=schema.about(
             schema.strict(
                 blocks=schema.about(_COUNT_OR_NULL, "Upper limit of the number of blocks; null without one."),
                 blocks_done=schema.about(_COUNT_OR_NULL, "Number of complete blocks."),
                 seconds_budget=schema.about(_SECONDS_OR_NULL, "Time that the plan may take, in seconds."),
-                sample_seconds=schema.about(_SECONDS_OR_NULL, "Intended duration of a sample, in seconds; null where the plan chose one for each workload."),
-                settle_seconds=schema.about(_SECONDS_OR_NULL, "Pause after each switch, in seconds; of a plan that chooses it, null before its second block."),
+                sample_seconds=schema.about(
+                    _SECONDS_OR_NULL,
+                    "Intended duration of a sample, in seconds; null where the plan chose one for each workload.",
+                ),
+                settle_seconds=schema.about(
+                    _SECONDS_OR_NULL,
+                    "Pause after each switch, in seconds; of a plan that chooses it, null before its second block.",
+                ),
                 margin=schema.about(_SHARE_OR_NULL, "Equivalence margin, as a share: 0.02 is 2 %."),
                 order=schema.about(_TEXT_OR_NULL, "How the arms are ordered in the blocks."),
-                goal=schema.about(_TEXT_OR_NULL, "What the plan stops for before its budget is spent: decision or precision."),
+                goal=schema.about(
+                    _TEXT_OR_NULL, "What the plan stops for before its budget is spent: decision or precision."
+                ),
                 looks=schema.about(
                     schema.or_null(
                         schema.items(
@@ -319,10 +377,11 @@ SCHEMA = schema.published(
                                 blocks=schema.about(schema.count(), "Number of blocks that were done."),
                                 share=schema.about(schema.SHARE, "Share of the plan that was done, 1 at its end."),
                             ),
-                            schedule.MOST_LOOKS,
+                            schedule.MAX_LOOKS,
                         )
                     ),
-                    "The looks at the samples that could end a comparison, in their order; null where the plan did not look.",
+                    "The looks at the samples that could end a comparison, in their order; null where the plan did not"
+                    " look.",
                 ),
                 decided=schema.about(
                     schema.or_null(
@@ -335,7 +394,8 @@ SCHEMA = schema.published(
                                 placement=schema.about(_PLACEMENT, "The placement."),
                                 blocks=schema.about(schema.count(), "Number of blocks that were done."),
                                 outcome=schema.about(
-                                    schema.one_of(*OUTCOMES), "The verdict on the host, or futile: the rest of the budget could not decide it."
+                                    schema.one_of(*OUTCOMES),
+                                    "The verdict on the host, or futile: the rest of the budget could not decide it.",
                                 ),
                             ),
                             1000,
@@ -345,7 +405,8 @@ SCHEMA = schema.published(
                 ),
                 stopped=schema.about(
                     _TEXT_OR_NULL,
-                    "Why the plan ended: gain, loss, equivalent or futile (of the comparison that ended last), precise, budget, blocks, nothing or size.",
+                    "Why the plan ended: gain, loss, equivalent or futile (of the comparison that ended last), precise,"
+                    " budget, blocks, nothing or size.",
                 ),
                 switches=schema.about(
                     schema.or_null(
@@ -353,23 +414,32 @@ SCHEMA = schema.published(
                             schema.strict(
                                 ("count", "seconds"),
                                 count=schema.about(schema.count(), "How often the host was switched to the arm."),
-                                seconds=schema.about(schema.SECONDS, "How long that took in the median, in seconds, without the pause after it."),
+                                seconds=schema.about(
+                                    schema.SECONDS,
+                                    "How long that took in the median, in seconds, without the pause after it.",
+                                ),
                             ),
-                            MOST_ARMS,
+                            MAX_ARMS,
                             arms.NAME,
                         )
                     ),
                     "What switching took: arm -> how often and how long; null where the plan did not end by itself.",
                 ),
-                boots=schema.about(_COUNT_OR_NULL, "How often the host was booted in each arm; null where nothing was booted."),
-                booted=schema.about(
-                    schema.or_null(schema.items(_ARM, MOST_ARMS)),
-                    "Names of the arms that had boots of their own, the baseline first; the others were switched within the boots of the baseline.",
+                boots=schema.about(
+                    _COUNT_OR_NULL, "How often the host was booted in each arm; null where nothing was booted."
                 ),
-                confounded=schema.about(_BOOL_OR_NULL, "Whether each booted arm was measured in one boot only, so that nothing can be decided about it."),
-                workloads=schema.about(schema.or_null(schema.items(_WORKLOAD, MOST_WORKLOADS)), "What was run."),
+                booted=schema.about(
+                    schema.or_null(schema.items(_ARM, MAX_ARMS)),
+                    "Names of the arms that had boots of their own, the baseline first; the others were switched within"
+                    " the boots of the baseline.",
+                ),
+                confounded=schema.about(
+                    _BOOL_OR_NULL,
+                    "Whether each booted arm was measured in one boot only, so that nothing can be decided about it.",
+                ),
+                workloads=schema.about(schema.or_null(schema.items(_WORKLOAD, MAX_WORKLOADS)), "What was run."),
                 placements=schema.about(
-                    schema.or_null(schema.mapping(schema.mapping(_WHERE, 100, _PLACEMENT_NAME), MOST_ARMS, arms.NAME)),
+                    schema.or_null(schema.mapping(schema.mapping(_WHERE, 100, _PLACEMENT_NAME), MAX_ARMS, arms.NAME)),
                     "Arm -> placement -> on which CPUs its workers run.",
                 ),
             ),
@@ -391,7 +461,8 @@ SCHEMA = schema.published(
         ),
         observations=schema.about(
             schema.or_null(schema.items(_OBSERVATION, 100)),
-            "What was seen of an arm besides its samples, one entry for each arm of the memory policy and each arm that was booted.",
+            "What was seen of an arm besides its samples, one entry for each arm of the memory policy and each arm that"
+            " was booted.",
         ),
         events=schema.about(
             schema.items(
@@ -409,7 +480,9 @@ SCHEMA = schema.published(
             schema.or_null(
                 schema.strict(
                     ("ok",),
-                    ok=schema.about(_BOOL_OR_NULL, "Whether the host is as it was found; null where this is not known."),
+                    ok=schema.about(
+                        _BOOL_OR_NULL, "Whether the host is as it was found; null where this is not known."
+                    ),
                     before=schema.about(_CPU_STATE, "The host before the run."),
                     after=schema.about(_CPU_STATE, "The host after the run."),
                     differences=schema.about(schema.or_null(_SENTENCES), "A sentence for each difference."),
@@ -439,7 +512,8 @@ def parse(document_text: str, source: str) -> dict[str, t.Any]:
         source: the file's or host's name, for messages.
 
     Raises:
-        ResultError: larger than ``MAX_BYTES``, not JSON, NaN or infinite numbers, another schema or version, or does not match :data:`SCHEMA`.
+        ResultError: larger than ``MAX_BYTES``, not JSON, NaN or infinite numbers, another schema or version, or does
+            not match :data:`SCHEMA`.
     """
     see_size(len(document_text), source)
     try:
@@ -461,8 +535,8 @@ def see_size(size: int, source: str) -> None:
     """
     if size > MAX_BYTES:
         raise ResultError(
-            f"{source}: {size / 1024 / 1024:.0f} MiB, larger than the limit of {MAX_BYTES // 1024 // 1024} MiB for a result: "
-            "measure fewer blocks, workloads or placements in one run"
+            f"{source}: {size / 1024 / 1024:.0f} MiB, larger than the limit of {MAX_BYTES // 1024 // 1024} MiB for a"
+            " result: measure fewer blocks, workloads or placements in one run"
         )
 
 
@@ -481,8 +555,9 @@ def accept(document: t.Any, source: str) -> dict[str, t.Any]:
     version = document.get("schema_version")
     if version != SCHEMA_VERSION or isinstance(version, bool):
         raise ResultError(
-            f"{source}: schema_version {text.line(version, 160)}, this collection reads version {SCHEMA_VERSION}: evaluate this host again, "
-            f"or use the version of threadwise.smt that collected it ({text.line(document.get('collection_version'), 160)})"
+            f"{source}: schema_version {text.line(version, 160)}, this collection reads version {SCHEMA_VERSION}:"
+            " evaluate this host again, or use the version of threadwise.smt that collected it"
+            f" ({text.line(document.get('collection_version'), 160)})"
         )
     try:
         _CHECKER.check(document)
@@ -506,7 +581,9 @@ def accept(document: t.Any, source: str) -> dict[str, t.Any]:
 
 
 def _check(document: dict[str, t.Any]) -> None:
-    """Check that samples match the plan and the arms, that the number of series is within its limit, and that times are valid."""
+    """Check that samples match the plan and the arms, that the number of series is within its limit,
+    and that times are valid.
+    """
     named = _arms(document)
     declared = _workloads(document)
     series = set()
@@ -520,13 +597,17 @@ def _check(document: dict[str, t.Any]) -> None:
         values, metrics = declared[sample["workload"]]
         if value not in values:
             raise text.BorderError(f"samples.{position}: the plan does not measure {sample['workload']} at {value}")
-        if len(series) > MOST_SERIES:
-            raise text.BorderError(f"samples: more than {MOST_SERIES} combinations of workload, placement, arm and parameter value")
+        if len(series) > MAX_SERIES:
+            raise text.BorderError(
+                f"samples: more than {MAX_SERIES} combinations of workload, placement, arm and parameter value"
+            )
         for name, metric in sample["metrics"].items():
             if name not in metrics or (metric["unit"], metric["better"]) != metrics[name]:
                 raise text.BorderError(f"samples.{position}: the plan does not declare the metric {name} like this")
-            if metric["value"] is not None and 0 < abs(metric["value"]) < LEAST_NUMBER:
-                raise text.BorderError(f"samples.{position}: the value {metric['value']} is too close to zero: the limit is {LEAST_NUMBER}")
+            if metric["value"] is not None and 0 < abs(metric["value"]) < MIN_NUMBER:
+                raise text.BorderError(
+                    f"samples.{position}: the value {metric['value']} is too close to zero: the limit is {MIN_NUMBER}"
+                )
     _looks(document["plan"].get("looks") or [])
     for name in ("started", "finished", "collected"):
         moment(document.get(name), name)
@@ -545,7 +626,11 @@ def _arms(document: dict[str, t.Any]) -> set[str]:
     """Return the names of the arms: each once, with one baseline, the first."""
     given = document["arms"]
     names = {arm["name"] for arm in given}
-    if not given or len(names) < len(given) or [arm["baseline"] for arm in given] != [True] + [False] * (len(given) - 1):
+    if (
+        not given
+        or len(names) < len(given)
+        or [arm["baseline"] for arm in given] != [True] + [False] * (len(given) - 1)
+    ):
         raise text.BorderError("arms: it must name each arm once, and the first one alone is the baseline")
     for field in ("placements", "switches"):
         unknown = sorted(set(document["plan"].get(field) or {}) - names)
@@ -555,19 +640,29 @@ def _arms(document: dict[str, t.Any]) -> set[str]:
 
 
 def _workloads(document: dict[str, t.Any]) -> dict[str, tuple[set[float | None], dict[str, tuple[str, str]]]]:
-    """Return the parameter values at which the plan measures each workload (None without a parameter), and unit and direction of its metrics."""
+    """Return the parameter values at which the plan measures each workload (None without a parameter),
+    and unit and direction of its metrics.
+    """
     found: dict[str, tuple[set[float | None], dict[str, tuple[str, str]]]] = {}
     for workload in document["plan"].get("workloads") or []:
         values = workload["parameter"]["values"] if workload.get("parameter") else [None]
         # Formatted as in the metrics file, where equal texts would be a duplicate series.
-        if workload["name"] in found or len({"" if value is None else f"{value:.12g}" for value in values}) < len(values):
+        if workload["name"] in found or len({"" if value is None else f"{value:.12g}" for value in values}) < len(
+            values
+        ):
             raise text.BorderError(f"plan.workloads: {workload['name']} or one of its parameter values is listed twice")
         if workload["primary"] not in workload["metrics"]:
             raise text.BorderError(f"plan.workloads: {workload['name']} has no metric {workload['primary']}")
         difference = catalogue.difference(workload)
         if difference:
-            raise text.BorderError(f"plan.workloads: {workload['name']} {text.line(difference, 300)}: a workload of this collection is declared by it alone")
-        found[workload["name"]] = set(values), {name: (metric["unit"], metric["better"]) for name, metric in workload["metrics"].items()}
+            raise text.BorderError(
+                f"plan.workloads: {workload['name']} {text.line(difference, 300)}: a workload of this collection is"
+                " declared by it alone"
+            )
+        found[workload["name"]] = (
+            set(values),
+            {name: (metric["unit"], metric["better"]) for name, metric in workload["metrics"].items()},
+        )
     return found
 
 

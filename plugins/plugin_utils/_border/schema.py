@@ -21,9 +21,9 @@ else:
 
 Schema = dict[str, t.Any]
 
-MOST_CPUS = 8192
-# Above any real count or rate, and small enough that sums and squares stay finite. Bounds are 64-bit integers: jsonschema-rs checks other bounds ten
-# times as slowly, and a fleet has millions of numbers.
+MAX_CPUS = 8192
+# Above any real count or rate, and small enough that sums and squares stay finite. Bounds are 64-bit integers:
+# jsonschema-rs checks other bounds ten times as slowly, and a fleet has millions of numbers.
 MAX_NUMBER = 2**63 - 1
 MAX_SECONDS = 1_000_000_000
 MAX_TEXT = 20_000
@@ -49,7 +49,9 @@ def published(name: str, version: int, title: str, description: str, body: Schem
     """
     names = {
         "schema": about({"const": name}, "Name of this kind of file."),
-        "schema_version": about({"const": version}, "Version of this kind of file; docs/files.md says what changes it."),
+        "schema_version": about(
+            {"const": version}, "Version of this kind of file; docs/files.md says what changes it."
+        ),
     }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -80,7 +82,12 @@ def mapping(values: Schema, most: int, names: str = r"^[^\n]{1,255}$") -> Schema
         most: the largest number of keys.
         names: regular expression of a key.
     """
-    return {"type": "object", "maxProperties": most, "propertyNames": {"pattern": names}, "additionalProperties": values}
+    return {
+        "type": "object",
+        "maxProperties": most,
+        "propertyNames": {"pattern": names},
+        "additionalProperties": values,
+    }
 
 
 def items(schema: Schema, most: int) -> Schema:

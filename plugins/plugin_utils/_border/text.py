@@ -21,7 +21,9 @@ class BorderError(Exception):
 
 
 def showable(text: str) -> str:
-    """Return a text whose every character is seen on a page or a terminal: what hides is written as its escape (:func:`host_text.visible`)."""
+    """Return a text whose every character is seen on a page or a terminal:
+    what hides is written as its escape (:func:`host_text.visible`).
+    """
     return host_text.visible(text, _LAYOUT)
 
 
@@ -46,14 +48,17 @@ def parse(text: str) -> t.Any:
     """Parse a JSON text as plain data with finite numbers and strings that are safe to display.
 
     Raises:
-        BorderError: not JSON, a number is not finite, an integer has more than ``host_text.MOST_DIGITS`` digits, or the nesting is too deep.
+        BorderError: not JSON, a number is not finite, an integer has more than ``host_text.MAX_DIGITS`` digits, or the
+            nesting is too deep.
     """
     try:
         data = host_text.parse_json(text)
         # Most texts have nothing to replace, and scanning the text takes a tenth of the time of walking the data.
         return showable_all(data) if _may_be_unshowable(text) else data
     except json.JSONDecodeError as error:
-        raise BorderError(f"not a complete JSON document ({error.msg} at line {error.lineno}, column {error.colno})") from error
+        raise BorderError(
+            f"not a complete JSON document ({error.msg} at line {error.lineno}, column {error.colno})"
+        ) from error
     except ValueError as error:
         raise BorderError(str(error)) from error
     except RecursionError:
@@ -61,7 +66,10 @@ def parse(text: str) -> t.Any:
 
 
 def _may_be_unshowable(text: str) -> bool:
-    """Return whether :func:`showable` could change a string of a JSON text. JSON itself forbids unescaped control characters."""
+    """Return whether :func:`showable` could change a string of a JSON text.
+
+    JSON itself forbids unescaped control characters.
+    """
     if "\\" in text and any(escape in text for escape in _ESCAPES):
         return True
     return "\x7f" in text if text.isascii() else any(map(host_text.may_hide, set(text).difference("\t\n\r")))

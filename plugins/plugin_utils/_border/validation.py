@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """JSON Schema (draft 2020-12) for the schemas of this collection, where the controller lacks the faster jsonschema-rs.
 
-It knows exactly the keywords that these schemas use, and refuses a schema with any other: a limit that is not known is not checked. It accepts and
-refuses what jsonschema-rs does; ``tests/unit/_border/test_validation.py`` holds that.
+It knows exactly the keywords that these schemas use, and refuses a schema with any other: a limit that is not known is
+not checked. It accepts and refuses what jsonschema-rs does; ``tests/unit/_border/test_validation.py`` holds that.
 """
 
 from __future__ import annotations
@@ -90,7 +90,13 @@ def _of_type(of: type, schema: Schema, names: t.Collection[str]) -> Check:
 
 def _shown(value: t.Any) -> str:
     """Return a value for a message: a list or an object of a host may be of any size."""
-    return "an object" if isinstance(value, dict) else "an array" if isinstance(value, list) else json.dumps(value, ensure_ascii=False)
+    return (
+        "an object"
+        if isinstance(value, dict)
+        else "an array"
+        if isinstance(value, list)
+        else json.dumps(value, ensure_ascii=False)
+    )
 
 
 def _key(value: t.Any) -> tuple[bool, t.Any]:
@@ -103,7 +109,11 @@ def _enumerated(constants: t.Sequence[t.Any]) -> Check:
         raise SchemaError("a constant that is an array or an object is not known")
     allowed = {_key(one) for one in constants}
     listed = ", ".join(map(_shown, constants))
-    return lambda value: None if not isinstance(value, (dict, list)) and _key(value) in allowed else ([], f"{_shown(value)} is not one of {listed}")
+    return lambda value: (
+        None
+        if not isinstance(value, (dict, list)) and _key(value) in allowed
+        else ([], f"{_shown(value)} is not one of {listed}")
+    )
 
 
 def _number(schema: Schema) -> Check:
@@ -126,16 +136,22 @@ def _string(schema: Schema) -> Check:
     def check(value: str) -> Finding | None:
         if not least <= len(value) <= most:
             return [], f"a text of {len(value)} characters, not of {least} to {most}"
-        return None if matches is None or matches(value) else ([], f"{_shown(value[:100])} does not match {schema['pattern']}")
+        return (
+            None
+            if matches is None or matches(value)
+            else ([], f"{_shown(value[:100])} does not match {schema['pattern']}")
+        )
 
     return check
 
 
 def _pattern(pattern: str) -> t.Callable[[str], t.Any]:
-    """Compile a regular expression of JSON Schema, whose ``$`` is the end of the text; Python's may also be before a last newline.
+    """Compile a regular expression of JSON Schema, whose ``$`` is the end of the text;
+    Python's may also be before a last newline.
 
     Raises:
-        SchemaError: it is not from the beginning to the end of a text, or has a part that means something else in Python.
+        SchemaError: it is not from the beginning to the end of a text, or has a part that means something else in
+            Python.
     """
     if not _PORTABLE.fullmatch(_CLASS.sub("x", pattern)) or "(?" in pattern:
         raise SchemaError(f"the regular expression {pattern} is not known to mean the same everywhere")

@@ -1,9 +1,10 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The conclusion of one host's comparisons in plain text: whether SMT should be on, how certain that is, and what it costs.
+"""The conclusion of one host's comparisons in plain text: whether SMT should be on, how certain that is,
+and what it costs.
 
-The text never claims more than the data: a single undecided workload leaves the host undecided, and where nothing was switched the sentence
-gives the reason and what the placements show instead.
+The text never claims more than the data: a single undecided workload leaves the host undecided, and where nothing was
+switched the sentence gives the reason and what the placements show instead.
 """
 
 from __future__ import annotations
@@ -15,9 +16,17 @@ import typing as t
 from statistics import median
 
 from ansible_collections.threadwise.smt.plugins.module_utils._looks import decisions
-from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache, source as sibling_source
+from ansible_collections.threadwise.smt.plugins.module_utils._siblings import (
+    cache as sibling_cache,
+    source as sibling_source,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, paired, smt_metrics, streams
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
+    comparisons as host_comparisons,
+    paired,
+    smt_metrics,
+    streams,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison, Result
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import exposure, outcomes
 
@@ -27,7 +36,7 @@ BY_WORKLOAD, UNDECIDED, NOT_COMPARED = outcomes.BY_WORKLOAD, outcomes.UNDECIDED,
 # Shares of stolen time above this are reported.
 NOTABLE_SHARE = 0.01
 # A pinned, CPU-bound worker gets nearly all of its CPU's time: the rest goes to interrupts and short-lived tasks.
-LEAST_CPU_SHARE = 0.9
+MIN_CPU_SHARE = 0.9
 MIB = 1024 * 1024
 OVERCOMMIT_TESTS = {
     "enomem": "it was refused at once (ENOMEM)",
@@ -38,7 +47,7 @@ OVERCOMMIT_TESTS = {
 NAMED = 3
 MINUTE = 60
 # A measurement of more blocks is not practical.
-MOST_BLOCKS = 10_000
+MAX_BLOCKS = 10_000
 
 
 def conclude(result: Result, comparisons: t.Sequence[Comparison]) -> dict[str, t.Any]:
@@ -49,8 +58,9 @@ def conclude(result: Result, comparisons: t.Sequence[Comparison]) -> dict[str, t
         comparisons: from :func:`host_comparisons.compare_host`.
 
     Returns:
-        ``{recommendation, sentence, basis, costs, cautions, next}``: ``recommendation`` is ``on``, ``off``, ``either``, ``by_workload``,
-        ``undecided`` or ``not_compared``; ``costs`` and ``cautions`` are lists of sentences; ``next`` names what to measure next, or is None.
+        ``{recommendation, sentence, basis, costs, cautions, next}``: ``recommendation`` is ``on``, ``off``, ``either``,
+        ``by_workload``, ``undecided`` or ``not_compared``; ``costs`` and ``cautions`` are lists of sentences; ``next``
+        names what to measure next, or is None.
     """
     curves = streams.curves(result, comparisons)
     main = outcomes.deciding(comparisons, curves)
@@ -73,13 +83,23 @@ def recommendation(main: t.Sequence[Comparison]) -> str:
     return {outcomes.WORSE: ON, outcomes.BETTER: OFF, outcomes.EQUAL: EITHER}.get(said, said)
 
 
-def _sentence(result: Result, comparisons: t.Sequence[Comparison], curves: t.Sequence[streams.Curve], main: t.Sequence[Comparison], choice: str) -> str:
+def _sentence(
+    result: Result,
+    comparisons: t.Sequence[Comparison],
+    curves: t.Sequence[streams.Curve],
+    main: t.Sequence[Comparison],
+    choice: str,
+) -> str:
     others = _of_other_arms(result, comparisons)
     standing = outcomes.standing(result, comparisons)
     best = _of_best(result, standing)
     if choice == NOT_COMPARED:
         unchanged = all(exposure.siblings(arm["name"]) in (None, exposure.ONLINE) for arm in result["arms"])
-        return " ".join([*best, *others, *(["SMT was not switched."] if unchanged else [])]) if others else _without_comparison(result, comparisons)
+        return (
+            " ".join([*best, *others, *(["SMT was not switched."] if unchanged else [])])
+            if others
+            else _without_comparison(result, comparisons)
+        )
     opening = {
         ON: "Leave SMT on",
         OFF: "Turn SMT off",
@@ -92,7 +112,13 @@ def _sentence(result: Result, comparisons: t.Sequence[Comparison], curves: t.Seq
         opening = f"Of SMT on and off alone, {opening[:1].lower()}{opening[1:]}"
     by_streams = _by_streams(curves)
     if by_streams and not host_comparisons.of_smt(comparisons):
-        return " ".join([*best, f"{'It depends on how much runs at once' if choice == BY_WORKLOAD else opening}: {by_streams}.", *others])
+        return " ".join(
+            [
+                *best,
+                f"{'It depends on how much runs at once' if choice == BY_WORKLOAD else opening}: {by_streams}.",
+                *others,
+            ]
+        )
     others = [*([f"{_capital(by_streams)}."] if by_streams else []), *others]
     clauses = _clauses(main, "turning it off", "that" if choice == OFF else "turning it off", _undecided)
     confounded = ", all of it confounded with the reboot between" if any(one["confounded"] for one in main) else ""
@@ -109,7 +135,12 @@ def _by_streams(curves: t.Sequence[streams.Curve]) -> str:
     for (known, text), titles in by_text.items():
         it = "it" if clauses else "SMT"
         clauses.append(f"{it} helps {join(titles)} {text}" if known else f"whether {it} helps {join(titles)} is {text}")
-    losses = [(one["ratio"], count, one) for curve in curves for count, one in curve.comparisons.items() if one["verdict"] == paired.LOSS]
+    losses = [
+        (one["ratio"], count, one)
+        for curve in curves
+        for count, one in curve.comparisons.items()
+        if one["verdict"] == paired.LOSS
+    ]
     if losses:
         ratio, _count, one = min(losses, key=lambda loss: loss[:2])
         clauses.append(f"at worst it costs {percent(1 - ratio)} ({one['title']}, {placements.title(one['placement'])})")
@@ -132,14 +163,20 @@ def _clauses(
         undecided: makes the text for inconclusive comparisons.
         effect: makes the text for a decided one; None for :func:`_effect`.
     """
-    by = {verdict: [one for one in group if one["verdict"] == verdict] for verdict in ("loss", "gain", "equivalent", "inconclusive")}
+    by = {
+        verdict: [one for one in group if one["verdict"] == verdict]
+        for verdict in ("loss", "gain", "equivalent", "inconclusive")
+    }
     parts = []
     if by["loss"]:
         parts.append(f"{loser} costs {_effects(by['loss'], effect or _effect)}")
     if by["gain"]:
         parts.append(f"{winner} gives {_effects(by['gain'], effect or _effect)}")
     if by["equivalent"]:
-        parts.append(f"{_named(by['equivalent'])} {_verb(by['equivalent'], 'stays', 'stay')} within {percent(group[0]['margin'])} either way")
+        parts.append(
+            f"{_named(by['equivalent'])} {_verb(by['equivalent'], 'stays', 'stay')} within"
+            f" {percent(group[0]['margin'])} either way"
+        )
     if by["inconclusive"]:
         parts.append(undecided(by["inconclusive"]))
     return "; ".join(parts)
@@ -158,11 +195,15 @@ def _effects(group: t.Sequence[Comparison], effect: t.Callable[[Comparison], str
 
 
 def _effect(one: Comparison) -> str:
-    return f"{one['title']} {estimate(abs(one['ratio'] - 1), *sorted(abs(one[end] - 1) for end in ('ci_low', 'ci_high')))}"
+    return (
+        f"{one['title']} {estimate(abs(one['ratio'] - 1), *sorted(abs(one[end] - 1) for end in ('ci_low', 'ci_high')))}"
+    )
 
 
 def _effect_as_measured(one: Comparison) -> str:
-    """Return the same in the direction of the metric: where less is better, ``oltp latency_p99 −31 % (−35 to −27 %)``."""
+    """Return the same in the direction of the metric: where less is better,
+    ``oltp latency_p99 −31 % (−35 to −27 %)``.
+    """
     if one["better"] == "higher":
         return _effect(one)
     ends = {"ci_low": 1 / one["ci_high"], "ci_high": 1 / one["ci_low"]}
@@ -177,9 +218,14 @@ def _undecided(group: t.Sequence[Comparison]) -> str:
 
 
 def _undecided_text(one: Comparison) -> str:
-    if one["n"] < paired.LEAST_BLOCKS:
-        return f"{one['title']} has {one['n']} {'block' if one['n'] == 1 else 'blocks'} and needs at least {paired.LEAST_BLOCKS}"
-    return f"{one['title']} may change by anything from {signed(one['ci_low'])} to {signed(one['ci_high'])} with SMT off"
+    if one["n"] < paired.MIN_BLOCKS:
+        return (
+            f"{one['title']} has {one['n']} {'block' if one['n'] == 1 else 'blocks'} and needs at least"
+            f" {paired.MIN_BLOCKS}"
+        )
+    return (
+        f"{one['title']} may change by anything from {signed(one['ci_low'])} to {signed(one['ci_high'])} with SMT off"
+    )
 
 
 def _named(group: t.Sequence[Comparison]) -> str:
@@ -195,16 +241,27 @@ def _of_best(result: Result, standing: outcomes.Standing) -> list[str]:
     if standing.best == names[0]:
         return [f"{_capital(baseline)}, the baseline, is the best of the {len(names)} arms: each other one costs."]
     if standing.best:
-        return [f"{_capital(host_comparisons.arm_title(result, standing.best))} is the best of the {len(names)} arms: it is better than each other one."]
+        return [
+            (
+                f"{_capital(host_comparisons.arm_title(result, standing.best))} is the best of the {len(names)} arms:"
+                " it is better than each other one."
+            )
+        ]
     if not standing.better:
         return [f"No arm is called better than {baseline}."]
     better = [host_comparisons.arm_title(result, name) for name in standing.better]
-    why = "none of the arms is better than each other one" if standing.complete else "which arm is best was not compared (smt_report_compare: all)"
+    why = (
+        "none of the arms is better than each other one"
+        if standing.complete
+        else "which arm is best was not compared (smt_report_compare: all)"
+    )
     return [f"Better than {baseline}: {join(better)}; {why}."]
 
 
 def _of_other_arms(result: Result, comparisons: t.Sequence[Comparison]) -> list[str]:
-    """Describe the effect of each arm against the baseline, other than SMT off against on: one arm in a sentence, several in one for each placement."""
+    """Describe the effect of each arm against the baseline, other than SMT off against on: one arm in a sentence,
+    several in one for each placement.
+    """
     found = host_comparisons.against_baseline(host_comparisons.of_other_arms(comparisons), result["arms"])
     by_arm: dict[str, dict[str, list[Comparison]]] = {}
     by_placement: dict[str, dict[str, list[Comparison]]] = {}
@@ -214,14 +271,21 @@ def _of_other_arms(result: Result, comparisons: t.Sequence[Comparison]) -> list[
     baseline = host_comparisons.arm_title(result, result["arms"][0]["name"])
     if len(by_arm) > 1:
         return [
-            f"Against {baseline}, with {placements.title(placement)}: {'; '.join(map(_of_arm, sorted(groups.values(), key=_rank)))}."
+            f"Against {baseline}, with {placements.title(placement)}:"
+            f" {'; '.join(map(_of_arm, sorted(groups.values(), key=_rank)))}."
             for placement, groups in by_placement.items()
         ]
     sentences = []
     for groups in by_arm.values():
         clauses = []
         for placement, group in groups.items():
-            said = _clauses(group, "it", "it", lambda open_ones: f"{_named(open_ones)} {_verb(open_ones, 'is', 'are')} not decided", _effect_as_measured)
+            said = _clauses(
+                group,
+                "it",
+                "it",
+                lambda open_ones: f"{_named(open_ones)} {_verb(open_ones, 'is', 'are')} not decided",
+                _effect_as_measured,
+            )
             clauses.append(f"with {placements.title(placement)}: {said}")
             candidate = group[0]["candidate"]["arm_title"]
         sentences.append(f"{_capital(candidate)} against {baseline}, {'; '.join(clauses)}.")
@@ -230,17 +294,32 @@ def _of_other_arms(result: Result, comparisons: t.Sequence[Comparison]) -> list[
 
 def _rank(group: t.Sequence[Comparison]) -> int:
     """Return the place of an arm among others: first what may be chosen."""
-    return (outcomes.BETTER, outcomes.BY_WORKLOAD, outcomes.EQUAL, outcomes.UNDECIDED, outcomes.WORSE).index(outcomes.outcome(group))
+    return (outcomes.BETTER, outcomes.BY_WORKLOAD, outcomes.EQUAL, outcomes.UNDECIDED, outcomes.WORSE).index(
+        outcomes.outcome(group)
+    )
 
 
 def _of_arm(group: t.Sequence[Comparison]) -> str:
-    """Describe what one of several arms does as a clause: ``isolated gives gzip 5 % (4 to 6 %) and costs oltp latency_p99 +9 % (+7 to +11 %)``."""
-    by = {verdict: [one for one in group if one["verdict"] == verdict] for verdict in ("gain", "loss", "equivalent", "inconclusive")}
+    """Describe what one of several arms does as a clause:
+    ``isolated gives gzip 5 % (4 to 6 %) and costs oltp latency_p99 +9 % (+7 to +11 %)``.
+    """
+    by = {
+        verdict: [one for one in group if one["verdict"] == verdict]
+        for verdict in ("gain", "loss", "equivalent", "inconclusive")
+    }
     within = f"within {percent(group[0]['margin'])}"
-    parts = [f"{verb} {_effects(by[verdict], _effect_as_measured)}" for verdict, verb in (("gain", "gives"), ("loss", "costs")) if by[verdict]]
+    parts = [
+        f"{verb} {_effects(by[verdict], _effect_as_measured)}"
+        for verdict, verb in (("gain", "gives"), ("loss", "costs"))
+        if by[verdict]
+    ]
     if by["equivalent"]:
         unchanged = len(by["equivalent"]) == len(group)
-        parts.append(f"changes nothing: {within} for {_named(group)}" if unchanged else f"leaves {_named(by['equivalent'])} {within}")
+        parts.append(
+            f"changes nothing: {within} for {_named(group)}"
+            if unchanged
+            else f"leaves {_named(by['equivalent'])} {within}"
+        )
     if by["inconclusive"]:
         parts.append(f"is not decided for {_named_open(by['inconclusive'])}")
     confounded = ", confounded with the reboot between" if any(one["confounded"] for one in group) else ""
@@ -255,10 +334,14 @@ def _named_open(group: t.Sequence[Comparison]) -> str:
 
 
 def _what_would_decide(one: Comparison) -> str:
-    if one["n"] < paired.LEAST_BLOCKS:
-        return f"{one['n']} of at least {paired.LEAST_BLOCKS} blocks"
+    if one["n"] < paired.MIN_BLOCKS:
+        return f"{one['n']} of at least {paired.MIN_BLOCKS} blocks"
     needs = _blocks_needed(one)
-    more = f"about {needs} blocks would decide" if needs and needs <= MOST_BLOCKS else "it scatters too much for more blocks to decide"
+    more = (
+        f"about {needs} blocks would decide"
+        if needs and needs <= MAX_BLOCKS
+        else "it scatters too much for more blocks to decide"
+    )
     return f"{signed(one['ci_low'])} to {signed(one['ci_high'])}; {more}"
 
 
@@ -269,7 +352,10 @@ def _observed(result: Result) -> list[str]:
         outcome = OVERCOMMIT_TESTS.get((one.get("overcommit_test") or {}).get("outcome", ""))
         if outcome and one.get("asked_bytes"):
             where = host_comparisons.arm_title(result, one["arm"])
-            sentences.append(f"A process that asked for {one['asked_bytes'] / MIB:.0f} MiB and was confined to a part of them, {where}: {outcome}.")
+            sentences.append(
+                f"A process that asked for {one['asked_bytes'] / MIB:.0f} MiB and was confined to a part of them,"
+                f" {where}: {outcome}."
+            )
     return sentences
 
 
@@ -290,9 +376,13 @@ def _from_placements(result: Result, comparisons: t.Sequence[Comparison]) -> str
         "cost_of_sharing": ("two workers on one core did", "the work of two on two cores"),
     }
     for effect, (subject, base) in effects.items():
-        group = [one for one in comparisons if one["effect"] == effect and one["primary"] and one["n"] >= paired.LEAST_BLOCKS]
+        group = [
+            one for one in comparisons if one["effect"] == effect and one["primary"] and one["n"] >= paired.MIN_BLOCKS
+        ]
         if group:
-            parts = [f"{_times(one)} {base} ({one['title']})" for one in group[:1]] + [f"{_times(one)} ({one['title']})" for one in group[1:NAMED]]
+            parts = [f"{_times(one)} {base} ({one['title']})" for one in group[:1]] + [
+                f"{_times(one)} ({one['title']})" for one in group[1:NAMED]
+            ]
             return f"As it is now, {subject} {join(parts)}."
     if _background_load(result):
         return "The measurement tells nothing of sharing a core, because of background load on the CPUs."
@@ -301,7 +391,14 @@ def _from_placements(result: Result, comparisons: t.Sequence[Comparison]) -> str
 
 def _second_core(comparisons: t.Sequence[Comparison]) -> str | None:
     """Describe whether two workers on two cores really had two cores: a hypervisor may hide the true topology."""
-    group = [one for one in comparisons if one["effect"] == "second_core" and one["primary"] and one["better"] == "higher" and one["n"] >= paired.LEAST_BLOCKS]
+    group = [
+        one
+        for one in comparisons
+        if one["effect"] == "second_core"
+        and one["primary"]
+        and one["better"] == "higher"
+        and one["n"] >= paired.MIN_BLOCKS
+    ]
     if not group:
         return None
     # The workload with the largest loss is the most informative.
@@ -320,7 +417,9 @@ def _second_core(comparisons: t.Sequence[Comparison]) -> str | None:
 
 
 def _times(one: Comparison) -> str:
-    return f"{one['ratio']:.2f} times" + ("" if one["ci_low"] is None else f" ({one['ci_low']:.2f} to {one['ci_high']:.2f})")
+    return f"{one['ratio']:.2f} times" + (
+        "" if one["ci_low"] is None else f" ({one['ci_low']:.2f} to {one['ci_high']:.2f})"
+    )
 
 
 def _confidence_text(used: t.Sequence[Comparison]) -> str:
@@ -332,16 +431,23 @@ def _confidence_text(used: t.Sequence[Comparison]) -> str:
     family = f" for the {used[0]['family']} {counted} combined" if used[0]["family"] > 1 else ""
     sentences = [
         (
-            f"{number} interleaved {'block' if blocks[-1] == 1 else 'blocks'}, paired; {percent(used[0]['confidence'])} confidence{family};"
-            f" effects within {percent(used[0]['margin'])} count as none."
+            f"{number} interleaved {'block' if blocks[-1] == 1 else 'blocks'}, paired; {percent(used[0]['confidence'])}"
+            f" confidence{family}; effects within {percent(used[0]['margin'])} count as none."
         )
     ]
     looks = max(one["looks"] for one in used)
     if looks:
-        sentences.append(f"The plan looked at its samples {'once' if looks == 1 else f'{looks} times'}; intervals and verdicts hold over all planned looks.")
+        sentences.append(
+            f"The plan looked at its samples {'once' if looks == 1 else f'{looks} times'}; intervals and verdicts hold"
+            " over all planned looks."
+        )
     # A plan that stopped at a verdict would have gone on for a smaller effect.
     whole = [one for one in used if not looks or one["verdict"] == "inconclusive"]
-    least = [one["minimum_detectable"] for one in whole if one["minimum_detectable"] is not None and one["n"] >= paired.LEAST_BLOCKS]
+    least = [
+        one["minimum_detectable"]
+        for one in whole
+        if one["minimum_detectable"] is not None and one["n"] >= paired.MIN_BLOCKS
+    ]
     if least:
         sentences.append(f"An effect of {percent(max(least))} would have been called in nine of ten such runs.")
     return " ".join(sentences)
@@ -350,64 +456,98 @@ def _confidence_text(used: t.Sequence[Comparison]) -> str:
 def _switching(result: Result) -> list[str]:
     """Say what switching itself took: it is a time in which the host's work stands still or stutters."""
     switches = result["plan"].get("switches") or {}
-    taken = [f"{one['seconds']:.2g} s to {host_comparisons.arm_title(result, name)} ({one['count']} times)" for name, one in switches.items()]
+    taken = [
+        f"{one['seconds']:.2g} s to {host_comparisons.arm_title(result, name)} ({one['count']} times)"
+        for name, one in switches.items()
+    ]
     pause = result["plan"].get("settle_seconds")
-    return [f"A switch took, in the median, {join(taken)}{f', and {pause:g} s of pause after each' if pause else ''}."] if taken else []
+    return (
+        [f"A switch took, in the median, {join(taken)}{f', and {pause:g} s of pause after each' if pause else ''}."]
+        if taken
+        else []
+    )
 
 
 def _costs(result: Result, comparisons: t.Sequence[Comparison]) -> list[str]:
     costs: list[str] = []
     for one in comparisons:
-        if one["effect"] in ("cost_of_sharing", "cost_of_sharing_alone") and one["primary"] and one["verdict"] != "inconclusive":
+        if (
+            one["effect"] in ("cost_of_sharing", "cost_of_sharing_alone")
+            and one["primary"]
+            and one["verdict"] != "inconclusive"
+        ):
             cost = smt_metrics.of_comparison(one["effect"], one)
             costs.append(
-                f"Cost of sharing a core, {one['title']}: a worker loses {estimate(cost['value'], cost['low'], cost['high'])} "
-                "while another runs on its sibling."
+                f"Cost of sharing a core, {one['title']}: a worker loses"
+                f" {estimate(cost['value'], cost['low'], cost['high'])} while another runs on its sibling."
             )
     costs.extend(
-        f"One worker alone does {signed(one['ratio'])} with {host_comparisons.arm_title(result, one['effect'])} ({one['title']})."
+        f"One worker alone does {signed(one['ratio'])} with {host_comparisons.arm_title(result, one['effect'])}"
+        f" ({one['title']})."
         for one in comparisons
-        if (one["kind"], one["placement"]) == ("arm", placements.SINGLE) and one["primary"] and one["verdict"] in ("gain", "loss") and not one["confounded"]
+        if (one["kind"], one["placement"]) == ("arm", placements.SINGLE)
+        and one["primary"]
+        and one["verdict"] in ("gain", "loss")
+        and not one["confounded"]
     )
     costs += _other_side(comparisons)
     costs += _switching(result)
     names = exposure.exposed(result)
     if names:
-        costs.append(f"With SMT on the kernel calls this host vulnerable to {join(names)}; speed says nothing about that.")
+        costs.append(
+            f"With SMT on the kernel calls this host vulnerable to {join(names)}; speed says nothing about that."
+        )
     for arm in exposure.of_arms(result):
         opened = [name for name, state in arm.states.items() if state == exposure.OPENED]
         if opened:
-            costs.append(f"{_capital(arm.title)} ends the mitigation of {join(opened)} ({arm.basis}); speed says nothing about that.")
+            costs.append(
+                f"{_capital(arm.title)} ends the mitigation of {join(opened)} ({arm.basis}); speed says nothing about"
+                " that."
+            )
     return costs
 
 
 def _other_side(comparisons: t.Sequence[Comparison]) -> list[str]:
-    """Describe the further metrics of the whole machine on which SMT off has the opposite effect of that on the workload's primary metric."""
+    """Describe the further metrics of the whole machine on which SMT off has the opposite effect of that on the
+    workload's primary metric.
+    """
     decided = {paired.GAIN: paired.LOSS, paired.LOSS: paired.GAIN}
     every = host_comparisons.of_smt(comparisons, every_metric=True)
     opposite = {(one["workload"], one.get("parameter")): decided.get(one["verdict"]) for one in every if one["primary"]}
-    found = [one for one in every if not one["primary"] and one["verdict"] == opposite.get((one["workload"], one.get("parameter")))]
+    found = [
+        one
+        for one in every
+        if not one["primary"] and one["verdict"] == opposite.get((one["workload"], one.get("parameter")))
+    ]
     sentences = [
-        (
-            f"The other side of it, {one['title']}: with SMT off {one['metric']} is {one['candidate_value'] / one['baseline_value']:.2f} times "
-            f"that with SMT on ({'better' if one['verdict'] == paired.GAIN else 'worse'})."
-        )
+        f"The other side of it, {one['title']}: with SMT off {one['metric']} is"
+        f" {one['candidate_value'] / one['baseline_value']:.2f} times that with SMT on"
+        f" ({'better' if one['verdict'] == paired.GAIN else 'worse'})."
         for one in found
         if not one["confounded"]
     ]
-    return sentences if len(sentences) <= NAMED else [*sentences[:NAMED], f"The same holds for {len(sentences) - NAMED} further metrics."]
+    return (
+        sentences
+        if len(sentences) <= NAMED
+        else [*sentences[:NAMED], f"The same holds for {len(sentences) - NAMED} further metrics."]
+    )
 
 
 def _cautions(result: Result) -> list[str]:
     cautions = []
     if result["outcome"] != "completed":
         ended = "failed" if result["outcome"] == "failed" else "was interrupted"
-        cautions.append(f"The run {ended}: {_clause(result['message'] or 'no message was left')}. What it had measured until then is shown.")
+        cautions.append(
+            f"The run {ended}: {_clause(result['message'] or 'no message was left')}. What it had measured until then"
+            " is shown."
+        )
     samples = result["samples"]
     primary = host_comparisons.primary_metrics(result)
     failed = sum(1 for sample in samples if host_comparisons.good_value(sample, primary[sample["workload"]]) is None)
     if failed:
-        cautions.append(f"{failed} of {len(samples)} samples failed; their blocks are left out of the comparisons they belong to.")
+        cautions.append(
+            f"{failed} of {len(samples)} samples failed; their blocks are left out of the comparisons they belong to."
+        )
     cautions += _background_load(result)
     stolen = [steal for sample in samples if (steal := host_comparisons.telemetry_of(sample).get("steal")) is not None]
     if stolen and max(stolen) > NOTABLE_SHARE:
@@ -430,28 +570,37 @@ def _hypervisor(result: Result) -> list[str]:
     name = result["environment"].get("hypervisor")
     if not name or (isinstance(measured, dict) and measured.get("agrees_with_kernel") is True):
         return []
-    return [f"This host is a guest ({name}), and which of its CPUs share a core of the real machine was not measured or is not clear (smt_eval_probe: always)."]
+    return [
+        (
+            f"This host is a guest ({name}), and which of its CPUs share a core of the real machine was not measured or"
+            " is not clear (smt_eval_probe: always)."
+        )
+    ]
 
 
 def _background_load(result: Result) -> list[str]:
-    """Return a caution when background load used the measured CPUs, as workers show that have a CPU each, and work that does not pause."""
+    """Return a caution when background load used the measured CPUs, as workers show that have a CPU each,
+    and work that does not pause.
+    """
     full = host_comparisons.full_loads(result)
     shares = [
         worker["cpu_seconds"] / worker["wall_seconds"]
         for sample in result["samples"]
-        if sample["ok"] and sample.get("parameter") == full.get(sample["workload"], sample.get("parameter")) and _has_a_cpu_for_each_worker(sample)
+        if sample["ok"]
+        and sample.get("parameter") == full.get(sample["workload"], sample.get("parameter"))
+        and _has_a_cpu_for_each_worker(sample)
         for worker in sample["workers"]
         if worker.get("cpu_seconds") is not None and worker.get("wall_seconds")
     ]
     typical = median(shares) if shares else 1.0
-    if typical >= LEAST_CPU_SHARE:
+    if typical >= MIN_CPU_SHARE:
         return []
     load = result["environment"].get("load_average")
     average = f" (load average before the run: {load})" if isinstance(load, (int, float)) else ""
     return [
         (
-            f"This host was too busy with other work to be measured well{average}: in the median a worker got {percent(typical)} of its CPU's time. "
-            "Measure again when it is quiet."
+            f"This host was too busy with other work to be measured well{average}: in the median a worker got"
+            f" {percent(typical)} of its CPU's time. Measure again when it is quiet."
         )
     ]
 
@@ -474,7 +623,8 @@ def more_to_measure(result: Result, main: t.Sequence[Comparison]) -> dict[str, t
     if any(one["confounded"] for one in main):
         state, what = ("state", "SMT") if all(map(host_comparisons.is_of_smt, main)) else ("arm", "the arms")
         advice = (
-            f"One boot in each {state} cannot tell {what} from what else differs between two boots: measure several (smt_eval_boots: {paired.LEAST_BLOCKS})."
+            f"One boot in each {state} cannot tell {what} from what else differs between two boots: measure several"
+            f" (smt_eval_boots: {paired.MIN_BLOCKS})."
         )
         return {"blocks": None, "seconds": None, "text": advice}
     open_ones = [one for one in main if one["verdict"] == "inconclusive"]
@@ -483,24 +633,39 @@ def more_to_measure(result: Result, main: t.Sequence[Comparison]) -> dict[str, t
     if result["plan"].get("stopped") == "size":
         # As on machines with very many CPUs: each sample has each of them.
         advice = (
-            "The result had its maximum size before this was decided: measure fewer workloads, placements or parameter values here, so that more blocks fit."
+            "The result had its maximum size before this was decided: measure fewer workloads, placements or parameter"
+            " values here, so that more blocks fit."
         )
         return {"blocks": None, "seconds": None, "text": advice}
     needs = [need for need in map(_blocks_needed, open_ones) if need is not None]
     if len(needs) < len(open_ones):
-        return {"blocks": None, "seconds": None, "text": "Measure more blocks: there are too few to say how many it would take."}
+        return {
+            "blocks": None,
+            "seconds": None,
+            "text": "Measure more blocks: there are too few to say how many it would take.",
+        }
     most = max(needs)
-    if most > MOST_BLOCKS:
-        return {"blocks": None, "seconds": None, "text": "The samples scatter too much for more of them to decide: measure on a quieter host."}
+    if most > MAX_BLOCKS:
+        return {
+            "blocks": None,
+            "seconds": None,
+            "text": "The samples scatter too much for more of them to decide: measure on a quieter host.",
+        }
     seconds = seconds_a_block(result)
     time = f", about {_duration(most * seconds)} at the {seconds:.0f} s a block took here" if seconds else ""
-    stopped = "The plan stopped early: the rest of its budget would hardly have decided this. " if result["plan"].get("stopped") == decisions.FUTILE else ""
+    stopped = (
+        "The plan stopped early: the rest of its budget would hardly have decided this. "
+        if result["plan"].get("stopped") == decisions.FUTILE
+        else ""
+    )
     advice = f"{stopped}To decide, measure about {most} blocks{time}; a quieter host needs fewer."
     return {"blocks": most, "seconds": round(most * seconds) if seconds else None, "text": advice}
 
 
 def _blocks_needed(one: Comparison) -> int | None:
-    """Estimate the blocks until the interval is half as wide as the distance to the nearest verdict (width ~ 1 / sqrt(blocks))."""
+    """Estimate the blocks until the interval is half as wide as the distance to the nearest verdict (width ~ 1 /
+    sqrt(blocks)).
+    """
     if one["ci_low"] is None:
         return None
     half = (math.log(one["ci_high"]) - math.log(one["ci_low"])) / 2
@@ -509,7 +674,7 @@ def _blocks_needed(one: Comparison) -> int | None:
     # Outside the margin the interval must exclude 1; inside, it must fit into the margin.
     wanted = max(distance if distance > margin else margin - distance, margin / 4)
     blocks: int = one["n"]
-    return max(blocks + 1, paired.LEAST_BLOCKS, math.ceil(blocks * (half / wanted) ** 2))
+    return max(blocks + 1, paired.MIN_BLOCKS, math.ceil(blocks * (half / wanted) ** 2))
 
 
 def seconds_a_block(result: Result) -> float | None:
@@ -593,11 +758,15 @@ def declared(found: t.Mapping[tuple[str, ...], t.Sequence[str]]) -> str:
     Args:
         found: from :func:`pooled.declarations`.
     """
-    return "; ".join(f"{metric} in {unit}, {better} is better, {how} of its workers on {named(names)}" for (metric, unit, better, how), names in found.items())
+    return "; ".join(
+        f"{metric} in {unit}, {better} is better, {how} of its workers on {named(names)}"
+        for (metric, unit, better, how), names in found.items()
+    )
 
 
 def turned(one: t.Mapping[str, t.Any], hosts: int) -> str:
-    """Say which host alone turns a verdict about several hosts, what the others say without it, and how many more it takes; empty where none does.
+    """Say which host alone turns a verdict about several hosts, what the others say without it,
+    and how many more it takes; empty where none does.
 
     Args:
         one: ``turned_by``, ``more_hosts`` and ``verdict``, as :func:`pooled.combine_family` returns them.
@@ -607,9 +776,16 @@ def turned(one: t.Mapping[str, t.Any], hosts: int) -> str:
         return ""
     names, said = list(one["turned_by"]), join(list(dict.fromkeys(one["turned_by"].values())))
     if one["verdict"] == paired.INCONCLUSIVE:
-        return f"{named(names)} alone {_verb(names, 'keeps', 'keep')} this open: without it the other {hosts - 1} say {said}."
+        return (
+            f"{named(names)} alone {_verb(names, 'keeps', 'keep')} this open: without it the other {hosts - 1} say"
+            f" {said}."
+        )
     more = one["more_hosts"]
-    takes = "more hosts like the others would hardly tell" if more is None else f"it takes about {more} more {_verb(range(more), 'host', 'hosts')}"
+    takes = (
+        "more hosts like the others would hardly tell"
+        if more is None
+        else f"it takes about {more} more {_verb(range(more), 'host', 'hosts')}"
+    )
     if hosts == 1:
         return f"{names[0]} alone says this; {takes}."
     others = "the other host says" if hosts == 2 else f"the other {hosts - 1} say"

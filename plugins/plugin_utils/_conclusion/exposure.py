@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What each arm leaves open of the kernel's list of vulnerabilities.
 
-What the kernel said while the host was in an arm is taken as it was read. For other arms it is inferred from what the kernel said before the run: with one
-online thread a core the part that depends on SMT is closed; a single core with two online threads keeps it open (``sched_smt_active`` of
-arch/x86/kernel/cpu/bugs.c), also where the measured work has only one of them.
+What the kernel said while the host was in an arm is taken as it was read. For other arms it is inferred from what the
+kernel said before the run: with one online thread a core the part that depends on SMT is closed; a single core with two
+online threads keeps it open (``sched_smt_active`` of arch/x86/kernel/cpu/bugs.c), also where the measured work has only
+one of them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,12 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.arms import AS_FOUND
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Result, cores_of, cpus_of, is_compared
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import (
+    Result,
+    cores_of,
+    cpus_of,
+    is_compared,
+)
 
 # States of a vulnerability in an arm; of several that hold, the worst.
 NOT_AFFECTED, MITIGATED, SMT_OPEN, SMT_CLOSED = "not_affected", "mitigated", "smt_open", "smt_closed"
@@ -25,7 +31,8 @@ READ, INFERRED = "read", "inferred"
 
 # What an arm does to siblings: offline on all cores or on some, online but idle for the measured work, online.
 OFFLINE, PARTLY, IDLE, ONLINE, BY_CPUS = "offline", "partly", "idle", "online", "by_cpus"
-# Names of arms -> what they do to siblings, the first match. Other arms leave siblings and mitigations as they were found.
+# Names of arms -> what they do to siblings, the first match. Other arms leave siblings and mitigations as they were
+# found.
 _SIBLINGS = (
     (r"smt_off|nosmt|nosmt_force|threads_per_core_1|mitigations_auto_nosmt", OFFLINE),
     (r"smt_off_.+|threads_per_core_\d+", PARTLY),
@@ -51,8 +58,9 @@ class Exposure:
         name: of the arm.
         title: of the arm.
         basis: ``read`` where the kernel was asked in this arm, else ``inferred``.
-        states: vulnerability -> ``not_affected``, ``mitigated``, ``smt_open``, ``smt_closed`` (nothing but the part that depends on SMT was open, and this arm
-            closes it), ``vulnerable``, ``opened`` (this arm ends its mitigation) or ``not_known``.
+        states: vulnerability -> ``not_affected``, ``mitigated``, ``smt_open``, ``smt_closed`` (nothing but the part
+            that depends on SMT was open, and this arm closes it), ``vulnerable``, ``opened`` (this arm ends its
+            mitigation) or ``not_known``.
         text: the same in one sentence.
     """
 
@@ -64,7 +72,9 @@ class Exposure:
 
 
 def exposed(result: Result) -> list[str] | None:
-    """Return the vulnerabilities that are open because siblings are online, or None when the kernel lists none at all."""
+    """Return the vulnerabilities that are open because siblings are online,
+    or None when the kernel lists none at all.
+    """
     known = result["facts"]["vulnerabilities"]
     return sorted(name for name, entry in known.items() if entry["smt"] == "vulnerable") if known else None
 
@@ -79,7 +89,9 @@ def of_arms(result: Result) -> list[Exposure]:
         Empty where the kernel lists no vulnerabilities, nothing was compared, or no arm changes what they depend on.
     """
     known = result["facts"]["vulnerabilities"]
-    read = {one["arm"]: one["vulnerabilities"] for one in result.get("observations") or [] if one.get("vulnerabilities")}
+    read = {
+        one["arm"]: one["vulnerabilities"] for one in result.get("observations") or [] if one.get("vulnerabilities")
+    }
     changing = [arm for arm in result["arms"] if arm["name"] in read or siblings(arm["name"])]
     if not known or not changing or not is_compared(result):
         return []
@@ -99,7 +111,10 @@ def _of_arm(result: Result, arm: dict[str, t.Any], read: dict[str, t.Any] | None
         what = _by_cpus(result, arm["name"]) or (PARTLY if what == PARTLY else None)
     if read is not None:
         states = {name: _state(entry) for name, entry in sorted(read.items())}
-        states = {name: OPENED if (state, before.get(name)) == (VULNERABLE, MITIGATED) else state for name, state in states.items()}
+        states = {
+            name: OPENED if (state, before.get(name)) == (VULNERABLE, MITIGATED) else state
+            for name, state in states.items()
+        }
     else:
         states = {name: _inferred(result, arm["name"], state, what) for name, state in before.items()}
     basis = READ if read is not None or arm["name"] == AS_FOUND else INFERRED
@@ -107,7 +122,9 @@ def _of_arm(result: Result, arm: dict[str, t.Any], read: dict[str, t.Any] | None
 
 
 def _by_cpus(result: Result, name: str) -> str | None:
-    """Return what an arm does to siblings, by the CPUs that were used in it with every online thread busy; None where these do not tell."""
+    """Return what an arm does to siblings, by the CPUs that were used in it with every online thread busy;
+    None where these do not tell.
+    """
     cores = cores_of(result["facts"])
     by_arm = {arm: _used(spots) for arm, spots in (result["plan"].get("placements") or {}).items()}
     used = by_arm.get(name)
@@ -142,7 +159,9 @@ def _inferred(result: Result, name: str, state: str, what: str | None) -> str:
     if name == _NO_MITIGATIONS:
         return state if state == VULNERABLE else OPENED
     # What the kernel said with other mitigations than its own choice does not tell what it says with these.
-    if _DEFAULT_MITIGATIONS.fullmatch(name) and re.search(r"\bmitigations=", str(result["environment"].get("cmdline") or "")):
+    if _DEFAULT_MITIGATIONS.fullmatch(name) and re.search(
+        r"\bmitigations=", str(result["environment"].get("cmdline") or "")
+    ):
         return NOT_KNOWN
     if state in (SMT_OPEN, SMT_CLOSED):
         if what == OFFLINE:
@@ -154,7 +173,9 @@ def _inferred(result: Result, name: str, state: str, what: str | None) -> str:
 
 def _text(states: dict[str, str], what: str | None) -> str:
     """Return what an arm leaves open in one sentence."""
-    by_state = {state: ", ".join(name for name, found in states.items() if found == state) for state in set(states.values())}
+    by_state = {
+        state: ", ".join(name for name, found in states.items() if found == state) for state in set(states.values())
+    }
     why = f" ({_REMARKS[what]})" if what else ""
     parts = [
         f"{words} {by_state[state]}{why if state in (SMT_OPEN, SMT_CLOSED) else ''}"

@@ -1,9 +1,11 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether one host alone turns a verdict: each host is left out in turn, and the rest is judged again by the same test at the same level.
+"""Whether one host alone turns a verdict: each host is left out in turn,
+and the rest is judged again by the same test at the same level.
 
-A host is not trusted, and an honest one may be an exception. What it turns by itself, the others do not say. The answer keeps its statistic; it names the host,
-and how many more hosts it takes until the others would have a verdict of their own.
+A host is not trusted, and an honest one may be an exception. What it turns by itself, the others do not say. The answer
+keeps its statistic; it names the host, and how many more hosts it takes until the others would have a verdict of their
+own.
 """
 
 from __future__ import annotations
@@ -25,8 +27,9 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import pa
 
 # Up to so many hosts each one is left out in turn. Of more, those without which the test moves the most, each way.
 ALL_TRIED = 32
-MOST_MOVING = 4
-# Up to so many blocks the interval is looked for; it costs their square. Beyond, the test is asked at the ends of the margin alone.
+MAX_MOVING = 4
+# Up to so many blocks the interval is looked for; it costs their square. Beyond, the test is asked at the ends of the
+# margin alone.
 FEW_BLOCKS = 64
 # More hosts or blocks than this are no advice.
 MOST = 10_000
@@ -70,9 +73,15 @@ def verdict(before: Logs, after: Logs, level: float, margin: float, least_half: 
 
 
 def turned_by(
-    names: t.Sequence[str], sides: tuple[Logs, Logs], said: str, level: float, margin: float, least_half: t.Callable[[int], float | None]
+    names: t.Sequence[str],
+    sides: tuple[Logs, Logs],
+    said: str,
+    level: float,
+    margin: float,
+    least_half: t.Callable[[int], float | None],
 ) -> tuple[dict[str, str], int | None]:
-    """Return each host without which the others have another verdict, name -> that verdict, and how many more hosts it takes until none turns it alone.
+    """Return each host without which the others have another verdict, name -> that verdict,
+    and how many more hosts it takes until none turns it alone.
 
     Args:
         names: of the hosts, two or more.
@@ -80,7 +89,8 @@ def turned_by(
         said: the verdict of all hosts.
         level: of its test.
         margin: the equivalence margin, as a logarithm.
-        least_half: by the place of the host that is left out, half of the least width of the others' interval; None where the others are too few for a verdict.
+        least_half: by the place of the host that is left out, half of the least width of the others' interval; None
+            where the others are too few for a verdict.
 
     Returns:
         The hosts, and the number, None where nothing is decided, no host turns it, or no number is known.
@@ -95,11 +105,14 @@ def turned_by(
         if others != said:
             turned[names[place]] = others
             counts.append(needed(after - before if len(names) > 2 else ratios, level, margin))
-    return turned, None if said == verdicts.INCONCLUSIVE else more(turned, counts, needed(ratios, level, margin), len(names))
+    return turned, (
+        None if said == verdicts.INCONCLUSIVE else more(turned, counts, needed(ratios, level, margin), len(names))
+    )
 
 
 def more(turned: t.Mapping[str, str], counts: t.Sequence[int | None], of_all: int | None, hosts: int) -> int | None:
-    """Return how many more hosts it takes until none turns a verdict alone; None where none does, or no number is known.
+    """Return how many more hosts it takes until none turns a verdict alone; None where none does,
+    or no number is known.
 
     Args:
         turned: the hosts that do.
@@ -110,12 +123,17 @@ def more(turned: t.Mapping[str, str], counts: t.Sequence[int | None], of_all: in
     if not turned:
         return None
     # Where it is each of them, none is unlike the others: there are too few.
-    found = of_all if len(turned) == hosts else statistics.median_high([MOST + 1 if count is None else count for count in counts])
+    found = (
+        of_all
+        if len(turned) == hosts
+        else statistics.median_high([MOST + 1 if count is None else count for count in counts])
+    )
     return None if found is None or found > MOST else max(1, found - (hosts - 1))
 
 
 def _tried(before: Logs, after: Logs, margin: float) -> list[int]:
-    """Return the places of the hosts that are left out in turn, so that the cost for thousands of hosts is that of sorting them.
+    """Return the places of the hosts that are left out in turn,
+    so that the cost for thousands of hosts is that of sorting them.
 
     Args:
         before: logarithms of one side, a value for each host, turned so that larger is better.
@@ -131,7 +149,7 @@ def _tried(before: Logs, after: Logs, margin: float) -> list[int]:
         means = (differences.sum() - differences) / (count - 1)
         variances = ((differences**2).sum() - differences**2) / (count - 1) - means**2
         order = numpy.argsort(means / numpy.sqrt(numpy.maximum(variances, 1e-12)), kind="stable").tolist()
-        found.update(order[:MOST_MOVING], order[-MOST_MOVING:])
+        found.update(order[:MAX_MOVING], order[-MAX_MOVING:])
     return sorted(found)
 
 
@@ -143,7 +161,7 @@ def needed(ratios: Logs, level: float, margin: float) -> int | None:
         level: of the test.
         margin: the equivalence margin, as a logarithm.
     """
-    counts = numpy.arange(verdicts.LEAST_BLOCKS, MOST + 1)
+    counts = numpy.arange(verdicts.MIN_BLOCKS, MOST + 1)
     centre = abs(float(ratios.mean()))
     halves = special.stdtrit(counts - 1, 1 - level / 2) * float(ratios.std(ddof=1)) / numpy.sqrt(counts)
     decided = (halves <= margin - centre) | ((centre - halves > verdicts.CLEARANCE * margin) & (centre > margin))
@@ -162,5 +180,7 @@ def _statistic(before: Logs, after: Logs) -> float:
 def _differences(before: Logs, after: Logs) -> Logs:
     """Return the difference of twice the ranks of both sides, for each block."""
     ordered = numpy.sort(numpy.concatenate([before, after]))
-    before_ranks, after_ranks = (ordered.searchsorted(side, "left") + ordered.searchsorted(side, "right") for side in (before, after))
+    before_ranks, after_ranks = (
+        ordered.searchsorted(side, "left") + ordered.searchsorted(side, "right") for side in (before, after)
+    )
     return (after_ranks - before_ranks).astype(float)

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which arm does better than which: the outcome of each two arms that were compared, and the best of all arms.
 
-An arm is better than another when a workload gains, after the correction, and none loses or stays undecided. The best arm is better than each other arm of the
-run; where it was not compared with one of them, or not in each workload, there is no best arm, however large its effect.
+An arm is better than another when a workload gains, after the correction, and none loses or stays undecided. The best
+arm is better than each other arm of the run; where it was not compared with one of them, or not in each workload, there
+is no best arm, however large its effect.
 """
 
 from __future__ import annotations
@@ -40,12 +41,16 @@ class Standing:
 
     def described(self) -> dict[str, t.Any]:
         """Return the standing as plain data."""
-        pairs = [{"arm": arm, "against": against, "outcome": outcome} for (arm, against), outcome in self.outcomes.items()]
+        pairs = [
+            {"arm": arm, "against": against, "outcome": outcome} for (arm, against), outcome in self.outcomes.items()
+        ]
         return {"best": self.best, "better_than_baseline": list(self.better), "pairs": pairs}
 
 
 def outcome(group: t.Sequence[Comparison]) -> str:
-    """Combine the verdicts of comparisons: ``worse``, ``better``, ``equal``, ``by_workload``, ``undecided``, ``not_compared`` or ``hosts_disagree``."""
+    """Combine the verdicts of comparisons: ``worse``, ``better``, ``equal``, ``by_workload``, ``undecided``,
+    ``not_compared`` or ``hosts_disagree``.
+    """
     verdicts = {one["verdict"] for one in group}
     if not verdicts:
         return NOT_COMPARED
@@ -61,7 +66,9 @@ def outcome(group: t.Sequence[Comparison]) -> str:
 
 
 def deciding(comparisons: t.Sequence[Comparison], curves: t.Iterable[streams.Curve]) -> list[Comparison]:
-    """Return the comparisons of SMT off against SMT on that decide: of the whole machine, or where it was not measured, of more streams than cores."""
+    """Return the comparisons of SMT off against SMT on that decide: of the whole machine,
+    or where it was not measured, of more streams than cores.
+    """
     return host_comparisons.of_smt(comparisons) or [one for curve in curves for one in curve.above_the_cores()]
 
 
@@ -73,13 +80,22 @@ def standing(result: Result, comparisons: t.Sequence[Comparison]) -> Standing:
         comparisons: from :func:`host_comparisons.compare_host`.
     """
     groups: dict[tuple[str, str], list[Comparison]] = {}
-    for one in [*deciding(comparisons, streams.curves(result, comparisons)), *host_comparisons.of_other_arms(comparisons)]:
+    for one in [
+        *deciding(comparisons, streams.curves(result, comparisons)),
+        *host_comparisons.of_other_arms(comparisons),
+    ]:
         baseline, candidate = host_comparisons.sides_of(one)
         groups.setdefault((candidate, baseline), []).append(one)
-    outcomes = {pair: _of_pair(group, set(map(_subject, itertools.chain(*groups.values())))) for pair, group in groups.items()}
+    outcomes = {
+        pair: _of_pair(group, set(map(_subject, itertools.chain(*groups.values())))) for pair, group in groups.items()
+    }
     names = [arm["name"] for arm in result["arms"]]
-    beaten = {pair for pair, found in outcomes.items() if found == BETTER} | {(against, arm) for (arm, against), found in outcomes.items() if found == WORSE}
-    best = [name for name in names if len(names) > 1 and all((name, other) in beaten for other in names if other != name)]
+    beaten = {pair for pair, found in outcomes.items() if found == BETTER} | {
+        (against, arm) for (arm, against), found in outcomes.items() if found == WORSE
+    }
+    best = [
+        name for name in names if len(names) > 1 and all((name, other) in beaten for other in names if other != name)
+    ]
     return Standing(
         outcomes,
         best[0] if best else None,
@@ -89,7 +105,9 @@ def standing(result: Result, comparisons: t.Sequence[Comparison]) -> Standing:
 
 
 def _of_pair(group: t.Sequence[Comparison], subjects: set[tuple[str, float | None]]) -> str:
-    """Return the outcome of a pair; undecided where it lacks what other pairs were compared with, since that may be what would have lost."""
+    """Return the outcome of a pair; undecided where it lacks what other pairs were compared with,
+    since that may be what would have lost.
+    """
     return outcome(group) if set(map(_subject, group)) == subjects else UNDECIDED
 
 

@@ -2,16 +2,20 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Comparisons of several hosts of one hardware class -> one verdict for the class, with the host as a random effect.
 
-A host's effect is that of its class plus a difference of its own, and is known up to the scatter of its blocks. Hosts have equal weights, and the interval is
-the wider of two: Student's t of the hosts' log-ratios (ranks from six hosts on, as for blocks), which contains both sources whatever their sizes are, and
-what the scatter within the hosts alone allows, so that hosts which agree by luck do not make it too narrow. docs/verdicts.md has the error rates.
+A host's effect is that of its class plus a difference of its own, and is known up to the scatter of its blocks. Hosts
+have equal weights, and the interval is the wider of two: Student's t of the hosts' log-ratios (ranks from six hosts on,
+as for blocks), which contains both sources whatever their sizes are, and what the scatter within the hosts alone
+allows, so that hosts which agree by luck do not make it too narrow. docs/verdicts.md has the error rates.
 
-A class decides by what its hosts share: hosts that declare a workload differently are not combined, and where one host alone turns a verdict, it is named.
+A class decides by what its hosts share: hosts that declare a workload differently are not combined, and where one host
+alone turns a verdict, it is named.
 
-Equal weights because the t interval stays valid then, however different the hosts' scatters are: R. Ibragimov, U. K. Mueller, t-Statistic Based
-Correlation and Heterogeneity Robust Inference, Journal of Business & Economic Statistics 28 (2010). Weights by precision (DerSimonian-Laird; Hartung-Knapp)
-exceed the level with few hosts of different scatter: C. Roever, G. Knapp, T. Friede, Hartung-Knapp-Sidik-Jonkman approach and its modification for
-random-effects meta-analysis with few studies, BMC Medical Research Methodology 15 (2015). Besides, a host that claims no scatter would overrule the others.
+Equal weights because the t interval stays valid then, however different the hosts' scatters are: R. Ibragimov, U. K.
+Mueller, t-Statistic Based Correlation and Heterogeneity Robust Inference, Journal of Business & Economic Statistics 28
+(2010). Weights by precision (DerSimonian-Laird; Hartung-Knapp) exceed the level with few hosts of different scatter: C.
+Roever, G. Knapp, T. Friede, Hartung-Knapp-Sidik-Jonkman approach and its modification for random-effects meta-analysis
+with few studies, BMC Medical Research Methodology 15 (2015). Besides, a host that claims no scatter would overrule the
+others.
 """
 
 from __future__ import annotations
@@ -36,9 +40,9 @@ HOSTS_DISAGREE = "hosts_disagree"
 # What a host may say that contradicts what another one says.
 DECIDED = (paired.GAIN, paired.LOSS, paired.EQUIVALENT)
 # With fewer hosts nothing is known of how they differ.
-LEAST_HOSTS = 2
+MIN_HOSTS = 2
 # The least variance of a host's log-ratio: below, it is the rounding of its values.
-LEAST_VARIANCE = 1e-18
+MIN_VARIANCE = 1e-18
 # What the numbers of a workload mean. Values of hosts that differ in it are not of one thing.
 DECLARED = ("metric", "unit", "better", "aggregate")
 
@@ -71,7 +75,8 @@ class Spread(t.NamedTuple):
     Attributes:
         within: the variance of the mean of all hosts by the scatter of their blocks alone; 0 where no host's is known.
         freedom: its degrees of freedom.
-        tau: standard deviation of the hosts' own log-ratios, without the scatter of their blocks; None for fewer than two hosts with an interval.
+        tau: standard deviation of the hosts' own log-ratios, without the scatter of their blocks; None for fewer than
+            two hosts with an interval.
         statistic: Cochran's Q.
         p_value: that hosts without any difference between them differ so much.
     """
@@ -84,7 +89,8 @@ class Spread(t.NamedTuple):
 
 
 def declarations(hosts: Hosts) -> dict[tuple[str, ...], list[str]]:
-    """Return what the hosts declare a workload to be, the values of :data:`DECLARED`, and which hosts do; what most of them declare comes first.
+    """Return what the hosts declare a workload to be, the values of :data:`DECLARED`, and which hosts do;
+    what most of them declare comes first.
 
     Args:
         hosts: host -> its comparison.
@@ -96,24 +102,29 @@ def declarations(hosts: Hosts) -> dict[tuple[str, ...], list[str]]:
 
 
 def combine_family(family: t.Sequence[Hosts], margin: float = 0.01, confidence: float = 0.95) -> list[dict[str, t.Any]]:
-    """Combine the hosts of a class for each of several workloads, with a family-wise error rate of at most ``1 - confidence`` (Holm).
+    """Combine the hosts of a class for each of several workloads, with a family-wise error rate of at most ``1 -
+    confidence`` (Holm).
 
     Args:
-        family: of each workload, at least one host with its comparison: ``baseline_value``, ``candidate_value``, ``better``, ``confounded`` and, of
-            :func:`paired.compare_family`, ``ratio``, ``ci_low``, ``ci_high``, ``n``, ``interval_confidence`` and ``verdict``. All hosts declare it alike
-            (:func:`declarations`).
+        family: of each workload, at least one host with its comparison: ``baseline_value``, ``candidate_value``,
+            ``better``, ``confounded`` and, of :func:`paired.compare_family`, ``ratio``, ``ci_low``, ``ci_high``, ``n``,
+            ``interval_confidence`` and ``verdict``. All hosts declare it alike (:func:`declarations`).
         margin: effects within this share of 1 count as none.
         confidence: of all verdicts combined.
 
     Returns:
-        In the same order, each ``{ratio, ci_low, ci_high, confidence, n, blocks, margin, verdict, method, p_value, p_adjusted, interval_confidence, family,
-        tau, heterogeneity, said, confounded, turned_by, more_hosts}``, with the fields of :func:`paired.compare_family` for hosts in the place of blocks.
-        ``verdict`` may be :data:`HOSTS_DISAGREE`; ``blocks`` are those of all hosts; ``tau`` is how much hosts differ, as a share, without the noise of their
-        blocks (0.02 is 2 %; None if it is not known); ``heterogeneity`` is ``{q, p_value, p_adjusted}``, or None; ``said`` has the hosts that are decided by
-        themselves: verdict -> names; ``confounded`` if a host's is, since the order of boots is the same on all hosts; ``turned_by`` has each host without
-        which the others say something else: name -> their verdict; ``more_hosts`` is how many more it takes until no host turns it alone, None where none
-        does or no number is known. ``family`` counts the workloads of two hosts or more: one host has no verdict for its class, and cannot make the others'
-        stricter by workloads of its own.
+        In the same order, each
+        ``{ratio, ci_low, ci_high, confidence, n, blocks, margin, verdict, method, p_value, p_adjusted,
+        interval_confidence, family, tau, heterogeneity, said, confounded, turned_by,
+        more_hosts}``, with the fields of :func:`paired.compare_family` for hosts in the place of blocks. ``verdict``
+        may be :data:`HOSTS_DISAGREE`; ``blocks`` are those of all hosts; ``tau`` is how much hosts differ, as a share,
+        without the noise of their blocks (0.02 is 2 %; None if it is not known); ``heterogeneity`` is
+        ``{q, p_value, p_adjusted}``, or None; ``said`` has the hosts that are decided by themselves: verdict -> names;
+        ``confounded`` if a host's is, since the order of boots is the same on all hosts; ``turned_by`` has each host
+        without which the others say something else: name -> their verdict; ``more_hosts`` is how many more it takes
+        until no host turns it alone, None where none does or no number is known. ``family`` counts the workloads of two
+        hosts or more: one host has no verdict for its class, and cannot make the others' stricter by workloads of its
+        own.
 
     Raises:
         paired.SampleError: a value is not valid, or hosts differ in ``better``.
@@ -123,11 +134,15 @@ def combine_family(family: t.Sequence[Hosts], margin: float = 0.01, confidence: 
     spreads = [_spread(one) for one in blocks]
     between = [paired.compare(*_sides(hosts), margin, confidence) for hosts in family]
     p_values = [max(one["p_value"], _p_value(math.log(one["ratio"]), spread)) for one, spread in zip(between, spreads)]
-    several = [place for place, hosts in enumerate(family) if len(hosts) >= LEAST_HOSTS]
+    several = [place for place, hosts in enumerate(family) if len(hosts) >= MIN_HOSTS]
     judged = [p_values[place] for place in several]
     levels = dict(zip(several, paired.holm_levels(judged, alpha)))
     adjusted = dict(zip(several, paired.holm(judged)))
-    differing = dict(zip(several, paired.holm([1.0 if (p_value := spreads[place].p_value) is None else p_value for place in several])))
+    differing = dict(
+        zip(
+            several, paired.holm([1.0 if (p_value := spreads[place].p_value) is None else p_value for place in several])
+        )
+    )
     found = []
     for place, (hosts, spread, p_value) in enumerate(zip(family, spreads, p_values)):
         level, differ = levels.get(place, alpha), differing.get(place, 1.0)
@@ -138,9 +153,16 @@ def combine_family(family: t.Sequence[Hosts], margin: float = 0.01, confidence: 
             verdict = verdicts.verdict(centre, low, high, math.log1p(margin))
         if len(said) > 1 and differ <= alpha:
             verdict = HOSTS_DISAGREE
-        # Without a verdict, a host is named only if it stands out: leaving out one's opponents until they agree is no test.
-        asked = len(hosts) >= LEAST_HOSTS and verdict != HOSTS_DISAGREE and (verdict != paired.INCONCLUSIVE or differ <= alpha or _one_scatters(blocks[place]))
-        turned_by, more_hosts = _turned_by(hosts, blocks[place], verdict, level, math.log1p(margin)) if asked else ({}, None)
+        # Without a verdict, a host is named only if it stands out: leaving out one's opponents until they agree is no
+        # test.
+        asked = (
+            len(hosts) >= MIN_HOSTS
+            and verdict != HOSTS_DISAGREE
+            and (verdict != paired.INCONCLUSIVE or differ <= alpha or _one_scatters(blocks[place]))
+        )
+        turned_by, more_hosts = (
+            _turned_by(hosts, blocks[place], verdict, level, math.log1p(margin)) if asked else ({}, None)
+        )
         found.append(
             {
                 "ratio": _ratio(centre),
@@ -157,7 +179,11 @@ def combine_family(family: t.Sequence[Hosts], margin: float = 0.01, confidence: 
                 "interval_confidence": 1 - level,
                 "family": max(1, len(several)),
                 "tau": None if spread.tau is None else math.expm1(min(spread.tau, 700.0)),
-                "heterogeneity": None if spread.p_value is None else {"q": spread.statistic, "p_value": spread.p_value, "p_adjusted": differ},
+                "heterogeneity": (
+                    None
+                    if spread.p_value is None
+                    else {"q": spread.statistic, "p_value": spread.p_value, "p_adjusted": differ}
+                ),
                 "said": said,
                 "confounded": any(one["confounded"] for one in hosts.values()),
                 "turned_by": turned_by,
@@ -168,15 +194,18 @@ def combine_family(family: t.Sequence[Hosts], margin: float = 0.01, confidence: 
 
 
 def shared(judged: t.Iterable[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
-    """Return those that decide for a class, from :func:`combine_family`: what two hosts or more have, or all of them where nothing is shared."""
+    """Return those that decide for a class, from :func:`combine_family`: what two hosts or more have,
+    or all of them where nothing is shared.
+    """
     found = list(judged)
-    return [one for one in found if one["n"] >= LEAST_HOSTS] or found
+    return [one for one in found if one["n"] >= MIN_HOSTS] or found
 
 
 def standard_error(one: Comparison) -> float | None:
     """Return the standard error of a host's log-ratio, or None for a single block.
 
-    It is taken from the host's interval at its degrees of freedom, so that it is by the same method as the host's verdict.
+    It is taken from the host's interval at its degrees of freedom, so that it is by the same method as the host's
+    verdict.
 
     Args:
         one: a comparison of the host.
@@ -199,32 +228,39 @@ def _sides(hosts: Hosts) -> tuple[list[float], list[float], str]:
 def _blocks(hosts: t.Sequence[Comparison]) -> Blocks:
     errors = [standard_error(one) for one in hosts]
     rows = [
-        (math.nan,) * 3 if scatter is None else (math.log(one["ratio"]), max(scatter**2, LEAST_VARIANCE), one["n"] - 1) for one, scatter in zip(hosts, errors)
+        (math.nan,) * 3 if scatter is None else (math.log(one["ratio"]), max(scatter**2, MIN_VARIANCE), one["n"] - 1)
+        for one, scatter in zip(hosts, errors)
     ]
     return Blocks(*numpy.array(rows).T)
 
 
 def _within(blocks: Blocks) -> tuple[float, float]:
-    """Return the variance of the mean of all hosts by the scatter of their blocks alone, 0 where no host's is known, and its degrees of freedom."""
+    """Return the variance of the mean of all hosts by the scatter of their blocks alone, 0 where no host's is known,
+    and its degrees of freedom.
+    """
     known = ~numpy.isnan(blocks.logs)
     variances, freedoms = blocks.variances[known], blocks.freedoms[known]
     if not len(variances):
         return 0.0, math.inf
-    # Degrees of freedom of a sum of variances: F. E. Satterthwaite, An approximate distribution of estimates of variance components, Biometrics 2 (1946).
+    # Degrees of freedom of a sum of variances: F. E. Satterthwaite, An approximate distribution of estimates of
+    # variance components, Biometrics 2 (1946).
     return float(variances.mean()) / len(known), float(variances.sum() ** 2 / (variances**2 / freedoms).sum())
 
 
 def _one_scatters(blocks: Blocks) -> bool:
     """Return whether one host of three or more scatters more than all others together."""
-    return len(blocks.variances) > LEAST_HOSTS and bool(numpy.nanmax(blocks.variances, initial=0.0) > numpy.nansum(blocks.variances) / 2)
+    return len(blocks.variances) > MIN_HOSTS and bool(
+        numpy.nanmax(blocks.variances, initial=0.0) > numpy.nansum(blocks.variances) / 2
+    )
 
 
 def _spread(blocks: Blocks) -> Spread:
     within, freedom = _within(blocks)
     logs, variances, freedoms = (one[~numpy.isnan(blocks.logs)] for one in blocks)
-    if len(logs) < LEAST_HOSTS:
+    if len(logs) < MIN_HOSTS:
         return Spread(within, freedom, None, None, None)
-    # The estimate of Hedges and Olkin, whose hosts have equal weights: L. V. Hedges, I. Olkin, Statistical Methods for Meta-Analysis (1985).
+    # The estimate of Hedges and Olkin, whose hosts have equal weights: L. V. Hedges, I. Olkin, Statistical Methods for
+    # Meta-Analysis (1985).
     tau = math.sqrt(max(0.0, float(logs.var(ddof=1) - variances.mean())))
     return Spread(within, freedom, tau, *_heterogeneity(logs, variances, freedoms))
 
@@ -262,21 +298,33 @@ def _half(within: float, freedom: float, level: float) -> float:
     return float(special.stdtrit(freedom, 1 - level / 2)) * math.sqrt(within) if within else 0.0
 
 
-def _turned_by(hosts: Hosts, blocks: Blocks, verdict: str, level: float, margin: float) -> tuple[dict[str, str], int | None]:
-    """Return each host without which the others have another verdict, at the same level, and how many more hosts it takes."""
+def _turned_by(
+    hosts: Hosts, blocks: Blocks, verdict: str, level: float, margin: float
+) -> tuple[dict[str, str], int | None]:
+    """Return each host without which the others have another verdict, at the same level,
+    and how many more hosts it takes.
+    """
     counts = [one["n"] for one in hosts.values()]
     before, after, better = _sides(hosts)
     sign = 1.0 if better == "higher" else -1.0
 
     def least_half(place: int) -> float | None:
-        return _half(*_within(blocks.without(place)), level) if _is_enough(counts[:place] + counts[place + 1 :]) else None
+        return (
+            _half(*_within(blocks.without(place)), level) if _is_enough(counts[:place] + counts[place + 1 :]) else None
+        )
 
-    return leave_one_out.turned_by(list(hosts), (sign * numpy.log(before), sign * numpy.log(after)), verdict, level, margin, least_half)
+    return leave_one_out.turned_by(
+        list(hosts), (sign * numpy.log(before), sign * numpy.log(after)), verdict, level, margin, least_half
+    )
 
 
 def _is_enough(counts: t.Sequence[int]) -> bool:
-    """Return whether a class can have a verdict: hosts as many as blocks that need one, or fewer of which each has as many blocks."""
-    return len(counts) >= paired.LEAST_BLOCKS or (len(counts) >= LEAST_HOSTS and all(count >= paired.LEAST_BLOCKS for count in counts))
+    """Return whether a class can have a verdict: hosts as many as blocks that need one,
+    or fewer of which each has as many blocks.
+    """
+    return len(counts) >= paired.MIN_BLOCKS or (
+        len(counts) >= MIN_HOSTS and all(count >= paired.MIN_BLOCKS for count in counts)
+    )
 
 
 def _said(hosts: Hosts) -> dict[str, list[str]]:
@@ -286,14 +334,14 @@ def _said(hosts: Hosts) -> dict[str, list[str]]:
 
 
 def _method(hosts: Hosts) -> str:
-    if len(hosts) < LEAST_HOSTS:
+    if len(hosts) < MIN_HOSTS:
         return "one host: nothing is known of how the hosts of its class differ"
-    how = "ranks" if len(hosts) >= paired.LEAST_BLOCKS_RANKED else "log-ratios"
+    how = "ranks" if len(hosts) >= paired.MIN_BLOCKS_RANKED else "log-ratios"
     method = f"random effect of the host: t on {how} of {len(hosts)} hosts, at least as wide as their blocks allow"
     return (
         method
         if _is_enough([one["n"] for one in hosts.values()])
-        else f"{method}; fewer than {paired.LEAST_BLOCKS} hosts need {paired.LEAST_BLOCKS} blocks each for a verdict"
+        else f"{method}; fewer than {paired.MIN_BLOCKS} hosts need {paired.MIN_BLOCKS} blocks each for a verdict"
     )
 
 

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The recommendation for one host from its comparisons, vulnerabilities and licence price, with every reason.
 
-Programs read this (``smt_policy: auto``); people read :mod:`conclusion`. Performance alone makes the choice. Other reasons decide only where
-performance is equal on both sides; ``agreed`` shows whether any reason points to the other side.
+Programs read this (``smt_policy: auto``); people read :mod:`conclusion`. Performance alone makes the choice. Other
+reasons decide only where performance is equal on both sides; ``agreed`` shows whether any reason points to the other
+side.
 """
 
 from __future__ import annotations
@@ -41,12 +42,13 @@ def recommend(result: Result, comparisons: t.Sequence[Comparison], licence: Lice
     Returns:
         ``{choice, decided_by, agreed, reasons, measure, arms, best, better_than_baseline, pairs}``.
         ``choice`` is a value of :mod:`conclusion`; ``decided_by`` is
-        ``performance``, ``other reasons`` or None; ``agreed`` is true when a side is chosen and no reason points to the other one; each reason
-        is ``{about, points_to, text, ...}`` with ``about`` one of ``performance``, ``vulnerability``, ``licence`` and ``points_to`` ``on``,
-        ``off`` or None; ``measure`` is None or ``{blocks, seconds, text}``, how much more to measure, with None for unknown numbers. ``arms`` has
-        one ``{name, title, outcome, reasons, measure}`` for each arm that has nothing to do with SMT, with ``outcome`` from
-        :func:`outcomes.outcome`; about these nothing is chosen. ``best``,
-        ``better_than_baseline`` and ``pairs`` are those of :class:`outcomes.Standing`, of all arms.
+        ``performance``, ``other reasons`` or None; ``agreed`` is true when a side is chosen and no reason points to the
+        other one; each reason is ``{about, points_to, text, ...}`` with ``about`` one of ``performance``,
+        ``vulnerability``, ``licence`` and ``points_to`` ``on``, ``off`` or None; ``measure`` is None or
+        ``{blocks, seconds, text}``, how much more to measure, with None for unknown numbers. ``arms`` has one
+        ``{name, title, outcome, reasons, measure}`` for each arm that has nothing to do with SMT, with ``outcome`` from
+        :func:`outcomes.outcome`; about these nothing is chosen. ``best``, ``better_than_baseline`` and ``pairs`` are
+        those of :class:`outcomes.Standing`, of all arms.
     """
     main = outcomes.deciding(comparisons, streams.curves(result, comparisons))
     performance = conclusion.recommendation(main)
@@ -82,9 +84,15 @@ def _arm(result: Result, comparisons: t.Sequence[Comparison], name: str, title: 
 
 
 def _performance(result: Result, one: Comparison) -> dict[str, t.Any]:
-    points_to = {"gain": conclusion.OFF, "loss": conclusion.ON}.get(one["verdict"]) if one["effect"] == arms.SMT_OFF else None
+    points_to = (
+        {"gain": conclusion.OFF, "loss": conclusion.ON}.get(one["verdict"]) if one["effect"] == arms.SMT_OFF else None
+    )
     where = host_comparisons.arm_title(result, one["candidate"]["arm"])
-    span = "" if one["ci_low"] is None else f" ({conclusion.signed(one['ci_low'], one)} to {conclusion.signed(one['ci_high'], one)})"
+    span = (
+        ""
+        if one["ci_low"] is None
+        else f" ({conclusion.signed(one['ci_low'], one)} to {conclusion.signed(one['ci_high'], one)})"
+    )
     return {
         "about": "performance",
         "workload": one["workload"],
@@ -97,7 +105,12 @@ def _performance(result: Result, one: Comparison) -> dict[str, t.Any]:
 
 def _vulnerabilities(result: Result) -> list[dict[str, t.Any]]:
     return [
-        {"about": "vulnerability", "name": name, "points_to": conclusion.OFF, "text": f"with SMT on the kernel calls this host vulnerable to {name}"}
+        {
+            "about": "vulnerability",
+            "name": name,
+            "points_to": conclusion.OFF,
+            "text": f"with SMT on the kernel calls this host vulnerable to {name}",
+        }
         for name in exposure.exposed(result) or ()
     ]
 
@@ -109,7 +122,14 @@ def _licence(result: Result, main: t.Sequence[Comparison], licence: Licence | No
     counts = {side: _licences(result, side, licence.per) for side in (arms.SMT_ON, arms.SMT_OFF)}
     with_smt, without = counts[arms.SMT_ON], counts[arms.SMT_OFF]
     if not with_smt or not without:
-        return [{"about": "licence", "per": licence.per, "points_to": None, "text": f"how many {licence.per}s are licensed is not known: no sibling list"}]
+        return [
+            {
+                "about": "licence",
+                "per": licence.per,
+                "points_to": None,
+                "text": f"how many {licence.per}s are licensed is not known: no sibling list",
+            }
+        ]
     price = {"on": with_smt * licence.price, "off": without * licence.price}
     # Money for the same work, SMT off by SMT on, for each workload whose change is known.
     by_work = [without / with_smt / one["ratio"] for one in main if one["verdict"] != "inconclusive"]
@@ -118,10 +138,22 @@ def _licence(result: Result, main: t.Sequence[Comparison], licence: Licence | No
         points_to = conclusion.OFF
     elif by_work and min(by_work) > 1:
         points_to = conclusion.ON
-    text = f"licences by {licence.per}: {with_smt} with SMT on ({price['on']:g}), {without} with SMT off ({price['off']:g})"
+    text = (
+        f"licences by {licence.per}: {with_smt} with SMT on ({price['on']:g}), {without} with SMT off"
+        f" ({price['off']:g})"
+    )
     if by_work:
         text += f"; for the same work SMT off costs {min(by_work):.2f} to {max(by_work):.2f} times as much"
-    return [{"about": "licence", "per": licence.per, "points_to": points_to, "licences": {"on": with_smt, "off": without}, "price": price, "text": text}]
+    return [
+        {
+            "about": "licence",
+            "per": licence.per,
+            "points_to": points_to,
+            "licences": {"on": with_smt, "off": without},
+            "price": price,
+            "text": text,
+        }
+    ]
 
 
 def _licences(result: Result, arm: str, per: str) -> int | None:

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Credentials: they are checked where they enter, have no form that could be shown or written, and are taken out of what others say."""
+"""Credentials: they are checked where they enter, have no form that could be shown or written,
+and are taken out of what others say.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from ansible.errors import AnsibleUndefinedVariable
 from ansible.parsing.vault import AnsibleVaultError
 
 # What web servers accept as a header, by their defaults, is a fourth of it.
-MOST_CHARACTERS = 32 * 1024
+MAX_CHARACTERS = 32 * 1024
 SHOWN = "(a secret)"
 _NAMES = {bool: "true or false", int: "a number", float: "a number", list: "a list", dict: "a mapping"}
 
@@ -53,7 +55,9 @@ class Secret:
 
     def __eq__(self, other: object) -> bool:
         """Return whether it is the same secret, in a time that does not depend on where they differ."""
-        return isinstance(other, Secret) and hmac.compare_digest(self.reveal().encode(errors="surrogatepass"), other.reveal().encode(errors="surrogatepass"))
+        return isinstance(other, Secret) and hmac.compare_digest(
+            self.reveal().encode(errors="surrogatepass"), other.reveal().encode(errors="surrogatepass")
+        )
 
     def __repr__(self) -> str:
         """Return what it is, not its text."""
@@ -71,8 +75,8 @@ class Secret:
 def read(name: str, get: t.Callable[[], t.Any]) -> Secret:
     """Return a credential, or another text that may have one in it, as a variable has it.
 
-    The newline at the end of a file is taken off. What Ansible says of a template that fails repeats the template, which may be the credential itself: so it is
-    not passed on.
+    The newline at the end of a file is taken off. What Ansible says of a template that fails repeats the template,
+    which may be the credential itself: so it is not passed on.
 
     Args:
         name: of the variable, for messages.
@@ -86,22 +90,30 @@ def read(name: str, get: t.Callable[[], t.Any]) -> Secret:
         # Before ansible-core 2.19, what is encrypted with ansible-vault is no str, and is decrypted here.
         given = str(given) if getattr(given, "__ENCRYPTED__", False) else given
     except AnsibleUndefinedVariable:
-        raise SecretError(f"{name} has a variable in it that is not defined; if {{{{ or {{% is in the value itself, mark it with !unsafe") from None
+        raise SecretError(
+            f"{name} has a variable in it that is not defined; if {{{{ or {{% is in the value itself, mark it with"
+            " !unsafe"
+        ) from None
     except AnsibleVaultError:
         raise SecretError(f"{name} cannot be decrypted: give the password of the vault with --vault-id") from None
     except Exception:
-        raise SecretError(f"{name} is no valid template, or a lookup in it failed; if {{{{ or {{% is in the value itself, mark it with !unsafe") from None
+        raise SecretError(
+            f"{name} is no valid template, or a lookup in it failed; if {{{{ or {{% is in the value itself, mark it"
+            " with !unsafe"
+        ) from None
     if given is None:
         return Secret()
     if not isinstance(given, str):
         kind = next((words for of, words in _NAMES.items() if isinstance(given, of)), "no text")
         raise SecretError(f"{name} is {kind}: it must be a text, in quotes (its value is not shown)")
-    if len(given) > MOST_CHARACTERS:
-        raise SecretError(f"{name} has {len(given)} characters, more than {MOST_CHARACTERS}")
+    if len(given) > MAX_CHARACTERS:
+        raise SecretError(f"{name} has {len(given)} characters, more than {MAX_CHARACTERS}")
     plain = given.rstrip("\r\n")
     if given and not plain.strip():
         raise SecretError(f"{name} is blank: is the file that it comes from empty?")
     # A lone surrogate is not printable either, and cannot be encoded.
     if any(not character.isprintable() for character in plain):
-        raise SecretError(f"{name} has a line break or another character in it that cannot be printed (its value is not shown)")
+        raise SecretError(
+            f"{name} has a line break or another character in it that cannot be printed (its value is not shown)"
+        )
     return Secret(str(plain))

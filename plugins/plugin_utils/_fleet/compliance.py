@@ -1,9 +1,11 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Compare a host's facts with its desired state: compliant, drifted or unknown, with reasons. Pure functions, no calls on hosts.
+"""Compare a host's facts with its desired state: compliant, drifted or unknown, with reasons.
 
-The running state is compared by the same function with which `smt_state` predicts a change, the boot arguments by that of `smt_boot_args`: a host is
-compliant where those two modules would change no CPU and no argument.
+Pure functions, no calls on hosts.
+
+The running state is compared by the same function with which `smt_state` predicts a change, the boot arguments by that
+of `smt_boot_args`: a host is compliant where those two modules would change no CPU and no argument.
 """
 
 from __future__ import annotations
@@ -23,20 +25,37 @@ STATUSES = (COMPLIANT, DRIFTED, BAD_POLICY, UNKNOWN, UNREACHABLE)
 ASPECTS = ("running", "configured", "memory", "memory_configured")
 
 # The fields of a result.
-_FIELDS = {"status", "sentence", "wanted", "scope", "decided_by", "hardware_class", "reboot_pending", "change", "pending_change", "pending_rollback", *ASPECTS}
+_FIELDS = {
+    "status",
+    "sentence",
+    "wanted",
+    "scope",
+    "decided_by",
+    "hardware_class",
+    "reboot_pending",
+    "change",
+    "pending_change",
+    "pending_rollback",
+    *ASPECTS,
+}
 
 # Long lists, such as every CPU of a large machine, are cut.
-MOST_REASONS = 5
-MOST_TEXT = 500
+MAX_REASONS = 5
+MAX_TEXT = 500
 
-_NO_SMT = "no SMT here (the CPUs have none, it is off in the firmware, or the hypervisor hides it), so nothing can be otherwise"
+_NO_SMT = (
+    "no SMT here (the CPUs have none, it is off in the firmware, or the hypervisor hides it), so nothing can be"
+    " otherwise"
+)
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
 ComplianceResult = dict[str, t.Any]
 Facts = t.Mapping[str, t.Any]
 
 
-def judge(facts: t.Any, desired: policy.DesiredState, scope: str, memory: t.Mapping[str, t.Any] | None = None) -> ComplianceResult:
+def judge(
+    facts: t.Any, desired: policy.DesiredState, scope: str, memory: t.Mapping[str, t.Any] | None = None
+) -> ComplianceResult:
     """Compare one host with its desired state.
 
     Args:
@@ -46,19 +65,27 @@ def judge(facts: t.Any, desired: policy.DesiredState, scope: str, memory: t.Mapp
         memory: from :func:`memory_aspects`, or None without a memory policy.
 
     Returns:
-        ``{status, wanted, scope, decided_by, hardware_class, reboot_pending, change, pending_rollback, sentence}`` and the `ASPECTS`. Each aspect is None
-        where the policy does not cover it, or ``{status, reasons, blocked_by}`` with the reason that blocks a change at run time (or at all) as
-        `blocked_by`. ``change`` leads to the desired state: ``{running, configured, memory, reboot}``, options of `smt_state` and `smt_boot_args` (None where
-        there is nothing to do, or no method), and whether the memory policy has to be put in force and a reboot is needed. ``pending_rollback`` says what an
-        interrupted rollout saved on the host before it changed it: ``{since, back_to}``, each a text or None; it is None without one. ``pending_change`` says
-        that a change waits for its confirmation: until it is confirmed or rolled back, nothing is changed here.
+        ``{status, wanted, scope, decided_by, hardware_class, reboot_pending, change, pending_rollback, sentence}`` and
+        the `ASPECTS`. Each aspect is None where the policy does not cover it, or ``{status, reasons, blocked_by}`` with
+        the reason that blocks a change at run time (or at all) as `blocked_by`. ``change`` leads to the desired state:
+        ``{running, configured, memory, reboot}``, options of `smt_state` and `smt_boot_args` (None where there is
+        nothing to do, or no method), and whether the memory policy has to be put in force and a reboot is needed.
+        ``pending_rollback`` says what an interrupted rollout saved on the host before it changed it:
+        ``{since, back_to}``, each a text or None; it is None without one. ``pending_change`` says that a change waits
+        for its confirmation: until it is confirmed or rolled back, nothing is changed here.
     """
     if not isinstance(facts, dict):
         return refused("it returned no facts", wanted=str(desired), scope=scope)
     try:
         now = running(facts, desired) if scope in (policy.RUNTIME, policy.BOTH) else None
     except smt_scope.ScopeError as error:
-        return refused(f"{policy.DISABLED_ON}: {error}", BAD_POLICY, wanted=str(desired), scope=scope, hardware_class=_text(facts.get("hardware_class")))
+        return refused(
+            f"{policy.DISABLED_ON}: {error}",
+            BAD_POLICY,
+            wanted=str(desired),
+            scope=scope,
+            hardware_class=_text(facts.get("hardware_class")),
+        )
     aspects = {
         "running": now,
         "configured": configured(facts, desired) if scope in (policy.BOOT, policy.BOTH) else None,
@@ -68,7 +95,10 @@ def judge(facts: t.Any, desired: policy.DesiredState, scope: str, memory: t.Mapp
     }
     waiting = _pending_change(facts.get("pending_change"))
     if waiting:
-        aspects = {name: dict(one, blocked_by=waiting) if one and one["status"] == DRIFTED else one for name, one in aspects.items()}
+        aspects = {
+            name: dict(one, blocked_by=waiting) if one and one["status"] == DRIFTED else one
+            for name, one in aspects.items()
+        }
     statuses = [one["status"] for one in aspects.values() if one]
     pending = fields.mapping(facts, "boot").get("reboot_required")
     result = {
@@ -97,16 +127,24 @@ NOT_CONTACTED = "not contacted: this controller cannot reach it"
 
 
 def from_registered(variable: t.Any) -> ComplianceResult:
-    """Return the result that smt_status registered for a host, or one with the reason where the task failed or did not run.
+    """Return the result that smt_status registered for a host,
+    or one with the reason where the task failed or did not run.
 
     Args:
         variable: the registered variable; only a successful task has a result.
     """
     registered = variable if isinstance(variable, dict) else {}
     result = registered.get("compliance")
-    if not registered.get("failed") and isinstance(result, dict) and result.get("status") in STATUSES and set(result) >= _FIELDS:
+    if (
+        not registered.get("failed")
+        and isinstance(result, dict)
+        and result.get("status") in STATUSES
+        and set(result) >= _FIELDS
+    ):
         return result
-    return refused(fields.why(registered) or "it was not checked", UNREACHABLE if registered.get("unreachable") else UNKNOWN)
+    return refused(
+        fields.why(registered) or "it was not checked", UNREACHABLE if registered.get("unreachable") else UNKNOWN
+    )
 
 
 def without_smt(facts: Facts) -> bool:
@@ -114,7 +152,11 @@ def without_smt(facts: Facts) -> bool:
 
     A guest whose CPUs share cores by measurement, against its kernel, has SMT that it cannot see.
     """
-    return facts.get("supported") is False and facts.get("active") is not True and not sibling_cache.disagreement(facts.get("measured"))
+    return (
+        facts.get("supported") is False
+        and facts.get("active") is not True
+        and not sibling_cache.disagreement(facts.get("measured"))
+    )
 
 
 def running(facts: Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
@@ -131,7 +173,12 @@ def running(facts: Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
         return _aspect(UNKNOWN, ["the kernel does not report which online CPUs share a core"])
     cpus = fields.mapping(facts, "cpus")
     try:
-        now = smt_state.of(fields.if_text(facts.get("control")), facts["active"], fields.if_text(cpus.get("online")), fields.if_text(cpus.get("present")))
+        now = smt_state.of(
+            fields.if_text(facts.get("control")),
+            facts["active"],
+            fields.if_text(cpus.get("online")),
+            fields.if_text(cpus.get("present")),
+        )
         shape = _topology(facts, now)
         threads = {policy.ENABLED: None, policy.DISABLED: 1}[desired.state] if desired.state else desired.threads
         numeric = smt_state.takes_numbers(_text(facts.get("hardware_class")) or "")
@@ -140,23 +187,37 @@ def running(facts: Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
     except cpulist.CpuListError as error:
         return _aspect(UNKNOWN, [str(error)])
     except smt_state.StateError as error:
-        # Without the online CPUs the status is unknown; where the desired state is not possible, the present state differs from it.
+        # Without the online CPUs the status is unknown; where the desired state is not possible, the present state
+        # differs from it.
         known = facts.get("supported") is not None and isinstance(cpus.get("online"), str)
         return _aspect(DRIFTED if known else UNKNOWN, [str(error)], blocked_by=str(error))
     differences = smt_state.differences(now, goal)
-    return _aspect(DRIFTED, _differences(goal, now), _blocked_by(facts, "runtime")) if differences else _aspect(COMPLIANT)
+    return (
+        _aspect(DRIFTED, _differences(goal, now), _blocked_by(facts, "runtime")) if differences else _aspect(COMPLIANT)
+    )
 
 
 def _topology(facts: Facts, now: smt_state.State) -> Topology:
     """Return what the facts say of a host's cores, packages and nodes; raise CpuListError when a list is not valid."""
-    groups = {name: tuple(cpulist.parse(cpus) for cpus in fields.items(facts, name)[: cpulist.MAX_CPU + 1]) for name in ("sibling_groups", "packages")}
-    nodes = {int(node): cpulist.parse(cpus) for node, cpus in fields.mapping(facts, "nodes").items() if _NUMBER.fullmatch(str(node))}
+    groups = {
+        name: tuple(cpulist.parse(cpus) for cpus in fields.items(facts, name)[: cpulist.MAX_CPU + 1])
+        for name in ("sibling_groups", "packages")
+    }
+    nodes = {
+        int(node): cpulist.parse(cpus)
+        for node, cpus in fields.mapping(facts, "nodes").items()
+        if _NUMBER.fullmatch(str(node))
+    }
     present, online = tuple(now["present"]), tuple(now["online"])
-    return Topology(present=present, online=online, cores=groups["sibling_groups"], packages=groups["packages"], nodes=nodes)
+    return Topology(
+        present=present, online=online, cores=groups["sibling_groups"], packages=groups["packages"], nodes=nodes
+    )
 
 
 def _origin(facts: Facts, now: smt_state.State) -> smt_state.State | None:
-    """Return the state before the first change of this host: the CPUs that were off on purpose are those that were offline in it."""
+    """Return the state before the first change of this host:
+    the CPUs that were off on purpose are those that were offline in it.
+    """
     before = fields.if_text(facts.get("online_before"))
     return {**now, "online": list(cpulist.parse(before))} if before else None
 
@@ -172,16 +233,21 @@ def configured(facts: Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
         return _aspect(UNKNOWN, [str(error)], blocked_by=str(error))
     arguments = boot.get("configured")
     if not isinstance(arguments, list) or not all(isinstance(argument, str) for argument in arguments):
-        return _aspect(UNKNOWN, [f"the next boot's arguments are not known (boot loader: {_text(boot.get('loader')) or 'unknown'})"])
+        return _aspect(
+            UNKNOWN,
+            [f"the next boot's arguments are not known (boot loader: {_text(boot.get('loader')) or 'unknown'})"],
+        )
     differences = boot_arguments.differences(arguments, needed)
     return _aspect(DRIFTED, differences, _blocked_by(facts, "boot")) if differences else _aspect(COMPLIANT)
 
 
 def memory_aspects(facts: t.Any) -> dict[str, dict[str, t.Any] | None]:
-    """Compare the memory policy of the running kernel (``memory``) and of the next boot (``memory_configured``) with the desired one.
+    """Compare the memory policy of the running kernel (``memory``) and of the next boot (``memory_configured``) with
+    the desired one.
 
     Args:
-        facts: ``ansible_facts['smt_memory']``; its ``wanted`` is None where only services are protected from the OOM killer.
+        facts: ``ansible_facts['smt_memory']``; its ``wanted`` is None where only services are protected from the OOM
+            killer.
     """
     known = facts if isinstance(facts, dict) else {}
     plan = fields.mapping(known, "wanted")
@@ -190,7 +256,11 @@ def memory_aspects(facts: t.Any) -> dict[str, dict[str, t.Any] | None]:
     later = fields.items(plan, "boot_differences")
     return {
         "memory": _aspect(DRIFTED if now else COMPLIANT, now, refusal),
-        "memory_configured": _aspect(DRIFTED if later else COMPLIANT, later, _text(plan.get("boot_blocked_by")) if later else None) if plan else None,
+        "memory_configured": (
+            _aspect(DRIFTED if later else COMPLIANT, later, _text(plan.get("boot_blocked_by")) if later else None)
+            if plan
+            else None
+        ),
     }
 
 
@@ -202,8 +272,8 @@ def boot_state(facts: Facts, desired: policy.DesiredState) -> str:
     """
     if desired.is_part:
         raise policy.PolicyError(
-            f"no boot argument turns SMT off on a part of the machine ({desired.cores.title}): use smt_policy_scope runtime, with smt_runtime_persist "
-            "to keep it over boots"
+            f"no boot argument turns SMT off on a part of the machine ({desired.cores.title}): use smt_policy_scope"
+            " runtime, with smt_runtime_persist to keep it over boots"
         )
     if desired.state:
         return desired.state
@@ -213,8 +283,8 @@ def boot_state(facts: Facts, desired: policy.DesiredState) -> str:
     if desired.threads == most:
         return policy.ENABLED
     raise policy.PolicyError(
-        f"no boot argument leaves {desired.threads} of {most if isinstance(most, int) else 'an unknown number of'} threads per core: "
-        "use smt_policy_scope runtime, with smt_runtime_persist to keep it over boots"
+        f"no boot argument leaves {desired.threads} of {most if isinstance(most, int) else 'an unknown number of'}"
+        " threads per core: use smt_policy_scope runtime, with smt_runtime_persist to keep it over boots"
     )
 
 
@@ -223,7 +293,9 @@ def _blocked_by(facts: Facts, when: str) -> str | None:
     methods = fields.mapping(fields.mapping(facts, "methods"), when)
     if methods.get("chosen"):
         return None
-    return next((_text(why) for why in fields.mapping(methods, "impossible").values()), None) or "no method is known here"
+    return (
+        next((_text(why) for why in fields.mapping(methods, "impossible").values()), None) or "no method is known here"
+    )
 
 
 def _needs(result: ComplianceResult) -> dict[str, bool]:
@@ -233,8 +305,14 @@ def _needs(result: ComplianceResult) -> dict[str, bool]:
     run, boot = result["running"], result["configured"]
     blocked = bool(run and run["status"] == DRIFTED and run["blocked_by"])
     drifted = bool(boot and boot["status"] == DRIFTED)
-    reboot = bool(boot) and (blocked or (result["scope"] == policy.BOOT and (drifted or bool(result["reboot_pending"]))))
-    return {"running": bool(run and run["status"] == DRIFTED and not blocked), "configured": drifted or reboot, "reboot": reboot}
+    reboot = bool(boot) and (
+        blocked or (result["scope"] == policy.BOOT and (drifted or bool(result["reboot_pending"])))
+    )
+    return {
+        "running": bool(run and run["status"] == DRIFTED and not blocked),
+        "configured": drifted or reboot,
+        "reboot": reboot,
+    }
 
 
 def _change(result: ComplianceResult, facts: Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
@@ -245,8 +323,15 @@ def _change(result: ComplianceResult, facts: Facts, desired: policy.DesiredState
         boot = None
     part = {"cores": desired.cores.given} if desired.is_part else {}
     run = {"state": desired.state, **part} if desired.state else {"threads_per_core": desired.threads}
-    memory = not result["pending_change"] and any(result[name] and result[name]["status"] == DRIFTED for name in ("memory", "memory_configured"))
-    return {"running": run if needs["running"] else None, "configured": boot, "memory": memory, "reboot": needs["reboot"]}
+    memory = not result["pending_change"] and any(
+        result[name] and result[name]["status"] == DRIFTED for name in ("memory", "memory_configured")
+    )
+    return {
+        "running": run if needs["running"] else None,
+        "configured": boot,
+        "memory": memory,
+        "reboot": needs["reboot"],
+    }
 
 
 def _pending_change(change: t.Any) -> str | None:
@@ -255,7 +340,10 @@ def _pending_change(change: t.Any) -> str | None:
         return None
     left = change.get("seconds_left")
     seconds = f"in about {left} s" if isinstance(left, int) else "some time"
-    return _text(f"a change {_text(change.get('by')) or ''} waits for its confirmation, and is rolled back {seconds} without it: confirm it, or wait for that")
+    return _text(
+        f"a change {_text(change.get('by')) or ''} waits for its confirmation, and is rolled back {seconds} without it:"
+        " confirm it, or wait for that"
+    )
 
 
 def _pending_rollback(saved: t.Any) -> dict[str, str | None] | None:
@@ -276,18 +364,22 @@ def sentence(result: ComplianceResult) -> str:
 
 def _differences(wanted: smt_state.State, now: smt_state.State) -> list[str]:
     """List the differences with CPUs as lists: one line per CPU would be too long."""
-    found = [] if wanted["control"] == now["control"] else [f"smt/control reads {cpulist.quoted(now['control'])} instead of {wanted['control']}"]
+    found = (
+        []
+        if wanted["control"] == now["control"]
+        else [f"smt/control reads {cpulist.quoted(now['control'])} instead of {wanted['control']}"]
+    )
     over, short = set(now["online"]) - set(wanted["online"]), set(wanted["online"]) - set(now["online"])
     found += [f"CPUs {cpulist.render(over)} are online"] if over else []
     return found + ([f"CPUs {cpulist.render(short)} are offline"] if short else [])
 
 
 def _aspect(status: str, reasons: t.Sequence[t.Any] = (), blocked_by: str | None = None) -> dict[str, t.Any]:
-    shown = [_text(reason) or "?" for reason in reasons[:MOST_REASONS]]
-    if len(reasons) > MOST_REASONS:
-        shown.append(f"and {len(reasons) - MOST_REASONS} more")
+    shown = [_text(reason) or "?" for reason in reasons[:MAX_REASONS]]
+    if len(reasons) > MAX_REASONS:
+        shown.append(f"and {len(reasons) - MAX_REASONS} more")
     return {"status": status, "reasons": shown, "blocked_by": _text(blocked_by)}
 
 
 def _text(value: t.Any) -> str | None:
-    return fields.line(value, MOST_TEXT)
+    return fields.line(value, MAX_TEXT)

@@ -1,6 +1,7 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Compliance results of many hosts as a terminal table, JSON, metrics for node_exporter's textfile collector, and an HTML page.
+"""Compliance results of many hosts as a terminal table, JSON, metrics for node_exporter's textfile collector,
+and an HTML page.
 
 Texts in results come from hosts: they are escaped for each output.
 """
@@ -28,20 +29,31 @@ _STATUS = schema.one_of(*compliance.STATUSES)
 KEPT = {
     "status": schema.about(_STATUS, "What the check found."),
     "sentence": schema.about(_TEXT, "Why, in one sentence; empty where there is nothing to say."),
-    "wanted": schema.about(_TEXT_OR_NULL, "The state that the policy wants; null where no policy is set, or no state follows from it."),
+    "wanted": schema.about(
+        _TEXT_OR_NULL, "The state that the policy wants; null where no policy is set, or no state follows from it."
+    ),
     "scope": schema.about(
-        schema.one_of(*policy.SCOPES, None), "What the policy covers: the running system, the next boot or both; null where nothing was compared."
+        schema.one_of(*policy.SCOPES, None),
+        "What the policy covers: the running system, the next boot or both; null where nothing was compared.",
     ),
     "hardware_class": schema.about(_TEXT_OR_NULL, "Hardware class of the host; null when unknown."),
-    "decided_by": schema.about(_TEXT_OR_NULL, "The run that decided under the policy auto, in words; null where none did."),
+    "decided_by": schema.about(
+        _TEXT_OR_NULL, "The run that decided under the policy auto, in words; null where none did."
+    ),
     "reboot_pending": schema.about(
-        schema.or_null(schema.BOOL), "Whether the next boot has other SMT-related arguments than the running kernel; null when unknown."
+        schema.or_null(schema.BOOL),
+        "Whether the next boot has other SMT-related arguments than the running kernel; null when unknown.",
     ),
 }
 _ASPECT = schema.or_null(
     schema.whole(
-        status=schema.about(schema.one_of(compliance.COMPLIANT, compliance.DRIFTED, compliance.UNKNOWN), "What the check found of this aspect."),
-        reasons=schema.about({"type": "array", "items": _TEXT}, "A sentence for each difference; the last one may only count the rest."),
+        status=schema.about(
+            schema.one_of(compliance.COMPLIANT, compliance.DRIFTED, compliance.UNKNOWN),
+            "What the check found of this aspect.",
+        ),
+        reasons=schema.about(
+            {"type": "array", "items": _TEXT}, "A sentence for each difference; the last one may only count the rest."
+        ),
     )
 )
 _ASPECT_OF = {
@@ -54,11 +66,17 @@ SCHEMA = schema.published(
     SCHEMA_NAME,
     SCHEMA_VERSION,
     "Which hosts comply with their SMT policy",
-    "smt_compliance.json on the controller, and /var/lib/threadwise-smt-pull/smt_compliance.json on a host with smt_pull, which lists that host alone.",
+    "smt_compliance.json on the controller, and /var/lib/threadwise-smt-pull/smt_compliance.json on a host with"
+    " smt_pull, which lists that host alone.",
     schema.whole(
         at=schema.about(schema.MOMENT, "Time of the check, UTC."),
         counts=schema.about(
-            schema.whole(**{status: schema.about({"type": "integer", "minimum": 0}, f"Number of hosts that are {status}.") for status in compliance.STATUSES}),
+            schema.whole(
+                **{
+                    status: schema.about({"type": "integer", "minimum": 0}, f"Number of hosts that are {status}.")
+                    for status in compliance.STATUSES
+                }
+            ),
             "Number of hosts by status; each status is listed.",
         ),
         hosts=schema.about(
@@ -67,8 +85,13 @@ SCHEMA = schema.published(
                 "items": schema.whole(
                     host=schema.about(_TEXT, "Name of the host in the inventory."),
                     **KEPT,
-                    pending_rollback=schema.about(schema.BOOL, "Whether an interrupted rollout changed the host and did not find it healthy."),
-                    **{aspect: schema.about(_ASPECT, f"{_ASPECT_OF[aspect]}; null where the policy does not cover it.") for aspect in compliance.ASPECTS},
+                    pending_rollback=schema.about(
+                        schema.BOOL, "Whether an interrupted rollout changed the host and did not find it healthy."
+                    ),
+                    **{
+                        aspect: schema.about(_ASPECT, f"{_ASPECT_OF[aspect]}; null where the policy does not cover it.")
+                        for aspect in compliance.ASPECTS
+                    },
                 ),
             },
             "The hosts of the play, by name.",
@@ -77,13 +100,16 @@ SCHEMA = schema.published(
 )
 
 # With more compliant hosts the terminal shows their number only; the files list all.
-MOST_COMPLIANT_LINES = 50
+MAX_COMPLIANT_LINES = 50
 
 # Name -> help text. Gauges without time stamps: the textfile collector accepts nothing else.
 METRICS = {
     "threadwise_smt_compliant": "1 when the host complies with its SMT policy, 0 when it does not or is unknown",
     "threadwise_smt_status": "1 for the status of the host: compliant, drifted, bad_policy, unknown or unreachable",
-    "threadwise_smt_drifted": "1 when an aspect (running, configured, memory, memory_configured) of the host differs from its policy, 0 when it complies",
+    "threadwise_smt_drifted": (
+        "1 when an aspect (running, configured, memory, memory_configured) of the host differs from its policy, 0 when"
+        " it complies"
+    ),
     "threadwise_smt_reboot_pending": "1 when the next boot has other SMT-related arguments than the running kernel",
     "threadwise_smt_checked_timestamp_seconds": "time of the check, in seconds since 1970",
 }
@@ -111,7 +137,7 @@ def table(judged: t.Sequence[Judged]) -> list[str]:
     """Format the hosts as lines of a table, hosts that need attention first, and a last line with counts."""
     ordered = sorted(judged, key=lambda one: (one[1]["status"] == compliance.COMPLIANT, one[0]))
     fine = sum(1 for dummy, result in judged if result["status"] == compliance.COMPLIANT)
-    shown = ordered if fine <= MOST_COMPLIANT_LINES else ordered[: len(ordered) - fine]
+    shown = ordered if fine <= MAX_COMPLIANT_LINES else ordered[: len(ordered) - fine]
     return fields.table(COLUMNS, (_cells(host, result) for host, result in shown), sentence(judged))
 
 
@@ -127,7 +153,11 @@ def how(result: ComplianceResult) -> str:
 def _waiting(rollback: dict[str, str | None] | None) -> str:
     if rollback is None:
         return ""
-    back = f" (it can be brought back to {rollback['back_to']}, as of {rollback['since']})" if rollback["back_to"] and rollback["since"] else ""
+    back = (
+        f" (it can be brought back to {rollback['back_to']}, as of {rollback['since']})"
+        if rollback["back_to"] and rollback["since"]
+        else ""
+    )
     return f"changed by a rollout that was interrupted before the host was found healthy{back}"
 
 
@@ -138,11 +168,20 @@ def document(judged: t.Sequence[Judged], at: datetime.datetime) -> str:
             "host": host,
             **{key: result[key] for key in KEPT},
             "pending_rollback": result["pending_rollback"] is not None,
-            **{aspect: result[aspect] and {key: result[aspect][key] for key in ("status", "reasons")} for aspect in compliance.ASPECTS},
+            **{
+                aspect: result[aspect] and {key: result[aspect][key] for key in ("status", "reasons")}
+                for aspect in compliance.ASPECTS
+            },
         }
         for host, result in judged
     ]
-    content = {"schema": SCHEMA_NAME, "schema_version": SCHEMA_VERSION, "at": _written(at), "counts": counts(judged), "hosts": hosts}
+    content = {
+        "schema": SCHEMA_NAME,
+        "schema_version": SCHEMA_VERSION,
+        "at": _written(at),
+        "counts": counts(judged),
+        "hosts": hosts,
+    }
     return json.dumps(content, indent=1, allow_nan=False) + "\n"
 
 
@@ -166,7 +205,14 @@ def metrics(judged: t.Sequence[Judged], at: datetime.datetime) -> str:
             add("threadwise_smt_reboot_pending", int(result["reboot_pending"]), **known)
         if result["status"] != compliance.UNREACHABLE:
             add("threadwise_smt_checked_timestamp_seconds", int(at.timestamp()), **known)
-    return "".join(f"# HELP {name} {METRICS[name]}\n# TYPE {name} gauge\n{''.join(found)}" for name, found in lines.items() if found) + "# EOF\n"
+    return (
+        "".join(
+            f"# HELP {name} {METRICS[name]}\n# TYPE {name} gauge\n{''.join(found)}"
+            for name, found in lines.items()
+            if found
+        )
+        + "# EOF\n"
+    )
 
 
 def _written(at: datetime.datetime) -> str:
@@ -192,4 +238,6 @@ def _classes(judged: t.Sequence[Judged]) -> list[tuple[str, dict[str, int]]]:
     found: dict[str, list[Judged]] = {}
     for one in judged:
         found.setdefault(one[1]["hardware_class"] or "unknown", []).append(one)
-    return sorted(((name, counts(hosts)) for name, hosts in found.items()), key=lambda pair: (-sum(pair[1].values()), pair[0]))
+    return sorted(
+        ((name, counts(hosts)) for name, hosts in found.items()), key=lambda pair: (-sum(pair[1].values()), pair[0])
+    )

@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The decisions that collected evaluations allow for each hardware class, with their hosts and age.
 
-Hosts are not trusted. Each host counts once and for one class: by its latest run with a comparison, for the class that its facts show now or, where these are
-not known, that of its latest run. All hosts of a class must agree. What hosts leave open by themselves, such as those that share the work of one, is decided by
-all of them combined (:mod:`pooled`), where no host says otherwise. A decision of several hosts has to hold without any one of them: a host with false results
-can prevent a decision, but cannot overrule the others. The time of a run is the one that the controller recorded when it fetched the result.
+Hosts are not trusted. Each host counts once and for one class: by its latest run with a comparison, for the class that
+its facts show now or, where these are not known, that of its latest run. All hosts of a class must agree. What hosts
+leave open by themselves, such as those that share the work of one, is decided by all of them combined (:mod:`pooled`),
+where no host says otherwise. A decision of several hosts has to hold without any one of them: a host with false results
+can prevent a decision, but cannot overrule the others. The time of a run is the one that the controller recorded when
+it fetched the result.
 """
 
 from __future__ import annotations
@@ -23,13 +25,25 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import polic
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.errors import FleetError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 
-MOST_RUNS = 10_000
+MAX_RUNS = 10_000
 # Clocks synchronised by NTP differ by less.
 AHEAD = datetime.timedelta(minutes=5)
 NAMED = 3
 
 # What of a comparison is kept to be combined with those of other hosts.
-COMBINED = ("title", "baseline_value", "candidate_value", *pooled.DECLARED, "confounded", "ratio", "ci_low", "ci_high", "n", "interval_confidence", "verdict")
+COMBINED = (
+    "title",
+    "baseline_value",
+    "candidate_value",
+    *pooled.DECLARED,
+    "confounded",
+    "ratio",
+    "ci_low",
+    "ci_high",
+    "n",
+    "interval_confidence",
+    "verdict",
+)
 
 STATES = {conclusion.ON: policy.ENABLED, conclusion.OFF: policy.DISABLED, conclusion.EITHER: policy.ANY}
 
@@ -76,13 +90,15 @@ def read(path: Path, now: datetime.datetime) -> Conclusion | None:
     result = result_files.load(path)
     if path.stem != result_files.file_stem(result["host"]):
         raise DecisionError(
-            f"{path.name}: holds a result of {result['host']}, whose file is {result_files.file_stem(result['host'])}.json: name it so, or remove it"
+            f"{path.name}: holds a result of {result['host']}, whose file is"
+            f" {result_files.file_stem(result['host'])}.json: name it so, or remove it"
         )
     return conclude(result, now)
 
 
 def conclude(result: host_comparisons.Result, now: datetime.datetime) -> Conclusion | None:
-    """Return a result's conclusion for its hardware class, or None without a class or for a run that has nothing to do with SMT.
+    """Return a result's conclusion for its hardware class,
+    or None without a class or for a run that has nothing to do with SMT.
 
     Args:
         result: a document accepted by :func:`result_files.load`.
@@ -94,7 +110,10 @@ def conclude(result: host_comparisons.Result, now: datetime.datetime) -> Conclus
     for name in ("started", "finished", "collected"):
         at = _moment(result, name)
         if at and at > now + AHEAD:
-            raise DecisionError(f"{result['host']}: {name} is {result[name]}, which is in the future: set the clock of the host, and evaluate it again")
+            raise DecisionError(
+                f"{result['host']}: {name} is {result[name]}, which is in the future: set the clock of the host, and"
+                " evaluate it again"
+            )
     hardware_class = result["facts"].get("hardware_class")
     if not hardware_class or not host_comparisons.concerns_smt(result):
         return None
@@ -106,7 +125,10 @@ def conclude(result: host_comparisons.Result, now: datetime.datetime) -> Conclus
         hardware_class,
         choice,
         conclusion.conclude(result, comparisons)["sentence"],
-        {(one["workload"], one.get("parameter")): {name: one[name] for name in COMBINED} for one in host_comparisons.of_smt(comparisons)},
+        {
+            (one["workload"], one.get("parameter")): {name: one[name] for name in COMBINED}
+            for one in host_comparisons.of_smt(comparisons)
+        },
         _moment(result, "collected") or _moment(result, "finished") or _moment(result, "started"),
     )
 
@@ -121,11 +143,15 @@ def result_files_below(directory: str | os.PathLike[str]) -> list[Path]:
         result_files.ResultError: the directory cannot be listed.
     """
     found = result_files.result_paths(directory)
-    runs = sorted(path for path in Path(directory).iterdir() if path.is_dir() and not path.name.startswith("."))[-MOST_RUNS:]
+    runs = sorted(path for path in Path(directory).iterdir() if path.is_dir() and not path.name.startswith("."))[
+        -MAX_RUNS:
+    ]
     return found + [path for run in runs for path in result_files.result_paths(run)]
 
 
-def decisions(conclusions: t.Iterable[Conclusion], now: datetime.datetime, classes: t.Mapping[str, str | None] | None = None) -> dict[str, dict[str, t.Any]]:
+def decisions(
+    conclusions: t.Iterable[Conclusion], now: datetime.datetime, classes: t.Mapping[str, str | None] | None = None
+) -> dict[str, dict[str, t.Any]]:
     """Decide for each hardware class by the latest run with a comparison of each of its hosts.
 
     Args:
@@ -134,15 +160,20 @@ def decisions(conclusions: t.Iterable[Conclusion], now: datetime.datetime, class
         classes: host -> the hardware class that its facts show now, of the hosts whose facts are known.
 
     Returns:
-        Hardware class -> ``{decision, whose, sentence, hosts, runs, age_days, not_counted}``: ``decision`` is ``enabled``, ``disabled``, ``any``, or None
-        where the hosts do not decide; ``runs`` are those that count, the latest first; ``age_days`` is that of the oldest, None where a result has
-        no time; ``not_counted`` has hosts with a result that states this class while they are of another: name -> why it does not count.
+        Hardware class -> ``{decision, whose, sentence, hosts, runs, age_days, not_counted}``: ``decision`` is
+        ``enabled``, ``disabled``, ``any``, or None where the hosts do not decide; ``runs`` are those that count, the
+        latest first; ``age_days`` is that of the oldest, None where a result has no time; ``not_counted`` has hosts
+        with a result that states this class while they are of another: name -> why it does not count.
     """
     by_class: dict[str, list[Conclusion]] = {}
     not_counted: dict[str, dict[str, str]] = {}
     for host, runs in _by_host(conclusions).items():
         latest = _latest(runs)
-        own, whence = (classes[host], "its facts show") if classes and host in classes else (latest.hardware_class, f"its latest run, {latest.run}, shows")
+        own, whence = (
+            (classes[host], "its facts show")
+            if classes and host in classes
+            else (latest.hardware_class, f"its latest run, {latest.run}, shows")
+        )
         counted = [one for one in runs if one.hardware_class == own]
         if counted:
             by_class.setdefault(counted[0].hardware_class, []).append(max(counted, key=_rank))
@@ -150,11 +181,16 @@ def decisions(conclusions: t.Iterable[Conclusion], now: datetime.datetime, class
             if one.hardware_class != own:
                 reason = f"{host} does not count by run {one.run}: {whence} hardware class {own or 'unknown'}"
                 not_counted.setdefault(one.hardware_class, {}).setdefault(host, reason)
-    return {name: _decide(by_class.get(name, []), not_counted.get(name, {}), now) for name in dict.fromkeys([*by_class, *not_counted])}
+    return {
+        name: _decide(by_class.get(name, []), not_counted.get(name, {}), now)
+        for name in dict.fromkeys([*by_class, *not_counted])
+    }
 
 
 def classes_of(conclusions: t.Iterable[Conclusion]) -> dict[str, str]:
-    """Return the hardware class that each host decides for if its facts are not known: host -> that of its latest run."""
+    """Return the hardware class that each host decides for if its facts are not known:
+    host -> that of its latest run.
+    """
     return {host: _latest(runs).hardware_class for host, runs in _by_host(conclusions).items()}
 
 
@@ -191,12 +227,24 @@ def _decide(latest: list[Conclusion], not_counted: dict[str, str], now: datetime
         reasons = list(not_counted.values())
         more = f"; and {len(reasons) - NAMED} more do not count" if len(reasons) > NAMED else ""
         whose = f"{whose} ({'; '.join(reasons[:NAMED])}{more})"
-    return {"decision": decision, "whose": whose, "sentence": sentence, "hosts": hosts, "runs": runs, "age_days": age, "not_counted": not_counted}
+    return {
+        "decision": decision,
+        "whose": whose,
+        "sentence": sentence,
+        "hosts": hosts,
+        "runs": runs,
+        "age_days": age,
+        "not_counted": not_counted,
+    }
 
 
 def _said(counted: list[Conclusion]) -> tuple[str | None, str]:
     """Return the decision of hosts of one class, None where they do not decide, and a sentence about it."""
-    different = [(of_hosts, found) for of_hosts in _workloads(counted).values() if len(found := pooled.declarations(of_hosts)) > 1]
+    different = [
+        (of_hosts, found)
+        for of_hosts in _workloads(counted).values()
+        if len(found := pooled.declarations(of_hosts)) > 1
+    ]
     if different:
         of_hosts, found = different[0]
         return None, f"Its hosts declare {_title(of_hosts)} differently: {conclusion.declared(found)}."
@@ -205,17 +253,35 @@ def _said(counted: list[Conclusion]) -> tuple[str | None, str]:
         chosen = [one.host for one in counted if one.choice in sides]
         if len(chosen) == 1 and len(counted) > 1:
             said, others = next(iter(sides)), len(counted) - 1
-            return None, f"{chosen[0]} alone says {said}, the other {others} say {conclusion.EITHER}: one host does not decide for the others."
+            return (
+                None,
+                (
+                    f"{chosen[0]} alone says {said}, the other {others} say {conclusion.EITHER}: one host does not"
+                    " decide for the others."
+                ),
+            )
         return decision, counted[0].sentence
     open_ones = [one.host for one in counted if one.choice == conclusion.UNDECIDED]
     together, figures, turned = _together(counted) if open_ones and len(counted) > 1 else (conclusion.UNDECIDED, "", {})
     if together in STATES and sides <= {conclusion.UNDECIDED, together}:
-        combined = f"Its {len(counted)} hosts combined, of which {_named(open_ones)} {'are' if len(open_ones) > 1 else 'is'} undecided alone: {figures}."
+        combined = (
+            f"Its {len(counted)} hosts combined, of which {_named(open_ones)} {'are' if len(open_ones) > 1 else 'is'}"
+            f" undecided alone: {figures}."
+        )
         # Without it, all others may say the same by themselves.
-        alone = {host: sentence for host, sentence in turned.items() if _sides([one for one in counted if one.host != host]) != {together}}
+        alone = {
+            host: sentence
+            for host, sentence in turned.items()
+            if _sides([one for one in counted if one.host != host]) != {together}
+        }
         return (None, f"{combined} {next(iter(alone.values()))}") if alone else (STATES[together], combined)
     if len(sides) > 1:
-        return None, "Its hosts do not agree: " + ", ".join(f"{one.host} says {one.choice}" for one in counted[: NAMED * 2]) + "."
+        return (
+            None,
+            "Its hosts do not agree: "
+            + ", ".join(f"{one.host} says {one.choice}" for one in counted[: NAMED * 2])
+            + ".",
+        )
     return None, counted[0].sentence
 
 
@@ -225,7 +291,9 @@ def _sides(counted: t.Sequence[Conclusion]) -> set[str]:
     return said - {conclusion.EITHER} or said
 
 
-def _workloads(counted: t.Sequence[Conclusion]) -> dict[tuple[str, float | None], dict[str, host_comparisons.Comparison]]:
+def _workloads(
+    counted: t.Sequence[Conclusion],
+) -> dict[tuple[str, float | None], dict[str, host_comparisons.Comparison]]:
     """Return the workloads of some hosts: workload -> host -> its comparison."""
     found: dict[tuple[str, float | None], dict[str, host_comparisons.Comparison]] = {}
     for one in counted:
@@ -239,19 +307,35 @@ def _title(hosts: t.Mapping[str, host_comparisons.Comparison]) -> str:
 
 
 def _together(counted: t.Sequence[Conclusion]) -> tuple[str, str, dict[str, str]]:
-    """Return what the hosts of a class say combined, the change of each workload with SMT off, and each host that alone turns one of them: name -> how."""
+    """Return what the hosts of a class say combined, the change of each workload with SMT off,
+    and each host that alone turns one of them: name -> how.
+    """
     workloads = list(_workloads(counted).values())
     judged = list(zip(workloads, pooled.combine_family(workloads)))
     deciding = pooled.shared([one for _hosts, one in judged])
-    figures = [f"{_title(hosts)} {conclusion.signed(one['ratio'], one)} with SMT off ({one['verdict'].replace('_', ' ')})" for hosts, one in judged]
-    turned = {host: f"{_title(hosts)}: {conclusion.turned(one, one['n'])}" for hosts, one in judged if one in deciding for host in one["turned_by"]}
+    figures = [
+        f"{_title(hosts)} {conclusion.signed(one['ratio'], one)} with SMT off ({one['verdict'].replace('_', ' ')})"
+        for hosts, one in judged
+    ]
+    turned = {
+        host: f"{_title(hosts)}: {conclusion.turned(one, one['n'])}"
+        for hosts, one in judged
+        if one in deciding
+        for host in one["turned_by"]
+    }
     return conclusion.recommendation(deciding), ", ".join(figures), turned
 
 
 def _source(hosts: list[str], runs: list[str], age: int | None) -> str:
     alone = ", which alone decides for all hosts of this class" if len(hosts) == 1 else ""
     named = _named(hosts) if len(hosts) == 1 else f"{len(hosts)} hosts ({_named(hosts)})"
-    old = "of unknown age" if age is None else "less than a day old" if age == 0 else f"{age} day{'s' if age > 1 else ''} old"
+    old = (
+        "of unknown age"
+        if age is None
+        else "less than a day old"
+        if age == 0
+        else f"{age} day{'s' if age > 1 else ''} old"
+    )
     return f"evaluation of {named} in run{'' if len(runs) == 1 else 's'} {_named(runs)}, {old}{alone}"
 
 

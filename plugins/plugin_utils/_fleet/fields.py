@@ -10,7 +10,7 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._host import text as host_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 
-MOST_WIDTH = 48
+MAX_WIDTH = 48
 # With these words Ansible introduces an error from ansible-core 2.19 on.
 _INTRODUCTION = re.compile("^((Task|Action) failed: )+")
 
@@ -22,7 +22,9 @@ def mapping(facts: t.Mapping[str, t.Any], name: str) -> dict[str, t.Any]:
 
 
 def smt_facts(registered: t.Any) -> dict[str, t.Any]:
-    """Return the facts that a host answered to smt_facts with, from what that task registered; an empty mapping where it did not."""
+    """Return the facts that a host answered to smt_facts with, from what that task registered;
+    an empty mapping where it did not.
+    """
     return mapping(mapping(registered if isinstance(registered, dict) else {}, "ansible_facts"), "smt")
 
 
@@ -44,7 +46,9 @@ def why(registered: t.Mapping[str, t.Any]) -> t.Any:
 
 
 def line(value: t.Any, most: int) -> str | None:
-    """Return a text as one line of at most ``most`` printable characters, or None for a value that is not a text or empty."""
+    """Return a text as one line of at most ``most`` printable characters,
+    or None for a value that is not a text or empty.
+    """
     return text.line(value, most) or None if isinstance(value, str) else None
 
 
@@ -52,11 +56,13 @@ def table(columns: tuple[str, ...], rows: t.Iterable[tuple[str, ...]], last: str
     """Format rows as lines of a table for a terminal.
 
     Args:
-        columns: headings; only the last column may be wider than ``MOST_WIDTH``.
+        columns: headings; only the last column may be wider than ``MAX_WIDTH``.
         rows: a text for each column, from anybody.
         last: line below the table.
     """
     cells = [columns, *(tuple(map(host_text.visible, row)) for row in rows)]
-    widths = [min(MOST_WIDTH, max(len(row[column]) for row in cells)) for column in range(len(columns) - 1)]
-    lines = ["  ".join([cell[:width].ljust(width) for cell, width in zip(row, widths)] + [row[-1]]).rstrip() for row in cells]
+    widths = [min(MAX_WIDTH, max(len(row[column]) for row in cells)) for column in range(len(columns) - 1)]
+    lines = [
+        "  ".join([cell[:width].ljust(width) for cell, width in zip(row, widths)] + [row[-1]]).rstrip() for row in cells
+    ]
     return [lines[0], "-" * len(lines[0]), *lines[1:], "", last]

@@ -18,7 +18,7 @@ RUNTIME, BOOT, BOTH = "runtime", "boot", "both"
 SCOPES = (RUNTIME, BOOT, BOTH)
 
 # No processor with Linux has more than eight threads a core (POWER8 and later).
-MOST_THREADS = 8
+MAX_THREADS = 8
 
 
 class PolicyError(FleetError):
@@ -26,7 +26,10 @@ class PolicyError(FleetError):
 
 
 class UndecidedError(PolicyError):
-    """The policy is valid, but the evaluations do not decide for this host. The text gives the reason and what to do."""
+    """The policy is valid, but the evaluations do not decide for this host.
+
+    The text gives the reason and what to do.
+    """
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +39,8 @@ class DesiredState:
     Attributes:
         state: ``enabled`` or ``disabled``; None for a number of threads or for any state.
         threads: threads per core, or None.
-        decided_by: the evaluations behind an automatic decision and their age, as a sentence; None for an explicit policy.
+        decided_by: the evaluations behind an automatic decision and their age, as a sentence; None for an explicit
+            policy.
         cores: the part of the machine that ``disabled`` applies to; every other core has all its threads.
     """
 
@@ -75,8 +79,10 @@ def desired_state(
     """Return the desired state of one host.
 
     Args:
-        value: of ``smt_policy``: ``enabled``, ``disabled``, ``auto``, ``{threads_per_core: N}`` or ``{disabled_on: {node: N}}``; None where it is not set.
-        classes: of ``smt_policy_classes``: hardware class -> such a value, which overrides ``value``; None where it is not set.
+        value: of ``smt_policy``: ``enabled``, ``disabled``, ``auto``, ``{threads_per_core: N}`` or
+            ``{disabled_on: {node: N}}``; None where it is not set.
+        classes: of ``smt_policy_classes``: hardware class -> such a value, which overrides ``value``; None where it is
+            not set.
         hardware_class: of this host, None where unknown.
         decisions: hardware class -> a decision of `decisions.decisions`; None where no results are configured.
         error: why the configured results cannot be read, or None.
@@ -89,7 +95,10 @@ def desired_state(
     _check_classes(classes)
     chosen = (classes or {}).get(hardware_class, value) if hardware_class else value
     if chosen is None:
-        raise PolicyError(f"no policy is set: give smt_policy, or its hardware class {hardware_class or '(unknown)'} in smt_policy_classes")
+        raise PolicyError(
+            f"no policy is set: give smt_policy, or its hardware class {hardware_class or '(unknown)'} in"
+            " smt_policy_classes"
+        )
     if chosen == AUTO:
         return DesiredState() if without_smt else _decided(hardware_class, decisions, error)
     return _explicit(chosen)
@@ -114,7 +123,9 @@ def check(value: t.Any, classes: t.Any) -> None:
 
 def _check_classes(classes: t.Any) -> None:
     if classes is not None and not isinstance(classes, dict):
-        raise PolicyError(f"smt_policy_classes is {cpulist.quoted(classes)}: it must be a mapping of hardware classes to policies")
+        raise PolicyError(
+            f"smt_policy_classes is {cpulist.quoted(classes)}: it must be a mapping of hardware classes to policies"
+        )
 
 
 def _explicit(chosen: t.Any) -> DesiredState:
@@ -129,7 +140,10 @@ def _explicit(chosen: t.Any) -> DesiredState:
         return DesiredState(threads=_threads(chosen[THREADS]))
     if isinstance(chosen, dict) and list(chosen) == [DISABLED_ON]:
         return DesiredState(state=DISABLED, cores=_cores(chosen[DISABLED_ON]))
-    raise PolicyError(f"smt_policy is {cpulist.quoted(chosen)}: it must be enabled, disabled, auto or a mapping with only threads_per_core or disabled_on")
+    raise PolicyError(
+        f"smt_policy is {cpulist.quoted(chosen)}: it must be enabled, disabled, auto or a mapping with only"
+        " threads_per_core or disabled_on"
+    )
 
 
 def _cores(value: t.Any) -> smt_scope.Scope:
@@ -140,7 +154,8 @@ def _cores(value: t.Any) -> smt_scope.Scope:
         raise PolicyError(f"{DISABLED_ON}: {error}") from None
     if cores.kind == smt_scope.UNIT:
         raise PolicyError(
-            f"{DISABLED_ON} names {cores.title}: a policy is compared with the facts of a host, which have no units: name cpus, a node or a package"
+            f"{DISABLED_ON} names {cores.title}: a policy is compared with the facts of a host, which have no units:"
+            " name cpus, a node or a package"
         )
     return cores
 
@@ -153,7 +168,9 @@ def scope(value: t.Any) -> str:
     """
     if isinstance(value, str) and value in SCOPES:
         return str(value)
-    raise PolicyError(f"smt_policy_scope is {cpulist.quoted(value)}: it must be {', '.join(SCOPES[:-1])} or {SCOPES[-1]}")
+    raise PolicyError(
+        f"smt_policy_scope is {cpulist.quoted(value)}: it must be {', '.join(SCOPES[:-1])} or {SCOPES[-1]}"
+    )
 
 
 def _threads(value: t.Any) -> int:
@@ -161,8 +178,10 @@ def _threads(value: t.Any) -> int:
         number = int(str(value)[:10])
     except ValueError:
         number = 0
-    if isinstance(value, (bool, float)) or not 1 <= number <= MOST_THREADS:
-        raise PolicyError(f"threads_per_core is {cpulist.quoted(value)}: it must be a whole number from 1 to {MOST_THREADS}")
+    if isinstance(value, (bool, float)) or not 1 <= number <= MAX_THREADS:
+        raise PolicyError(
+            f"threads_per_core is {cpulist.quoted(value)}: it must be a whole number from 1 to {MAX_THREADS}"
+        )
     return number
 
 
@@ -174,17 +193,28 @@ def _decided(hardware_class: str | None, decisions: t.Mapping[str, t.Any] | None
         UndecidedError: there is no decision.
     """
     if not hardware_class:
-        raise UndecidedError("smt_policy is auto, and the hardware class of this host is not known, so no evaluation applies: set smt_policy to a state")
+        raise UndecidedError(
+            "smt_policy is auto, and the hardware class of this host is not known, so no evaluation applies: set"
+            " smt_policy to a state"
+        )
     if error:
         raise UndecidedError(f"smt_policy is auto, and the results cannot be read: {error}")
     if decisions is None:
-        raise PolicyError("smt_policy is auto, and no results are configured: set smt_policy_results to a directory of evaluations")
+        raise PolicyError(
+            "smt_policy is auto, and no results are configured: set smt_policy_results to a directory of evaluations"
+        )
     found = decisions.get(hardware_class)
     if not isinstance(found, dict):
         raise UndecidedError(
-            f"smt_policy is auto, and the results have no evaluation of hardware class {hardware_class}: evaluate a host of this class with smt_eval.yml"
+            f"smt_policy is auto, and the results have no evaluation of hardware class {hardware_class}: evaluate a"
+            " host of this class with smt_eval.yml"
         )
     decision = found["decision"]
     if decision not in (ENABLED, DISABLED, ANY):
-        raise UndecidedError(f"smt_policy is auto, and the evaluations do not decide: {found['whose']}: {found['sentence']} Measure more, or set a state")
-    return DesiredState(state=None if decision == ANY else decision, decided_by=f"{found['whose']}: {found['sentence']}")
+        raise UndecidedError(
+            f"smt_policy is auto, and the evaluations do not decide: {found['whose']}: {found['sentence']} Measure"
+            " more, or set a state"
+        )
+    return DesiredState(
+        state=None if decision == ANY else decision, decided_by=f"{found['whose']}: {found['sentence']}"
+    )

@@ -36,7 +36,9 @@ class Member:
 
 
 def waiting(members: t.Iterable[Member]) -> dict[str, str]:
-    """Return the pending hosts that must wait, each with the unreachable host of its group: two of a group must not be down at once."""
+    """Return the pending hosts that must wait, each with the unreachable host of its group:
+    two of a group must not be down at once.
+    """
     members = list(members)
     gone = {member.group: member.host for member in members if member.group is not None and not member.reachable}
     return {member.host: gone[member.group] for member in members if member.pending and member.group in gone}
@@ -66,11 +68,13 @@ def predecessors(waves_of_hosts: t.Iterable[t.Sequence[str]], groups: t.Mapping[
 def waves(members: t.Sequence[Member], sizes: t.Sequence[int | str]) -> list[list[str]]:
     """Plan the waves.
 
-    The waves are planned for the whole fleet, pending or not: a rollout that is started again continues in the wave where it stopped.
+    The waves are planned for the whole fleet, pending or not: a rollout that is started again continues in the wave
+    where it stopped.
 
     Args:
         members: the fleet, in the order of change.
-        sizes: of the waves, each a number or a share of the fleet (``10%``); the last one applies to all further waves, as in Ansible's `serial`.
+        sizes: of the waves, each a number or a share of the fleet (``10%``); the last one applies to all further waves,
+            as in Ansible's `serial`.
 
     Returns:
         Names of hosts by wave; no wave is empty.
@@ -107,7 +111,9 @@ def _limit(limits: t.Sequence[int], number: int) -> int:
 def _size(value: t.Any, fleet: int) -> int:
     found = None if isinstance(value, bool) else _SIZE.fullmatch(str(value)[:20])
     if not found:
-        raise RolloutError(f"{str(value)[:40]!r} is not a valid wave size: give a number or a share of the fleet such as 10%")
+        raise RolloutError(
+            f"{str(value)[:40]!r} is not a valid wave size: give a number or a share of the fleet such as 10%"
+        )
     number = int(found[1])
     return max(1, fleet * number // 100) if found[2] else number
 
@@ -116,7 +122,9 @@ def is_pending(result: ComplianceResult, reboot_ok: bool) -> bool:
     """Return whether a host needs a change and can be changed, or has a pending rollback."""
     if result["status"] == compliance.DRIFTED:
         return blocked_by(result, reboot_ok) is None
-    return result["status"] == compliance.COMPLIANT and (result["pending_rollback"] is not None or (reboot_ok and result["change"]["reboot"]))
+    return result["status"] == compliance.COMPLIANT and (
+        result["pending_rollback"] is not None or (reboot_ok and result["change"]["reboot"])
+    )
 
 
 def blocked_by(result: ComplianceResult, reboot_ok: bool) -> str | None:
@@ -125,6 +133,11 @@ def blocked_by(result: ComplianceResult, reboot_ok: bool) -> str | None:
     for name in ("configured", "memory", "memory_configured"):
         if result[name] and result[name]["status"] == compliance.DRIFTED and result[name]["blocked_by"]:
             return str(result[name]["blocked_by"])
-    if run and run["status"] == compliance.DRIFTED and run["blocked_by"] and not (result["change"]["reboot"] and reboot_ok):
+    if (
+        run
+        and run["status"] == compliance.DRIFTED
+        and run["blocked_by"]
+        and not (result["change"]["reboot"] and reboot_ok)
+    ):
         return str(run["blocked_by"])
     return None

@@ -58,4 +58,7 @@ def sentence(share: Share, shared: bool) -> str:
     said = f"{share.hardware_class}: {measured} measured, for {', '.join(share.hosts)}."
     if not shared or share.shared_by == 1:
         return said
-    return f"{said} Each measures for 1/{share.shared_by} of smt_eval_budget, and longer only until it has {verdicts.LEAST_BLOCKS_RANKED} blocks."
+    return (
+        f"{said} Each measures for 1/{share.shared_by} of smt_eval_budget, and longer only until it has"
+        f" {verdicts.MIN_BLOCKS_RANKED} blocks."
+    )

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A survey of many hosts' facts: a terminal table and an HTML page.
 
-Facts are untrusted data of any shape and content. Each field is used only with its expected type, texts are cut, the page is rendered by Jinja with
-automatic escaping and loads nothing, and the terminal gets no control characters.
+Facts are untrusted data of any shape and content. Each field is used only with its expected type, texts are cut, the
+page is rendered by Jinja with automatic escaping and loads nothing, and the terminal gets no control characters.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import field
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame
 
-MOST_TEXT = 200
+MAX_TEXT = 200
 
 ON, PARTLY, OFF, FORCED_OFF, NONE, UNKNOWN = "on", "partly on", "off", "forced off", "no SMT", "unknown"
 STATES = (ON, PARTLY, OFF, FORCED_OFF, NONE, UNKNOWN)
@@ -70,7 +70,10 @@ def row(host: str, facts: t.Any) -> Row:
     if not isinstance(facts, dict):
         return unreached(host, "it returned no facts")
     boot = fields.mapping(facts, "boot")
-    vulnerabilities = {name: fields.mapping(fields.mapping(facts, "vulnerabilities"), name).get("smt") for name in fields.mapping(facts, "vulnerabilities")}
+    vulnerabilities = {
+        name: fields.mapping(fields.mapping(facts, "vulnerabilities"), name).get("smt")
+        for name in fields.mapping(facts, "vulnerabilities")
+    }
     return Row(
         host=_text(host) or "?",
         state=_state(facts),
@@ -101,12 +104,21 @@ def _state(facts: dict[str, t.Any]) -> str:
 def _shape(facts: dict[str, t.Any]) -> str:
     threads = fields.mapping(facts, "threads_per_core")
     packages = facts.get("sockets")
-    counts = [count for count in (facts.get("cores"), threads.get("min"), threads.get("max")) if isinstance(count, int) and not isinstance(count, bool)]
+    counts = [
+        count
+        for count in (facts.get("cores"), threads.get("min"), threads.get("max"))
+        if isinstance(count, int) and not isinstance(count, bool)
+    ]
     if len(counts) < 3:
         return ""
     cores, least, most = counts
     each = str(most) if least == most else f"{least}-{most}"
-    return ", ".join([*([text.counted(packages, "package")] if isinstance(packages, int) else []), f"{text.counted(cores, 'core')} x {each}"])
+    return ", ".join(
+        [
+            *([text.counted(packages, "package")] if isinstance(packages, int) else []),
+            f"{text.counted(cores, 'core')} x {each}",
+        ]
+    )
 
 
 def _unknowns(facts: dict[str, t.Any]) -> tuple[str, ...]:
@@ -114,7 +126,9 @@ def _unknowns(facts: dict[str, t.Any]) -> tuple[str, ...]:
     if facts.get("complete") is not True:
         offline = _text(fields.mapping(facts, "cpus").get("offline"))
         found.append(
-            f"the cores of CPUs {offline}: they are offline, and there is no topology cache from when all were online" if offline else "which CPUs share a core"
+            f"the cores of CPUs {offline}: they are offline, and there is no topology cache from when all were online"
+            if offline
+            else "which CPUs share a core"
         )
     if facts.get("source") == "cpuinfo":
         found.append("the kernel's sibling lists: cores are from /proc/cpuinfo")
@@ -125,11 +139,11 @@ def _unknowns(facts: dict[str, t.Any]) -> tuple[str, ...]:
 
 
 def _text(value: t.Any) -> str | None:
-    return fields.line(value, MOST_TEXT)
+    return fields.line(value, MAX_TEXT)
 
 
 def _texts(value: t.Any) -> tuple[str, ...] | None:
-    return tuple(filter(None, map(_text, value[:MOST_TEXT]))) if isinstance(value, list) else None
+    return tuple(filter(None, map(_text, value[:MAX_TEXT]))) if isinstance(value, list) else None
 
 
 # The terminal
@@ -163,7 +177,13 @@ def _drift_text(one: Row) -> str:
 def sentence(rows: t.Sequence[Row]) -> str:
     """Describe the fleet in one sentence."""
     reached = [one for one in rows if one.reached]
-    counts = [(sum(1 for one in reached if one.state == state), f"with SMT {state}" if state not in (NONE, UNKNOWN) else state) for state in STATES]
+    counts = [
+        (
+            sum(1 for one in reached if one.state == state),
+            f"with SMT {state}" if state not in (NONE, UNKNOWN) else state,
+        )
+        for state in STATES
+    ]
     counts += [
         (sum(1 for one in reached if one.drift), "would boot with other SMT arguments"),
         (sum(1 for one in reached if one.open_to), "vulnerable because siblings are online"),

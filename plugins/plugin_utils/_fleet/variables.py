@@ -38,8 +38,8 @@ _TRUTH: t.Callable[[t.Any], bool] = boolean
 
 _ANY: Spec = {"type": "raw"}
 _PATH: Spec = {"type": "path"}
-# How the metrics server is reached: credentials, and what may have one in it, so no message shows what they are. They are in no argument specification, because
-# Ansible shows the line where a value is that cannot be templated.
+# How the metrics server is reached: credentials, and what may have one in it, so no message shows what they are. They
+# are in no argument specification, because Ansible shows the line where a value is that cannot be templated.
 ACCESS = tuple(f"{server.VARIABLE}{one.name}" for one in dataclasses.fields(server.Access))
 PLAYBOOKS: dict[str, dict[str, Spec]] = {
     "smt_eval": {
@@ -53,7 +53,12 @@ PLAYBOOKS: dict[str, dict[str, Spec]] = {
         "smt_survey_page": _PATH,
         "smt_survey_probe": {"type": "str", "choices": ["auto", "always", "never"]},
     },
-    "smt_compliance": {"smt_compliance_hosts": _ANY, "smt_compliance_json": _PATH, "smt_compliance_metrics": _PATH, "smt_compliance_page": _PATH},
+    "smt_compliance": {
+        "smt_compliance_hosts": _ANY,
+        "smt_compliance_json": _PATH,
+        "smt_compliance_metrics": _PATH,
+        "smt_compliance_page": _PATH,
+    },
     "smt_enforce": {
         "smt_enforce_health_check": _PATH,
         "smt_enforce_hosts": _ANY,
@@ -81,10 +86,11 @@ RANGES: dict[str, tuple[float | None, float | None]] = {
     "smt_trial_check": trial_settings.CHECK_SECONDS,
     "smt_trial_margin": (0.0001, 0.5),
     "smt_trial_period": trial_settings.PERIOD_SECONDS,
-    "smt_trial_periods": (1, trial_settings.MOST_PERIODS),
+    "smt_trial_periods": (1, trial_settings.MAX_PERIODS),
     "smt_trial_settle": (0, trial_settings.PERIOD_SECONDS[1]),
 }
-# What a value has to be that its type does not say, as the plan on the host checks it: functions that raise one of `_INVALID`.
+# What a value has to be that its type does not say, as the plan on the host checks it: functions that raise one of
+# `_INVALID`.
 _CHECKS: dict[str, t.Callable[[t.Any], object]] = {
     "smt_eval_arms": boot_plan.names,
     "smt_eval_cpus": plan_settings.on_cpus,
@@ -141,9 +147,10 @@ _TYPES = {
     "path": "a path",
     "str": "a text",
 }
-# A name without one of the prefixes is taken for a misspelt one only from this similarity on: users have variables of their own.
+# A name without one of the prefixes is taken for a misspelt one only from this similarity on: users have variables of
+# their own.
 _SIMILAR = 0.86
-MOST_HOSTS = 3
+MAX_HOSTS = 3
 
 
 class VariablesError(FleetError):
@@ -200,7 +207,11 @@ def is_ours(name: t.Any, specs: t.Mapping[str, Spec]) -> bool:
     lowered = name.lower()
     if not lowered.startswith(("smt_", "smt-")):
         return False
-    return lowered.startswith(prefixes(specs)) or name in specs or difflib.SequenceMatcher(None, lowered, _nearest(lowered, specs)).ratio() >= _SIMILAR
+    return (
+        lowered.startswith(prefixes(specs))
+        or name in specs
+        or difflib.SequenceMatcher(None, lowered, _nearest(lowered, specs)).ratio() >= _SIMILAR
+    )
 
 
 def prefixes(specs: t.Iterable[str]) -> tuple[str, ...]:
@@ -245,10 +256,19 @@ def differing(written: t.Iterable[Setting], hosts: t.Sequence[str]) -> list[str]
             found.setdefault(one.name, {}).setdefault(cpulist.quoted(one.value), []).append(one.host)
     sentences = []
     for name, values in sorted(found.items()):
-        others = [host for host in hosts if all(host not in of_value for of_value in values.values())] if sum(map(len, values.values())) < len(hosts) else []
-        said = [f"{value}{_of(of_value, len(hosts))}" for value, of_value in values.items()] + ([f"not set{_of(others, len(hosts))}"] if others else [])
+        others = (
+            [host for host in hosts if all(host not in of_value for of_value in values.values())]
+            if sum(map(len, values.values())) < len(hosts)
+            else []
+        )
+        said = [f"{value}{_of(of_value, len(hosts))}" for value, of_value in values.items()] + (
+            [f"not set{_of(others, len(hosts))}"] if others else []
+        )
         if len(said) > 1:
-            sentences.append(f"{name} is {' but '.join(said)}: there is one for all hosts, so set it by -e, in the play's vars, or for the group all")
+            sentences.append(
+                f"{name} is {' but '.join(said)}: there is one for all hosts, so set it by -e, in the play's vars, or"
+                " for the group all"
+            )
     return sentences
 
 
@@ -285,7 +305,9 @@ def _why_not_booted(values: t.Mapping[str, t.Any]) -> str | None:
 def _problem(one: Setting, specs: t.Mapping[str, Spec]) -> str | None:
     where = f" (set in {one.where})" if one.where else ""
     if one.name not in specs:
-        return f"{one.name}{where} is not a variable of threadwise.smt; the nearest is {_nearest(one.name.lower(), specs)}"
+        return (
+            f"{one.name}{where} is not a variable of threadwise.smt; the nearest is {_nearest(one.name.lower(), specs)}"
+        )
     # What is encrypted matters to whoever uses it, and others may lack the password.
     if one.value is None or one.name in _JUDGED_PER_HOST or getattr(one.value, "__ENCRYPTED__", False):
         return None
@@ -312,7 +334,11 @@ def _malformed(name: str, value: t.Any, spec: Spec) -> str | None:
     validated = _VALIDATOR({name: used}).validate({name: value})
     errors = validated.error_messages
     if not (errors or number or nested):
-        return _out_of_range(float(value), *RANGES[name]) if name in RANGES else _unusable(name, validated.validated_parameters[name])
+        return (
+            _out_of_range(float(value), *RANGES[name])
+            if name in RANGES
+            else _unusable(name, validated.validated_parameters[name])
+        )
     if "options" in spec and isinstance(value, list):
         return "; ".join(errors)
     choices = [str(choice) for choice in spec.get("choices", ())]
@@ -344,5 +370,5 @@ def _nearest(name: str, specs: t.Iterable[str]) -> str:
 def _of(names: t.Sequence[str], fleet: int) -> str:
     if len(set(names)) >= fleet:
         return ""
-    more = f" and {len(names) - MOST_HOSTS} more" if len(names) > MOST_HOSTS else ""
-    return f" [{', '.join(names[:MOST_HOSTS])}{more}]"
+    more = f" and {len(names) - MAX_HOSTS} more" if len(names) > MAX_HOSTS else ""
+    return f" [{', '.join(names[:MAX_HOSTS])}{more}]"

@@ -1,6 +1,7 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How far back a query counts: its own ranges and offsets, those of the recording rules that make its series, their evaluations, and the scrapes.
+"""How far back a query counts: its own ranges and offsets, those of the recording rules that make its series,
+their evaluations, and the scrapes.
 
 What a server says of its rules may be anything: they may be made of each other without an end, or be many.
 """
@@ -15,9 +16,9 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources.ser
 
 # Longer than any trial.
 ENDLESS: float = schema.MAX_SECONDS
-MOST_DEPTH = 30
-MOST_RULES = 500
-MOST_SELECTORS = 30
+MAX_DEPTH = 30
+MAX_RULES = 500
+MAX_SELECTORS = 30
 # What Prometheus keeps for rules: no exporter is to have it in a name.
 RULE_SIGN = ":"
 
@@ -56,7 +57,8 @@ class Lineage:
 
         Args:
             query: the query.
-            declared: what the user says of it, in seconds; None for nothing. It counts where the server does not say, and where it is more.
+            declared: what the user says of it, in seconds; None for nothing. It counts where the server does not say,
+                and where it is more.
 
         Raises:
             NotKnownError: neither the server nor the user says it.
@@ -85,7 +87,10 @@ class Lineage:
         made = {one.name for one in rules}
         elsewhere = [name for name in names if RULE_SIGN in name and name not in made]
         if elsewhere:
-            raise NotKnownError(f"{text.line(elsewhere[0], 100)} has the name of a rule's series, and no rule of the metrics server makes it")
+            raise NotKnownError(
+                f"{text.line(elsewhere[0], 100)} has the name of a rule's series, and no rule of the metrics server"
+                " makes it"
+            )
         paths = [self._of_rule(one, above) for one in rules]
         if not made.issuperset(names):
             paths.append(self._of_scrapes(selector))
@@ -95,22 +100,27 @@ class Lineage:
         name = text.line(rule.name, 100)
         if id(rule) in above:
             return Path(ENDLESS, (f"the rule {name} is made of its own values",))
-        if len(above) >= MOST_DEPTH or len(self._of_rules) >= MOST_RULES:
-            raise NotKnownError(f"{name} is made of more rules than {MOST_DEPTH} over each other, or {MOST_RULES} in all")
+        if len(above) >= MAX_DEPTH or len(self._of_rules) >= MAX_RULES:
+            raise NotKnownError(f"{name} is made of more rules than {MAX_DEPTH} over each other, or {MAX_RULES} in all")
         if id(rule) not in self._of_rules:
             self._of_rules[id(rule)] = self._of_query(rule.query, rule, (*above, id(rule)))
         below = self._of_rules[id(rule)]
-        # A rule that is evaluated before another one of its group sees what that one made two evaluations before, as of Prometheus 3.
+        # A rule that is evaluated before another one of its group sees what that one made two evaluations before, as of
+        # Prometheus 3.
         return Path(min(below.seconds + rule.seconds * (2 if above else 1), ENDLESS), below.said)
 
     def _of_scrapes(self, selector: promql.Selector) -> Path:
-        """Return the age of what is scraped: a sample stands for the time since the one before, which some functions and servers count as well."""
+        """Return the age of what is scraped: a sample stands for the time since the one before,
+        which some functions and servers count as well.
+        """
         if selector.written not in self._of_selectors:
-            if len(self._of_selectors) >= MOST_SELECTORS:
-                raise NotKnownError(f"it is made of the series of more than {MOST_SELECTORS} selectors")
+            if len(self._of_selectors) >= MAX_SELECTORS:
+                raise NotKnownError(f"it is made of the series of more than {MAX_SELECTORS} selectors")
             self._of_selectors[selector.written] = self._source.interval(selector) or 0.0
         seconds = self._of_selectors[selector.written]
-        return Path(seconds, (f"{text.line(selector.written, 100)} has a sample every {span(seconds)}",) if seconds else ())
+        return Path(
+            seconds, (f"{text.line(selector.written, 100)} has a sample every {span(seconds)}",) if seconds else ()
+        )
 
 
 def _own(query: str) -> float:
@@ -133,4 +143,6 @@ def span(seconds: float) -> str:
     if seconds >= ENDLESS:
         return "without an end"
     minutes, rest = divmod(round(seconds, 1), 60)
-    return " ".join(filter(None, [f"{minutes:.0f} min" if minutes else "", f"{rest:.3g} s" if rest or not minutes else ""]))
+    return " ".join(
+        filter(None, [f"{minutes:.0f} min" if minutes else "", f"{rest:.3g} s" if rest or not minutes else ""])
+    )

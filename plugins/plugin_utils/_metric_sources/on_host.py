@@ -1,6 +1,7 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Numbers that are read on the host: what a command prints, or a sample of a file in Prometheus' text format, such as the textfile collector reads.
+"""Numbers that are read on the host: what a command prints, or a sample of a file in Prometheus' text format,
+such as the textfile collector reads.
 
 The format: https://prometheus.io/docs/instrumenting/exposition_formats/.
 """
@@ -11,7 +12,7 @@ import math
 import re
 import typing as t
 
-MOST_VALUE = 1e100
+MAX_VALUE = 1e100
 _SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)\s*(?:\{(.*)\})?\s+(\S+)(?:\s+-?[0-9]+)?")
 _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*,?')
 
@@ -83,4 +84,4 @@ def _number(word: t.Any) -> float | None:
         value = float(word)
     except ValueError:
         return None
-    return value if math.isfinite(value) and abs(value) <= MOST_VALUE else None
+    return value if math.isfinite(value) and abs(value) <= MAX_VALUE else None

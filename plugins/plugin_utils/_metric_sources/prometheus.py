@@ -20,17 +20,23 @@ import urllib.parse
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import promql
-from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources.server import ANSWER_SECONDS, Access, Server, SourceError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources.server import (
+    ANSWER_SECONDS,
+    Access,
+    Server,
+    SourceError,
+)
 
-MOST_NAMES = 3
+MAX_NAMES = 3
 # Of the names that a server has, so many are compared with one that it does not know, and no longer ones.
-MOST_COMPARED = 500
-MOST_NAME = 200
+MAX_COMPARED = 500
+MAX_NAME = 200
 # As results keep them: more is no real rate or time, and sums stay finite.
-MOST_VALUE = 1e100
+MAX_VALUE = 1e100
 # A server gives at most 11,000 in one answer.
-MOST_POINTS = 10_000
-# Of a server of several stores, of which one is lost, a sum would be too small without a word: Thanos and VictoriaMetrics fail instead. Others ignore these.
+MAX_POINTS = 10_000
+# Of a server of several stores, of which one is lost, a sum would be too small without a word: Thanos and
+# VictoriaMetrics fail instead. Others ignore these.
 _WHOLE = {"partial_response": "false", "deny_partial_response": "1"}
 _REFUSED = "refuses access (status {status}): check smt_trial_metrics_token, or the user and the password"
 # A server that reads its log after a start, and what proxies say while nothing behind them answers.
@@ -46,7 +52,12 @@ _WITHOUT_JSON = {
     504: _NOT_NOW,
 }
 
-_SAMPLE: schema.Schema = {"type": "array", "prefixItems": [{"type": "number"}, schema.text(100)], "minItems": 2, "maxItems": 2}
+_SAMPLE: schema.Schema = {
+    "type": "array",
+    "prefixItems": [{"type": "number"}, schema.text(100)],
+    "minItems": 2,
+    "maxItems": 2,
+}
 # From Prometheus 3 on, a label may have any name, such as service.name.
 _LABELS = schema.mapping(schema.text(4096), 100)
 _DATA = schema.Checker(
@@ -56,16 +67,29 @@ _DATA = schema.Checker(
         "properties": {"resultType": schema.text(20), "result": {"type": "array"}},
     }
 )
-_VECTOR = schema.Checker({"type": "object", "required": ["metric", "value"], "properties": {"metric": _LABELS, "value": _SAMPLE}})
-_MATRIX = schema.Checker({"type": "object", "required": ["metric", "values"], "properties": {"metric": _LABELS, "values": schema.items(_SAMPLE, 11_000)}})
+_VECTOR = schema.Checker(
+    {"type": "object", "required": ["metric", "value"], "properties": {"metric": _LABELS, "value": _SAMPLE}}
+)
+_MATRIX = schema.Checker(
+    {
+        "type": "object",
+        "required": ["metric", "values"],
+        "properties": {"metric": _LABELS, "values": schema.items(_SAMPLE, 11_000)},
+    }
+)
 _SCALAR = schema.Checker(_SAMPLE)
 # Of a server's rules only what makes series: alerts and what else servers add is nobody's concern here.
-_RULES = schema.Checker({"type": "object", "required": ["groups"], "properties": {"groups": schema.items({"type": "object"}, 100_000)}})
+_RULES = schema.Checker(
+    {"type": "object", "required": ["groups"], "properties": {"groups": schema.items({"type": "object"}, 100_000)}}
+)
 _GROUP = schema.Checker(
     {
         "type": "object",
         "required": ["rules", "interval"],
-        "properties": {"rules": {"type": "array"}, "interval": {"type": "number", "exclusiveMinimum": 0, "maximum": schema.MAX_SECONDS}},
+        "properties": {
+            "rules": {"type": "array"},
+            "interval": {"type": "number", "exclusiveMinimum": 0, "maximum": schema.MAX_SECONDS},
+        },
     }
 )
 _RULE = schema.Checker(
@@ -74,7 +98,7 @@ _RULE = schema.Checker(
         "required": ["name", "query"],
         "properties": {
             "name": schema.text(4096),
-            "query": schema.text(promql.MOST_CHARACTERS),
+            "query": schema.text(promql.MAX_CHARACTERS),
             "labels": schema.or_null(schema.mapping(schema.text(4096), 100)),
         },
     }
@@ -82,8 +106,8 @@ _RULE = schema.Checker(
 _BUILD = schema.Checker({"type": "object"})
 # Samples of this time say how far apart a series has them; twice as long as Prometheus lets a series go without one.
 INTERVAL_MINUTES = 10
-MOST_JOBS = 50
-MOST_SERIES_NAMES = 1000
+MAX_JOBS = 50
+MAX_SERIES_NAMES = 1000
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _MATCHER = re.compile(r"([a-zA-Z_][a-zA-Z0-9_]*)\s*=~?\s*\"((?:[^\"\\]|\\.)*)\"")
 
@@ -136,13 +160,16 @@ class Asked:
     def __init__(self, begin: datetime.datetime, end: datetime.datetime, step: float) -> None:
         self._begin, self._end = (round(moment.timestamp() * 1000) for moment in (begin, end))
         seconds = (self._end - self._begin) / 1000
-        self._step = round(max(step, math.ceil(seconds / MOST_POINTS)) * 1000)
+        self._step = round(max(step, math.ceil(seconds / MAX_POINTS)) * 1000)
         self.expected = (self._end - self._begin) // self._step + 1
 
     @property
     def fields(self) -> dict[str, str]:
         """The fields of the request."""
-        return {name: f"{value / 1000:.3f}" for name, value in (("start", self._begin), ("end", self._end), ("step", self._step))}
+        return {
+            name: f"{value / 1000:.3f}"
+            for name, value in (("start", self._begin), ("end", self._end), ("step", self._step))
+        }
 
     def has(self, moment: float) -> bool:
         """Return whether a moment is one of those asked for; a server may say any number."""
@@ -179,7 +206,9 @@ class Prometheus:
                 sample = self._one(query, data, "vector", _VECTOR)["value"]
             value = _number(sample[1])
             if value is None:
-                raise self._server.error(f" gives {self._server.line(sample[1], 40)} for {_shown(query)}, which is no number to judge by")
+                raise self._server.error(
+                    f" gives {self._server.line(sample[1], 40)} for {_shown(query)}, which is no number to judge by"
+                )
             return value
 
     def over(self, query: str, begin: datetime.datetime, end: datetime.datetime, step: float) -> Series:
@@ -199,7 +228,11 @@ class Prometheus:
             data = self._asked("query_range", {"query": query, **asked.fields})
             values = self._one(query, data, "matrix", _MATRIX)["values"]
             # VictoriaMetrics moves a range to multiples of the step; a point before the range is one of the arm before.
-            found = {float(moment): number for moment, value in values if asked.has(moment) and (number := _number(value)) is not None}
+            found = {
+                float(moment): number
+                for moment, value in values
+                if asked.has(moment) and (number := _number(value)) is not None
+            }
             return Series(tuple(sorted(found.items())), asked.expected)
 
     def rules(self) -> dict[str, tuple[Rule, ...]]:
@@ -215,7 +248,9 @@ class Prometheus:
             found: dict[str, tuple[Rule, ...]] = {}
             for group in data["groups"]:
                 # Not every server leaves out alerts when it is asked to.
-                recording = [one for one in group.get("rules") or () if isinstance(one, dict) and one.get("type") == "recording"]
+                recording = [
+                    one for one in group.get("rules") or () if isinstance(one, dict) and one.get("type") == "recording"
+                ]
                 if recording:
                     self._check(_GROUP, group)
                 for one in recording:
@@ -227,7 +262,9 @@ class Prometheus:
             return found
 
     def _is_prometheus(self) -> bool:
-        """Return whether the server says of its build what Prometheus and Thanos do: others answer with no rules where they do not know them."""
+        """Return whether the server says of its build what Prometheus and Thanos do:
+        others answer with no rules where they do not know them.
+        """
         build = self._asked("status/buildinfo", {}, checker=_BUILD)
         return "revision" in build and "application" not in build
 
@@ -239,16 +276,18 @@ class Prometheus:
         """
         with self._server.border():
             result = self._asked("query", {"query": f"count by (__name__) ({selector.written})"})["result"]
-            for one in result[: MOST_SERIES_NAMES + 1]:
+            for one in result[: MAX_SERIES_NAMES + 1]:
                 self._check(_VECTOR, one)
-            if len(result) > MOST_SERIES_NAMES:
+            if len(result) > MAX_SERIES_NAMES:
                 raise self._server.error(f" has series of {len(result)} names for {_shown(selector.written)}")
             return [one["metric"].get("__name__", "") for one in result]
 
     def interval(self, selector: promql.Selector) -> float | None:
-        """Return the seconds between two samples of the series that a selector has, as the samples say; None where there are no series.
+        """Return the seconds between two samples of the series that a selector has, as the samples say;
+        None where there are no series.
 
-        The longest of all jobs counts. What a server is configured to do would leave out series that reach it in other ways, and few show it.
+        The longest of all jobs counts. What a server is configured to do would leave out series that reach it in other
+        ways, and few show it.
 
         Raises:
             SourceError: the server does not answer, or there are too few samples to say.
@@ -256,7 +295,7 @@ class Prometheus:
         with self._server.border():
             query = f"topk by (job) (1, count_over_time({selector.written}[{INTERVAL_MINUTES}m]))"
             of_jobs = self._asked("query", {"query": query})["result"]
-            if len(of_jobs) > MOST_JOBS:
+            if len(of_jobs) > MAX_JOBS:
                 raise self._server.error(f" has series of {len(of_jobs)} jobs for {_shown(selector.written)}")
             return max((self._of_one(selector, one) for one in of_jobs), default=None)
 
@@ -270,13 +309,16 @@ class Prometheus:
         result = self._asked("query", {"query": f"{exact}[{INTERVAL_MINUTES}m]"})["result"]
         gaps: list[float] = []
         for series in result[:1]:
-            samples = [*(series.get("values") or ()), *(series.get("histograms") or ())] if isinstance(series, dict) else []
+            samples = (
+                [*(series.get("values") or ()), *(series.get("histograms") or ())] if isinstance(series, dict) else []
+            )
             self._check(_MATRIX, {"metric": {}, "values": [[moment, ""] for moment, *_value in samples]})
             moments = sorted({float(moment) for moment, *_value in samples})
             gaps = [later - earlier for earlier, later in itertools.pairwise(moments)]
         if not gaps:
             raise self._server.error(
-                f" has fewer than two samples of {_shown(selector.written)} in {INTERVAL_MINUTES} min: how far apart they are is not known yet"
+                f" has fewer than two samples of {_shown(selector.written)} in {INTERVAL_MINUTES} min: how far apart"
+                " they are is not known yet"
             )
         # Scrapes are some milliseconds late or early.
         median = statistics.median(gaps)
@@ -286,20 +328,26 @@ class Prometheus:
         """Return the only series of an answer."""
         if data["resultType"] != kind:
             sent = self._server.line(data["resultType"], 40)
-            raise self._server.error(f" answers {_shown(query)} with a {sent}: a metric has to be one number for each host")
+            raise self._server.error(
+                f" answers {_shown(query)} with a {sent}: a metric has to be one number for each host"
+            )
         result = data["result"]
         if not result:
             raise self._server.error(f" has no series for {_shown(query)}{self._other_names(query)}")
         for one in result[:2]:
             if isinstance(one, dict) and not {"value", "values"} & set(one) and {"histogram", "histograms"} & set(one):
-                raise self._server.error(f" gives a histogram for {_shown(query)}: ask for one number of it, such as histogram_quantile(0.99, ...)")
+                raise self._server.error(
+                    f" gives a histogram for {_shown(query)}: ask for one number of it, such as"
+                    " histogram_quantile(0.99, ...)"
+                )
             self._check(checker, one)
         if len(result) > 1:
             first, second = result[0]["metric"], result[1]["metric"]
             differ = sorted(label for label in {*first, *second} if first.get(label) != second.get(label))
             raise self._server.error(
-                f" has {len(result)} series for {_shown(query)}, which differ by {self._server.line(', '.join(differ), 100) or 'nothing'}: "
-                "a metric has to be one number for each host, so sum them or name one"
+                f" has {len(result)} series for {_shown(query)}, which differ by"
+                f" {self._server.line(', '.join(differ), 100) or 'nothing'}: a metric has to be one number for each"
+                " host, so sum them or name one"
             )
         found: dict[str, t.Any] = result[0]
         return found
@@ -310,7 +358,11 @@ class Prometheus:
             if label == "__name__":
                 continue
             try:
-                known = [one for one in self._asked(f"label/{urllib.parse.quote(label, safe='')}/values", {}, list) if isinstance(one, str)]
+                known = [
+                    one
+                    for one in self._asked(f"label/{urllib.parse.quote(label, safe='')}/values", {}, list)
+                    if isinstance(one, str)
+                ]
             except SourceError:
                 return ""
             if value not in known:
@@ -326,7 +378,11 @@ class Prometheus:
             said = "redirects elsewhere (status {status}), which is not followed: give the address that it redirects to"
         if said is None and "json" not in sent:
             shown = self._server.line(sent, 60) or "nothing"
-            said = _WITHOUT_JSON.get(status, f"answers with {shown} and status {{status}} instead of JSON: is it the address of a Prometheus server?")
+            said = _WITHOUT_JSON.get(
+                status,
+                f"answers with {shown} and status {{status}} instead of JSON: is it the address of a Prometheus"
+                " server?",
+            )
         if said is not None:
             raise self._server.error(f" {said.replace('{status}', str(status))}")
         try:
@@ -335,7 +391,9 @@ class Prometheus:
             raise self._server.error(f": its answer cannot be read: {self._server.line(error, 200)}") from None
         if not isinstance(document, dict) or document.get("status") != "success":
             why = document.get("error") if isinstance(document, dict) else None
-            raise self._server.error(f" refuses the query (status {status}): {self._server.line(why or 'it does not say why', 300)}")
+            raise self._server.error(
+                f" refuses the query (status {status}): {self._server.line(why or 'it does not say why', 300)}"
+            )
         if document.get("isPartial") is True:
             raise self._server.error(" answers with a part of its numbers: one of its stores is lost")
         data = document.get("data")
@@ -368,7 +426,7 @@ def _number(written: str) -> float | None:
         value = float(written)
     except ValueError:
         return None
-    return value if abs(value) <= MOST_VALUE else None
+    return value if abs(value) <= MAX_VALUE else None
 
 
 def _nearest(value: str, known: t.Sequence[str]) -> list[str]:
@@ -378,9 +436,9 @@ def _nearest(value: str, known: t.Sequence[str]) -> list[str]:
         same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(value, name))
         return value not in name, -len(list(same)), name
 
-    likely = sorted((name for name in known if len(name) <= MOST_NAME), key=likeness)[:MOST_COMPARED]
-    near = difflib.get_close_matches(value[:MOST_NAME], likely, MOST_NAMES, 0.4)
-    return near or likely[:MOST_NAMES]
+    likely = sorted((name for name in known if len(name) <= MAX_NAME), key=likeness)[:MAX_COMPARED]
+    near = difflib.get_close_matches(value[:MAX_NAME], likely, MAX_NAMES, 0.4)
+    return near or likely[:MAX_NAMES]
 
 
 def _shown(query: str) -> str:

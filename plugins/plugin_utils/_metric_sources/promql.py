@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """PromQL, as far as it says which series a query counts, and from how far back.
 
-The grammar: https://prometheus.io/docs/prometheus/latest/querying/basics/. What is not in it, such as an extension of another server, is refused rather than
-guessed. A query may be one of a server's rules, which can be anything: its length and its nesting are limited.
+The grammar: https://prometheus.io/docs/prometheus/latest/querying/basics/. What is not in it, such as an extension of
+another server, is refused rather than guessed. A query may be one of a server's rules, which can be anything: its
+length and its nesting are limited.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text
 
-MOST_CHARACTERS = 100_000
-MOST_DEPTH = 100
+MAX_CHARACTERS = 100_000
+MAX_DEPTH = 100
 
 _TOKEN = re.compile(
     r"""(?:\s|\#[^\n]*)*(?:
@@ -66,7 +67,8 @@ class Use(t.NamedTuple):
 
     Attributes:
         selector: the selector.
-        seconds: the ranges and offsets around it together; schema.MAX_SECONDS for one moment that is the same in each period.
+        seconds: the ranges and offsets around it together; schema.MAX_SECONDS for one moment that is the same in each
+            period.
         has_range: whether a range is what its value is now.
     """
 
@@ -81,8 +83,8 @@ def uses(query: str) -> list[Use]:
     Raises:
         QueryError: it is not PromQL as it is known here.
     """
-    if len(query) > MOST_CHARACTERS:
-        raise QueryError(f"{text.line(query, 200)} has {len(query)} characters, more than {MOST_CHARACTERS}")
+    if len(query) > MAX_CHARACTERS:
+        raise QueryError(f"{text.line(query, 200)} has {len(query)} characters, more than {MAX_CHARACTERS}")
     return _Reader(query).whole()
 
 
@@ -133,11 +135,13 @@ class _Reader:
             raise self._error([self._tokens[self._place][1] or "its end"], self._tokens[self._place][2])
 
     def _error(self, at: t.Sequence[str], place: int) -> QueryError:
-        return QueryError(f"{text.line(self._query, 200)} is not followed from '{text.line(at[0], 40)}' on, at character {place + 1}")
+        return QueryError(
+            f"{text.line(self._query, 200)} is not followed from '{text.line(at[0], 40)}' on, at character {place + 1}"
+        )
 
     def _expression(self, depth: int) -> list[Use]:
-        if depth > MOST_DEPTH:
-            raise QueryError(f"{text.line(self._query, 200)} is nested more than {MOST_DEPTH} times")
+        if depth > MAX_DEPTH:
+            raise QueryError(f"{text.line(self._query, 200)} is nested more than {MAX_DEPTH} times")
         found: list[Use] = []
         while True:
             while self._took("+", "-"):
@@ -183,7 +187,10 @@ class _Reader:
             if self._next != ")":
                 self._expect(",")
         if found and _OF_RANGES.fullmatch(function) and not any(one.has_range for one in found):
-            raise QueryError(f"{text.line(self._query, 200)} has {text.line(function, 60)} without a range, which a server chooses: write it, such as [1m]")
+            raise QueryError(
+                f"{text.line(self._query, 200)} has {text.line(function, 60)} without a range, which a server chooses:"
+                " write it, such as [1m]"
+            )
         return [one._replace(has_range=False) for one in found]
 
     def _labels(self) -> None:
@@ -217,7 +224,9 @@ class _Reader:
                     self._expect(",")
         name = name or equal.pop("__name__", None)
         if name in _OF_ALERTS:
-            raise QueryError(f"{text.line(self._query, 200)} is about {name}, which depends on how long alerts have lasted")
+            raise QueryError(
+                f"{text.line(self._query, 200)} is about {name}, which depends on how long alerts have lasted"
+            )
         return Selector(self._query[start : self._tokens[self._place - 1][3]], name, equal, unlike)
 
     def _word_or_string(self) -> str | None:
@@ -262,5 +271,7 @@ class _Reader:
         if _PLAIN.fullmatch(written):
             return float(written)
         if not _DURATION.fullmatch(written):
-            raise QueryError(f"{text.line(self._query, 200)} has {text.line(shown, 60)} where a duration such as 5m is known here")
+            raise QueryError(
+                f"{text.line(self._query, 200)} has {text.line(shown, 60)} where a duration such as 5m is known here"
+            )
         return sum(float(count) * _UNITS[unit] for count, unit in _PART.findall(written))

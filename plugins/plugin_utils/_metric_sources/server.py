@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A metrics server: how it is reached, and its answers, read as HTTP says within limits of time and size.
 
-Nothing that it answers is trusted: whatever it does, a caller gets an answer or a SourceError. No credential gets into a message: they are checked before they
-are used, and taken out of what the server says. Redirects are not followed, because they would carry the credentials elsewhere.
+Nothing that it answers is trusted: whatever it does, a caller gets an answer or a SourceError. No credential gets into
+a message: they are checked before they are used, and taken out of what the server says. Redirects are not followed,
+because they would carry the credentials elsewhere.
 """
 
 from __future__ import annotations
@@ -29,10 +30,11 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._run import time_li
 
 # Of the body of an answer, and of each wait for a part of it.
 ANSWER_SECONDS = 15.0
-# Looking up its name, connecting, headers and body together, and what follows from the answer, take at most so many times as long.
+# Looking up its name, connecting, headers and body together, and what follows from the answer, take at most so many
+# times as long.
 LIMITS_OF_ALL = 2
 # A series of 600 points has 20 kB. Of the answer as it is after unpacking.
-MOST_BYTES = 4 * 1024 * 1024
+MAX_BYTES = 4 * 1024 * 1024
 PIECE = 64 * 1024
 VARIABLE = "smt_trial_metrics_"
 # Of tokens that are in use anywhere (RFC 6750, section 2.1, allows fewer).
@@ -75,7 +77,9 @@ class Access:
 
     def hide(self, said: str) -> str:
         """Return what a server or an error says without credentials."""
-        basic = base64.b64encode(f"{self.user.reveal()}:{self.password.reveal()}".encode()).decode() if self.user else ""
+        basic = (
+            base64.b64encode(f"{self.user.reveal()}:{self.password.reveal()}".encode()).decode() if self.user else ""
+        )
         for one in (self.token, self.password, Secret(basic)):
             said = one.hide(said)
         return said
@@ -91,14 +95,19 @@ def access(get: t.Callable[[str], t.Any]) -> Access:
         SourceError: one of them cannot be used; the message has no value.
     """
     try:
-        given = {one.name: read(VARIABLE + one.name, functools.partial(get, one.name)) for one in dataclasses.fields(Access)}
+        given = {
+            one.name: read(VARIABLE + one.name, functools.partial(get, one.name)) for one in dataclasses.fields(Access)
+        }
     except SecretError as error:
         raise SourceError(str(error)) from None
     url = given["url"].reveal().strip()
     _check_url(url)
     token = Secret(given["token"].reveal().strip())
     if not _VISIBLE.issuperset(token.reveal()):
-        raise SourceError(f"{VARIABLE}token has a blank in it, or a letter that is not ASCII: a token is one word, without Bearer before it")
+        raise SourceError(
+            f"{VARIABLE}token has a blank in it, or a letter that is not ASCII: a token is one word, without Bearer"
+            " before it"
+        )
     if token and given["user"]:
         raise SourceError(f"{VARIABLE}token and {VARIABLE}user are both set: a server takes one of them")
     if given["password"] and not given["user"]:
@@ -117,16 +126,24 @@ def access(get: t.Callable[[str], t.Any]) -> Access:
 
 
 def _check_url(url: str) -> None:
-    """Refuse what is no address, or has more in it than an address. Nothing of it is shown: whatever it is, it may have a password in it."""
+    """Refuse what is no address, or has more in it than an address.
+
+    Nothing of it is shown: whatever it is, it may have a password in it.
+    """
     try:
         parts = urllib.parse.urlsplit(url)
         has_port = parts.port is None or 0 < parts.port < 65536
     except ValueError:
         parts, has_port = urllib.parse.urlsplit(""), False
     if "@" in parts.netloc:
-        raise SourceError(f"{VARIABLE}url has a user or a password in it: give them as {VARIABLE}user and {VARIABLE}password")
+        raise SourceError(
+            f"{VARIABLE}url has a user or a password in it: give them as {VARIABLE}user and {VARIABLE}password"
+        )
     if "?" in url or "#" in url:
-        raise SourceError(f"{VARIABLE}url has a part in it that begins with ? or #: give a token as {VARIABLE}token, and the address without that part")
+        raise SourceError(
+            f"{VARIABLE}url has a part in it that begins with ? or #: give a token as {VARIABLE}token, and the address"
+            " without that part"
+        )
     if parts.scheme not in ("http", "https") or not parts.hostname or not has_port or not _VISIBLE.issuperset(url):
         raise SourceError(f"{VARIABLE}url is no address such as http://prometheus.example.com:9090")
 
@@ -159,7 +176,9 @@ class Server:
 
     @contextlib.contextmanager
     def at_most(self, seconds: float) -> t.Iterator[None]:
-        """Limit the time of all questions within a block together; a question for which nothing is left is a SourceError."""
+        """Limit the time of all questions within a block together;
+        a question for which nothing is left is a SourceError.
+        """
         self._deadline = time.monotonic() + seconds
         try:
             yield
@@ -246,20 +265,30 @@ class Server:
             # Its classes differ between releases of Ansible and of Python: certificates, names, ports, times.
             raise self.error(f" cannot be reached: {self._reason(error)}") from None
         with response:
-            return Answer(int(response.status or 0), str(response.headers.get("Content-Type") or "").lower(), self._body(response, deadline))
+            return Answer(
+                int(response.status or 0),
+                str(response.headers.get("Content-Type") or "").lower(),
+                self._body(response, deadline),
+            )
 
     def _body(self, response: t.Any, deadline: float) -> bytes:
         """Read a body as its headers say, within the limits of time and size."""
         packed = str(response.headers.get("Content-Encoding") or "identity").strip().lower()
         if packed not in ("identity", "gzip", "x-gzip"):
-            raise self.error(f": its answer is packed as {self.line(packed, 40)}, which nobody asked for: is there a proxy in front of it?")
+            raise self.error(
+                f": its answer is packed as {self.line(packed, 40)}, which nobody asked for: is there a proxy in front"
+                " of it?"
+            )
         reader = response if packed == "identity" else gzip.GzipFile(fileobj=response, mode="rb")
         body = bytearray()
         try:
             while piece := reader.read1(PIECE):
                 body += piece
-                if len(body) > MOST_BYTES:
-                    raise self.error(f": its answer is larger than {MOST_BYTES // 1024 // 1024} MiB: does the query give one number for each host?")
+                if len(body) > MAX_BYTES:
+                    raise self.error(
+                        f": its answer is larger than {MAX_BYTES // 1024 // 1024} MiB: does the query give one number"
+                        " for each host?"
+                    )
                 if time.monotonic() > deadline:
                     raise self.error(f": its answer was not there after {self._seconds:g} s")
         except (OSError, EOFError, zlib.error, http.client.HTTPException) as error:

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Build the report's files from the results of hosts.
 
-Data from hosts is untrusted: pages are rendered by Jinja with automatic escaping and a content security policy that allows nothing external. The same
-results give the same bytes. A host takes some milliseconds and one row in memory; everything else goes to temporary files, so that thousands of hosts
-take seconds.
+Data from hosts is untrusted: pages are rendered by Jinja with automatic escaping and a content security policy that
+allows nothing external. The same results give the same bytes. A host takes some milliseconds and one row in memory;
+everything else goes to temporary files, so that thousands of hosts take seconds.
 """
 
 from __future__ import annotations
@@ -23,12 +23,24 @@ import typing as t
 from pathlib import Path
 
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, machines, paired, streams, usage
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
+    comparisons as host_comparisons,
+    machines,
+    paired,
+    streams,
+    usage,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, exposure, recommendation
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, hardware_classes
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import registry
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import Ending, Format, FormatError, Host, Refused
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import (
+    Ending,
+    Format,
+    FormatError,
+    Host,
+    Refused,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import (
     comparison as comparison_page,
     fleet as fleet_page,
@@ -38,18 +50,18 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages impor
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import libraries, places, result_files
 
 # Up to so many hosts charts are rendered here; beyond, the browser renders them, which is fifty times as fast to build.
-MOST_HOSTS_DRAWN = 10
+MAX_HOSTS_DRAWN = 10
 # Minimum number of hosts per process.
-LEAST_HOSTS_A_PROCESS = 20
+MIN_HOSTS_A_PROCESS = 20
 # Hosts per process that are in work or wait to be written.
 AHEAD = 4
 # Bytes of a combined file that stay in memory before it goes to disk.
-MOST_HELD = 4 * 1024 * 1024
+MAX_HELD = 4 * 1024 * 1024
 # The pages of a whole run, and what they load.
 PAGES = INDEX, COMPARISON, MACHINES = "index.html", "compare.html", "machines.html"
 SCRIPT = "charts.js"
 # Longest host name in a message.
-MOST_TEXT = 160
+MAX_TEXT = 160
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +95,8 @@ class Built:
         hosts: the overview's row of each host.
         classes: what holds for each hardware class, from :func:`hardware_classes.by_class`.
         summary: the old and the new text of summary.md.
-        missing: sentences about what is not made as it would be with all recommended packages, and about files that could not be made.
+        missing: sentences about what is not made as it would be with all recommended packages, and about files that
+            could not be made.
     """
 
     written: list[str]
@@ -117,13 +130,14 @@ def build(paths: t.Iterable[Path], run_dir: Path, settings: Settings = Settings(
 
     Raises:
         ResultError: a file cannot be written.
-        BorderError: a file with the name of one of the report's is somebody else's; none was written, but pages of hosts.
+        BorderError: a file with the name of one of the report's is somebody else's; none was written, but pages of
+            hosts.
     """
     paths = list(paths)
     for name in own_names():
         places.see_that_ours(run_dir / name)
     # Without vl-convert there is no program for the browser, and plain charts cost little here.
-    alone, later = len(paths) == 1, len(paths) > MOST_HOSTS_DRAWN and charts.MISSING_LIBRARY is None
+    alone, later = len(paths) == 1, len(paths) > MAX_HOSTS_DRAWN and charts.MISSING_LIBRARY is None
     refused: list[Refused] = []
     rows: list[hardware_classes.Row] = []
     missing = [sentence] if (sentence := left_out()) else []
@@ -138,7 +152,8 @@ def build(paths: t.Iterable[Path], run_dir: Path, settings: Settings = Settings(
             keep(made.row["page"], made.page)
             rows.append(made.row)
             whole.add(made)
-        # Before the first chart: the libraries of both take more than a hundred megabytes, and those of the formats free them.
+        # Before the first chart: the libraries of both take more than a hundred megabytes, and those of the formats
+        # free them.
         missing += whole.finish(keep)
         classes = hardware_classes.by_class(rows, settings.margin, settings.confidence)
         if not alone or refused:
@@ -146,7 +161,11 @@ def build(paths: t.Iterable[Path], run_dir: Path, settings: Settings = Settings(
         if settings.before:
             keep(
                 COMPARISON,
-                comparison_page.render(_rows_of(settings.before, settings, refused, "the earlier run"), rows, (settings.margin, settings.confidence)),
+                comparison_page.render(
+                    _rows_of(settings.before, settings, refused, "the earlier run"),
+                    rows,
+                    (settings.margin, settings.confidence),
+                ),
             )
         others = [row for paths in settings.other_runs for row in _rows_of(paths, settings, refused, "another run")]
         if len(rows) + len(others) > 1:
@@ -164,7 +183,9 @@ def own_names() -> list[str]:
 
 
 def left_out() -> str | None:
-    """Return one sentence about what a report on this controller lacks, for want of recommended packages; None where it lacks nothing."""
+    """Return one sentence about what a report on this controller lacks, for want of recommended packages;
+    None where it lacks nothing.
+    """
     lost = {f"without {one.name}": one.missing_library for one in registry.formats()}
     return libraries.left_out("the report is made", {**lost, "with plain charts": charts.MISSING_LIBRARY})
 
@@ -201,7 +222,11 @@ def summarise(result: dict[str, t.Any], file: str, settings: Settings) -> dict[s
     """
     comparisons = host_comparisons.compare_host(result, settings.margin, settings.confidence, settings.compare)
     measured = host_comparisons.levels(result, settings.confidence)
-    reboot = (result["facts"].get("boot") or {}).get("reboot_required") if isinstance(result["facts"].get("boot"), dict) else None
+    reboot = (
+        (result["facts"].get("boot") or {}).get("reboot_required")
+        if isinstance(result["facts"].get("boot"), dict)
+        else None
+    )
     return {
         "host": result["host"],
         "run": result["run"],
@@ -255,7 +280,9 @@ def _host(result: dict[str, t.Any], summary: dict[str, t.Any], settings: Setting
     return _Host(hardware_classes.row(summary, page), host_page.render(result, summary, alone, later), parts)
 
 
-def _rows_of(paths: t.Sequence[Path], settings: Settings, refused: list[Refused], whose: str) -> list[hardware_classes.Row]:
+def _rows_of(
+    paths: t.Sequence[Path], settings: Settings, refused: list[Refused], whose: str
+) -> list[hardware_classes.Row]:
     """Return the rows of results of another run; add the unusable ones to ``refused``."""
     rows = []
     for one in _accepted(_each(paths, functools.partial(_row, settings=settings))):
@@ -270,7 +297,9 @@ def _row(path: Path, settings: Settings) -> hardware_classes.Row | Refused:
     """Read one result for the overview only."""
     try:
         result = result_files.load(path)
-        return hardware_classes.row(summarise(result, path.name, settings), f"{result_files.file_stem(result['host'])}.html")
+        return hardware_classes.row(
+            summarise(result, path.name, settings), f"{result_files.file_stem(result['host'])}.html"
+        )
     except (result_files.ResultError, paired.SampleError) as error:
         return Refused(text.showable(path.name), str(error))
     except Exception as error:  # as in _make
@@ -280,8 +309,8 @@ def _row(path: Path, settings: Settings) -> hardware_classes.Row | Refused:
 def _unforeseen(source: str, error: Exception) -> Refused:
     return Refused(
         source,
-        f"{source}: its numbers or names make the report fail ({type(error).__name__}: {text.line(error, 200)}): evaluate this host again, "
-        "and report this as a defect of threadwise.smt",
+        f"{source}: its numbers or names make the report fail ({type(error).__name__}: {text.line(error, 200)}):"
+        " evaluate this host again, and report this as a defect of threadwise.smt",
     )
 
 
@@ -289,8 +318,10 @@ Made = t.TypeVar("Made")
 
 
 def _each(paths: t.Sequence[Path], make: t.Callable[[Path], Made]) -> t.Iterator[Made | Refused]:
-    """Yield what is made of each path, in order, with as many processes as there are usable CPUs; refuse a path whose process is killed twice."""
-    processes = min(len(os.sched_getaffinity(0)), len(paths) // LEAST_HOSTS_A_PROCESS)
+    """Yield what is made of each path, in order, with as many processes as there are usable CPUs;
+    refuse a path whose process is killed twice.
+    """
+    processes = min(len(os.sched_getaffinity(0)), len(paths) // MIN_HOSTS_A_PROCESS)
     if processes < 2:
         yield from map(make, paths)
         return
@@ -320,16 +351,24 @@ def _by_itself(path: Path, make: t.Callable[[Path], Made]) -> Made | Refused:
             return pool.submit(make, path).result()
     except concurrent.futures.process.BrokenProcessPool:
         name = text.showable(path.name)
-        return Refused(name, f"{name}: the process that read it was killed, probably for lack of memory: build the report on a larger host")
+        return Refused(
+            name,
+            f"{name}: the process that read it was killed, probably for lack of memory: build the report on a larger"
+            " host",
+        )
 
 
 def _forked(processes: int) -> concurrent.futures.ProcessPoolExecutor:
     """Return a pool of forked processes: a new interpreter would not find this collection.
 
-    When one process is killed the pool ends the others by SIGTERM and waits for them: the parent may ignore that signal, so it is reset.
+    When one process is killed the pool ends the others by SIGTERM and waits for them: the parent may ignore that
+    signal, so it is reset.
     """
     return concurrent.futures.ProcessPoolExecutor(
-        processes, multiprocessing.get_context("fork"), initializer=signal.signal, initargs=(signal.SIGTERM, signal.SIG_DFL)
+        processes,
+        multiprocessing.get_context("fork"),
+        initializer=signal.signal,
+        initargs=(signal.SIGTERM, signal.SIG_DFL),
     )
 
 
@@ -342,15 +381,19 @@ def _accepted(made: t.Iterable[_Host | hardware_classes.Row | Refused]) -> t.Ite
             continue
         row = one.row if isinstance(one, _Host) else one
         if row["host"] in seen:
-            yield Refused(row["file"], f"{row['file']}: has the same host {row['host'][:MOST_TEXT]} as {seen[row['host']]}: remove one of the two")
+            yield Refused(
+                row["file"],
+                f"{row['file']}: has the same host {row['host'][:MAX_TEXT]} as {seen[row['host']]}: remove one of"
+                " the two",
+            )
         else:
             seen[row["host"]] = row["file"]
             yield one
 
 
 def _held() -> tempfile.SpooledTemporaryFile[bytes]:
-    """Return a new temporary file that stays in memory up to ``MOST_HELD`` bytes."""
-    return tempfile.SpooledTemporaryFile(MOST_HELD)
+    """Return a new temporary file that stays in memory up to ``MAX_HELD`` bytes."""
+    return tempfile.SpooledTemporaryFile(MAX_HELD)
 
 
 class _Whole:

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Charts in Vega-Lite, rendered by vl-convert (Vega-Lite without a browser) or by the page's own script.
 
-A :class:`Picture` is the name of one of :data:`TEMPLATES` (a Vega-Lite specification without data) with its data and parameters, so that a
-thousand pages share their specifications and contain only their numbers. Colours are CSS variables of the page (``var(--on)``), so that a chart
-follows light, dark and print styles. Each chart has ``role="img"`` and a sentence in ``aria-label``; the page shows the numbers in a table.
+A :class:`Picture` is the name of one of :data:`TEMPLATES` (a Vega-Lite specification without data) with its data and
+parameters, so that a thousand pages share their specifications and contain only their numbers. Colours are CSS
+variables of the page (``var(--on)``), so that a chart follows light, dark and print styles. Each chart has
+``role="img"`` and a sentence in ``aria-label``; the page shows the numbers in a table.
 """
 
 from __future__ import annotations
@@ -43,8 +44,18 @@ VERDICTS = {
 # The look of a row of a forest plot that stands for what the rows below it are compared with.
 BASELINE = "baseline"
 LOOKS = {**VERDICTS, BASELINE: (INK, "diamond")}
-# Colour and shape of each arm in the order of the result, the baseline first; no two colours differ by red and green alone.
-ARM_COLOURS = ("var(--on)", "var(--off)", "var(--arm-3)", "var(--arm-4)", "var(--arm-5)", "var(--arm-6)", "var(--arm-7)", "var(--arm-8)")
+# Colour and shape of each arm in the order of the result, the baseline first; no two colours differ by red and green
+# alone.
+ARM_COLOURS = (
+    "var(--on)",
+    "var(--off)",
+    "var(--arm-3)",
+    "var(--arm-4)",
+    "var(--arm-5)",
+    "var(--arm-6)",
+    "var(--arm-7)",
+    "var(--arm-8)",
+)
 ARM_SHAPES = ("circle", "diamond", "square", "triangle-up", "cross", "triangle-down", "triangle-left", "triangle-right")
 # Candidate ticks of a ratio axis.
 RATIO_TICKS = (0.1, 0.2, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.4, 1.6, 2.0, 3.0, 5.0, 10.0)
@@ -108,7 +119,9 @@ def as_json(value: t.Any) -> str:
 
 
 def browser_script() -> str:
-    """Return the script that renders charts in a page: the library (Vega-Lite, from vl-convert's package) and :data:`TEMPLATES`."""
+    """Return the script that renders charts in a page: the library (Vega-Lite,
+    from vl-convert's package) and :data:`TEMPLATES`.
+    """
     templates = json.dumps({"config": CONFIG, "templates": TEMPLATES}, sort_keys=True)
     return f"(() => {{{vl_convert.javascript_bundle(BROWSER_NAMES)}}})();\nwindow.smtCharts = {templates};\n"
 
@@ -125,7 +138,12 @@ def _expr(expression: str) -> Spec:
 
 
 def _quantity(name: str, **more: t.Any) -> Spec:
-    return {"field": name, "type": "quantitative", **({} if (more.get("axis") or {}).get("title") else {"title": None}), **more}
+    return {
+        "field": name,
+        "type": "quantitative",
+        **({} if (more.get("axis") or {}).get("title") else {"title": None}),
+        **more,
+    }
 
 
 def _label_axis(**more: t.Any) -> Spec:
@@ -135,11 +153,22 @@ def _label_axis(**more: t.Any) -> Spec:
 
 def _colour(**more: t.Any) -> Spec:
     """Return the arm's colour, with a legend of the present arms."""
-    return {"field": "arm", "type": "nominal", "sort": "@arms", "scale": {"domain": "@arms", "range": "@colours"}, "legend": {"values": "@present", **more}}
+    return {
+        "field": "arm",
+        "type": "nominal",
+        "sort": "@arms",
+        "scale": {"domain": "@arms", "range": "@colours"},
+        "legend": {"values": "@present", **more},
+    }
 
 
 def _by_verdict(place: int) -> Spec:
-    return {"field": "verdict", "type": "nominal", "legend": None, "scale": {"domain": list(LOOKS), "range": [look[place] for look in LOOKS.values()]}}
+    return {
+        "field": "verdict",
+        "type": "nominal",
+        "legend": None,
+        "scale": {"domain": list(LOOKS), "range": [look[place] for look in LOOKS.values()]},
+    }
 
 
 def _label(**more: t.Any) -> Spec:
@@ -152,7 +181,11 @@ def _text(name: str = "text") -> Spec:
 
 def _head(text: str, align: str, at: float, dx: float) -> Spec:
     """Return a text above the axis, on one side of its middle."""
-    return {"data": {"values": [{}]}, "mark": _label(align=align, color=MUTED, dx=dx, text=_expr(text)), "encoding": {"x": {"value": at}, "y": {"value": -12}}}
+    return {
+        "data": {"values": [{}]},
+        "mark": _label(align=align, color=MUTED, dx=dx, text=_expr(text)),
+        "encoding": {"x": {"value": at}, "y": {"value": -12}},
+    }
 
 
 def _ratio_layers() -> list[Spec]:
@@ -162,7 +195,10 @@ def _ratio_layers() -> list[Spec]:
         {
             "data": {"values": [{}]},
             "mark": {"type": "rect", "color": MUTED, "opacity": 0.18},
-            "encoding": {"x": {"datum": _expr("1 / (1 + margin)"), "type": "quantitative", "scale": scale}, "x2": {"datum": _expr("1 + margin")}},
+            "encoding": {
+                "x": {"datum": _expr("1 / (1 + margin)"), "type": "quantitative", "scale": scale},
+                "x2": {"datum": _expr("1 + margin")},
+            },
         },
         {
             "data": {"values": [{}]},
@@ -179,7 +215,13 @@ def _ratio_axis() -> Spec:
 
 
 def _forest() -> Spec:
-    y = {"field": "key", "type": "nominal", "sort": None, "title": None, "axis": _label_axis(labelExpr=f"split(datum.label, '{MARK}')[1]")}
+    y = {
+        "field": "key",
+        "type": "nominal",
+        "sort": None,
+        "title": None,
+        "axis": _label_axis(labelExpr=f"split(datum.label, '{MARK}')[1]"),
+    }
     return {
         "width": WIDTH,
         "layer": [
@@ -187,15 +229,33 @@ def _forest() -> Spec:
             {
                 "data": _data(),
                 "mark": {"type": "rule", "strokeWidth": 3},
-                "encoding": {"y": y, "x": _quantity("low", **_ratio_axis()), "x2": {"field": "high"}, "color": _by_verdict(0)},
+                "encoding": {
+                    "y": y,
+                    "x": _quantity("low", **_ratio_axis()),
+                    "x2": {"field": "high"},
+                    "color": _by_verdict(0),
+                },
             },
             {
                 "data": _data(),
                 "mark": {"type": "point", "filled": True, "size": 130, "opacity": 1},
-                "encoding": {"y": y, "x": _quantity("ratio", **_ratio_axis()), "color": _by_verdict(0), "shape": _by_verdict(1)},
+                "encoding": {
+                    "y": y,
+                    "x": _quantity("ratio", **_ratio_axis()),
+                    "color": _by_verdict(0),
+                    "shape": _by_verdict(1),
+                },
             },
-            {"data": _data(), "mark": _label(align="left", dx=12), "encoding": {"y": y, "x": {"value": WIDTH}, "text": _text()}},
-            {"data": {"values": [{}]}, "mark": {"type": "rule", "opacity": 0, "color": INK}, "encoding": {"x": {"value": WIDTH}, "x2": {"value": "@end"}}},
+            {
+                "data": _data(),
+                "mark": _label(align="left", dx=12),
+                "encoding": {"y": y, "x": {"value": WIDTH}, "text": _text()},
+            },
+            {
+                "data": {"values": [{}]},
+                "mark": {"type": "rule", "opacity": 0, "color": INK},
+                "encoding": {"x": {"value": WIDTH}, "x2": {"value": "@end"}},
+            },
             _head("'← ' + left", "right", WIDTH / 2, -8),
             _head("right + ' →'", "left", WIDTH / 2, 8),
             # The last layer, because the order of rows is that in which the layers name them.
@@ -219,7 +279,10 @@ def _bars() -> Spec:
         "height": {"step": 19},
         "data": _data(),
         "layer": [
-            {"mark": "bar", "encoding": {**spot, "x": _quantity("value", **across), "color": _colour(symbolType="square")}},
+            {
+                "mark": "bar",
+                "encoding": {**spot, "x": _quantity("value", **across), "color": _colour(symbolType="square")},
+            },
             {
                 "transform": [{"filter": "datum.low != null && datum.high != null"}],
                 "mark": {"type": "rule", "color": INK, "strokeWidth": 2},
@@ -235,7 +298,13 @@ def _bars() -> Spec:
 
 
 def _histogram() -> Spec:
-    row = {"field": "arm", "type": "nominal", "sort": "@arms", "title": None, "header": {"labelAngle": 0, "labelAlign": "left"}}
+    row = {
+        "field": "arm",
+        "type": "nominal",
+        "sort": "@arms",
+        "title": None,
+        "header": {"labelAngle": 0, "labelAlign": "left"},
+    }
     counts = {"tickMinStep": 1, "format": "d", "tickCount": 3, "minExtent": 30}
     return {
         # Half of the last label of the axis, which the layout of a facet leaves out.
@@ -247,7 +316,12 @@ def _histogram() -> Spec:
             "height": 70,
             "mark": "bar",
             "encoding": {
-                "x": {"field": "value", "type": "quantitative", "bin": {"maxbins": 30}, "axis": {"title": "@unit", **SPARSE}},
+                "x": {
+                    "field": "value",
+                    "type": "quantitative",
+                    "bin": {"maxbins": 30},
+                    "axis": {"title": "@unit", **SPARSE},
+                },
                 "y": {"aggregate": "count", "type": "quantitative", "title": "workers", "axis": counts},
                 "color": {**_colour(), "legend": None},
             },
@@ -262,13 +336,23 @@ def _sequence() -> Spec:
         "width": WIDTH,
         "height": 150,
         "layer": [
-            {"data": {"values": [{}]}, "mark": {"type": "rule", "color": INK, "strokeWidth": 1}, "encoding": {"y": {"datum": 0, "type": "quantitative"}}},
+            {
+                "data": {"values": [{}]},
+                "mark": {"type": "rule", "color": INK, "strokeWidth": 1},
+                "encoding": {"y": {"datum": 0, "type": "quantitative"}},
+            },
             {
                 "data": _data(),
                 "mark": {"type": "point", "filled": True, "size": 34, "opacity": 0.8},
                 "encoding": {
-                    "x": _quantity("index", axis={"title": "sample, in the order taken", "tickMinStep": 1, "format": "d", "grid": False}),
-                    "y": _quantity("deviation", axis={"title": "from the median", "format": "+.1%", "tickCount": 5, "minExtent": 72}),
+                    "x": _quantity(
+                        "index",
+                        axis={"title": "sample, in the order taken", "tickMinStep": 1, "format": "d", "grid": False},
+                    ),
+                    "y": _quantity(
+                        "deviation",
+                        axis={"title": "from the median", "format": "+.1%", "tickCount": 5, "minExtent": 72},
+                    ),
                     "color": _colour(),
                     "shape": shape,
                 },
@@ -286,14 +370,20 @@ def _timeline() -> Spec:
             {
                 "data": _data("bands"),
                 "mark": {"type": "rect", "opacity": 0.18},
-                "encoding": {"x": _quantity("begin", **along), "x2": {"field": "end"}, "color": _colour(symbolType="square")},
+                "encoding": {
+                    "x": _quantity("begin", **along),
+                    "x2": {"field": "end"},
+                    "color": _colour(symbolType="square"),
+                },
             },
             {
                 "data": _data(),
                 "mark": {"type": "line", "color": INK, "strokeWidth": 1.4},
                 "encoding": {
                     "x": _quantity("at", **along),
-                    "y": _quantity("value", scale={"zero": False}, axis={"title": "@unit", "tickCount": 4, "minExtent": 60}),
+                    "y": _quantity(
+                        "value", scale={"zero": False}, axis={"title": "@unit", "tickCount": 4, "minExtent": 60}
+                    ),
                     "detail": {"field": "period", "type": "nominal"},
                 },
             },
@@ -311,10 +401,21 @@ def _usage_map() -> Spec:
                 "field": "place",
                 "type": "ordinal",
                 "title": "CPU, siblings side by side",
-                "axis": {"labelAngle": 0, "labelOverlap": "greedy", "domain": False, "ticks": False, "labelExpr": "cpus[datum.value]"},
+                "axis": {
+                    "labelAngle": 0,
+                    "labelOverlap": "greedy",
+                    "domain": False,
+                    "ticks": False,
+                    "labelExpr": "cpus[datum.value]",
+                },
             },
             "y": {"field": "label", "type": "nominal", "sort": None, "title": None, "axis": _label_axis()},
-            "opacity": {"field": "usage", "type": "quantitative", "legend": None, "scale": {"domain": [0, 1], "range": [0.06, 1], "clamp": True}},
+            "opacity": {
+                "field": "usage",
+                "type": "quantitative",
+                "legend": None,
+                "scale": {"domain": [0, 1], "range": [0.06, 1], "clamp": True},
+            },
         },
     }
 
@@ -324,25 +425,47 @@ def _threads(test: str) -> Spec:
 
 
 def _topology() -> Spec:
-    x, y = ({"type": "quantitative", "axis": None, "scale": {"domain": domain, "nice": False, "zero": False}} for domain in ([0, "@right"], ["@bottom", 0]))
+    x, y = (
+        {"type": "quantitative", "axis": None, "scale": {"domain": domain, "nice": False, "zero": False}}
+        for domain in ([0, "@right"], ["@bottom", 0])
+    )
     box = {"x": {"field": "x", **x}, "x2": {"field": "x2"}, "y": {"field": "y", **y}, "y2": {"field": "y2"}}
     return {
         "layer": [
-            {"data": _data("boxes"), "mark": {"type": "rect", "fill": "transparent", "stroke": MUTED, "cornerRadius": 4}, "encoding": box},
+            {
+                "data": _data("boxes"),
+                "mark": {"type": "rect", "fill": "transparent", "stroke": MUTED, "cornerRadius": 4},
+                "encoding": box,
+            },
             {
                 **_threads("datum.online"),
                 "mark": {"type": "rect", "fill": ACCENT, "stroke": ACCENT, "cornerRadius": 3},
                 "encoding": {
                     **box,
-                    "fillOpacity": {"field": "shade", "type": "quantitative", "legend": None, "scale": {"domain": [0, 1], "range": [0, 0.6], "clamp": True}},
+                    "fillOpacity": {
+                        "field": "shade",
+                        "type": "quantitative",
+                        "legend": None,
+                        "scale": {"domain": [0, 1], "range": [0, 0.6], "clamp": True},
+                    },
                 },
             },
             {
                 **_threads("!datum.online"),
                 "encoding": box,
-                "mark": {"type": "rect", "fill": "transparent", "stroke": ACCENT, "cornerRadius": 3, "strokeDash": [3, 3]},
+                "mark": {
+                    "type": "rect",
+                    "fill": "transparent",
+                    "stroke": ACCENT,
+                    "cornerRadius": 3,
+                    "strokeDash": [3, 3],
+                },
             },
-            {"data": _data("fields"), "mark": _label(), "encoding": {"x": {"field": "cx", **x}, "y": {"field": "cy", **y}, "text": _text("text")}},
+            {
+                "data": _data("fields"),
+                "mark": _label(),
+                "encoding": {"x": {"field": "cx", **x}, "y": {"field": "cy", **y}, "text": _text("text")},
+            },
             {
                 "data": _data("heads"),
                 "mark": _label(align="left", color=MUTED),
@@ -372,30 +495,59 @@ def _curve(x: Spec) -> Spec:
                 "mark": {"type": "rule", "strokeWidth": 2},
                 "encoding": {"x": x, "y": _quantity("low", **upward), "y2": {"field": "high"}, "color": _colour()},
             },
-            {"mark": {"type": "point", "filled": True, "size": 50, "opacity": 1}, "encoding": {"x": x, "y": y, "color": _colour()}},
-            {"data": _data("marks"), "mark": {"type": "rule", "color": INK, "strokeDash": [4, 3]}, "encoding": {"x": x}},
-            {"data": _data("marks"), "mark": _label(align="left", dx=5), "encoding": {"x": x, "y": {"value": 8}, "text": _text()}},
+            {
+                "mark": {"type": "point", "filled": True, "size": 50, "opacity": 1},
+                "encoding": {"x": x, "y": y, "color": _colour()},
+            },
+            {
+                "data": _data("marks"),
+                "mark": {"type": "rule", "color": INK, "strokeDash": [4, 3]},
+                "encoding": {"x": x},
+            },
+            {
+                "data": _data("marks"),
+                "mark": _label(align="left", dx=5),
+                "encoding": {"x": x, "y": {"value": 8}, "text": _text()},
+            },
         ],
     }
 
 
 def _spread() -> Spec:
     """Return a chart of each host's ratio as a tick, with the median of each row."""
-    y = {"field": "key", "type": "nominal", "sort": None, "title": None, "axis": _label_axis(labelExpr=f"split(datum.label, '{MARK}')[1]")}
+    y = {
+        "field": "key",
+        "type": "nominal",
+        "sort": None,
+        "title": None,
+        "axis": _label_axis(labelExpr=f"split(datum.label, '{MARK}')[1]"),
+    }
     ratio = _quantity("ratio", **_ratio_axis())
     return {
         "width": WIDTH,
         "height": {"step": 26},
         "layer": [
             *_ratio_layers(),
-            {"data": _data(), "mark": {"type": "tick", "color": ACCENT, "opacity": 0.35, "thickness": 1.5, "size": 16}, "encoding": {"y": y, "x": ratio}},
+            {
+                "data": _data(),
+                "mark": {"type": "tick", "color": ACCENT, "opacity": 0.35, "thickness": 1.5, "size": 16},
+                "encoding": {"y": y, "x": ratio},
+            },
             {
                 "data": _data("medians"),
                 "mark": {"type": "point", "filled": True, "size": 110, "opacity": 1},
                 "encoding": {"y": y, "x": ratio, "color": _by_verdict(0), "shape": _by_verdict(1)},
             },
-            {"data": _data("medians"), "mark": _label(align="left", dx=12), "encoding": {"y": y, "x": {"value": WIDTH}, "text": _text()}},
-            {"data": {"values": [{}]}, "mark": {"type": "rule", "opacity": 0, "color": INK}, "encoding": {"x": {"value": WIDTH}, "x2": {"value": "@end"}}},
+            {
+                "data": _data("medians"),
+                "mark": _label(align="left", dx=12),
+                "encoding": {"y": y, "x": {"value": WIDTH}, "text": _text()},
+            },
+            {
+                "data": {"values": [{}]},
+                "mark": {"type": "rule", "opacity": 0, "color": INK},
+                "encoding": {"x": {"value": WIDTH}, "x2": {"value": "@end"}},
+            },
             _head("'← ' + left", "right", WIDTH / 2, -8),
             _head("right + ' →'", "left", WIDTH / 2, 8),
         ],
@@ -419,7 +571,15 @@ CONFIG: Spec = {
         "titleFontWeight": "normal",
         "labelLimit": 400,
     },
-    "legend": {"symbolOpacity": 1, "labelColor": INK, "titleColor": MUTED, "labelFontSize": 12, "orient": "top", "title": None, "columnPadding": 24},
+    "legend": {
+        "symbolOpacity": 1,
+        "labelColor": INK,
+        "titleColor": MUTED,
+        "labelFontSize": 12,
+        "orient": "top",
+        "title": None,
+        "columnPadding": 24,
+    },
     "header": {"labelColor": MUTED, "labelFontSize": 12},
 }
 TEMPLATES: dict[str, Spec] = {
@@ -430,7 +590,9 @@ TEMPLATES: dict[str, Spec] = {
     "timeline": _timeline(),
     "usage_map": _usage_map(),
     "topology": _topology(),
-    "streams": _curve(_quantity("x", axis={"tickMinStep": 1, "format": "d", "grid": False, "title": "@along", **SPARSE})),
+    "streams": _curve(
+        _quantity("x", axis={"tickMinStep": 1, "format": "d", "grid": False, "title": "@along", **SPARSE})
+    ),
     "points": _curve(_quantity("x", axis={"grid": False, "title": "@along", **SPARSE})),
     "spread": _spread(),
 }
@@ -467,7 +629,10 @@ def ratio_ticks(low: float, high: float) -> list[float]:
     """Return the ticks of a ratio axis: 1, and from there outwards each that does not overlap the previous one."""
     clear = math.log(high / low) * LABEL_WIDTH / WIDTH
     ticks = [1.0]
-    for side in (sorted(tick for tick in RATIO_TICKS if 1 < tick <= high), sorted((tick for tick in RATIO_TICKS if low <= tick < 1), reverse=True)):
+    for side in (
+        sorted(tick for tick in RATIO_TICKS if 1 < tick <= high),
+        sorted((tick for tick in RATIO_TICKS if low <= tick < 1), reverse=True),
+    ):
         last = 1.0
         for tick in side:
             if abs(math.log(tick / last)) >= clear:
@@ -476,7 +641,9 @@ def ratio_ticks(low: float, high: float) -> list[float]:
     return sorted(ticks)
 
 
-def _ratio_params(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], labels: t.Sequence[str], texts: t.Iterable[str]) -> dict[str, t.Any]:
+def _ratio_params(
+    rows: t.Sequence[Row], margin: float, sides: tuple[str, str], labels: t.Sequence[str], texts: t.Iterable[str]
+) -> dict[str, t.Any]:
     low, high = ratio_domain(rows, margin)
     return {
         "low": low,
@@ -494,7 +661,8 @@ def forest(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], label: 
     """Draw ratios with their intervals on a log axis, with the line at 1 and the margin band.
 
     Args:
-        rows: ``{label, ratio, low, high, verdict, text}`` each; the verdict :data:`BASELINE` begins a group with what the others of it are compared with.
+        rows: ``{label, ratio, low, high, verdict, text}`` each; the verdict :data:`BASELINE` begins a group with what
+            the others of it are compared with.
         margin: half width of the band.
         sides: the meaning of the sides left and right of 1.
         label: the alternative text.
@@ -518,10 +686,21 @@ def spread(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], label: 
     labels = [shorten(row["label"]) for row in rows]
     keys = [f"{number}{MARK}{name}" for number, name in enumerate(labels)]
     # Ratios that round to the same value share one mark.
-    ticks = [{"key": key, "ratio": ratio} for key, row in zip(keys, rows) for ratio in sorted({float(f"{ratio:.4g}") for ratio in row["ratios"]})]
-    medians = [{"key": key, **{name: row[name] for name in ("ratio", "verdict", "text")}} for key, row in zip(keys, rows)]
+    ticks = [
+        {"key": key, "ratio": ratio}
+        for key, row in zip(keys, rows)
+        for ratio in sorted({float(f"{ratio:.4g}") for ratio in row["ratios"]})
+    ]
+    medians = [
+        {"key": key, **{name: row[name] for name in ("ratio", "verdict", "text")}} for key, row in zip(keys, rows)
+    ]
     ends = [{"low": tick["ratio"], "high": tick["ratio"]} for tick in ticks]
-    return Picture("spread", label, {"rows": ticks, "medians": medians}, _ratio_params(ends, margin, sides, labels, (row["text"] for row in rows)))
+    return Picture(
+        "spread",
+        label,
+        {"rows": ticks, "medians": medians},
+        _ratio_params(ends, margin, sides, labels, (row["text"] for row in rows)),
+    )
 
 
 def bars(rows: t.Sequence[Row], arms: t.Sequence[str], unit: str, label: str) -> Picture:
@@ -537,7 +716,12 @@ def bars(rows: t.Sequence[Row], arms: t.Sequence[str], unit: str, label: str) ->
     # The axis is limited, since an interval of few blocks may be many times as long as the bars.
     tallest = max(row["value"] for row in rows)
     top = min(1.3 * tallest, max([1.05 * tallest, *(row["high"] for row in rows if row["high"] is not None)]))
-    return Picture("bars", label, {"rows": shown}, {**_arm_params(rows, arms), "top": top, "unit": unit, "labels": _room(row["label"] for row in shown)})
+    return Picture(
+        "bars",
+        label,
+        {"rows": shown},
+        {**_arm_params(rows, arms), "top": top, "unit": unit, "labels": _room(row["label"] for row in shown)},
+    )
 
 
 def histogram(rows: t.Sequence[Row], arms: t.Sequence[str], unit: str, label: str) -> Picture:
@@ -573,7 +757,9 @@ def timeline(rows: t.Sequence[Row], bands: t.Sequence[Row], arms: t.Sequence[str
         unit: title of the axis.
         label: the alternative text.
     """
-    return Picture("timeline", label, {"rows": list(rows), "bands": list(bands)}, {**_arm_params(bands, arms), "unit": unit})
+    return Picture(
+        "timeline", label, {"rows": list(rows), "bands": list(bands)}, {**_arm_params(bands, arms), "unit": unit}
+    )
 
 
 def usage_map(rows: t.Sequence[Row], cpus: t.Sequence[str], label: str) -> Picture:
@@ -592,7 +778,10 @@ def usage_map(rows: t.Sequence[Row], cpus: t.Sequence[str], label: str) -> Pictu
 
 
 def topology(
-    groups: t.Sequence[tuple[str, t.Sequence[t.Sequence[int]]]], offline: t.Container[int], label: str, usage: t.Mapping[int, float] | None = None
+    groups: t.Sequence[tuple[str, t.Sequence[t.Sequence[int]]]],
+    offline: t.Container[int],
+    label: str,
+    usage: t.Mapping[int, float] | None = None,
 ) -> Picture:
     """Draw the machine: groups of cores with their threads and CPU numbers.
 
@@ -617,7 +806,14 @@ def topology(
             for thread, cpu in enumerate(core):
                 start = left + 4 + step * thread
                 share = 1 / 3 if usage is None else usage.get(cpu)
-                lines = [str(cpu)] if usage is None else [f"CPU {cpu}" if step * threads > 60 else str(cpu), "off" if share is None else f"{100 * share:.0f} %"]
+                lines = (
+                    [str(cpu)]
+                    if usage is None
+                    else [
+                        f"CPU {cpu}" if step * threads > 60 else str(cpu),
+                        "off" if share is None else f"{100 * share:.0f} %",
+                    ]
+                )
                 fields.append(
                     {
                         "x": start + 1,
@@ -633,7 +829,13 @@ def topology(
                 )
         top += math.ceil(len(cores) / columns) * (height + gap) + 6
     right = columns * (width + gap)
-    return Picture("topology", label, {"boxes": boxes, "fields": fields, "heads": heads}, {"right": right, "bottom": top}, {"width": right, "height": top})
+    return Picture(
+        "topology",
+        label,
+        {"boxes": boxes, "fields": fields, "heads": heads},
+        {"right": right, "bottom": top},
+        {"width": right, "height": top},
+    )
 
 
 def streams(rows: t.Sequence[Row], arms: t.Sequence[str], unit: str, crossover: int | None, label: str) -> Picture:
@@ -647,7 +849,12 @@ def streams(rows: t.Sequence[Row], arms: t.Sequence[str], unit: str, crossover: 
         label: the alternative text.
     """
     marks = [] if crossover is None else [{"x": crossover, "text": f"from {crossover} streams"}]
-    return Picture("streams", label, {"rows": list(rows), "marks": marks}, {**_arm_params(rows, arms), "unit": unit, "along": "streams"})
+    return Picture(
+        "streams",
+        label,
+        {"rows": list(rows), "marks": marks},
+        {**_arm_params(rows, arms), "unit": unit, "along": "streams"},
+    )
 
 
 def points(rows: t.Sequence[Row], arms: t.Sequence[str], unit: str, along: str, label: str) -> Picture:
@@ -660,4 +867,6 @@ def points(rows: t.Sequence[Row], arms: t.Sequence[str], unit: str, along: str, 
         along: the parameter with its unit.
         label: the alternative text.
     """
-    return Picture("points", label, {"rows": list(rows), "marks": []}, {**_arm_params(rows, arms), "unit": unit, "along": along})
+    return Picture(
+        "points", label, {"rows": list(rows), "marks": []}, {**_arm_params(rows, arms), "unit": unit, "along": along}
+    )

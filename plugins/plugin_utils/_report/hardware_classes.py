@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Many hosts' conclusions -> what holds for a hardware class, how its hosts differ, and which of them stand out.
 
-The host is the unit of replication: a class of hundred hosts has hundred values, however many samples each of them took. The blocks of its hosts are
-combined with the host as a random effect (:mod:`pooled`). Where hosts disagree, that is the result of the class.
+The host is the unit of replication: a class of hundred hosts has hundred values, however many samples each of them
+took. The blocks of its hosts are combined with the host as a random effect (:mod:`pooled`). Where hosts disagree, that
+is the result of the class.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import boot_plan
 
 # With fewer hosts quartiles are meaningless.
-LEAST_HOSTS_FOR_OUTLIERS = 5
-# Tukey's fences: this many interquartile ranges beyond the quartiles. Source: J. W. Tukey, Exploratory Data Analysis (1977).
+MIN_HOSTS_FOR_OUTLIERS = 5
+# Tukey's fences: this many interquartile ranges beyond the quartiles. Source: J. W. Tukey, Exploratory Data Analysis
+# (1977).
 FENCE = 1.5
 ENVIRONMENT = ("kernel", "cmdline", "cpu_model", "microcode", "governor", "hypervisor")
-MOST_TEXT = 300
+MAX_TEXT = 300
 # Comparisons that a line about a class has; it counts the others.
-MOST_COMPARISONS = 3
+MAX_COMPARISONS = 3
 # Title of arms that this collection does not know: untrusted hosts could send thousands of names.
 UNKNOWN_ARM = "another arm"
 
@@ -40,7 +42,9 @@ Row = dict[str, t.Any]
 
 
 def row(summary: dict[str, t.Any], page: str) -> Row:
-    """Return the overview's row of one host, small enough for thousands: its conclusion and its comparisons of the whole machine."""
+    """Return the overview's row of one host, small enough for thousands:
+    its conclusion and its comparisons of the whole machine.
+    """
     keep = (
         "effect",
         "ratio",
@@ -60,7 +64,19 @@ def row(summary: dict[str, t.Any], page: str) -> Row:
     subject = None if summary["concerns_smt"] else " and ".join(arm_titles)
     others = host_comparisons.against_baseline(host_comparisons.of_other_arms(summary["comparisons"]), summary["arms"])
     return {
-        **{key: summary[key] for key in ("host", "run", "outcome", "hardware_class", "vulnerable", "reboot_required", "disagreement", "file")},
+        **{
+            key: summary[key]
+            for key in (
+                "host",
+                "run",
+                "outcome",
+                "hardware_class",
+                "vulnerable",
+                "reboot_required",
+                "disagreement",
+                "file",
+            )
+        },
         "page": page,
         "recommendation": recommended["choice"],
         "agreed": recommended["agreed"],
@@ -74,7 +90,12 @@ def row(summary: dict[str, t.Any], page: str) -> Row:
         "restored": summary["restored"].get("ok") if summary["restored"] else None,
         "differences": (summary["restored"] or {}).get("differences") or [],
         "workloads": {
-            series(one): {"title": _title(one), "name": one["title"], "of_smt": host_comparisons.is_of_smt(one), **{key: one[key] for key in keep}}
+            series(one): {
+                "title": _title(one),
+                "name": one["title"],
+                "of_smt": host_comparisons.is_of_smt(one),
+                **{key: one[key] for key in keep},
+            }
             for one in [*host_comparisons.of_smt(summary["comparisons"]), *others]
         },
     }
@@ -100,13 +121,19 @@ def _environment(summary: dict[str, t.Any]) -> dict[str, str]:
     """Return the known parts of the environment that may explain a difference between runs, as short texts."""
     found = {name: summary["environment"].get(name) for name in ENVIRONMENT}
     found["vulnerable"] = None if summary["vulnerable"] is None else ", ".join(summary["vulnerable"]) or "none"
-    return {name: str(value)[:MOST_TEXT] for name, value in found.items() if value is not None}
+    return {name: str(value)[:MAX_TEXT] for name, value in found.items() if value is not None}
 
 
 def series(one: dict[str, t.Any]) -> str:
-    """Return the key of a comparison: its workload, parameter value and, for other arms than SMT off against on, placement and arms."""
+    """Return the key of a comparison: its workload, parameter value and, for other arms than SMT off against on,
+    placement and arms.
+    """
     name = one["workload"] if one.get("parameter") is None else f"{one['workload']} {one['parameter']:g}"
-    return str(name if host_comparisons.is_of_smt(one) else f"{name}, {one['placement']}, {one['effect']}{_against(one, one['baseline']['arm'])}")
+    return str(
+        name
+        if host_comparisons.is_of_smt(one)
+        else f"{name}, {one['placement']}, {one['effect']}{_against(one, one['baseline']['arm'])}"
+    )
 
 
 def _against(one: dict[str, t.Any], baseline: str) -> str:
@@ -119,7 +146,9 @@ def _title(one: dict[str, t.Any]) -> str:
     if host_comparisons.is_of_smt(one):
         return str(one["title"])
     where = [] if one["placement"] == host_comparisons.WHOLE_MACHINE else [placements.title(one["placement"])]
-    return ", ".join([one["title"], *where, f"{_arm_title(one['effect'])}{_against(one, _arm_title(one['baseline']['arm']))}"])
+    return ", ".join(
+        [one["title"], *where, f"{_arm_title(one['effect'])}{_against(one, _arm_title(one['baseline']['arm']))}"]
+    )
 
 
 def subjects(rows: t.Sequence[Row]) -> list[str | None]:
@@ -131,7 +160,9 @@ def compared(rows: t.Sequence[Row]) -> str:
     """Describe what the comparisons of these hosts compare."""
     found = subjects(rows)
     parts = ["SMT off against SMT on with every online thread busy"] if not found or None in found else []
-    return "; ".join([*parts, *(f"{title} against the baseline" for title in [*beside_smt(rows), *filter(None, found)])])
+    return "; ".join(
+        [*parts, *(f"{title} against the baseline" for title in [*beside_smt(rows), *filter(None, found)])]
+    )
 
 
 def beside_smt(rows: t.Sequence[Row]) -> list[str]:
@@ -148,20 +179,27 @@ def by_class(rows: t.Sequence[Row], margin: float, confidence: float) -> list[di
         confidence: family-wise confidence of the verdicts.
 
     Returns:
-        ``{hardware_class, subject, hosts, recommendation, title, counts (title -> hosts), vulnerable, reboot_required, workloads, refused}`` each; each
-        workload is ``{workload, title, name, of_smt, ratios, least, most, outliers (host -> ratio), sentence, confounded, ...fields of
-        pooled.combine_family}``; ``recommendation`` is also ``hosts_disagree``; ``sentence`` is about the hosts: how they differ, who disagrees, or which of
-        them alone turns the verdict. ``refused`` has what hosts declare differently, which is not combined: ``{workload, title, of_smt, declared, sentence}``,
-        with ``declared`` a list of ``{metric, unit, better, aggregate, hosts}``. What only one of several hosts has does not decide for its class.
+        ``{hardware_class, subject, hosts, recommendation, title, counts (title -> hosts), vulnerable, reboot_required,
+        workloads, refused}`` each; each workload is ``{workload, title, name, of_smt, ratios, least, most, outliers
+        (host -> ratio), sentence, confounded, ...fields of
+        pooled.combine_family}``; ``recommendation`` is also ``hosts_disagree``; ``sentence`` is about the hosts: how
+        they differ, who disagrees, or which of them alone turns the verdict. ``refused`` has what hosts declare
+        differently, which is not combined: ``{workload, title, of_smt, declared, sentence}``, with ``declared`` a list
+        of ``{metric, unit, better, aggregate, hosts}``. What only one of several hosts has does not decide for its
+        class.
     """
     classes: dict[tuple[str | None, str | None], list[Row]] = {}
     for one in rows:
         classes.setdefault((one["hardware_class"], one["subject"]), []).append(one)
-    ordered = sorted(classes.items(), key=lambda pair: (pair[0][0] is None, -len(pair[1]), pair[0][0] or "", pair[0][1] or ""))
+    ordered = sorted(
+        classes.items(), key=lambda pair: (pair[0][0] is None, -len(pair[1]), pair[0][0] or "", pair[0][1] or "")
+    )
     return [_class(*key, members, margin, confidence) for key, members in ordered]
 
 
-def _class(name: str | None, subject: str | None, members: t.Sequence[Row], margin: float, confidence: float) -> dict[str, t.Any]:
+def _class(
+    name: str | None, subject: str | None, members: t.Sequence[Row], margin: float, confidence: float
+) -> dict[str, t.Any]:
     counts: dict[str, int] = {}
     for one in members:
         counts[one["title"]] = counts.get(one["title"], 0) + 1
@@ -176,9 +214,16 @@ def _class(name: str | None, subject: str | None, members: t.Sequence[Row], marg
     for key, of_key in hosts.items():
         about = next(iter(of_key.values()))
         effect = None if about["of_smt"] else about["effect"]
-        by_effect.setdefault(effect, []).append(judged.get(key) or {"verdict": pooled.HOSTS_DISAGREE, "n": len(of_key), "confounded": False})
+        by_effect.setdefault(effect, []).append(
+            judged.get(key) or {"verdict": pooled.HOSTS_DISAGREE, "n": len(of_key), "confounded": False}
+        )
     recommendation = conclusion.recommendation(pooled.shared(by_effect.get(None, [])))
-    others = [{**one, "effect": effect} for effect, group in by_effect.items() if effect is not None for one in pooled.shared(group)]
+    others = [
+        {**one, "effect": effect}
+        for effect, group in by_effect.items()
+        if effect is not None
+        for one in pooled.shared(group)
+    ]
     return {
         "hardware_class": name,
         "subject": subject,
@@ -188,7 +233,9 @@ def _class(name: str | None, subject: str | None, members: t.Sequence[Row], marg
         "title": _conclusion_title(subject, recommendation, others),
         "vulnerable": sum(1 for one in members if one["vulnerable"]),
         "reboot_required": sum(1 for one in members if one["reboot_required"]),
-        "workloads": [{**_spread(key, alike[key]), **one, "sentence": sentence(one, alike[key])} for key, one in judged.items()],
+        "workloads": [
+            {**_spread(key, alike[key]), **one, "sentence": sentence(one, alike[key])} for key, one in judged.items()
+        ],
         "refused": list(refused.values()),
     }
 
@@ -212,31 +259,54 @@ def _title_of(hosts: t.Mapping[str, dict[str, t.Any]], field: str = "title") -> 
 
 
 def sentence(one: t.Mapping[str, t.Any], hosts: t.Mapping[str, t.Mapping[str, t.Any]]) -> str:
-    """Say how the hosts of a class differ in a workload, which of them disagree, and which of them alone turns what it says.
+    """Say how the hosts of a class differ in a workload, which of them disagree,
+    and which of them alone turns what it says.
 
     Args:
         one: as from :func:`pooled.combine_family`.
         hosts: host -> its comparison.
     """
     confounded = [name for name, of_host in hosts.items() if of_host["confounded"]]
-    only = f"Confounded with the reboot on {conclusion.named(confounded)} alone." if 0 < len(confounded) < len(hosts) else ""
-    few = [name for name, of_host in hosts.items() if of_host["n"] < paired.LEAST_BLOCKS] if pooled.LEAST_HOSTS <= len(hosts) < paired.LEAST_BLOCKS else []
-    short = f"Too few blocks on {conclusion.named(few)}: so few hosts need {paired.LEAST_BLOCKS} each." if few else ""
+    only = (
+        f"Confounded with the reboot on {conclusion.named(confounded)} alone."
+        if 0 < len(confounded) < len(hosts)
+        else ""
+    )
+    few = (
+        [name for name, of_host in hosts.items() if of_host["n"] < paired.MIN_BLOCKS]
+        if pooled.MIN_HOSTS <= len(hosts) < paired.MIN_BLOCKS
+        else []
+    )
+    short = f"Too few blocks on {conclusion.named(few)}: so few hosts need {paired.MIN_BLOCKS} each." if few else ""
     return " ".join(filter(None, [_difference(one), conclusion.turned(one, one["n"]), only, short]))
 
 
 def _difference(one: t.Mapping[str, t.Any]) -> str:
     if one["verdict"] == pooled.HOSTS_DISAGREE:
-        return f"Its hosts disagree: {'; '.join(f'{verdict} on {conclusion.named(hosts)}' for verdict, hosts in one['said'].items())}."
-    if one["n"] < pooled.LEAST_HOSTS:
+        return (
+            "Its hosts disagree:"
+            f" {'; '.join(f'{verdict} on {conclusion.named(hosts)}' for verdict, hosts in one['said'].items())}."
+        )
+    if one["n"] < pooled.MIN_HOSTS:
         return "One host, which speaks for itself only: how the hosts of its class differ is not known."
     if one["tau"] is None:
         return "How much its hosts differ is not known: they have too few blocks."
     chance = ", which may be chance" if one["heterogeneity"]["p_adjusted"] > 1 - one["confidence"] else ""
-    differ = f"Hosts differ by {conclusion.percent(one['tau'])}{chance}." if one["tau"] > 0 else "Its hosts differ no more than their own noise explains."
-    if one["verdict"] != paired.INCONCLUSIVE or one["n"] >= paired.LEAST_BLOCKS or [len(hosts) for hosts in one["said"].values()] != [one["n"]]:
+    differ = (
+        f"Hosts differ by {conclusion.percent(one['tau'])}{chance}."
+        if one["tau"] > 0
+        else "Its hosts differ no more than their own noise explains."
+    )
+    if (
+        one["verdict"] != paired.INCONCLUSIVE
+        or one["n"] >= paired.MIN_BLOCKS
+        or [len(hosts) for hosts in one["said"].values()] != [one["n"]]
+    ):
         return differ
-    return f"{differ} Each of the {one['n']} says {next(iter(one['said']))} by itself; so few decide for their class only where they agree closely."
+    return (
+        f"{differ} Each of the {one['n']} says {next(iter(one['said']))} by itself; so few decide for their class only"
+        " where they agree closely."
+    )
 
 
 def line(one: t.Mapping[str, t.Any]) -> str:
@@ -246,12 +316,24 @@ def line(one: t.Mapping[str, t.Any]) -> str:
         one: a class of :func:`by_class`.
     """
     parts = [
-        f"{workload['title']} {report_text.change_and_interval(workload)}, {report_text.verdict(workload)}. {workload['sentence']}"
-        for workload in one["workloads"][:MOST_COMPARISONS]
+        f"{workload['title']} {report_text.change_and_interval(workload)}, {report_text.verdict(workload)}."
+        f" {workload['sentence']}"
+        for workload in one["workloads"][:MAX_COMPARISONS]
     ]
-    more = [f"And {len(one['workloads']) - MOST_COMPARISONS} more comparisons."] if len(one["workloads"]) > MOST_COMPARISONS else []
-    refused = [f"{of['title']}: {of['sentence']}" for of in one["refused"][:MOST_COMPARISONS]]
-    return " ".join([f"{one['hardware_class'] or 'unknown class'}, {one['hosts']} hosts combined: {one['title']}.", *refused, *parts, *more])
+    more = (
+        [f"And {len(one['workloads']) - MAX_COMPARISONS} more comparisons."]
+        if len(one["workloads"]) > MAX_COMPARISONS
+        else []
+    )
+    refused = [f"{of['title']}: {of['sentence']}" for of in one["refused"][:MAX_COMPARISONS]]
+    return " ".join(
+        [
+            f"{one['hardware_class'] or 'unknown class'}, {one['hosts']} hosts combined: {one['title']}.",
+            *refused,
+            *parts,
+            *more,
+        ]
+    )
 
 
 def described(classes: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
@@ -261,7 +343,13 @@ def described(classes: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
         classes: from :func:`by_class`.
     """
     left_out = ("ratios", "name")
-    return [{**one, "workloads": [{key: value for key, value in of.items() if key not in left_out} for of in one["workloads"]]} for one in classes]
+    return [
+        {
+            **one,
+            "workloads": [{key: value for key, value in of.items() if key not in left_out} for of in one["workloads"]],
+        }
+        for one in classes
+    ]
 
 
 def _spread(key: str, hosts: t.Mapping[str, dict[str, t.Any]]) -> dict[str, t.Any]:
@@ -279,7 +367,7 @@ def _spread(key: str, hosts: t.Mapping[str, dict[str, t.Any]]) -> dict[str, t.An
 
 def outliers(ratios: t.Mapping[str, float]) -> dict[str, float]:
     """Return the hosts whose log-ratio lies beyond Tukey's fences; none for fewer than five hosts."""
-    if len(ratios) < LEAST_HOSTS_FOR_OUTLIERS:
+    if len(ratios) < MIN_HOSTS_FOR_OUTLIERS:
         return {}
     first, third = numpy.quantile(numpy.log(list(ratios.values())), [0.25, 0.75])
     reach = FENCE * (third - first)

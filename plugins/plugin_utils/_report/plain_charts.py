@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The charts of :mod:`charts` as plain SVG, for a controller without vl-convert: the same data, parameters, colours and shapes."""
+"""The charts of :mod:`charts` as plain SVG, for a controller without vl-convert: the same data, parameters,
+colours and shapes.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ Scale = t.Callable[[float], float]
 FONT, SMALL, CHARACTER, EDGE, AXIS, LINE = 12, 11, charts.CHARACTER, 8, 40, 22
 # Height of a bar, of a row of a map, of a row of a spread, of a histogram, of a plot of points.
 BAR, CELL, ROW, BINS, SEQUENCE, TIMELINE, CURVE = 19, 20, 26, 70, 150, 110, 200
-MOST_BINS = 30
+MAX_BINS = 30
 # The corners of each shape for a circle of radius 1 about its middle.
 CORNERS = {
     "square": ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)),
@@ -26,7 +28,23 @@ CORNERS = {
     "triangle-down": ((0, 1.1), (1.1, -0.9), (-1.1, -0.9)),
     "triangle-left": ((-1.1, 0), (0.9, -1.1), (0.9, 1.1)),
     "triangle-right": ((1.1, 0), (-0.9, -1.1), (-0.9, 1.1)),
-    "cross": tuple((x / 2.5, y / 2.5) for x, y in ((-1, -3), (1, -3), (1, -1), (3, -1), (3, 1), (1, 1), (1, 3), (-1, 3), (-1, 1), (-3, 1), (-3, -1), (-1, -1))),
+    "cross": tuple(
+        (x / 2.5, y / 2.5)
+        for x, y in (
+            (-1, -3),
+            (1, -3),
+            (1, -1),
+            (3, -1),
+            (3, 1),
+            (1, 1),
+            (1, 3),
+            (-1, 3),
+            (-1, 1),
+            (-3, 1),
+            (-3, -1),
+            (-1, -1),
+        )
+    ),
 }
 
 
@@ -47,7 +65,8 @@ class _Canvas:
     def svg(self, label: str) -> str:
         width, height = math.ceil(self._right + EDGE), math.ceil(self._bottom + EDGE)
         head = (
-            f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escape(label)}" width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+            f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escape(label)}" width="{width}"'
+            f' height="{height}" viewBox="0 0 {width} {height}"'
         )
         return f'{head} font-family="system-ui, sans-serif">{"".join(self._elements)}</svg>'
 
@@ -55,19 +74,50 @@ class _Canvas:
         """Add an element that reaches to these coordinates; ``content`` is escaped here."""
         self._right, self._bottom = max(self._right, right), max(self._bottom, bottom)
         written = "".join(
-            f' {key.replace("_", "-")}="{_short(value) if isinstance(value, (int, float)) else escape(value)}"' for key, value in attributes.items()
+            f' {key.replace("_", "-")}="{_short(value) if isinstance(value, (int, float)) else escape(value)}"'
+            for key, value in attributes.items()
         )
         self._elements.append(f"<{name}{written}>{escape(content)}</{name}>" if content else f"<{name}{written}/>")
 
-    def text(self, x: float, y: float, content: str, anchor: str = "start", colour: str = charts.INK, size: int = FONT) -> None:
+    def text(
+        self, x: float, y: float, content: str, anchor: str = "start", colour: str = charts.INK, size: int = FONT
+    ) -> None:
         """Add a text whose middle has the height ``y``."""
         width = CHARACTER * len(content) * {"start": 1, "middle": 0.5, "end": 0}[anchor]
-        self.add("text", x + width, y + size / 2, content, x=x, y=y + 0.35 * size, text_anchor=anchor, fill=colour, font_size=size)
+        self.add(
+            "text",
+            x + width,
+            y + size / 2,
+            content,
+            x=x,
+            y=y + 0.35 * size,
+            text_anchor=anchor,
+            fill=colour,
+            font_size=size,
+        )
 
-    def line(self, start: tuple[float, float], end: tuple[float, float], colour: str = charts.GRID, width: float = 1, **more: t.Any) -> None:
+    def line(
+        self,
+        start: tuple[float, float],
+        end: tuple[float, float],
+        colour: str = charts.GRID,
+        width: float = 1,
+        **more: t.Any,
+    ) -> None:
         """Add a line between two points."""
         right, bottom = max(start[0], end[0]), max(start[1], end[1])
-        self.add("line", right, bottom, x1=start[0], y1=start[1], x2=end[0], y2=end[1], stroke=colour, stroke_width=width, **more)
+        self.add(
+            "line",
+            right,
+            bottom,
+            x1=start[0],
+            y1=start[1],
+            x2=end[0],
+            y2=end[1],
+            stroke=colour,
+            stroke_width=width,
+            **more,
+        )
 
     def box(self, x: float, y: float, width: float, height: float, **more: t.Any) -> None:
         """Add a rectangle."""
@@ -76,14 +126,23 @@ class _Canvas:
     def area(self, corners: t.Sequence[tuple[float, float]], colour: str, opacity: float) -> None:
         """Add a filled area between corners."""
         points = " ".join(f"{_short(x)},{_short(y)}" for x, y in corners)
-        self.add("polygon", max(x for x, _y in corners), max(y for _x, y in corners), points=points, fill=colour, opacity=opacity)
+        self.add(
+            "polygon",
+            max(x for x, _y in corners),
+            max(y for _x, y in corners),
+            points=points,
+            fill=colour,
+            opacity=opacity,
+        )
 
     def symbol(self, shape: str, x: float, y: float, radius: float, colour: str, **more: t.Any) -> None:
         """Add a filled shape around a point."""
         if shape == "circle":
             self.add("circle", x + radius, y + radius, cx=x, cy=y, r=radius, fill=colour, **more)
             return
-        points = " ".join(f"{_short(x + radius * across)},{_short(y + radius * down)}" for across, down in CORNERS[shape])
+        points = " ".join(
+            f"{_short(x + radius * across)},{_short(y + radius * down)}" for across, down in CORNERS[shape]
+        )
         self.add("polygon", x + radius, y + radius, points=points, fill=colour, **more)
 
 
@@ -125,7 +184,13 @@ def _percent(share: float, digits: int = 0) -> str:
     return "0 %" if share == 0 else f"{share:+.{digits}%}".replace("-", "\u2212").replace("%", " %")
 
 
-def _across(canvas: _Canvas, ticks: t.Sequence[tuple[float, str]], span: tuple[float, float], title: str = "", top: float | None = None) -> None:
+def _across(
+    canvas: _Canvas,
+    ticks: t.Sequence[tuple[float, str]],
+    span: tuple[float, float],
+    title: str = "",
+    top: float | None = None,
+) -> None:
     """Draw a horizontal axis below a plot.
 
     Args:
@@ -187,7 +252,9 @@ def _looks(params: dict[str, t.Any]) -> dict[str, tuple[str, str]]:
 
 
 def _ratio_frame(canvas: _Canvas, params: dict[str, t.Any], height: float) -> tuple[float, float, Scale]:
-    """Draw the axis of ratios with the margin's band and the line at 1; return the left and the upper end of the plot, and the scale."""
+    """Draw the axis of ratios with the margin's band and the line at 1; return the left and the upper end of the plot,
+    and the scale.
+    """
     left, top = EDGE + params["labels"], 30.0
     logarithmic = _scale(math.log(params["low"]), math.log(params["high"]), left, left + charts.WIDTH)
 
@@ -243,7 +310,9 @@ def _bars(canvas: _Canvas, picture: charts.Picture) -> None:
     groups = list(dict.fromkeys(row["label"] for row in rows))
     group = BAR * len(params["arms"]) + 6
     looks = _looks(params)
-    _across(canvas, [(place(tick), _label(tick)) for tick in ticks], (left, top + group * len(groups)), params["unit"], top)
+    _across(
+        canvas, [(place(tick), _label(tick)) for tick in ticks], (left, top + group * len(groups)), params["unit"], top
+    )
     for number, label in enumerate(groups):
         canvas.text(left - 8, top + group * (number + 0.5), label, "end")
     for row in rows:
@@ -251,13 +320,15 @@ def _bars(canvas: _Canvas, picture: charts.Picture) -> None:
         canvas.box(left, y + 1, place(row["value"]) - left, BAR - 2, fill=looks[row["arm"]][0])
         if row["low"] is not None and row["high"] is not None:
             canvas.line((place(row["low"]), y + BAR / 2), (place(row["high"]), y + BAR / 2), charts.INK, 2)
-        canvas.text(place(row["value"] if row["high"] is None else row["high"]) + 6, y + BAR / 2, row["text"], size=SMALL)
+        canvas.text(
+            place(row["value"] if row["high"] is None else row["high"]) + 6, y + BAR / 2, row["text"], size=SMALL
+        )
 
 
 def _histogram(canvas: _Canvas, picture: charts.Picture) -> None:
     params, rows = picture.params, picture.data["rows"]
     values = [row["value"] for row in rows]
-    ticks = _ticks(min(values), max(values), MOST_BINS)
+    ticks = _ticks(min(values), max(values), MAX_BINS)
     step = ticks[1] - ticks[0]
     left, top = EDGE + AXIS + max(CHARACTER * len(title) for title in params["present"]), 30.0
     place = _scale(ticks[0], ticks[-1], left, left + charts.WIDTH)
@@ -274,7 +345,12 @@ def _histogram(canvas: _Canvas, picture: charts.Picture) -> None:
         for at, count in enumerate(found):
             start, end = place(ticks[at]), place(ticks[at + 1])
             canvas.box(start + 0.5, height(count), end - start - 1, upper + BINS - height(count), fill=looks[title][0])
-    _across(canvas, [(place(tick), _label(tick)) for tick in ticks], (left, top + (BINS + 18) * len(counts) - 18), params["unit"])
+    _across(
+        canvas,
+        [(place(tick), _label(tick)) for tick in ticks],
+        (left, top + (BINS + 18) * len(counts) - 18),
+        params["unit"],
+    )
 
 
 def _sequence(canvas: _Canvas, picture: charts.Picture) -> None:
@@ -287,7 +363,9 @@ def _sequence(canvas: _Canvas, picture: charts.Picture) -> None:
     along = _ticks(0, max(row["index"] for row in rows), 10, whole=True)
     place = _scale(along[0], along[-1], left, left + charts.WIDTH)
     _upward(canvas, [(height(tick), label) for tick, label in ticks], left, "from the median", top)
-    _across(canvas, [(place(tick), _label(tick)) for tick in along], (left, top + SEQUENCE), "sample, in the order taken")
+    _across(
+        canvas, [(place(tick), _label(tick)) for tick in along], (left, top + SEQUENCE), "sample, in the order taken"
+    )
     canvas.line((left, height(0)), (left + charts.WIDTH, height(0)), charts.INK)
     looks = _looks(params)
     for row in rows:
@@ -297,7 +375,9 @@ def _sequence(canvas: _Canvas, picture: charts.Picture) -> None:
 
 def _timeline(canvas: _Canvas, picture: charts.Picture) -> None:
     params, rows, bands = picture.params, picture.data["rows"], picture.data["bands"]
-    ticks = [(tick, _label(tick)) for tick in _ticks(min(row["value"] for row in rows), max(row["value"] for row in rows), 4)]
+    ticks = [
+        (tick, _label(tick)) for tick in _ticks(min(row["value"] for row in rows), max(row["value"] for row in rows), 4)
+    ]
     left = _room(ticks)
     top = _legend(canvas, params, left, shapes=False) + LINE
     height = _scale(ticks[0][0], ticks[-1][0], top + TIMELINE, top)
@@ -305,12 +385,26 @@ def _timeline(canvas: _Canvas, picture: charts.Picture) -> None:
     place = _scale(along[0], along[-1], left, left + charts.WIDTH)
     looks = _looks(params)
     for band in bands:
-        canvas.box(place(band["begin"]), top, place(band["end"]) - place(band["begin"]), TIMELINE, fill=looks[band["arm"]][0], opacity=0.18)
+        canvas.box(
+            place(band["begin"]),
+            top,
+            place(band["end"]) - place(band["begin"]),
+            TIMELINE,
+            fill=looks[band["arm"]][0],
+            opacity=0.18,
+        )
     _upward(canvas, [(height(tick), label) for tick, label in ticks], left, params["unit"], top)
-    _across(canvas, [(place(tick), _label(tick)) for tick in along], (left, top + TIMELINE), "minutes since its first period")
+    _across(
+        canvas,
+        [(place(tick), _label(tick)) for tick in along],
+        (left, top + TIMELINE),
+        "minutes since its first period",
+    )
     for one, other in itertools.pairwise(rows):
         if one["period"] == other["period"]:
-            canvas.line((place(one["at"]), height(one["value"])), (place(other["at"]), height(other["value"])), charts.INK, 1.4)
+            canvas.line(
+                (place(one["at"]), height(one["value"])), (place(other["at"]), height(other["value"])), charts.INK, 1.4
+            )
 
 
 def _usage_map(canvas: _Canvas, picture: charts.Picture) -> None:
@@ -323,7 +417,9 @@ def _usage_map(canvas: _Canvas, picture: charts.Picture) -> None:
     for row in picture.data["rows"]:
         shade = 0.06 + 0.94 * min(1.0, max(0.0, row["usage"]))
         x, y = left + step * row["place"], top + CELL * labels.index(row["label"])
-        canvas.box(x, y, step, CELL, fill=charts.ACCENT, opacity=shade, stroke=charts.PAPER, stroke_width=params["seam"])
+        canvas.box(
+            x, y, step, CELL, fill=charts.ACCENT, opacity=shade, stroke=charts.PAPER, stroke_width=params["seam"]
+        )
     last = -math.inf
     for number, cpu in enumerate(params["cpus"]):
         x, half = left + step * (number + 0.5), CHARACTER * len(cpu) / 2
@@ -341,11 +437,23 @@ def _topology(canvas: _Canvas, picture: charts.Picture) -> None:
         canvas.box(*span(row), fill="none", stroke=charts.MUTED, rx=4)
     for row in picture.data["fields"]:
         if row["online"]:
-            canvas.box(*span(row), fill=charts.ACCENT, fill_opacity=0.6 * min(1.0, max(0.0, row["shade"])), stroke=charts.ACCENT, rx=3)
+            canvas.box(
+                *span(row),
+                fill=charts.ACCENT,
+                fill_opacity=0.6 * min(1.0, max(0.0, row["shade"])),
+                stroke=charts.ACCENT,
+                rx=3,
+            )
         else:
             canvas.box(*span(row), fill="none", stroke=charts.ACCENT, stroke_dasharray="3,3", rx=3)
         for number, content in enumerate(row["text"]):
-            canvas.text(EDGE + row["cx"], EDGE + row["cy"] + 14 * number, content, "middle", size=FONT if len(row["text"]) == 1 else SMALL)
+            canvas.text(
+                EDGE + row["cx"],
+                EDGE + row["cy"] + 14 * number,
+                content,
+                "middle",
+                size=FONT if len(row["text"]) == 1 else SMALL,
+            )
     for row in picture.data["heads"]:
         canvas.text(EDGE + row["x"], EDGE + row["y"], row["text"], colour=charts.MUTED)
 
@@ -357,7 +465,9 @@ def _curve(canvas: _Canvas, picture: charts.Picture) -> None:
     left = _room(ticks)
     top = _legend(canvas, params, left, shapes=False) + LINE
     height = _scale(ticks[0][0], ticks[-1][0], top + CURVE, top)
-    along = _ticks(min(0, *(row["x"] for row in rows)), max(row["x"] for row in rows), 10, whole=picture.kind == "streams")
+    along = _ticks(
+        min(0, *(row["x"] for row in rows)), max(row["x"] for row in rows), 10, whole=picture.kind == "streams"
+    )
     place = _scale(along[0], along[-1], left, left + charts.WIDTH)
     _upward(canvas, [(height(tick), label) for tick, label in ticks], left, params["unit"], top)
     _across(canvas, [(place(tick), _label(tick)) for tick in along], (left, top + CURVE), params["along"])
@@ -365,7 +475,9 @@ def _curve(canvas: _Canvas, picture: charts.Picture) -> None:
         own = sorted((row for row in rows if row["arm"] == title), key=lambda row: row["x"])
         points = [(place(row["x"]), height(row["value"])) for row in own]
         banded = [row for row in own if row["low"] is not None and row["high"] is not None]
-        edge = [(place(row["x"]), height(row["high"])) for row in banded] + [(place(row["x"]), height(row["low"])) for row in reversed(banded)]
+        edge = [(place(row["x"]), height(row["high"])) for row in banded] + [
+            (place(row["x"]), height(row["low"])) for row in reversed(banded)
+        ]
         if len(banded) > 1:
             canvas.area(edge, colour, 0.18)
         for start, end in itertools.pairwise(points):

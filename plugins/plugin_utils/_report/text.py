@@ -25,7 +25,7 @@ EFFECT_TITLES = {
     "other_cpus": "workers on other CPUs against as many on the first ones",
 }
 # Arms beyond this number are counted in a question, not named.
-MOST_ASKED = 4
+MAX_ASKED = 4
 SIDES_OF_SMT = ("better with SMT on", "better with SMT off")
 SIDES_OF_ARMS = ("worse than the baseline", "better than the baseline")
 RECOMMENDATION_TITLES = {
@@ -56,7 +56,11 @@ def question(summary: dict[str, t.Any]) -> str:
         return "Should SMT be on here?"
     if len(asked) < 3:
         return f"What does {' and '.join(others)} do here?"
-    return f"Which of {conclusion.join(list(asked.values()))} is best here?" if len(asked) <= MOST_ASKED else f"Which of these {len(asked)} arms is best here?"
+    return (
+        f"Which of {conclusion.join(list(asked.values()))} is best here?"
+        if len(asked) <= MAX_ASKED
+        else f"Which of these {len(asked)} arms is best here?"
+    )
 
 
 def is_of_smt_alone(summary: dict[str, t.Any]) -> bool:
@@ -81,9 +85,16 @@ def outcome_title(arm: str, outcome: str) -> str:
 def compared(one: dict[str, t.Any]) -> str:
     """Describe what a comparison compares: ``SMT off against SMT on, every online thread busy``."""
     if one["kind"] == "placement":
-        sides = f": {placements.title(one['candidate']['placement'])} against {placements.title(one['baseline']['placement'])}"
-        return EFFECT_TITLES[one["effect"]] + (sides if one["effect"] in (host_comparisons.PACKING, host_comparisons.OTHER_CPUS) else "")
-    return f"{one['candidate']['arm_title']} against {one['baseline']['arm_title']}, {placements.title(one['placement'])}"
+        sides = (
+            f": {placements.title(one['candidate']['placement'])} against"
+            f" {placements.title(one['baseline']['placement'])}"
+        )
+        return EFFECT_TITLES[one["effect"]] + (
+            sides if one["effect"] in (host_comparisons.PACKING, host_comparisons.OTHER_CPUS) else ""
+        )
+    return (
+        f"{one['candidate']['arm_title']} against {one['baseline']['arm_title']}, {placements.title(one['placement'])}"
+    )
 
 
 def metric(one: dict[str, t.Any]) -> str:
@@ -114,7 +125,11 @@ def change(one: dict[str, t.Any]) -> str:
 
 def interval(one: dict[str, t.Any]) -> str:
     """Format a comparison's interval as ``−22 % to −18 %``."""
-    return "none" if one["ci_low"] is None else f"{conclusion.signed(one['ci_low'], one)} to {conclusion.signed(one['ci_high'], one)}"
+    return (
+        "none"
+        if one["ci_low"] is None
+        else f"{conclusion.signed(one['ci_low'], one)} to {conclusion.signed(one['ci_high'], one)}"
+    )
 
 
 def change_and_interval(one: dict[str, t.Any]) -> str:

@@ -1,9 +1,10 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The boots of an evaluation: which arms have boots of their own, in which order a host is booted, and what is measured in each boot.
+"""The boots of an evaluation: which arms have boots of their own, in which order a host is booted,
+and what is measured in each boot.
 
-Boots are the blocks: each round has one boot of each booted arm, in the balanced order that arms have in blocks. Arms that are switched at run time are
-measured within the boots of the baseline.
+Boots are the blocks: each round has one boot of each booted arm, in the balanced order that arms have in blocks. Arms
+that are switched at run time are measured within the boots of the baseline.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import 
 
 # Boots in each arm from which on pairs of boots get a verdict, as messages recommend it.
 RECOMMENDED = 4
-MOST_BOOTS = 1000
+MAX_BOOTS = 1000
 
 
 class BootPlanError(Exception):
@@ -32,7 +33,8 @@ class BootPlan:
 
     Attributes:
         booted: the arms that have boots of their own, the baseline first.
-        within: the arms that are measured in each boot of the baseline, itself first, as smt_benchmark is asked for them.
+        within: the arms that are measured in each boot of the baseline, itself first, as smt_benchmark is asked for
+            them.
         asked: the names of all arms that are measured, the baseline first.
         boots: boots in each booted arm.
         left_out: arms that were asked for and are not measured: ``{name, title, reason}``.
@@ -52,7 +54,9 @@ class BootPlan:
 
     @property
     def reboots(self) -> int:
-        """How often the host is rebooted; once more than measured, unless the last boot has the host's own arguments."""
+        """How often the host is rebooted; once more than measured,
+        unless the last boot has the host's own arguments.
+        """
         boots = self.order
         return len(boots) + (1 if self.arm(boots[-1]).argument else 0)
 
@@ -61,9 +65,16 @@ class BootPlan:
         return next(arm for arm in self.booted if arm.name == name)
 
     def described(self) -> list[dict[str, t.Any]]:
-        """Return the booted arms for the role: ``{name, title, smt, maxcpus, mitigations, arms}``; ``arms`` are measured in each of its boots."""
+        """Return the booted arms for the role: ``{name, title, smt, maxcpus, mitigations, arms}``;
+        ``arms`` are measured in each of its boots.
+        """
         return [
-            {"name": arm.name, "title": arm.title, **arm.request._asdict(), "arms": list(self.within) if arm is self.booted[0] else [names_of_arms.AS_FOUND]}
+            {
+                "name": arm.name,
+                "title": arm.title,
+                **arm.request._asdict(),
+                "arms": list(self.within) if arm is self.booted[0] else [names_of_arms.AS_FOUND],
+            }
             for arm in self.booted
         ]
 
@@ -105,11 +116,17 @@ def refusal(asked: t.Sequence[str], boots: int, reboot_ok: bool, allowed: t.Coll
     """
     booted = [one for one in asked if takes_reboot(one)]
     if not boots:
-        more = f"set smt_eval_boots to the number of boots in each arm, {RECOMMENDED} for a verdict, or leave {'it' if len(booted) == 1 else 'them'} out"
+        more = (
+            f"set smt_eval_boots to the number of boots in each arm, {RECOMMENDED} for a verdict, or leave"
+            f" {'it' if len(booted) == 1 else 'them'} out"
+        )
         return f"{', '.join(booted)} {'takes' if len(booted) == 1 else 'take'} a reboot: {more}" if booted else None
     for one in filter(None, map(find, booted)):
         if one.allowed_by and one.allowed_by not in allowed:
-            return f"{one.name} boots with {one.argument}, which leaves open {one.leaves_open}: allow it with {one.allowed_by}=true, or leave it out"
+            return (
+                f"{one.name} boots with {one.argument}, which leaves open {one.leaves_open}: allow it with"
+                f" {one.allowed_by}=true, or leave it out"
+            )
     try:
         reboots = make(asked, boots).reboots
     except BootPlanError as error:
@@ -117,7 +134,10 @@ def refusal(asked: t.Sequence[str], boots: int, reboot_ok: bool, allowed: t.Coll
     if reboot_ok:
         return None
     way_out = "leave out the arms that take a reboot" if booted else "compare without a reboot by smt_eval_boots=0"
-    return f"the host would be rebooted {reboots} times to compare boots: allow it with smt_boot_reboot_ok=true, or {way_out}"
+    return (
+        f"the host would be rebooted {reboots} times to compare boots: allow it with smt_boot_reboot_ok=true, or"
+        f" {way_out}"
+    )
 
 
 def make(asked: t.Sequence[str], boots: int, left_out: t.Sequence[t.Mapping[str, str]] = ()) -> BootPlan:
@@ -125,25 +145,29 @@ def make(asked: t.Sequence[str], boots: int, left_out: t.Sequence[t.Mapping[str,
 
     Args:
         asked: names of arms, as `names` returns them.
-        boots: boots in each arm, from 1 to `MOST_BOOTS`.
+        boots: boots in each arm, from 1 to `MAX_BOOTS`.
         left_out: arms that this host cannot have: ``{name, reason}``.
 
     Raises:
         BootPlanError: the arms cannot be compared by boots, the baseline is left out, or no other arm is left.
     """
-    if not 1 <= boots <= MOST_BOOTS:
-        raise BootPlanError(f"smt_eval_boots is {boots}: give the number of boots in each arm, from 1 to {MOST_BOOTS}")
+    if not 1 <= boots <= MAX_BOOTS:
+        raise BootPlanError(f"smt_eval_boots is {boots}: give the number of boots in each arm, from 1 to {MAX_BOOTS}")
     reasons = {one["name"]: one["reason"] for one in left_out}
     baseline = asked[0]
     others = [one for one in asked[1:] if one not in reasons]
     arm = find(baseline)
     if arm is None:
-        raise BootPlanError(f"{baseline} is the baseline, and the host is not booted into it: name smt_on, as_found or an arm that takes a reboot first")
+        raise BootPlanError(
+            f"{baseline} is the baseline, and the host is not booted into it: name smt_on, as_found or an arm that"
+            " takes a reboot first"
+        )
     if baseline in reasons:
         raise BootPlanError(f"the baseline {arm.title} is not possible on this host: {reasons[baseline]}")
     if names_of_arms.AS_FOUND in others:
         raise BootPlanError("as_found can only be the baseline where arms are booted: name it first, or leave it out")
-    # SMT off is booted where nothing else is; beside arms that take a reboot it is switched within the boots of the baseline.
+    # SMT off is booted where nothing else is; beside arms that take a reboot it is switched within the boots of the
+    # baseline.
     only_smt = not any(takes_reboot(one) for one in asked)
     own = [one for one in others if takes_reboot(one) or (only_smt and find(one) is not None)]
     if not own:
@@ -151,7 +175,9 @@ def make(asked: t.Sequence[str], boots: int, left_out: t.Sequence[t.Mapping[str,
         raise BootPlanError(f"no arm is left that takes a reboot ({reason}): leave out smt_eval_boots")
     at_run_time = [one for one in others if one not in own]
     first = baseline if at_run_time and arm.runs_too else names_of_arms.AS_FOUND
-    shown = tuple({"name": name, "title": title(name), "reason": reason} for name, reason in reasons.items() if name in asked)
+    shown = tuple(
+        {"name": name, "title": title(name), "reason": reason} for name, reason in reasons.items() if name in asked
+    )
     booted = (arm, *(found for found in map(find, own) if found))
     return BootPlan(booted, (first, *at_run_time), (baseline, *others), boots, shown)
 
@@ -171,12 +197,24 @@ def announcement(plan: BootPlan, budget: int) -> list[str]:
     """
     each = share(plan, budget)
     within = [title(one) for one in plan.within[1:]]
-    sentences = [f"The host would be rebooted {plan.reboots} times ({', '.join(plan.order)}) and measured after each reboot for {each} s."]
+    sentences = [
+        (
+            f"The host would be rebooted {plan.reboots} times ({', '.join(plan.order)}) and measured after each reboot"
+            f" for {each} s."
+        )
+    ]
     if within:
-        sentences.append(f"Within each boot of {plan.booted[0].title} it would be switched to {', '.join(within)} and back.")
-    sentences += [f"{arm.title} leaves open {arm.leaves_open} while it is measured." for arm in plan.booted if arm.leaves_open]
+        sentences.append(
+            f"Within each boot of {plan.booted[0].title} it would be switched to {', '.join(within)} and back."
+        )
+    sentences += [
+        f"{arm.title} leaves open {arm.leaves_open} while it is measured." for arm in plan.booted if arm.leaves_open
+    ]
     sentences += [f"{one['title']} is left out: {one['reason']}." for one in plan.left_out]
-    return [*sentences, "At the end, and by itself when this controller is lost, it would be booted with its present arguments."]
+    return [
+        *sentences,
+        "At the end, and by itself when this controller is lost, it would be booted with its present arguments.",
+    ]
 
 
 def share(plan: BootPlan, budget: int) -> int:

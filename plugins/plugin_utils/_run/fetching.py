@@ -1,9 +1,11 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The base of the actions that bring samples from a host: each run is saved on the controller before the host forgets it.
+"""The base of the actions that bring samples from a host:
+each run is saved on the controller before the host forgets it.
 
-The controller records where it started a run. A host names the runs that wait there, and is not trusted: only a run of which there is a record comes to the
-place that it was started for, any other to one of that host's own. What one host can have stored is limited, for each task and in its own place.
+The controller records where it started a run. A host names the runs that wait there, and is not trusted: only a run of
+which there is a record comes to the place that it was started for, any other to one of that host's own. What one host
+can have stored is limited, for each task and in its own place.
 """
 
 from __future__ import annotations
@@ -26,16 +28,17 @@ DEST = "smt_eval_results"
 PRICE, LICENCE, NOMINAL = STATED = ("price_per_hour", "licence_per", "nominal_ghz")
 COSTS = (PRICE, LICENCE)
 LICENSED = ("core", "thread", "host")
-_MOST = {PRICE: 1e9, NOMINAL: 100.0}
+_MAX = {PRICE: 1e9, NOMINAL: 100.0}
 MODULE = "smt_benchmark"
 # In a run's directory, a file for each host that the run was started on and whose result is not here yet.
 STARTED = ".started"
 # In the directory of runs: runs that hosts had and this controller has no record of. No run can have this name.
 COLLECTED = "_collected"
-# Most runs that waited on one host, and bytes of them after which no further one is begun, in one task; and most runs in a host's own place.
-MOST_RUNS, MOST_BYTES, MOST_KEPT = 4, 64 * 1024 * 1024, 10
+# Most runs that waited on one host, and bytes of them after which no further one is begun, in one task; and most runs
+# in a host's own place.
+MAX_RUNS, MAX_BYTES, MAX_KEPT = 4, 64 * 1024 * 1024, 10
 # Names of runs in one message.
-MOST_NAMED = 5
+MAX_NAMED = 5
 
 display = Display()
 
@@ -62,8 +65,10 @@ class FetchingAction(HostAction):
         # Convert Ansible's tagged strings to plain ones for the schema.
         found: dict[str, t.Any] = json.loads(json.dumps({name: self._task.args.get(name) for name in STATED}))
         if found[LICENCE] not in (None, *LICENSED):
-            raise HostFailedError({"msg": f"{LICENCE} is {text.line(str(found[LICENCE]), 40)}: it must be one of {', '.join(LICENSED)}"})
-        for name, most in _MOST.items():
+            raise HostFailedError(
+                {"msg": f"{LICENCE} is {text.line(str(found[LICENCE]), 40)}: it must be one of {', '.join(LICENSED)}"}
+            )
+        for name, most in _MAX.items():
             if found[name] is None:
                 continue
             try:
@@ -71,7 +76,14 @@ class FetchingAction(HostAction):
             except (TypeError, ValueError, OverflowError):
                 number = 0.0
             if not 0 < number <= most:
-                raise HostFailedError({"msg": f"{name} is {text.line(str(found[name]), 40)}: it must be a number above 0, at most {most:g}"})
+                raise HostFailedError(
+                    {
+                        "msg": (
+                            f"{name} is {text.line(str(found[name]), 40)}: it must be a number above 0, at most"
+                            f" {most:g}"
+                        )
+                    }
+                )
             found[name] = number
         return found
 
@@ -83,7 +95,9 @@ class FetchingAction(HostAction):
         """
         result_files.write_text(_record_file(self.directory(run), host), _record(run, host))
 
-    def fetch_waiting(self, task_vars: dict[str, t.Any], host: str, runs: t.Iterable[str]) -> tuple[list[dict[str, t.Any]], dict[str, str]]:
+    def fetch_waiting(
+        self, task_vars: dict[str, t.Any], host: str, runs: t.Iterable[str]
+    ) -> tuple[list[dict[str, t.Any]], dict[str, str]]:
         """Fetch runs that wait on a host, as many as one task may.
 
         Args:
@@ -99,8 +113,8 @@ class FetchingAction(HostAction):
         left: dict[str, str] = {}
         size = tried = 0
         for run in sorted(dict.fromkeys(runs), key=lambda run: run not in started):
-            if tried >= MOST_RUNS or size >= MOST_BYTES:
-                left[run] = f"one task fetches up to {MOST_RUNS} runs and {MOST_BYTES // 1024 // 1024} MiB of a host"
+            if tried >= MAX_RUNS or size >= MAX_BYTES:
+                left[run] = f"one task fetches up to {MAX_RUNS} runs and {MAX_BYTES // 1024 // 1024} MiB of a host"
                 continue
             tried += 1
             try:
@@ -117,9 +131,16 @@ class FetchingAction(HostAction):
         """Return the directories of those of these runs that this controller started on a host, by their names."""
         above = pathlib.Path(os.path.expanduser(self._dest()))
         # A run of several boots has a directory for each of them.
-        booted = {path.parents[1].name: path.parents[1].parent for path in above.glob(f"*/boots/*/{STARTED}/{result_files.file_stem(host)}")}
+        booted = {
+            path.parents[1].name: path.parents[1].parent
+            for path in above.glob(f"*/boots/*/{STARTED}/{result_files.file_stem(host)}")
+        }
         found = {run: places.run_directory(str(booted.get(run, self._dest())), run) for run in runs}
-        return {run: directory for run, directory in found.items() if result_files.read_text(_record_file(directory, host)) == _record(run, host)}
+        return {
+            run: directory
+            for run, directory in found.items()
+            if result_files.read_text(_record_file(directory, host)) == _record(run, host)
+        }
 
     def _own_place(self, run: str, host: str) -> pathlib.Path:
         """Return the directory for a run that a host says it has, and that this controller did not start on it.
@@ -128,12 +149,21 @@ class FetchingAction(HostAction):
             BorderError: the host's own place is full.
         """
         own = places.run_directory(os.path.join(self._dest(), COLLECTED, result_files.file_stem(host)), run)
-        if not own.exists() and own.parent.is_dir() and len(os.listdir(own.parent)) >= MOST_KEPT:
-            raise text.BorderError(f"{own.parent} holds {MOST_KEPT} runs that this controller has no record of: move away what you have seen")
+        if not own.exists() and own.parent.is_dir() and len(os.listdir(own.parent)) >= MAX_KEPT:
+            raise text.BorderError(
+                f"{own.parent} holds {MAX_KEPT} runs that this controller has no record of: move away what you have"
+                " seen"
+            )
         return own
 
     def fetch(
-        self, task_vars: dict[str, t.Any], host: str, run: str, directory: pathlib.Path, error: str | None = None, fetched: t.Sequence[str] = ()
+        self,
+        task_vars: dict[str, t.Any],
+        host: str,
+        run: str,
+        directory: pathlib.Path,
+        error: str | None = None,
+        fetched: t.Sequence[str] = (),
     ) -> dict[str, t.Any]:
         """Fetch a run, save it on the controller, and only then delete it on the host.
 
@@ -184,10 +214,11 @@ def say_left(host: str, left: t.Mapping[str, str]) -> None:
     for run, reason in left.items():
         by_reason.setdefault(reason, []).append(run)
     for reason, runs in by_reason.items():
-        names = ", ".join(runs[:MOST_NAMED]) + (f" and {len(runs) - MOST_NAMED} more" if len(runs) > MOST_NAMED else "")
+        names = ", ".join(runs[:MAX_NAMED]) + (f" and {len(runs) - MAX_NAMED} more" if len(runs) > MAX_NAMED else "")
         which = f"the run {names} stays" if len(runs) == 1 else f"{len(runs)} runs stay ({names})"
         display.warning(
-            f"{text.line(host)}: {which} on the host: {reason}. To fetch again: ansible-playbook threadwise.smt.smt_eval_stop, with the same options"
+            f"{text.line(host)}: {which} on the host: {reason}. To fetch again: ansible-playbook"
+            " threadwise.smt.smt_eval_stop, with the same options"
         )
 
 
@@ -201,7 +232,10 @@ def _record(run: str, host: str) -> str:
 
 def report_call(result: t.Mapping[str, t.Any]) -> str:
     """Return the command that builds the report of a fetched result's run."""
-    return f"ansible-playbook threadwise.smt.smt_report -e smt_report_run_dir={shlex.quote(os.path.dirname(result['path']))}"
+    return (
+        "ansible-playbook threadwise.smt.smt_report -e"
+        f" smt_report_run_dir={shlex.quote(os.path.dirname(result['path']))}"
+    )
 
 
 def _now() -> str:

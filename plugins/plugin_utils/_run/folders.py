@@ -1,10 +1,12 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Directories on the controller that others may be able to write to: files in them are opened by the directory's descriptor, and never through a link.
+"""Directories on the controller that others may be able to write to: files in them are opened by the directory's
+descriptor, and never through a link.
 
-Whoever may write to a directory can give a name in it to something else at any moment. A link would have this user cut off or extend a file of the other's
-choice, and a FIFO would be waited for. So the last part of a path is not followed, what is checked is the open file and not its name, and it has to be a
-regular file. Source: open(2), O_NOFOLLOW and O_NONBLOCK; CWE-59. All functions raise OSError, whose ``strerror`` is a sentence for the user.
+Whoever may write to a directory can give a name in it to something else at any moment. A link would have this user cut
+off or extend a file of the other's choice, and a FIFO would be waited for. So the last part of a path is not followed,
+what is checked is the open file and not its name, and it has to be a regular file. Source: open(2), O_NOFOLLOW and
+O_NONBLOCK; CWE-59. All functions raise OSError, whose ``strerror`` is a sentence for the user.
 """
 
 from __future__ import annotations
@@ -81,7 +83,8 @@ class Folder:
             return _content(descriptor, most)
 
     def append(self, name: str, line: bytes, most: int) -> None:
-        """Add a line to a file and flush it, or leave the file as it was; a last line that was not written whole is taken away first.
+        """Add a line to a file and flush it, or leave the file as it was;
+        a last line that was not written whole is taken away first.
 
         Args:
             name: of the file, which is created if it is missing.

@@ -26,11 +26,13 @@ def sentence(purpose: str, failed: t.Iterable[ImportError | None]) -> str | None
 
 
 def left_out(what: str, failed: t.Mapping[str, ImportError | None]) -> str | None:
-    """Return one message about what is made in another way than with all recommended packages, or None when none is missing.
+    """Return one message about what is made in another way than with all recommended packages,
+    or None when none is missing.
 
     Args:
         what: what is made.
-        failed: how it is made without a package, such as ``without samples.parquet``, and what the import raised, or None for one that succeeded.
+        failed: how it is made without a package, such as ``without samples.parquet``, and what the import raised, or
+            None for one that succeeded.
     """
     lost = {how: error for how, error in failed.items() if error is not None}
     if not lost:

@@ -1,12 +1,14 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Find out before a play whether any host takes part in it: Ansible itself skips a play without hosts, and its exit code is 0."""
+"""Find out before a play whether any host takes part in it: Ansible itself skips a play without hosts,
+and its exit code is 0.
+"""
 
 from __future__ import annotations
 
 import typing as t
 
-MOST_TEXT = 200
+MAX_TEXT = 200
 
 
 def refusal(manager: t.Any, pattern: str, variable: str, limit: str | None) -> str | None:
@@ -20,7 +22,10 @@ def refusal(manager: t.Any, pattern: str, variable: str, limit: str | None) -> s
     """
     if not manager.get_hosts(pattern):
         if not manager.get_hosts("all"):
-            return "this call has no inventory, or one without hosts: name it with -i FILE, or take this machine alone with -i localhost, -c local"
+            return (
+                "this call has no inventory, or one without hosts: name it with -i FILE, or take this machine alone"
+                " with -i localhost, -c local"
+            )
         return f"no host of the inventory matches {variable}={_shown(pattern)}: name hosts or groups of the inventory"
     if limit:
         manager.subset(limit)
@@ -31,4 +36,4 @@ def refusal(manager: t.Any, pattern: str, variable: str, limit: str | None) -> s
 
 def _shown(value: str) -> str:
     """Return a text of the call as it is put into a sentence."""
-    return value if len(value) <= MOST_TEXT else f"{value[:MOST_TEXT]}..."
+    return value if len(value) <= MAX_TEXT else f"{value[:MAX_TEXT]}..."

@@ -12,7 +12,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border import sche
 # A host's progress has a few hundred bytes.
 MAX_BYTES = 64 * 1024
 # Nobody reads more lines of one host.
-MOST_LINES = 1000
+MAX_LINES = 1000
 
 _NUMBER = schema.or_null(schema.NUMBER)
 _CHECKER = schema.Checker(
@@ -32,7 +32,11 @@ _CHECKER = schema.Checker(
                 arm=schema.NAME,
                 workers=schema.count(),
                 metric=schema.strict(
-                    ("name", "value", "unit"), name=schema.NAME, value=_NUMBER, unit=schema.text(1000), better=schema.one_of("higher", "lower")
+                    ("name", "value", "unit"),
+                    name=schema.NAME,
+                    value=_NUMBER,
+                    unit=schema.text(1000),
+                    better=schema.one_of("higher", "lower"),
                 ),
             )
         ),

@@ -22,13 +22,16 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._run import folders
 ResultError = results.ResultError
 
 # The largest file of a report that is read again, to see what changes.
-MOST_REPORT_BYTES = 64 * folders.MIB
+MAX_REPORT_BYTES = 64 * folders.MIB
 
 # Times in pages, JSON and OpenMetrics.
 _TIMES = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d[0-9:.]*(?: UTC|Z|\+00:00)|(?<=_timestamp_seconds).*")
 
-# Names that a host's file and page may not have, without their suffixes; a file system that ignores case has one file of each.
-_TAKEN = frozenset(name.rpartition(".")[0].casefold() for name in report_names.NAMES if name.endswith((".json", ".html")))
+# Names that a host's file and page may not have, without their suffixes; a file system that ignores case has one file
+# of each.
+_TAKEN = frozenset(
+    name.rpartition(".")[0].casefold() for name in report_names.NAMES if name.endswith((".json", ".html"))
+)
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, t.Any]:
@@ -77,14 +80,19 @@ def result_paths(run_dir: str | os.PathLike[str]) -> list[Path]:
         names = sorted(os.listdir(run_dir))
     except OSError as error:
         raise ResultError(f"{run_dir}: cannot be listed: {error.strerror}: name the directory of a run") from error
-    return [run_dir / name for name in names if name.endswith(".json") and name not in report_names.NAMES and not name.startswith(".")]
+    return [
+        run_dir / name
+        for name in names
+        if name.endswith(".json") and name not in report_names.NAMES and not name.startswith(".")
+    ]
 
 
 def file_stem(host: str) -> str:
     """Return the name of a host's files without suffix: safe in any directory, and unique per host.
 
-    Names are percent-encoded as in a URL. A leading ``.`` or ``-`` (hidden files, options) and names of the report's own files are encoded in their
-    first character. Names that are too long for a file system end in ``=`` (which the encoding never produces) and a hash.
+    Names are percent-encoded as in a URL. A leading ``.`` or ``-`` (hidden files, options) and names of the report's
+    own files are encoded in their first character. Names that are too long for a file system end in ``=`` (which the
+    encoding never produces) and a hash.
     """
     stem = quote(host, safe="", errors="surrogatepass")
     if not stem or stem[0] in ".-~" or stem.casefold() in _TAKEN:
@@ -106,9 +114,14 @@ def see_that_none_exists(run_dir: str | os.PathLike[str], host: str) -> None:
         ResultError: there is such a file; the message names it and the way out.
     """
     name = f"{file_stem(host)}.json"
-    found = [path for path in (Path(run_dir) / name, *sorted(Path(run_dir).glob(f"boots/*/{name}"))) if os.path.lexists(path)]
+    found = [
+        path for path in (Path(run_dir) / name, *sorted(Path(run_dir).glob(f"boots/*/{name}"))) if os.path.lexists(path)
+    ]
     if found:
-        raise ResultError(f"{found[0]} exists: a run never overwrites another, so give this one another name (smt_eval_run), or move that file away")
+        raise ResultError(
+            f"{found[0]} exists: a run never overwrites another, so give this one another name (smt_eval_run), or move"
+            " that file away"
+        )
 
 
 def see_that_it_can_be_written(run_dir: str | os.PathLike[str]) -> None:
@@ -127,7 +140,9 @@ def see_that_it_can_be_written(run_dir: str | os.PathLike[str]) -> None:
         with tempfile.TemporaryFile(dir=place) as tried:
             tried.write(bytes(folders.PIECE))
     except OSError as error:
-        raise ResultError(f"{place}: results cannot be written here ({error.strerror}): choose another directory (smt_eval_dest)") from error
+        raise ResultError(
+            f"{place}: results cannot be written here ({error.strerror}): choose another directory (smt_eval_dest)"
+        ) from error
 
 
 def read_text(path: str | os.PathLike[str]) -> str | None:
@@ -135,7 +150,7 @@ def read_text(path: str | os.PathLike[str]) -> str | None:
     path = Path(path)
     try:
         with folders.opened(path.parent) as folder:
-            return folder.read(path.name, MOST_REPORT_BYTES).decode("utf-8", errors="replace")
+            return folder.read(path.name, MAX_REPORT_BYTES).decode("utf-8", errors="replace")
     except OSError:
         return None
 
@@ -157,7 +172,8 @@ def write_page(path: str | os.PathLike[str], content: str, dry_run: bool = False
 
 
 def write_stream(path: str | os.PathLike[str], source: t.IO[bytes], dry_run: bool = False) -> bool:
-    """Write the whole content of a stream to a file atomically; a file with the same content is not touched, and a link of its name is replaced.
+    """Write the whole content of a stream to a file atomically; a file with the same content is not touched,
+    and a link of its name is replaced.
 
     Args:
         path: the file; links in the path of its directory are followed.
@@ -231,6 +247,6 @@ def _see_that_it_is_the_same(path: Path, saved: dict[str, t.Any], document: dict
         )
     if saved.get("started") != document.get("started"):
         raise ResultError(
-            f"{path}: holds run {saved['run']} as it started at {saved.get('started')}, which is not overwritten by its start at "
-            f"{document.get('started')}: move that file away"
+            f"{path}: holds run {saved['run']} as it started at {saved.get('started')}, which is not overwritten by its"
+            f" start at {document.get('started')}: move that file away"
         )

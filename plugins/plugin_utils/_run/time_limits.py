@@ -18,8 +18,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import int
 def within(seconds: float) -> t.Iterator[None]:
     """Limit the time of calls over a connection.
 
-    When a host loses power during a call, the client waits on a dead connection until the kernel probes it, after two hours by default (tcp(7),
-    ``tcp_keepalive_time``).
+    When a host loses power during a call, the client waits on a dead connection until the kernel probes it, after two
+    hours by default (tcp(7), ``tcp_keepalive_time``).
 
     Args:
         seconds: the time limit.

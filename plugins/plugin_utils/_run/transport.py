@@ -1,6 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Check that the controller has the programs that connections to hosts need. Pure functions: the caller looks up programs."""
+"""Check that the controller has the programs that connections to hosts need.
+
+Pure functions: the caller looks up programs.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import typing as t
 
 # Connection plugins that run ssh; "smart" is an old name.
 SSH = ("ssh", "ansible.builtin.ssh", "ansible.legacy.ssh", "smart")
-MOST_NAMES = 5
+MAX_NAMES = 5
 
 
 class Connection(t.NamedTuple):
@@ -48,8 +51,10 @@ def sentence(hosts: dict[str, str], of: int) -> str | None:
     """
     if not hosts:
         return None
-    names = ", ".join(list(hosts)[:MOST_NAMES]) + (f" and {len(hosts) - MOST_NAMES} more" if len(hosts) > MOST_NAMES else "")
+    names = ", ".join(list(hosts)[:MAX_NAMES]) + (
+        f" and {len(hosts) - MAX_NAMES} more" if len(hosts) > MAX_NAMES else ""
+    )
     return (
-        f"this controller has no {' and no '.join(sorted(set(hosts.values())))}, which {len(hosts)} of {of} hosts need for their connection ({names}): "
-        "install it (Debian: package openssh-client), or set ansible_ssh_executable"
+        f"this controller has no {' and no '.join(sorted(set(hosts.values())))}, which {len(hosts)} of {of} hosts need"
+        f" for their connection ({names}): install it (Debian: package openssh-client), or set ansible_ssh_executable"
     )

@@ -11,7 +11,12 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import assumptions, design, evidence, records, units
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial.records import Trial
 
-_SAID = {verdicts.GAIN: "better", verdicts.LOSS: "worse", verdicts.EQUIVALENT: "the same within the margin", verdicts.INCONCLUSIVE: "not decided"}
+_SAID = {
+    verdicts.GAIN: "better",
+    verdicts.LOSS: "worse",
+    verdicts.EQUIVALENT: "the same within the margin",
+    verdicts.INCONCLUSIVE: "not decided",
+}
 
 
 def sentences(trial: Trial, found: t.Sequence[evidence.Comparison], looks: evidence.Looks) -> list[str]:
@@ -35,13 +40,16 @@ def others(trial: Trial, found: t.Sequence[evidence.Comparison]) -> list[str]:
     for one in found:
         rest = one["adjusted"]
         if rest is not None and rest["ci_low"] is not None:
-            what = f"{one['metric']} with {trial.titles[one['candidate']]}, without what goes along with {trial.traffic}"
+            what = (
+                f"{one['metric']} with {trial.titles[one['candidate']]}, without what goes along with {trial.traffic}"
+            )
             said.append(f"{what}: {_size(one, rest)}, {_SAID[rest['verdict']]}.")
     return said
 
 
 def lost(trial: Trial, written: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]]) -> list[str]:
-    """Return a sentence about the periods that are over and have no value of the primary metric, with the reason of the first; none where all have one.
+    """Return a sentence about the periods that are over and have no value of the primary metric,
+    with the reason of the first; none where all have one.
 
     Periods that were cut because all was decided are not lost.
 
@@ -50,9 +58,17 @@ def lost(trial: Trial, written: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]
         written: host -> the records of its periods.
     """
     primary = next(one for one in trial.metrics if one.is_primary)
-    whole = [(host, one) for host, of_host in written.items() for one in of_host if not (one["reason"] or "").startswith(records.DECIDED)]
+    whole = [
+        (host, one)
+        for host, of_host in written.items()
+        for one in of_host
+        if not (one["reason"] or "").startswith(records.DECIDED)
+    ]
     known = {
-        host: {one.number for one in records.complete(of_host) if units.value(one, primary.name, primary.per) is not None} for host, of_host in written.items()
+        host: {
+            one.number for one in records.complete(of_host) if units.value(one, primary.name, primary.per) is not None
+        }
+        for host, of_host in written.items()
     }
     missing = [(one["period"], host, one) for host, one in whole if one["period"] not in known[host]]
     if not missing:
@@ -61,48 +77,73 @@ def lost(trial: Trial, written: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]
     reasons = [first["reason"], *(first["metrics"].get(name, {}).get("reason") for name in (primary.name, primary.per))]
     why = next(filter(None, reasons), f"{primary.name} was not above 0")
     return [
-        f"{len(missing)} of {len(whole)} periods of hosts have no value of {primary.name} and count for nothing, first period {number + 1} of {host}: {why}."
+        (
+            f"{len(missing)} of {len(whole)} periods of hosts have no value of {primary.name} and count for nothing,"
+            f" first period {number + 1} of {host}: {why}."
+        )
     ]
 
 
 def rests_on(trial: Trial, found: t.Sequence[evidence.Comparison], periods: units.Periods) -> list[str]:
     """Return what was assumed, and what its tests say."""
     primary = next(one for one in trial.metrics if one.is_primary)
-    of_hosts = "a group of hosts before and after" if trial.design.name == design.PARALLEL else "a block of periods of a group of hosts"
+    of_hosts = (
+        "a group of hosts before and after"
+        if trial.design.name == design.PARALLEL
+        else "a block of periods of a group of hosts"
+    )
     said = [
         f"One observation is {of_hosts}, never a scrape.",
-        f"Which arm came when was drawn by lot (seed {trial.seed}): verdicts hold however much neighbouring periods resemble each other.",
+        (
+            f"Which arm came when was drawn by lot (seed {trial.seed}): verdicts hold however much neighbouring periods"
+            " resemble each other."
+        ),
         "They take for granted that an arm leaves nothing behind for the counted part of the next period.",
     ]
     if trial.looks_back_seconds is not None:
-        ages = f"up to {trial.looks_back_seconds:.3g} s before it, and the first {trial.settle_seconds:g} s of a period are not counted"
+        ages = (
+            f"up to {trial.looks_back_seconds:.3g} s before it, and the first {trial.settle_seconds:g} s of a period"
+            " are not counted"
+        )
         said.append(f"A value counts samples from {ages}: none of them is of another period.")
     for arm in trial.arms[1:]:
         carried = assumptions.carry_over(trial.design, (trial.arms[0], arm), periods, primary.name, primary.per)
         if carried is not None:
             seen = "shows" if carried.is_seen else "does not show"
-            more = ": longer periods, or more of them not counted (smt_trial_settle), would tell" if carried.is_seen else ""
+            more = (
+                ": longer periods, or more of them not counted (smt_trial_settle), would tell"
+                if carried.is_seen
+                else ""
+            )
             rests = f"(p = {carried.p_value:.2g}, {carried.units} observations){more}"
-            said.append(f"What a change of arm leaves behind {seen} in {primary.name} with {trial.titles[arm]} {rests}.")
+            said.append(
+                f"What a change of arm leaves behind {seen} in {primary.name} with {trial.titles[arm]} {rests}."
+            )
     correlation = assumptions.autocorrelation(trial.design, periods, primary.name, primary.per)
     if correlation is not None:
         said.append(f"Neighbouring periods of a host have a correlation of {correlation:.2f} in {primary.name}.")
     if trial.traffic is not None:
-        changed = [one for one in found if one["metric"] == trial.traffic and one["verdict"] in (verdicts.GAIN, verdicts.LOSS)]
+        changed = [
+            one for one in found if one["metric"] == trial.traffic and one["verdict"] in (verdicts.GAIN, verdicts.LOSS)
+        ]
         if changed:
-            said.append(f"{trial.traffic} itself depends on the arm, so figures without it would hide a part of the effect.")
+            said.append(
+                f"{trial.traffic} itself depends on the arm, so figures without it would hide a part of the effect."
+            )
     return said
 
 
 def _sentence(trial: Trial, one: evidence.Comparison, decided: str | None) -> str:
     title = trial.titles[one["candidate"]]
-    if one["n"] < verdicts.LEAST_BLOCKS:
+    if one["n"] < verdicts.MIN_BLOCKS:
         known = f"{one['n']} of {trial.units} observations have a value of {one['metric']}"
-        return f"Nothing can be said of {title} yet: {known}, and a verdict needs {verdicts.LEAST_BLOCKS}."
+        return f"Nothing can be said of {title} yet: {known}, and a verdict needs {verdicts.MIN_BLOCKS}."
     sentence = f"{_change(trial, one)}: {_SAID[one['verdict']]}, after {one['n']} of {trial.units} observations."
     if decided == decisions.FUTILE:
         least = conclusion.percent(one["minimum_detectable"])
-        return f"{sentence} The rest of the trial would hardly have decided it; an effect of {least} would have been seen."
+        return (
+            f"{sentence} The rest of the trial would hardly have decided it; an effect of {least} would have been seen."
+        )
     return _with_hosts(sentence, one)
 
 
@@ -114,14 +155,22 @@ def _with_hosts(sentence: str, one: evidence.Comparison) -> str:
 
 def _change(trial: Trial, one: evidence.Comparison) -> str:
     per = f" per {one['per']}" if one["per"] else ""
-    return f"With {trial.titles[one['candidate']]} instead of {trial.titles[one['baseline']]}, {one['metric']}{per} changes by {_size(one, one)}"
+    return (
+        f"With {trial.titles[one['candidate']]} instead of {trial.titles[one['baseline']]}, {one['metric']}{per}"
+        f" changes by {_size(one, one)}"
+    )
 
 
 def _size(about: evidence.Comparison, one: t.Mapping[str, t.Any]) -> str:
     """Return the change of the metric itself, with its interval: comparisons are turned so that above 1 is better."""
     if one["ci_low"] is None:
         return conclusion.signed(one["ratio"] if about["better"] == "higher" else 1 / one["ratio"])
-    low, high = (one["ci_low"], one["ci_high"]) if about["better"] == "higher" else (1 / one["ci_high"], 1 / one["ci_low"])
+    low, high = (
+        (one["ci_low"], one["ci_high"]) if about["better"] == "higher" else (1 / one["ci_high"], 1 / one["ci_low"])
+    )
     turned = {"ci_low": low, "ci_high": high}
-    value, *ends = (conclusion.signed(ratio, turned) for ratio in (one["ratio"] if about["better"] == "higher" else 1 / one["ratio"], low, high))
+    value, *ends = (
+        conclusion.signed(ratio, turned)
+        for ratio in (one["ratio"] if about["better"] == "higher" else 1 / one["ratio"], low, high)
+    )
     return f"{value} ({ends[0].removesuffix(' %')} to {ends[1]})"

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a trial takes for granted, and can test: that an arm leaves nothing for the next period; how much neighbouring periods resemble each other."""
+"""What a trial takes for granted, and can test: that an arm leaves nothing for the next period;
+how much neighbouring periods resemble each other.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ else:
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import design, units
 
-LEAST_UNITS = 8
+MIN_UNITS = 8
 LEVEL = 0.05
 
 
@@ -40,11 +42,14 @@ class CarryOver(t.NamedTuple):
         return self.p_value < LEVEL
 
 
-def carry_over(drawn: design.Design, arms: tuple[str, str], periods: units.Periods, metric: str, per: str | None = None) -> CarryOver | None:
+def carry_over(
+    drawn: design.Design, arms: tuple[str, str], periods: units.Periods, metric: str, per: str | None = None
+) -> CarryOver | None:
     """Test whether what an arm leaves behind shows in the next period; None where too little is known.
 
-    In a block that begins with the arm in which the last one ended, only one of both arms follows another one. Hosts of a group are in opposite orders, so what
-    a change leaves behind moves their differences apart: half of that distance is an estimate of it, and Student's t tests its mean.
+    In a block that begins with the arm in which the last one ended, only one of both arms follows another one. Hosts of
+    a group are in opposite orders, so what a change leaves behind moves their differences apart: half of that distance
+    is an estimate of it, and Student's t tests its mean.
 
     Args:
         drawn: the design, a switchback one.
@@ -66,9 +71,11 @@ def carry_over(drawn: design.Design, arms: tuple[str, str], periods: units.Perio
         total = sum(weight * weight for weight in weights.values())
         if total:
             estimates.append(math.fsum(weights[host] * (log - mean) for host, log in ratios.items()) / total)
-    if len(estimates) < LEAST_UNITS or len(set(estimates)) < 2:
+    if len(estimates) < MIN_UNITS or len(set(estimates)) < 2:
         return None
-    return CarryOver(math.fsum(estimates) / len(estimates), float(stats.ttest_1samp(estimates, 0.0).pvalue), len(estimates))
+    return CarryOver(
+        math.fsum(estimates) / len(estimates), float(stats.ttest_1samp(estimates, 0.0).pvalue), len(estimates)
+    )
 
 
 def _changes(scheduled: t.Sequence[str], arms: tuple[str, str], first: int, size: int) -> int:
@@ -78,7 +85,8 @@ def _changes(scheduled: t.Sequence[str], arms: tuple[str, str], first: int, size
 
 
 def autocorrelation(drawn: design.Design, periods: units.Periods, metric: str, per: str | None = None) -> float | None:
-    """Return the correlation of neighbouring periods of a host, without what its arms do and what all hosts share; None where too little is known.
+    """Return the correlation of neighbouring periods of a host, without what its arms do and what all hosts share;
+    None where too little is known.
 
     Args:
         drawn: the design.
@@ -103,7 +111,7 @@ def autocorrelation(drawn: design.Design, periods: units.Periods, metric: str, p
             # What all hosts share shows only where there are several.
             rest = {key: log - means[part(key)] if len(sums[part(key)]) > 1 else log for key, log in rest.items()}
     pairs = [(log, rest[host, number + 1]) for (host, number), log in rest.items() if (host, number + 1) in rest]
-    if len(pairs) < LEAST_UNITS:
+    if len(pairs) < MIN_UNITS:
         return None
     one, other = numpy.array(pairs).T
     scatter = math.sqrt(float(one.dot(one)) * float(other.dot(other)))

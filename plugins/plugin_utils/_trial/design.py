@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The design of a trial: which host is in which arm in which period, drawn by lot before the first switch.
 
-Nothing is assumed of the service's series but that it does not know the lot. Within a block of a group of hosts, the lot gives each naming of the arms the same
-chance, so swapping two arms' names is as likely as not: the sign of a unit's difference is a fair coin where the arms do the same, however much neighbouring
-periods resemble each other. Source: R. A. Fisher, The Design of Experiments (1935); for switchback experiments I. Bojinov, D. Simchi-Levi, J. Zhao, Design and
+Nothing is assumed of the service's series but that it does not know the lot. Within a block of a group of hosts, the
+lot gives each naming of the arms the same chance, so swapping two arms' names is as likely as not: the sign of a unit's
+difference is a fair coin where the arms do the same, however much neighbouring periods resemble each other. Source: R.
+A. Fisher, The Design of Experiments (1935); for switchback experiments I. Bojinov, D. Simchi-Levi, J. Zhao, Design and
 analysis of switchback experiments, Management Science 69 (2023).
 """
 
@@ -14,7 +15,7 @@ import dataclasses
 import random
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._looks.verdicts import LEAST_BLOCKS_RANKED
+from ansible_collections.threadwise.smt.plugins.module_utils._looks.verdicts import MIN_BLOCKS_RANKED
 
 SWITCHBACK, PARALLEL = "switchback", "parallel"
 DESIGNS = (SWITCHBACK, PARALLEL)
@@ -110,11 +111,12 @@ def draw(name: str, members: t.Sequence[Member], wanted: Wanted) -> Design:
     else:
         chunks = [part for chunk in chunks for part in _within(chunk, count, wanted.most_switched)]
     units = len(chunks) if name == PARALLEL else len(chunks) * (wanted.periods // count)
-    if units < LEAST_BLOCKS_RANKED:
+    if units < MIN_BLOCKS_RANKED:
         raise DesignError(_too_few(name, count, chunks, units))
     if any(_away(chunk, count) > wanted.most_switched for chunk in chunks):
         raise DesignError(
-            f"{count} arms in parallel need {count - 1} hosts in other arms than the baseline at once: smt_trial_most_switched is {wanted.most_switched}"
+            f"{count} arms in parallel need {count - 1} hosts in other arms than the baseline at once:"
+            f" smt_trial_most_switched is {wanted.most_switched}"
         )
     waves = _waves(chunks, count, wanted.most_switched)
     schedule: dict[str, tuple[str, ...]] = {}
@@ -125,7 +127,9 @@ def draw(name: str, members: t.Sequence[Member], wanted: Wanted) -> Design:
             drawn = _of_pairs(chunk, wanted, lot) if name == PARALLEL else _of_blocks(chunk, wanted, lot)
             schedule.update({one.host: arms for one, arms in zip(chunk, drawn)})
             first.update({one.host: number * length for one in chunk})
-    return Design(name, tuple(tuple(one.host for one in chunk) for chunk in chunks), tuple(waves), schedule, first, left_out)
+    return Design(
+        name, tuple(tuple(one.host for one in chunk) for chunk in chunks), tuple(waves), schedule, first, left_out
+    )
 
 
 def _chunks(members: t.Sequence[Member], size: int) -> list[list[Member]]:
@@ -134,7 +138,9 @@ def _chunks(members: t.Sequence[Member], size: int) -> list[list[Member]]:
     for one in sorted(members, key=lambda one: (one.load if one.load is not None else -1.0, one.host)):
         # A host without a known class is compared with itself alone.
         by_class.setdefault(one.hardware_class or f"\0{one.host}", []).append(one)
-    return [hosts[place : place + size] for _name, hosts in sorted(by_class.items()) for place in range(0, len(hosts), size)]
+    return [
+        hosts[place : place + size] for _name, hosts in sorted(by_class.items()) for place in range(0, len(hosts), size)
+    ]
 
 
 def _within(chunk: list[Member], arms: int, most: int) -> list[list[Member]]:
@@ -150,19 +156,23 @@ def _away(chunk: t.Sequence[Member], arms: int) -> int:
 
 
 def _too_few(name: str, arms: int, chunks: t.Sequence[t.Sequence[Member]], units: int) -> str:
-    least = LEAST_BLOCKS_RANKED
+    least = MIN_BLOCKS_RANKED
     if name == PARALLEL:
         return (
-            f"a parallel trial has one observation in {arms} hosts of one class: these hosts give {units}, and a verdict needs {least}, so {least * arms} hosts"
+            f"a parallel trial has one observation in {arms} hosts of one class: these hosts give {units}, and a"
+            f" verdict needs {least}, so {least * arms} hosts"
         )
     blocks = -(-least // max(1, len(chunks)))
     return (
-        f"a switchback trial of these hosts has {units} observations, and a verdict needs {least}: give it {blocks * arms} periods or more (smt_trial_periods)"
+        f"a switchback trial of these hosts has {units} observations, and a verdict needs {least}: give it"
+        f" {blocks * arms} periods or more (smt_trial_periods)"
     )
 
 
 def _waves(chunks: t.Sequence[t.Sequence[Member]], arms: int, most: int) -> list[tuple[int, ...]]:
-    """Return which groups run at the same time: not too many hosts away from the baseline, and no two of one policy group."""
+    """Return which groups run at the same time: not too many hosts away from the baseline,
+    and no two of one policy group.
+    """
     waves: list[list[int]] = []
     for place, chunk in enumerate(chunks):
         for wave in waves:

@@ -1,9 +1,11 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the units of a trial say: comparisons of each arm with the baseline, and the planned looks at the primary metric.
+"""What the units of a trial say: comparisons of each arm with the baseline,
+and the planned looks at the primary metric.
 
-The two sides of a unit are its log-ratio, half to each side of nothing. The test on ranks of ``_analysis/paired.py`` then is a signed-rank test: it only asks
-whether the signs of the differences, which the lot has drawn, go with their sizes. Levels that differ between hosts and times of the day do not count.
+The two sides of a unit are its log-ratio, half to each side of nothing. The test on ranks of ``_analysis/paired.py``
+then is a signed-rank test: it only asks whether the signs of the differences, which the lot has drawn, go with their
+sizes. Levels that differ between hosts and times of the day do not count.
 """
 
 from __future__ import annotations
@@ -47,8 +49,8 @@ class Looks:
 def compare(trial: Trial, periods: units.Periods, taken: t.Sequence[spending.Look] = ()) -> list[Comparison]:
     """Compare each candidate with the baseline in each metric.
 
-    The primary metric decides, by looks at it alone. So its comparisons are a family of their own, and their intervals agree with what a look decides; all
-    other metrics are a second family, which cannot undo it.
+    The primary metric decides, by looks at it alone. So its comparisons are a family of their own, and their intervals
+    agree with what a look decides; all other metrics are a second family, which cannot undo it.
 
     Args:
         trial: the trial.
@@ -56,18 +58,21 @@ def compare(trial: Trial, periods: units.Periods, taken: t.Sequence[spending.Loo
         taken: the looks so far.
 
     Returns:
-        Each as ``paired.compare_family`` returns it, with ``metric``, ``unit``, ``better``, ``primary``, ``per``, ``baseline``, ``candidate``, ``points`` (the
-        units' ratios, in their order, turned so that above 1 is better) and ``adjusted`` (the same for the traffic, see :func:`without_traffic`, or None).
-        Metrics without a unit are left out.
+        Each as ``paired.compare_family`` returns it, with ``metric``, ``unit``, ``better``, ``primary``, ``per``,
+        ``baseline``, ``candidate``, ``points`` (the units' ratios, in their order, turned so that above 1 is better)
+        and ``adjusted`` (the same for the traffic, see :func:`without_traffic`, or None). Metrics without a unit are
+        left out.
     """
     of_primary, of_others = (
-        _family(trial, periods, [metric for metric in trial.metrics if metric.is_primary == is_primary], taken) for is_primary in (True, False)
+        _family(trial, periods, [metric for metric in trial.metrics if metric.is_primary == is_primary], taken)
+        for is_primary in (True, False)
     )
     return [*of_primary, *of_others]
 
 
 def by_hosts(trial: Trial, periods: units.Periods, found: t.Sequence[Comparison]) -> list[Comparison]:
-    """Add to comparisons which hosts alone turn their verdicts: each host is left out in turn, and the rest is judged by the same test at the same level.
+    """Add to comparisons which hosts alone turn their verdicts: each host is left out in turn, and the rest is judged
+    by the same test at the same level.
 
     Args:
         trial: the trial.
@@ -75,15 +80,20 @@ def by_hosts(trial: Trial, periods: units.Periods, found: t.Sequence[Comparison]
         found: of :func:`compare`.
 
     Returns:
-        The same with ``hosts``, how many have a value; ``turned_by``, each host without which the others say something else: name -> their verdict, empty where
-        nothing is decided; and ``more_hosts``, how many more it takes until no host turns it alone, None where none does or no number is known.
+        The same with ``hosts``, how many have a value; ``turned_by``, each host without which the others say something
+        else: name -> their verdict, empty where nothing is decided; and ``more_hosts``, how many more it takes until no
+        host turns it alone, None where none does or no number is known.
     """
     return [{**one, **_by_hosts(trial, periods, one)} for one in found]
 
 
 def _by_hosts(trial: Trial, periods: units.Periods, one: Comparison) -> dict[str, t.Any]:
     without = units.without_each(trial.design, (trial.arms[0], one["candidate"]), periods, one["metric"], one["per"])
-    level, margin, sign = 1 - one["interval_confidence"], math.log1p(trial.margin), 1.0 if one["better"] == "higher" else -1.0
+    level, margin, sign = (
+        1 - one["interval_confidence"],
+        math.log1p(trial.margin),
+        1.0 if one["better"] == "higher" else -1.0,
+    )
     points = numpy.log(one["points"])
     a_host = one["n"] / len(without)
 
@@ -95,7 +105,11 @@ def _by_hosts(trial: Trial, periods: units.Periods, one: Comparison) -> dict[str
     counts: list[int | None] = []
     for host, log_ratios in without.items() if one["verdict"] != verdicts.INCONCLUSIVE else ():
         rest = sign * numpy.array(log_ratios)
-        others = verdicts.INCONCLUSIVE if len(rest) < verdicts.LEAST_BLOCKS else leave_one_out.verdict(-rest / 2, rest / 2, level, margin)
+        others = (
+            verdicts.INCONCLUSIVE
+            if len(rest) < verdicts.MIN_BLOCKS
+            else leave_one_out.verdict(-rest / 2, rest / 2, level, margin)
+        )
         if others != one["verdict"]:
             turned[host] = others
             counts.append(hosts_for(rest if len(rest) > 1 else points))
@@ -135,20 +149,24 @@ def look(trial: Trial, periods: units.Periods, over: t.Mapping[int, int], before
         return before
     decided = dict(before.decided)
     for arm, of_arm in ratios.items():
-        if arm in decided or len(of_arm) < verdicts.LEAST_BLOCKS:
+        if arm in decided or len(of_arm) < verdicts.MIN_BLOCKS:
             continue
         comparison = Paired(*_sides(of_arm), better=primary.better)
-        outcome = decisions.decide(comparison, planned.looks, (1 - CONFIDENCE) / (len(trial.arms) - 1), trial.margin, more)
+        outcome = decisions.decide(
+            comparison, planned.looks, (1 - CONFIDENCE) / (len(trial.arms) - 1), trial.margin, more
+        )
         if outcome is not None:
             decided[arm] = outcome
     return Looks(tuple(planned.looks), decided)
 
 
 def without_traffic(log_ratios: t.Sequence[float], traffic: t.Sequence[float]) -> list[float]:
-    """Return log-ratios without what goes along with the traffic: residuals of a regression through the origin on the traffic's log-ratios.
+    """Return log-ratios without what goes along with the traffic:
+    residuals of a regression through the origin on the traffic's log-ratios.
 
-    Swapping two arms' names in a unit changes the signs of both its log-ratios. The product of both, and so the regression's slope, stays as it is, and the
-    residual changes its sign: the test stays as exact as without the traffic, as long as the traffic does not depend on the arm.
+    Swapping two arms' names in a unit changes the signs of both its log-ratios. The product of both, and so the
+    regression's slope, stays as it is, and the residual changes its sign: the test stays as exact as without the
+    traffic, as long as the traffic does not depend on the arm.
 
     Args:
         log_ratios: of the units.
@@ -159,16 +177,26 @@ def without_traffic(log_ratios: t.Sequence[float], traffic: t.Sequence[float]) -
     return [one - slope * other for one, other in zip(log_ratios, traffic)]
 
 
-def _family(trial: Trial, periods: units.Periods, metrics: t.Sequence[Metric], taken: t.Sequence[spending.Look]) -> list[Comparison]:
+def _family(
+    trial: Trial, periods: units.Periods, metrics: t.Sequence[Metric], taken: t.Sequence[spending.Look]
+) -> list[Comparison]:
     """Return the comparisons of some metrics, corrected for their number."""
     found = [
-        (metric, arm, units.of_metric(trial.design, (trial.arms[0], arm), periods, metric.name, metric.per)) for metric in metrics for arm in trial.arms[1:]
+        (metric, arm, units.of_metric(trial.design, (trial.arms[0], arm), periods, metric.name, metric.per))
+        for metric in metrics
+        for arm in trial.arms[1:]
     ]
     found = [(metric, arm, of_metric) for metric, arm, of_metric in found if of_metric]
     if not found:
         return []
     family = [(*_sides([unit.log_ratio for unit in of_metric]), metric.better) for metric, _arm, of_metric in found]
-    results = paired.compare_family(family, trial.margin, CONFIDENCE, [tuple(taken)] * len(family), [metric.is_primary for metric, _arm, _of_metric in found])
+    results = paired.compare_family(
+        family,
+        trial.margin,
+        CONFIDENCE,
+        [tuple(taken)] * len(family),
+        [metric.is_primary for metric, _arm, _of_metric in found],
+    )
     return [
         {
             **result,
@@ -186,11 +214,18 @@ def _family(trial: Trial, periods: units.Periods, metrics: t.Sequence[Metric], t
     ]
 
 
-def _adjusted(trial: Trial, periods: units.Periods, metric: Metric, arm: str, of_metric: t.Sequence[units.Unit]) -> dict[str, t.Any] | None:
-    """Return the comparison of the primary metric without what goes along with the traffic, None where nothing is known of it."""
+def _adjusted(
+    trial: Trial, periods: units.Periods, metric: Metric, arm: str, of_metric: t.Sequence[units.Unit]
+) -> dict[str, t.Any] | None:
+    """Return the comparison of the primary metric without what goes along with the traffic,
+    None where nothing is known of it.
+    """
     if not metric.is_primary or trial.traffic is None or trial.traffic == metric.name:
         return None
-    traffic = {(one.group, one.block): one.log_ratio for one in units.of_metric(trial.design, (trial.arms[0], arm), periods, trial.traffic)}
+    traffic = {
+        (one.group, one.block): one.log_ratio
+        for one in units.of_metric(trial.design, (trial.arms[0], arm), periods, trial.traffic)
+    }
     both = [(one.log_ratio, traffic[one.group, one.block]) for one in of_metric if (one.group, one.block) in traffic]
     if not both:
         return None

@@ -16,7 +16,9 @@ class Guard:
         blind_seconds: how long no number may be known.
     """
 
-    def __init__(self, name: str, above: float | None, below: float | None, seconds: float, blind_seconds: float) -> None:
+    def __init__(
+        self, name: str, above: float | None, below: float | None, seconds: float, blind_seconds: float
+    ) -> None:
         self._name, self._above, self._below = name, above, below
         self._seconds, self._blind_seconds = seconds, blind_seconds
         self._beyond_since: float | None = None
@@ -37,7 +39,9 @@ class Guard:
                 return f"nothing was known of {self._name} for {now - self._blind_since:.0f} s: {why}"
         else:
             self._blind_since = None
-            self._beyond_since = None if not self._is_beyond(value) else now if self._beyond_since is None else self._beyond_since
+            self._beyond_since = (
+                None if not self._is_beyond(value) else now if self._beyond_since is None else self._beyond_since
+            )
         if self._beyond_since is not None and now - self._beyond_since >= self._seconds:
             return self._breached(value)
         return None

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The files of a trial as typed objects: its design, what each host did, and the looks.
 
-Each is checked by the schema by which it is read before it is written: what one host's record holds never keeps the others, or the report, from reading.
+Each is checked by the schema by which it is read before it is written: what one host's record holds never keeps the
+others, or the report, from reading.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import desig
 # Begins why a trial ended that was decided, and the reason of the periods that this cut.
 DECIDED = "each arm is decided: "
 # The longest sentence in a record, in characters, and the fields that have one.
-MOST_SAID = 2000
+MAX_SAID = 2000
 _SENTENCES = ("reason", "detail")
 # Seconds by which a point may be outside of its period: servers that keep answers put points on steps of their own.
 _ALIGNED = 60.0
@@ -70,7 +71,8 @@ class Trial:
         settle_seconds: what is not counted at the beginning of each.
         design: what was drawn.
         seed: what it was drawn from.
-        looks_back_seconds: the age of the oldest sample that is a part of a value; None where it was not known yet when the trial began.
+        looks_back_seconds: the age of the oldest sample that is a part of a value; None where it was not known yet when
+            the trial began.
     """
 
     run: str
@@ -105,7 +107,10 @@ class Trial:
             "design": drawn.name,
             "seed": self.seed,
             "arms": [{"name": name, "title": self.titles[name]} for name in self.arms],
-            "metrics": [{"name": one.name, "unit": one.unit, "better": one.better, "primary": one.is_primary, "per": one.per} for one in self.metrics],
+            "metrics": [
+                {"name": one.name, "unit": one.unit, "better": one.better, "primary": one.is_primary, "per": one.per}
+                for one in self.metrics
+            ],
             "traffic": self.traffic,
             "guardrails": list(self.guardrails),
             "margin": self.margin,
@@ -114,7 +119,9 @@ class Trial:
             **({} if self.looks_back_seconds is None else {"looks_back_seconds": self.looks_back_seconds}),
             "groups": [list(group) for group in drawn.groups],
             "waves": [list(wave) for wave in drawn.waves],
-            "hosts": {host: {"first_period": drawn.first[host], "arms": list(arms)} for host, arms in drawn.schedule.items()},
+            "hosts": {
+                host: {"first_period": drawn.first[host], "arms": list(arms)} for host, arms in drawn.schedule.items()
+            },
             "left_out": drawn.left_out,
         }
 
@@ -141,7 +148,8 @@ class Part:
 
 
 def written(document: t.Mapping[str, t.Any], checker: schema.Checker, indent: int | None = None) -> str:
-    """Return a document as JSON, checked as it will be when it is read; sentences in it that are too long are shortened.
+    """Return a document as JSON, checked as it will be when it is read;
+    sentences in it that are too long are shortened.
 
     Args:
         document: plain data.
@@ -161,7 +169,10 @@ def written(document: t.Mapping[str, t.Any], checker: schema.Checker, indent: in
 
 def _shortened(value: t.Any) -> t.Any:
     if isinstance(value, dict):
-        return {name: text.line(one, MOST_SAID) if name in _SENTENCES and isinstance(one, str) else _shortened(one) for name, one in value.items()}
+        return {
+            name: text.line(one, MAX_SAID) if name in _SENTENCES and isinstance(one, str) else _shortened(one)
+            for name, one in value.items()
+        }
     return [_shortened(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
@@ -182,7 +193,15 @@ def period(trial: Trial, host: str, record: Record) -> str:
 
 def without_numbers(record: Record, reason: str) -> Record:
     """Return the record of a period whose own record is not valid."""
-    return {**record, "counted_from": record["started"], "complete": False, "reason": reason, "metrics": {}, "series": {}, "events": []}
+    return {
+        **record,
+        "counted_from": record["started"],
+        "complete": False,
+        "reason": reason,
+        "metrics": {},
+        "series": {},
+        "events": [],
+    }
 
 
 def trial_of(document: t.Any) -> Trial:
@@ -200,13 +219,18 @@ def trial_of(document: t.Any) -> Trial:
     if not {document["traffic"], *(one["per"] for one in document["metrics"])} <= {None, *metrics}:
         raise text.BorderError("traffic and metrics: a metric that is named is not there")
     if document.get("looks_back_seconds", 0) > document["settle_seconds"]:
-        raise text.BorderError("looks_back_seconds: more than settle_seconds: its periods count samples of each other, and are no observations of their own")
+        raise text.BorderError(
+            "looks_back_seconds: more than settle_seconds: its periods count samples of each other, and are no"
+            " observations of their own"
+        )
     return Trial(
         run=document["run"],
         created=document["created"],
         arms=tuple(arms),
         titles={one["name"]: one["title"] for one in document["arms"]},
-        metrics=tuple(Metric(one["name"], one["unit"], one["better"], one["primary"], one["per"]) for one in document["metrics"]),
+        metrics=tuple(
+            Metric(one["name"], one["unit"], one["better"], one["primary"], one["per"]) for one in document["metrics"]
+        ),
         traffic=document["traffic"],
         guardrails=tuple(document["guardrails"]),
         margin=document["margin"],
@@ -222,12 +246,21 @@ def _design(document: Record, arms: set[str]) -> design.Design:
     """Return what was drawn. JSON Schema takes 1.0 for an integer, Python's lists do not."""
     hosts = document["hosts"]
     grouped = [host for group in document["groups"] for host in group]
-    if not hosts or sorted(grouped) != sorted(hosts) or sorted(place for wave in document["waves"] for place in wave) != list(range(len(document["groups"]))):
+    if (
+        not hosts
+        or sorted(grouped) != sorted(hosts)
+        or sorted(place for wave in document["waves"] for place in wave) != list(range(len(document["groups"])))
+    ):
         raise text.BorderError("groups, waves and hosts do not name each host and each group once")
-    if any(not set(one["arms"]) <= arms for one in hosts.values()) or len({len(one["arms"]) for one in hosts.values()}) != 1:
+    if (
+        any(not set(one["arms"]) <= arms for one in hosts.values())
+        or len({len(one["arms"]) for one in hosts.values()}) != 1
+    ):
         raise text.BorderError("hosts: a schedule has another arm or another length than the trial")
     schedule = {host: tuple(one["arms"]) for host, one in hosts.items()}
-    if document["design"] == design.PARALLEL and any(len({schedule[host] for host in group}) < len(group) or len(group) < 2 for group in document["groups"]):
+    if document["design"] == design.PARALLEL and any(
+        len({schedule[host] for host in group}) < len(group) or len(group) < 2 for group in document["groups"]
+    ):
         raise text.BorderError("groups: two hosts of a parallel trial have the same arms, or one is alone")
     return design.Design(
         document["design"],
@@ -324,7 +357,7 @@ def looks(documents: t.Sequence[Record]) -> tuple[tuple[spending.Look, ...], dic
     """
     taken = tuple(spending.Look(int(one["units"]), float(one["share"])) for one in documents)
     rising = all(one.blocks < other.blocks and one.share <= other.share for one, other in itertools.pairwise(taken))
-    if not rising or any(one.blocks < verdicts.LEAST_BLOCKS for one in taken):
+    if not rising or any(one.blocks < verdicts.MIN_BLOCKS for one in taken):
         raise text.BorderError("its looks do not follow each other")
     return taken, dict(documents[-1]["decided"]) if documents else {}
 
@@ -332,7 +365,11 @@ def looks(documents: t.Sequence[Record]) -> tuple[tuple[spending.Look, ...], dic
 def complete(periods: t.Iterable[t.Mapping[str, t.Any]]) -> list[units.Period]:
     """Return the complete periods of a host's file, with the metrics that have a value."""
     return [
-        units.Period(one["period"], one["arm"], {name: metric["value"] for name, metric in one["metrics"].items() if metric["value"] is not None})
+        units.Period(
+            one["period"],
+            one["arm"],
+            {name: metric["value"] for name, metric in one["metrics"].items() if metric["value"] is not None},
+        )
         for one in periods
         if one["complete"]
     ]

@@ -1,6 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The published schema of what a trial's report says, for programs. This collection writes such files and reads none."""
+"""The published schema of what a trial's report says, for programs.
+
+This collection writes such files and reads none.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ _COUNT = {"type": "integer", "minimum": 0}
 _SHARE = {"type": "number", "minimum": 0, "maximum": 1}
 # As paired.compare_family returns it.
 _INTERVAL = {
-    "ratio": schema.about(_RATIO, "The candidate's value / the baseline's, turned so that above 1 is better whichever way the metric points."),
+    "ratio": schema.about(
+        _RATIO,
+        "The candidate's value / the baseline's, turned so that above 1 is better whichever way the metric points.",
+    ),
     "ci_low": schema.about(_RATIO, "Lower end of its interval; null where there is none."),
     "ci_high": schema.about(_RATIO, "Upper end of its interval; null where there is none."),
     "confidence": schema.about(_SHARE, "Confidence of the whole family."),
@@ -24,7 +30,8 @@ _INTERVAL = {
     "n": schema.about(_COUNT, "Number of observations."),
     "margin": schema.about(_SHARE, "Effects within this share count as none."),
     "minimum_detectable": schema.about(
-        schema.or_null({"type": "number", "minimum": 0}), "Effect that would have been called in 90 % of such trials, as a share."
+        schema.or_null({"type": "number", "minimum": 0}),
+        "Effect that would have been called in 90 % of such trials, as a share.",
     ),
     "verdict": schema.about(_VERDICT, "What that says; docs/verdicts.md explains it."),
     "method": schema.about({"type": "string"}, "How the interval was computed."),
@@ -41,18 +48,24 @@ _COMPARISON = schema.whole(
     per=schema.about(schema.or_null({"type": "string"}), "Metric that it is divided by in each period; null for none."),
     baseline=schema.about({"type": "string"}, "Name of the arm that it is compared with."),
     candidate=schema.about({"type": "string"}, "Name of the arm."),
-    points=schema.about({"type": "array", "items": {"type": "number", "minimum": 0}}, "The ratio of each observation, turned as the ratio."),
+    points=schema.about(
+        {"type": "array", "items": {"type": "number", "minimum": 0}},
+        "The ratio of each observation, turned as the ratio.",
+    ),
     hosts=schema.about(_COUNT, "Number of hosts that have a value of it in both arms."),
     turned_by=schema.about(
         {"type": "object", "additionalProperties": _VERDICT},
-        "Each host that alone turns the verdict: name -> what the others say without it; empty where no host does, or nothing is decided.",
+        "Each host that alone turns the verdict: name -> what the others say without it; empty where no host does, or"
+        " nothing is decided.",
     ),
     more_hosts=schema.about(
         schema.or_null({"type": "integer", "minimum": 1}),
-        "How many more hosts it takes until none turns it alone, if they are like the others; null where none does, or where no number is known.",
+        "How many more hosts it takes until none turns it alone, if they are like the others; null where none does, or"
+        " where no number is known.",
     ),
     adjusted=schema.about(
-        {**schema.whole(**_INTERVAL), "type": ["object", "null"]}, "The same without what goes along with the traffic; null where no traffic is named."
+        {**schema.whole(**_INTERVAL), "type": ["object", "null"]},
+        "The same without what goes along with the traffic; null where no traffic is named.",
     ),
     **_INTERVAL,
 )
@@ -64,7 +77,11 @@ SCHEMA = schema.published(
     schema.whole(
         trial=schema.about(trials.SCHEMA, "The trial, as in trial.json."),
         answer=schema.about(_SENTENCES, "The answer, a sentence for each candidate."),
-        others=schema.about(_SENTENCES, "A sentence for each other metric, and one about periods without a value, if there are any."),
-        comparisons=schema.about({"type": "array", "items": _COMPARISON}, "Each metric of each candidate with the baseline."),
+        others=schema.about(
+            _SENTENCES, "A sentence for each other metric, and one about periods without a value, if there are any."
+        ),
+        comparisons=schema.about(
+            {"type": "array", "items": _COMPARISON}, "Each metric of each candidate with the baseline."
+        ),
     ),
 )

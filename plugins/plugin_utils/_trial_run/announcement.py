@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a trial is going to do, in sentences, before anything is touched: who is switched when, and what sends a host back."""
+"""What a trial is going to do, in sentences, before anything is touched: who is switched when,
+and what sends a host back.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +11,16 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.selection import length
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial.records import Trial
-from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import arm_states, booted_host, follower, overlap
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import (
+    arm_states,
+    booted_host,
+    follower,
+    overlap,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run.settings import Limit
 
 # Hosts whose schedule is shown on the terminal; the file of the trial has all of them.
-MOST_SHOWN = 12
+MAX_SHOWN = 12
 
 
 def sentences(trial: Trial, longest: overlap.Longest, guardrails: t.Sequence[Limit], check: float) -> list[str]:
@@ -31,28 +38,39 @@ def sentences(trial: Trial, longest: overlap.Longest, guardrails: t.Sequence[Lim
     seconds = drawn.periods * trial.period_seconds
     timer = follower.Times(trial.period_seconds, trial.settle_seconds, check).timer
     found = [
-        f"A {drawn.name} trial of {titles} on {len(drawn.schedule)} hosts, judged by {primary.name} ({primary.better} is better).",
-        f"{trial.units} observations in {drawn.periods} periods of {length(trial.period_seconds)}, {length(seconds)} in all, or less once it is decided.",
-        f"Of all metrics, {text.line(longest.said, 1000)}; the first {trial.settle_seconds:g} s of a period are not counted.",
+        (
+            f"A {drawn.name} trial of {titles} on {len(drawn.schedule)} hosts, judged by {primary.name}"
+            f" ({primary.better} is better)."
+        ),
+        (
+            f"{trial.units} observations in {drawn.periods} periods of {length(trial.period_seconds)},"
+            f" {length(seconds)} in all, or less once it is decided."
+        ),
+        (
+            f"Of all metrics, {text.line(longest.said, 1000)}; the first {trial.settle_seconds:g} s of a period are not"
+            " counted."
+        ),
         f"Which host is in which arm when was drawn by lot, seed {trial.seed}:",
     ]
     if len(drawn.waves) > 1:
         found.append(
-            f"The hosts take turns in {len(drawn.waves)} waves, so that no more are switched at once than smt_trial_most_switched and smt_policy_group allow."
+            f"The hosts take turns in {len(drawn.waves)} waves, so that no more are switched at once than"
+            " smt_trial_most_switched and smt_policy_group allow."
         )
-    found += [f"{host}: {_arms(trial, host)}." for host in list(drawn.schedule)[:MOST_SHOWN]]
-    if len(drawn.schedule) > MOST_SHOWN:
-        found.append(f"... and {len(drawn.schedule) - MOST_SHOWN} more hosts, which trial.json lists.")
+    found += [f"{host}: {_arms(trial, host)}." for host in list(drawn.schedule)[:MAX_SHOWN]]
+    if len(drawn.schedule) > MAX_SHOWN:
+        found.append(f"... and {len(drawn.schedule) - MAX_SHOWN} more hosts, which trial.json lists.")
     watched = "; ".join(guardrail(one) for one in guardrails) or "none is given"
     found.append(f"Guardrails: {watched}.")
     found.append(
-        f"Each host goes back to its own state at the end, at a breach, when the metrics server is lost, and within {timer} s without this controller."
+        "Each host goes back to its own state at the end, at a breach, when the metrics server is lost, and within"
+        f" {timer} s without this controller."
     )
     booted = [trial.titles[arm] for arm in trial.arms if arm_states.takes_reboot(arm)]
     if booted:
         found.append(
-            f"Hosts are rebooted into {' and '.join(booted)}, and rebooted to go back; without this controller they do so after "
-            f"{length(max(timer, booted_host.LEAST_TIMER_SECONDS))}."
+            f"Hosts are rebooted into {' and '.join(booted)}, and rebooted to go back; without this controller they do"
+            f" so after {length(max(timer, booted_host.MIN_TIMER_SECONDS))}."
         )
     return found
 
@@ -69,6 +87,6 @@ def _arms(trial: Trial, host: str) -> str:
     runs: list[tuple[str, int]] = []
     for arm in drawn.schedule[host]:
         runs = [*runs[:-1], (arm, runs[-1][1] + 1)] if runs and runs[-1][0] == arm else [*runs, (arm, 1)]
-    shown = ", ".join(trial.titles[arm] + (f" x {count}" if count > 1 else "") for arm, count in runs[: 2 * MOST_SHOWN])
+    shown = ", ".join(trial.titles[arm] + (f" x {count}" if count > 1 else "") for arm, count in runs[: 2 * MAX_SHOWN])
     start = f"from period {drawn.first[host] + 1} on: " if drawn.first[host] else ""
-    return start + shown + (", ..." if len(runs) > 2 * MOST_SHOWN else "")
+    return start + shown + (", ..." if len(runs) > 2 * MAX_SHOWN else "")

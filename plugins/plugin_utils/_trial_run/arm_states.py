@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The arms of a trial: those of an evaluation that smt_state can hold on a live host, and those that a host boots into, as options of the modules."""
+"""The arms of a trial: those of an evaluation that smt_state can hold on a live host,
+and those that a host boots into, as options of the modules.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +42,15 @@ def names(given: t.Sequence[t.Any], with_boots: bool) -> list[str]:
         if not takes_reboot(name):
             options(name)
         elif not with_boots:
-            raise ArmStateError(f"{name} takes a reboot, and a host that changes its arm from period to period cannot: set smt_trial_design to parallel")
+            raise ArmStateError(
+                f"{name} takes a reboot, and a host that changes its arm from period to period cannot: set"
+                " smt_trial_design to parallel"
+            )
         elif place == 0:
-            raise ArmStateError(f"{name} takes a reboot, and the baseline is what all hosts run first: name an arm such as smt_on before it")
+            raise ArmStateError(
+                f"{name} takes a reboot, and the baseline is what all hosts run first: name an arm such as smt_on"
+                " before it"
+            )
         else:
             boot_request(name)
     return found
@@ -83,5 +91,6 @@ def options(name: str) -> dict[str, t.Any]:
     if name.startswith(f"{arms.SMT_OFF_ON}_"):
         return {"state": "disabled", "cores": scope.parse(dict([arms.part_of(name)])).given}
     raise ArmStateError(
-        f"{name} is not an arm of a trial: it holds hosts in smt_on, smt_off, threads_per_core_N and smt_off_on by smt_state, and in arms that take a reboot"
+        f"{name} is not an arm of a trial: it holds hosts in smt_on, smt_off, threads_per_core_N and smt_off_on by"
+        " smt_state, and in arms that take a reboot"
     )

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A live host of a trial with arms that take a reboot: it boots into them, and a service of its own undoes the boot arguments and reboots."""
+"""A live host of a trial with arms that take a reboot: it boots into them,
+and a service of its own undoes the boot arguments and reboots.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,15 @@ from ansible.errors import AnsibleError
 from ansible_collections.threadwise.smt.plugins.module_utils._boot_visit import record as boot_visit
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import arm_states, follower, host_check, live_host
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import (
+    arm_states,
+    follower,
+    host_check,
+    live_host,
+)
 
 # Time for a host to boot and for its controller to find it again, before it goes back by itself.
-LEAST_TIMER_SECONDS = 600
+MIN_TIMER_SECONDS = 600
 
 
 def options(arm: str, run: str, seconds: int = 0) -> dict[str, t.Any]:
@@ -24,7 +31,7 @@ def options(arm: str, run: str, seconds: int = 0) -> dict[str, t.Any]:
         run: the trial's.
         seconds: of the trial's timers; the least where they are shorter.
     """
-    return {**arm_states.boot_request(arm), "owner": f"the trial {run}", "seconds": max(seconds, LEAST_TIMER_SECONDS)}
+    return {**arm_states.boot_request(arm), "owner": f"the trial {run}", "seconds": max(seconds, MIN_TIMER_SECONDS)}
 
 
 class BootedHost(live_host.AnsibleHost):
@@ -76,7 +83,9 @@ class BootedHost(live_host.AnsibleHost):
     def _asked_of(self, module: str, arguments: dict[str, t.Any], check_mode: bool = False) -> dict[str, t.Any]:
         before, self._action._task.check_mode = self._action._task.check_mode, check_mode
         try:
-            return self._reached(lambda: self._action.ask(module, module, arguments, self._task_vars), live_host.SWITCH_SECONDS)
+            return self._reached(
+                lambda: self._action.ask(module, module, arguments, self._task_vars), live_host.SWITCH_SECONDS
+            )
         except HostFailedError as failure:
             raise follower.SwitchError(str(failure)) from None
         finally:
@@ -86,7 +95,11 @@ class BootedHost(live_host.AnsibleHost):
         """Reboot the host and wait for it, by Ansible's own action."""
         action = self._action
         task = action._task.copy()
-        task.args = {"reboot_timeout": self.reboot_seconds, "msg": "Rebooted by Ansible for a trial of SMT", **({"reboot_command": command} if command else {})}
+        task.args = {
+            "reboot_timeout": self.reboot_seconds,
+            "msg": "Rebooted by Ansible for a trial of SMT",
+            **({"reboot_command": command} if command else {}),
+        }
         plugin = action._shared_loader_obj.action_loader.get(
             "ansible.builtin.reboot",
             task=task,

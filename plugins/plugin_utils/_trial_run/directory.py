@@ -1,9 +1,12 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The files of a trial on the controller: its design, what each host did, looks at it, and its end. Processes of all hosts write here at the same time.
+"""The files of a trial on the controller: its design, what each host did, looks at it, and its end.
 
-The directory of trials is the user's, who may have made it a link. What is below it is the collection's own, and no link belongs there. Others may be able to
-write there as well: they can end a trial, and damage what it wrote down, but not have it write anywhere else.
+Processes of all hosts write here at the same time.
+
+The directory of trials is the user's, who may have made it a link. What is below it is the collection's own, and no
+link belongs there. Others may be able to write there as well: they can end a trial, and damage what it wrote down, but
+not have it write anywhere else.
 """
 
 from __future__ import annotations
@@ -56,7 +59,10 @@ class TrialDirectory:
 
     def _see_that_it_is_new(self, folder: folders.Folder) -> None:
         if any(map(folder.has, (TRIAL, HOSTS, LOOKS, ENDED))):
-            raise TrialFileError(f"{self.path} holds a trial: a run never overwrites another, so give this one another name (smt_trial_run)")
+            raise TrialFileError(
+                f"{self.path} holds a trial: a run never overwrites another, so give this one another name"
+                " (smt_trial_run)"
+            )
 
     def create(self, content: str) -> None:
         """Write the design of a trial that begins.
@@ -67,9 +73,10 @@ class TrialDirectory:
         Raises:
             TrialFileError: there is a trial of that name, or the file cannot be written.
         """
-        if len(content) > trials.MOST_BYTES:
+        if len(content) > trials.MAX_BYTES:
             raise TrialFileError(
-                f"{self.path / TRIAL}: {len(content)} bytes, more than the {trials.MOST_BYTES} that are read again: take fewer hosts or periods"
+                f"{self.path / TRIAL}: {len(content)} bytes, more than the {trials.MAX_BYTES} that are read again:"
+                " take fewer hosts or periods"
             )
         with _errors_of(self.path), self._opened(make=True) as folder, folder.locked(_LOCK, LOCK_SECONDS):
             self._see_that_it_is_new(folder)
@@ -90,7 +97,10 @@ class TrialDirectory:
         if content is None:
             raise TrialFileError(f"{self.path / TRIAL}: cannot be read: there is no such file")
         if digest is not None and hashlib.sha256(content).hexdigest() != digest:
-            raise TrialFileError(f"{self.path / TRIAL}: somebody has changed it since the schedule was drawn, so no host is switched by it")
+            raise TrialFileError(
+                f"{self.path / TRIAL}: somebody has changed it since the schedule was drawn, so no host is switched"
+                " by it"
+            )
         with self._named(self.path / TRIAL):
             return records.trial_of(text.parse(content.decode("utf-8", errors="replace")))
 
@@ -106,7 +116,8 @@ class TrialDirectory:
         """Return what a host wrote.
 
         Raises:
-            BorderError: its files cannot be read, or what they hold is not of this host; the message names the file and the reason.
+            BorderError: its files cannot be read, or what they hold is not of this host; the message names the file and
+                the reason.
         """
         periods = self._lines(self.host_file(host), trials.PERIOD)
         ends = self._lines(self.ended_file(host), trials.ENDED)
@@ -134,7 +145,7 @@ class TrialDirectory:
             TrialFileError: it cannot be written.
         """
         with _errors_of(path), self._opened() as folder, self._place(folder, path) as place:
-            place.append(path.name, line.encode("utf-8"), trials.MOST_BYTES)
+            place.append(path.name, line.encode("utf-8"), trials.MAX_BYTES)
 
     @contextlib.contextmanager
     def alone(self) -> t.Iterator[None]:
@@ -157,7 +168,10 @@ class TrialDirectory:
                 folder.write(ENDED, io.BytesIO(content.encode("utf-8")))
 
     def ended(self) -> str | None:
-        """Return why the trial ends for all its hosts, None while it goes on. Whatever has this name ends it: to go back is always safe."""
+        """Return why the trial ends for all its hosts, None while it goes on.
+
+        Whatever has this name ends it: to go back is always safe.
+        """
         try:
             content = self._read(self.path / ENDED)
             if content is None:
@@ -177,7 +191,7 @@ class TrialDirectory:
         """Return the content of a file, None where there is none."""
         try:
             with self._opened() as folder, self._place(folder, path) as place:
-                return place.read(path.name, trials.MOST_BYTES)
+                return place.read(path.name, trials.MAX_BYTES)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -193,7 +207,10 @@ class TrialDirectory:
 
     @contextlib.contextmanager
     def _opened(self, make: bool = False) -> t.Iterator[folders.Folder]:
-        with folders.opened(self.path.parent, make) as trials_of_user, trials_of_user.below(self.path.name, make) as folder:
+        with (
+            folders.opened(self.path.parent, make) as trials_of_user,
+            trials_of_user.below(self.path.name, make) as folder,
+        ):
             yield folder
 
     @contextlib.contextmanager

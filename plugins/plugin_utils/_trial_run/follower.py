@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One host's part of a trial: it follows the schedule, watches the host, and reads the metrics of each period.
 
-A host is only ever in another state than its own while its rollback timer runs. Each check starts the timer anew, so a host whose controller is lost goes
-back by itself after a few checks.
+A host is only ever in another state than its own while its rollback timer runs. Each check starts the timer anew, so a
+host whose controller is lost goes back by itself after a few checks.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import h
 
 # Checks that a host can miss before its rollback timer ends: one slow answer must not end a trial.
 CHECKS_OF_TIMER = 6
-LEAST_TIMER_SECONDS = 60
+MIN_TIMER_SECONDS = 60
 # A clock that is kept right by NTP moves less than this in a period.
-MOST_CLOCK_SECONDS = 2.0
+MAX_CLOCK_SECONDS = 2.0
 # Of the part of a period that is to count, so much has to be left after the switch.
-LEAST_COUNTED = 0.5
+MIN_COUNTED = 0.5
 
 
 class HostLostError(Exception):
@@ -58,7 +58,9 @@ class LiveHost(t.Protocol):
         """Put the host into an arm under its rollback timer, and return its online CPUs; raises SwitchError."""
 
     def after_switch(self, before: int) -> str | None:
-        """Let the service follow its CPUs, of which there were so many before; return what went wrong, None where nothing did."""
+        """Let the service follow its CPUs, of which there were so many before; return what went wrong,
+        None where nothing did.
+        """
 
     def check(self) -> host_check.Checked:
         """Look at the host, and start its rollback timer anew."""
@@ -89,7 +91,9 @@ class Files(t.Protocol):
     """Where a host's part of the trial is written."""
 
     def period(self, record: dict[str, t.Any]) -> None:
-        """Write the record of a period, and take the looks that are due; raises BorderError, which ends the host's part."""
+        """Write the record of a period, and take the looks that are due; raises BorderError,
+        which ends the host's part.
+        """
 
     def stopped(self) -> str | None:
         """Return why the trial ends for all hosts, None while it goes on."""
@@ -112,7 +116,7 @@ class Times:
     @property
     def timer(self) -> int:
         """Of the rollback timer."""
-        return max(LEAST_TIMER_SECONDS, round(CHECKS_OF_TIMER * self.check))
+        return max(MIN_TIMER_SECONDS, round(CHECKS_OF_TIMER * self.check))
 
 
 class Follower:
@@ -130,7 +134,9 @@ class Follower:
         online_after: its online CPUs when its part is over; None where that is not known.
     """
 
-    def __init__(self, host: LiveHost, readings: Readings, files: Files, clock: Clock, times: Times, own: t.Sequence[int]) -> None:
+    def __init__(
+        self, host: LiveHost, readings: Readings, files: Files, clock: Clock, times: Times, own: t.Sequence[int]
+    ) -> None:
         self._host, self._readings, self._files, self._clock, self._times = host, readings, files, clock, times
         self._own = tuple(own)
         self.online_after: tuple[int, ...] | None = self._own
@@ -173,7 +179,8 @@ class Follower:
         started, running = self._clock.wall(), self._clock.now()
         end = begin + self._times.period
         reason = self._enter(arm)
-        # What settles begins with the end of a switch, which takes a while on a large host, and never before the end of what the period before counts.
+        # What settles begins with the end of a switch, which takes a while on a large host, and never before the end of
+        # what the period before counts.
         settled = max(running, self._switched_at) + self._times.settle
         reason = reason or self._until(end)
         ended = self._clock.wall()
@@ -252,14 +259,21 @@ class Follower:
 
 def _clock_was_set(seconds: float) -> str | None:
     """Return why a period has no numbers: the metrics server knows them by the time of day."""
-    return f"the controller's clock was set by {seconds:.0f} s in this period" if abs(seconds) > MOST_CLOCK_SECONDS else None
+    return (
+        f"the controller's clock was set by {seconds:.0f} s in this period"
+        if abs(seconds) > MAX_CLOCK_SECONDS
+        else None
+    )
 
 
 def _too_little_is_left(times: Times, seconds: float) -> str | None:
     """Return why a period has no numbers after a switch that took long."""
-    if seconds >= LEAST_COUNTED * (times.period - times.settle):
+    if seconds >= MIN_COUNTED * (times.period - times.settle):
         return None
-    return f"the switch took so long that {max(0.0, seconds):.0f} s of the period were left to count: give it longer periods"
+    return (
+        f"the switch took so long that {max(0.0, seconds):.0f} s of the period were left to count: give it longer"
+        " periods"
+    )
 
 
 def _written(moment: datetime.datetime) -> str:

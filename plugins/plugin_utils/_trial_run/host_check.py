@@ -1,9 +1,11 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a trial runs on a host beside modules: one short shell command a check, and the one that restores the host at once.
+"""What a trial runs on a host beside modules: one short shell command a check,
+and the one that restores the host at once.
 
-The rollback timer of smt_state is what brings a host back whose controller is lost: each check starts its time anew by a signal to its service, which another
-signal makes act before its time. A host that was booted into its arm has a service of the same kind.
+The rollback timer of smt_state is what brings a host back whose controller is lost: each check starts its time anew by
+a signal to its service, which another signal makes act before its time. A host that was booted into its arm has a
+service of the same kind.
 """
 
 from __future__ import annotations
@@ -18,15 +20,18 @@ from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback.timer
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 
 # The longest answer to a check, and to one command in it.
-MOST_CHARACTERS = 64 * 1024
-MOST_OF_ONE = 16 * 1024
+MAX_CHARACTERS = 64 * 1024
+MAX_OF_ONE = 16 * 1024
 # A command of a check that takes longer is ended (timeout(1)).
 COMMAND_SECONDS = 10
 _ONLINE = "cat /sys/devices/system/cpu/online"
 # What starts the time anew of what brings a host back. One that is not there stays so.
 RENEW = f"systemctl kill --kill-who=main --signal=HUP {UNIT} >/dev/null 2>&1"
 # One that is just being started has its time before it.
-RENEW_BOOT_VISIT = f"{{ systemctl reload {boot_visit.UNIT}.service || systemctl is-active {boot_visit.UNIT}.service | grep -qx activating; }} >/dev/null 2>&1"
+RENEW_BOOT_VISIT = (
+    f"{{ systemctl reload {boot_visit.UNIT}.service || systemctl is-active {boot_visit.UNIT}.service | grep -qx"
+    " activating; } >/dev/null 2>&1"
+)
 
 
 class CheckError(text.BorderError):
@@ -56,13 +61,16 @@ def check(commands: t.Sequence[t.Sequence[str]] = (), renew: str = RENEW) -> str
     """
     lines = [_ONLINE, f"{renew}; echo $?"]
     # Encoded, one line each: nothing that a command prints can be taken for another line of the answer.
-    lines += [f"timeout {COMMAND_SECONDS} {shlex.join(argv)} 2>/dev/null | head -c {MOST_OF_ONE} | base64 -w0; echo" for argv in commands]
+    lines += [
+        f"timeout {COMMAND_SECONDS} {shlex.join(argv)} 2>/dev/null | head -c {MAX_OF_ONE} | base64 -w0; echo"
+        for argv in commands
+    ]
     return "; ".join(lines)
 
 
 def most_characters(commands: int) -> int:
     """Return the length of the longest answer to a check with so many commands."""
-    return MOST_CHARACTERS + commands * 2 * MOST_OF_ONE
+    return MAX_CHARACTERS + commands * 2 * MAX_OF_ONE
 
 
 def parse(printed: object, commands: int) -> Checked:
@@ -80,14 +88,18 @@ def parse(printed: object, commands: int) -> Checked:
         raise CheckError(f"its answer has {len(lines)} lines instead of {2 + commands}: {text.line(lines, 200)}")
     online = parse_online(lines[0])
     try:
-        outputs = tuple(base64.b64decode(line, validate=True).decode("utf-8", errors="replace") for line in lines[2 : 2 + commands])
+        outputs = tuple(
+            base64.b64decode(line, validate=True).decode("utf-8", errors="replace") for line in lines[2 : 2 + commands]
+        )
     except ValueError as error:
         raise CheckError(f"what its commands printed cannot be read: {text.line(error, 200)}") from error
     return Checked(online, lines[1].strip() == "0", outputs)
 
 
 def restore() -> str:
-    """Return the shell command that has the pending rollback done at once, waits for its end, and prints the online CPUs."""
+    """Return the shell command that has the pending rollback done at once, waits for its end,
+    and prints the online CPUs.
+    """
     return (
         f"systemctl kill --kill-who=main --signal=USR1 {UNIT} >/dev/null 2>&1; "
         f"for turn in $(seq 300); do systemctl is-active --quiet {UNIT} || break; sleep 0.1; done; {_ONLINE}"
@@ -95,12 +107,16 @@ def restore() -> str:
 
 
 def pending() -> str:
-    """Return the shell command that succeeds while something runs that brings the host back, of another change, of a trial or of an evaluation.
+    """Return the shell command that succeeds while something runs that brings the host back, of another change,
+    of a trial or of an evaluation.
 
     It prints what that said last, where it said something.
     """
     # systemctl(1): is-active succeeds if at least one of the units is active.
-    return f"systemctl is-active --quiet {UNIT} {boot_visit.UNIT}.service && systemctl show --property=StatusText --value {boot_visit.UNIT}.service"
+    return (
+        f"systemctl is-active --quiet {UNIT} {boot_visit.UNIT}.service && systemctl show --property=StatusText --value"
+        f" {boot_visit.UNIT}.service"
+    )
 
 
 def parse_online(printed: object) -> tuple[int, ...]:
@@ -109,7 +125,7 @@ def parse_online(printed: object) -> tuple[int, ...]:
     Raises:
         CheckError: it is not a CPU list.
     """
-    lines = str(printed)[:MOST_CHARACTERS].strip().splitlines()
+    lines = str(printed)[:MAX_CHARACTERS].strip().splitlines()
     try:
         return tuple(cpulist.parse(lines[0].strip() if lines else ""))
     except ValueError as error:

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A live host of a trial, reached by Ansible: smt_state switches it under its rollback timer, short commands look at it."""
+"""A live host of a trial, reached by Ansible: smt_state switches it under its rollback timer,
+short commands look at it.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ CALL_SECONDS = 60
 PAUSE_SECONDS = 2.0
 ATTEMPTS = 3
 # Services that an event names.
-MOST_NAMED = 10
+MAX_NAMED = 10
 
 Answer = t.TypeVar("Answer")
 
@@ -66,13 +68,16 @@ class AnsibleHost:
         """
         arguments = {**arm_states.options(arm), **self._conflicts, "rollback_after": timer_seconds}
         try:
-            answer = self._reached(lambda: self._action.ask("smt_state", "smt_state", arguments, self._task_vars), SWITCH_SECONDS)
+            answer = self._reached(
+                lambda: self._action.ask("smt_state", "smt_state", arguments, self._task_vars), SWITCH_SECONDS
+            )
         except HostFailedError as failure:
             raise follower.SwitchError(str(failure)) from None
         return host_check.parse_online(answer["after"]["online"])
 
     def after_switch(self, before: int) -> str | None:
-        """Let the service follow its CPUs; return what went wrong, or without a hook which services did not count them again.
+        """Let the service follow its CPUs; return what went wrong,
+        or without a hook which services did not count them again.
 
         Args:
             before: the number of online CPUs before the switch.
@@ -90,16 +95,25 @@ class AnsibleHost:
     def _old_numbers(self, before: int) -> str | None:
         """Return which services still have as many workers as there were CPUs; None where none has."""
         try:
-            answer = self._reached(lambda: self._action.ask("smt_trial_workers", "smt_trial_workers", {"cpus": before}, self._task_vars), CALL_SECONDS)
+            answer = self._reached(
+                lambda: self._action.ask("smt_trial_workers", "smt_trial_workers", {"cpus": before}, self._task_vars),
+                CALL_SECONDS,
+            )
         except HostFailedError as failure:
             return f"it is not known which services still believe in {before} CPUs: {failure}"
         found = [f"{one['unit']} ({before} {one['kind']} {one['name']})" for one in answer["workers"]]
         if not found:
             return None
-        return f"these still have as many workers as there were CPUs before, and smt_trial_after_switch is empty: {', '.join(found[:MOST_NAMED])}"
+        return (
+            "these still have as many workers as there were CPUs before, and smt_trial_after_switch is empty:"
+            f" {', '.join(found[:MAX_NAMED])}"
+        )
 
     def pending(self) -> str | None:
-        """Return what is to bring the host back says, maybe nothing; None where nothing runs that would. Raises HostLostError."""
+        """Return what is to bring the host back says, maybe nothing; None where nothing runs that would.
+
+        Raises HostLostError.
+        """
         answer = self._run(host_check.pending())
         return text.line(answer.get("stdout") or "", 500).strip() if answer.get("rc") == 0 else None
 
@@ -147,6 +161,8 @@ class AnsibleHost:
                     return call()
             except AnsibleConnectionFailure as error:
                 if attempt == ATTEMPTS:
-                    raise follower.HostLostError(f"no answer in {ATTEMPTS} attempts: {text.line(error, 300)}") from error
+                    raise follower.HostLostError(
+                        f"no answer in {ATTEMPTS} attempts: {text.line(error, 300)}"
+                    ) from error
             attempt += 1
             time.sleep(PAUSE_SECONDS)

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A host's files of a trial while it runs: its periods, and the looks at all hosts' periods, taken by whichever host ends a block last."""
+"""A host's files of a trial while it runs: its periods, and the looks at all hosts' periods,
+taken by whichever host ends a block last.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,12 @@ class HostFiles:
     """
 
     def __init__(
-        self, files: directory.TrialDirectory, trial: records.Trial, host: str, say: t.Callable[[str], None], elapsed: t.Callable[[], float] = lambda: 0.0
+        self,
+        files: directory.TrialDirectory,
+        trial: records.Trial,
+        host: str,
+        say: t.Callable[[str], None],
+        elapsed: t.Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._files, self._trial, self._host, self._say, self._elapsed = files, trial, host, say, elapsed
         self._parent = os.getppid()
@@ -68,7 +75,9 @@ class HostFiles:
             try:
                 line = records.period(self._trial, self._host, record)
             except records.RecordError as error:
-                self._files.append(path, records.period(self._trial, self._host, records.without_numbers(record, str(error))))
+                self._files.append(
+                    path, records.period(self._trial, self._host, records.without_numbers(record, str(error)))
+                )
                 raise
             self._files.append(path, line)
             seen = known(self._files, self._trial)
@@ -89,7 +98,8 @@ class HostFiles:
             self._look(known(self._files, self._trial))
 
     def _over(self, seen: Known) -> set[str]:
-        """Return the hosts that nobody waits for: their part is over, their files cannot be read, or they have been silent for too long.
+        """Return the hosts that nobody waits for: their part is over, their files cannot be read,
+        or they have been silent for too long.
 
         A worker that was killed, or a host that was never reached, writes no end.
         """
@@ -105,7 +115,11 @@ class HostFiles:
         """Say that a period is over if it is so on all hosts, by the host that ends it last."""
         schedule, first = self._trial.design.schedule, self._trial.design.first
         over = self._over(seen)
-        taking_part = [host for host, arms in schedule.items() if first[host] <= number < first[host] + len(arms) and host not in over]
+        taking_part = [
+            host
+            for host, arms in schedule.items()
+            if first[host] <= number < first[host] + len(arms) and host not in over
+        ]
         if not all(seen.periods[host] and seen.periods[host][-1]["period"] >= number for host in taking_part):
             return
         last = max(first[host] + len(arms) for host, arms in schedule.items())
@@ -121,7 +135,10 @@ class HostFiles:
             # Without them no verdict would hold, so no host is switched for it any more.
             self._files.write_end(f"its looks cannot be read: {error}")
             return
-        numbers = {host: [units.Period(one["period"], one["arm"], {}) for one in of_host] for host, of_host in seen.periods.items()}
+        numbers = {
+            host: [units.Period(one["period"], one["arm"], {}) for one in of_host]
+            for host, of_host in seen.periods.items()
+        }
         blocks = units.blocks_over(self._trial.design, numbers, self._over(seen))
         found = evidence.look(self._trial, seen.complete, blocks, taken)
         if len(found.taken) == len(taken.taken):
@@ -131,7 +148,9 @@ class HostFiles:
         self._files.append(self._files.path / directory.LOOKS, records.written(look, trials.LOOK))
         self._show(found, seen.complete, sum(blocks.values()))
         if len(found.decided) == len(self._trial.arms) - 1:
-            self._files.write_end(records.DECIDED + ", ".join(f"{arm}: {outcome}" for arm, outcome in found.decided.items()))
+            self._files.write_end(
+                records.DECIDED + ", ".join(f"{arm}: {outcome}" for arm, outcome in found.decided.items())
+            )
 
     def _show(self, found: evidence.Looks, complete: units.Periods, done: int) -> None:
         for one in evidence.compare(self._trial, complete, found.taken):
@@ -140,8 +159,9 @@ class HostFiles:
                 decided = found.decided.get(one["candidate"], "not decided yet")
                 without = f" ({done - one['n']} without a value)" if done > one["n"] else ""
                 self._say(
-                    f"{done} of {self._trial.units} observations{without}, {arm}: {one['metric']} {one['ratio'] - 1:+.1%} "
-                    f"({one['ci_low'] - 1:+.1%} to {one['ci_high'] - 1:+.1%}, above 0 is better), {decided}"
+                    f"{done} of {self._trial.units} observations{without}, {arm}: {one['metric']}"
+                    f" {one['ratio'] - 1:+.1%} ({one['ci_low'] - 1:+.1%} to {one['ci_high'] - 1:+.1%}, above 0 is"
+                    f" better), {decided}"
                 )
 
 
@@ -155,7 +175,10 @@ def looks_of(files: directory.TrialDirectory) -> evidence.Looks:
 
 
 def known(files: directory.TrialDirectory, trial: records.Trial) -> Known:
-    """Return what each host of a trial wrote. Files that cannot be read are their host's failure, and of no other host."""
+    """Return what each host of a trial wrote.
+
+    Files that cannot be read are their host's failure, and of no other host.
+    """
     found = Known({}, {}, {})
     for host in trial.design.schedule:
         part = records.Part()

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Periods that count what was before them: what a metric counts has to be of its own period, or two observations are none."""
+"""Periods that count what was before them: what a metric counts has to be of its own period,
+or two observations are none.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,15 @@ import math
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import lineage, prometheus
-from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run.settings import PERIOD_SECONDS, Metric, TrialSettingsError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run.settings import (
+    PERIOD_SECONDS,
+    Metric,
+    TrialSettingsError,
+)
 
 # All that a server is asked for about one host's metrics.
 ANSWERS_SECONDS = 120.0
-MOST_CLAUSES = 5
+MAX_CLAUSES = 5
 
 
 class Longest(t.NamedTuple):
@@ -58,15 +64,23 @@ def refuse(longest: Longest, period: float, settle: float) -> None:
         TrialSettingsError: they are; the message has the numbers, and times that work.
     """
     if settle >= period:
-        raise TrialSettingsError(f"smt_trial_settle is {settle:g}, all of a period of {period:g} s: set smt_trial_period to more than that")
+        raise TrialSettingsError(
+            f"smt_trial_settle is {settle:g}, all of a period of {period:g} s: set smt_trial_period to more than that"
+        )
     if settle >= longest.seconds:
         return
     least = math.ceil(longest.seconds)
     longer = least + math.ceil(period - settle)
-    way_out = f"set smt_trial_settle to {least} or more, and smt_trial_period to {longer} to count as much of each period as with {period:g}"
+    way_out = (
+        f"set smt_trial_settle to {least} or more, and smt_trial_period to {longer} to count as much of each period as"
+        f" with {period:g}"
+    )
     if longer > PERIOD_SECONDS[1]:
         way_out = "no period is long enough for that: take a metric that looks back less"
-    raise TrialSettingsError(f"smt_trial_settle is {settle:g}, and {longest.said}: a period would count what was in the one before. {way_out.capitalize()}")
+    raise TrialSettingsError(
+        f"smt_trial_settle is {settle:g}, and {longest.said}: a period would count what was in the one before."
+        f" {way_out.capitalize()}"
+    )
 
 
 def _on_host(metric: Metric, check: float) -> Longest:
@@ -80,11 +94,14 @@ def _of_query(metric: Metric, known: lineage.Lineage) -> Longest:
         return _longest(metric, known.of(metric.origin.query, metric.looks_back))
     except lineage.NotKnownError as error:
         raise lineage.NotKnownError(
-            f"how far back {metric.name} counts is not known: {error}. Say it as looks_back of {metric.name} in smt_trial_metrics, such as looks_back: 2m"
+            f"how far back {metric.name} counts is not known: {error}. Say it as looks_back of {metric.name} in"
+            " smt_trial_metrics, such as looks_back: 2m"
         ) from None
 
 
 def _longest(metric: Metric, path: lineage.Path) -> Longest:
-    clauses = [*path.said[:MOST_CLAUSES], *(["and so on"] if len(path.said) > MOST_CLAUSES else [])]
+    clauses = [*path.said[:MAX_CLAUSES], *(["and so on"] if len(path.said) > MAX_CLAUSES else [])]
     age = "any time" if path.seconds >= lineage.ENDLESS else f"up to {lineage.span(path.seconds)}"
-    return Longest(path.seconds, f"{metric.name} counts samples from {age} before ({'; '.join(clauses) or 'it has no range'})")
+    return Longest(
+        path.seconds, f"{metric.name} counts samples from {age} before ({'; '.join(clauses) or 'it has no range'})"
+    )

@@ -16,12 +16,14 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import guard
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import host_check
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run.settings import Limit, Metric, Origin
 
-# How long a source may give no number before the host goes back: longer than a restart of a metrics server that is well.
+# How long a source may give no number before the host goes back: longer than a restart of a metrics server that is
+# well.
 BLIND_SECONDS = 60.0
-# All answers of a server at one check, or at the end of a period: while the host waits for them its rollback timer runs, of a minute at least.
+# All answers of a server at one check, or at the end of a period: while the host waits for them its rollback timer
+# runs, of a minute at least.
 ANSWERS_SECONDS = 40.0
 # A period with fewer of its points than this share says too little of itself.
-LEAST_POINTS = 0.5
+MIN_POINTS = 0.5
 
 
 class Reading(t.NamedTuple):
@@ -52,7 +54,9 @@ class HostReadings:
     ) -> None:
         self._metrics, self._limits, self._server, self._wall = metrics, limits, server, wall
         self._step = step
-        self._guards = {one.name: guardrails.Guard(one.name, one.above, one.below, one.seconds, BLIND_SECONDS) for one in limits}
+        self._guards = {
+            one.name: guardrails.Guard(one.name, one.above, one.below, one.seconds, BLIND_SECONDS) for one in limits
+        }
         primary = next(one for one in metrics if one.is_primary)
         # A lost metrics server shows even without guardrails.
         self._sight = (primary, guardrails.Guard(primary.name, None, None, 0.0, BLIND_SECONDS))
@@ -91,13 +95,27 @@ class HostReadings:
         with self._in_time():
             of_metrics = [(metric, *self._over(metric, begin, end)) for metric in self._metrics]
         for metric, found, failure in of_metrics:
-            enough = len(found.points) >= LEAST_POINTS * found.expected and bool(found.points)
-            few = "" if enough else f"{len(found.points)} of {found.expected} points: a period with fewer than half of them has no value"
+            enough = len(found.points) >= MIN_POINTS * found.expected and bool(found.points)
+            few = (
+                ""
+                if enough
+                else (
+                    f"{len(found.points)} of {found.expected} points: a period with fewer than half of them has no"
+                    " value"
+                )
+            )
             why = failure or few
             value = math.fsum(value for _moment, value in found.points) / len(found.points) if enough else None
-            metrics[metric.name] = {"value": value, "points": len(found.points), "expected": found.expected, "reason": why or None}
-            places = range(0, len(found.points), max(1, -(-len(found.points) // trials.MOST_POINTS)))
-            series[metric.name] = [[round(found.points[place][0] - begin.timestamp(), 3), found.points[place][1]] for place in places]
+            metrics[metric.name] = {
+                "value": value,
+                "points": len(found.points),
+                "expected": found.expected,
+                "reason": why or None,
+            }
+            places = range(0, len(found.points), max(1, -(-len(found.points) // trials.MAX_POINTS)))
+            series[metric.name] = [
+                [round(found.points[place][0] - begin.timestamp(), 3), found.points[place][1]] for place in places
+            ]
         return {"metrics": metrics, "series": series}
 
     def load(self, name: str) -> Reading:
@@ -134,7 +152,9 @@ class HostReadings:
         if metric.origin.is_on_host or self._server is None:
             # As many as there were checks: a host that answers slowly is checked less often.
             expected = sum(begin.timestamp() <= moment <= end.timestamp() for moment in self._moments)
-            points = tuple(point for point in self._points.get(metric.name, ()) if begin.timestamp() <= point[0] <= end.timestamp())
+            points = tuple(
+                point for point in self._points.get(metric.name, ()) if begin.timestamp() <= point[0] <= end.timestamp()
+            )
             return prometheus.Series(points, expected), ""
         try:
             return self._server.over(metric.origin.query, begin, end, self._step), ""

@@ -15,8 +15,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import recor
 # Seconds of a period, of a check: a period holds several checks.
 PERIOD_SECONDS = (10, 7 * 24 * 3600)
 CHECK_SECONDS = (1, 600)
-MOST_PERIODS = 10_000
-MOST_METRICS = 50
+MAX_PERIODS = 10_000
+MAX_METRICS = 50
 CONTINUE, END = "continue", "end"
 
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(ms|s|m|min|h)?")
@@ -62,7 +62,8 @@ class Metric(records.Metric):
 
     Attributes:
         origin: where its numbers come from.
-        looks_back: the age of the oldest sample that is a part of a value, in seconds, as the user says it; None where nothing is said.
+        looks_back: the age of the oldest sample that is a part of a value, in seconds, as the user says it; None where
+            nothing is said.
     """
 
     origin: Origin
@@ -97,18 +98,27 @@ def metrics(given: object) -> tuple[Metric, ...]:
     Raises:
         TrialSettingsError: one of them is not valid.
     """
-    found = [_metric(one, f"smt_trial_metrics[{number}]") for number, one in enumerate(_entries("smt_trial_metrics", given))]
+    found = [
+        _metric(one, f"smt_trial_metrics[{number}]") for number, one in enumerate(_entries("smt_trial_metrics", given))
+    ]
     if not found:
-        raise TrialSettingsError("smt_trial_metrics is empty: say what the service is judged by, such as {name: p99, query: ..., better: lower, primary: true}")
+        raise TrialSettingsError(
+            "smt_trial_metrics is empty: say what the service is judged by, such as {name: p99, query: ..., better:"
+            " lower, primary: true}"
+        )
     _see_that_names_differ("smt_trial_metrics", [one.name for one in found])
     primary = [one.name for one in found if one.is_primary]
     if len(primary) != 1:
         raise TrialSettingsError(
-            f"smt_trial_metrics has {len(primary)} primary metrics ({', '.join(primary) or 'none'}): mark the one that decides with primary: true"
+            f"smt_trial_metrics has {len(primary)} primary metrics ({', '.join(primary) or 'none'}): mark the one that"
+            " decides with primary: true"
         )
     for one in found:
         if one.per is not None and (one.per == one.name or one.per not in {other.name for other in found}):
-            raise TrialSettingsError(f"smt_trial_metrics: {one.name} is given per {text.line(one.per, 60)}, which is not another of its metrics")
+            raise TrialSettingsError(
+                f"smt_trial_metrics: {one.name} is given per {text.line(one.per, 60)}, which is not another of its"
+                " metrics"
+            )
     return tuple(sorted(found, key=lambda one: not one.is_primary))
 
 
@@ -118,7 +128,10 @@ def guardrails(given: object) -> tuple[Limit, ...]:
     Raises:
         TrialSettingsError: one of them is not valid.
     """
-    found = [_limit(one, f"smt_trial_guardrails[{number}]") for number, one in enumerate(_entries("smt_trial_guardrails", given))]
+    found = [
+        _limit(one, f"smt_trial_guardrails[{number}]")
+        for number, one in enumerate(_entries("smt_trial_guardrails", given))
+    ]
     _see_that_names_differ("smt_trial_guardrails", [one.name for one in found])
     return tuple(found)
 
@@ -160,13 +173,16 @@ def most_switched(given: object, hosts: int) -> int:
     """
     found = re.fullmatch(r"([1-9][0-9]{0,5})(%?)", str(given).strip())
     if not found or (found[2] and int(found[1]) > 100):
-        raise TrialSettingsError(f"smt_trial_most_switched is {text.line(given, 40)}: it must be a number of hosts, 1 or more, or a share of them such as 50%")
+        raise TrialSettingsError(
+            f"smt_trial_most_switched is {text.line(given, 40)}: it must be a number of hosts, 1 or more, or a share of"
+            " them such as 50%"
+        )
     return max(1, hosts * int(found[1]) // 100) if found[2] else int(found[1])
 
 
 def _entries(name: str, given: object) -> list[t.Any]:
-    if not isinstance(given, list) or len(given) > MOST_METRICS:
-        raise TrialSettingsError(f"{name} must be a list of at most {MOST_METRICS} mappings")
+    if not isinstance(given, list) or len(given) > MAX_METRICS:
+        raise TrialSettingsError(f"{name} must be a list of at most {MAX_METRICS} mappings")
     return given
 
 
@@ -191,7 +207,10 @@ def _metric(given: object, where: str) -> Metric:
 def _limit(given: object, where: str) -> Limit:
     one = _mapping(given, where, _OF_GUARDRAILS)
     if ("above" in one) == ("below" in one):
-        raise TrialSettingsError(f"{where}: give the value that {text.line(one.get('name'), 60)} may not be above, or the one that it may not be below")
+        raise TrialSettingsError(
+            f"{where}: give the value that {text.line(one.get('name'), 60)} may not be above, or the one that it may"
+            " not be below"
+        )
     return Limit(
         name=_name(one, where),
         above=_number(one["above"], f"{where}: above") if "above" in one else None,
@@ -213,23 +232,34 @@ def _mapping(given: object, where: str, keys: t.Sequence[str]) -> dict[str, t.An
 def _name(one: dict[str, t.Any], where: str) -> str:
     name = one.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise TrialSettingsError(f"{where}: name is {text.line(name, 80)}: it must be a word of lower-case letters, digits and '_', at most 60")
+        raise TrialSettingsError(
+            f"{where}: name is {text.line(name, 80)}: it must be a word of lower-case letters, digits and '_', at"
+            " most 60"
+        )
     return name
 
 
 def _origin(one: dict[str, t.Any], where: str) -> Origin:
     given = [source for source in _SOURCES if one.get(source)]
     if len(given) != 1:
-        raise TrialSettingsError(f"{where}: {text.line(one.get('name'), 60)} has {len(given)} sources: give one of {', '.join(_SOURCES)}")
+        raise TrialSettingsError(
+            f"{where}: {text.line(one.get('name'), 60)} has {len(given)} sources: give one of {', '.join(_SOURCES)}"
+        )
     command = one.get("command") or []
     if not isinstance(command, list) or not all(isinstance(word, str) for word in command):
-        raise TrialSettingsError(f"{where}: command is {text.line(command, 80)}: it must be a list of arguments, such as [cat, /run/rate]")
+        raise TrialSettingsError(
+            f"{where}: command is {text.line(command, 80)}: it must be a list of arguments, such as [cat, /run/rate]"
+        )
     if bool(one.get("file")) != bool(one.get("sample")):
-        raise TrialSettingsError(f"{where}: file and sample belong together: the file on the host, and the name of one of its samples")
+        raise TrialSettingsError(
+            f"{where}: file and sample belong together: the file on the host, and the name of one of its samples"
+        )
     counter = one.get("counter", False)
     if not isinstance(counter, bool) or (counter and given == ["query"]):
         raise TrialSettingsError(f"{where}: counter is true or false, and not for a query, which has rate() of its own")
-    return Origin(str(one.get("query") or ""), tuple(command), str(one.get("file") or ""), str(one.get("sample") or ""), counter)
+    return Origin(
+        str(one.get("query") or ""), tuple(command), str(one.get("file") or ""), str(one.get("sample") or ""), counter
+    )
 
 
 def _number(given: object, where: str) -> float:

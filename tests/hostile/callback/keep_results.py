@@ -9,7 +9,8 @@ name: keep_results
 type: aggregate
 short_description: Keeps the results of tasks for tests
 description:
-  - One JSON line for each task and host. C(broke) names the exception of Python by which an action ended, where it did not end by an error of its own.
+  - One JSON line for each task and host. C(broke) names the exception of Python by which an action ended, where it did
+    not end by an error of its own.
 options:
   path:
     description: The file.
@@ -38,7 +39,10 @@ _described = _error_utils.result_dict_from_exception
 
 
 def _described_with_its_kind(exception, *arguments, **named):
-    """Ansible tells a user the words of an exception alone: whether it was meant cannot be seen from these. Its forks take this over."""
+    """Ansible tells a user the words of an exception alone: whether it was meant cannot be seen from these.
+
+    Its forks take this over.
+    """
     cause = exception.__cause__ if isinstance(exception, AnsibleTaskError) else exception
     kind = None if isinstance(cause, AnsibleError) else type(cause).__name__
     return dict(_described(exception, *arguments, **named), **({BROKE: kind} if kind else {}))

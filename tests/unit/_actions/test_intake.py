@@ -26,7 +26,12 @@ def said_by(command):
 
 def test_a_flood_is_cut_off_and_its_process_ended():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(intake.FloodError, match="it sent more than 9 MiB, and was cut off there: a valid answer has at most 1 MiB"), intake.at_most(MIB):
+    with (
+        pytest.raises(
+            intake.FloodError, match="it sent more than 9 MiB, and was cut off there: a valid answer has at most 1 MiB"
+        ),
+        intake.at_most(MIB),
+    ):
         said_by(["head", "-c", str(1000 * MIB), "/dev/zero"])
     # Reading goes on for a moment of CPU time.
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400_000

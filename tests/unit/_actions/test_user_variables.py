@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the user wrote, by Ansible's own variables: whatever facts hosts have, nothing changes for other hosts and for the controller."""
+"""What the user wrote, by Ansible's own variables: whatever facts hosts have,
+nothing changes for other hosts and for the controller.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,12 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.playbook.play import Play
 from ansible.vars.hostvars import HostVars
 from ansible.vars.manager import VariableManager
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.user_variables import RESULTS, UserVariables, is_for_all, is_reserved
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.user_variables import (
+    RESULTS,
+    UserVariables,
+    is_for_all,
+    is_reserved,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import variables
 
 OF_ALL = {
@@ -69,7 +76,11 @@ class World:
         written = {"hosts": "all", "gather_facts": False, "vars": {"smt_trial_dest": "trials"}, "tasks": [task]}
         # As a file has it: newer releases only run templates of files.
         (directory / "play.yml").write_text(yaml.safe_dump([written]))
-        play = Play.load(self.loader.load_from_file(str(directory / "play.yml"), **_TRUSTED)[0], variable_manager=self.manager, loader=self.loader)
+        play = Play.load(
+            self.loader.load_from_file(str(directory / "play.yml"), **_TRUSTED)[0],
+            variable_manager=self.manager,
+            loader=self.loader,
+        )
         self.hostvars = HostVars(inventory, self.manager, self.loader)
         self.task = next(task for block in play.compile() for task in block.block if task.name == "Ask")
         for host in OF_HOSTS:
@@ -78,11 +89,20 @@ class World:
     def user(self, here="a"):
         hosts = list(OF_HOSTS)
         return UserVariables(
-            self.task, {"inventory_hostname": here, "hostvars": self.hostvars, "ansible_play_hosts_all": hosts, "ansible_play_batch": hosts}, self.loader
+            self.task,
+            {
+                "inventory_hostname": here,
+                "hostvars": self.hostvars,
+                "ansible_play_hosts_all": hosts,
+                "ansible_play_batch": hosts,
+            },
+            self.loader,
         )
 
 
-_TRUSTED = {"trusted_as_template": True} if "trusted_as_template" in DataLoader.load_from_file.__code__.co_varnames else {}
+_TRUSTED = (
+    {"trusted_as_template": True} if "trusted_as_template" in DataLoader.load_from_file.__code__.co_varnames else {}
+)
 
 
 @pytest.fixture(name="world")
@@ -102,11 +122,41 @@ def own(user, host):
 def test_without_facts_it_is_what_ansible_says(world):
     for host in OF_HOSTS:
         assert own(world.user(), host) == expected(host)
-        assert world.user().refusal(host) is None and world.user().value("smt_policy_group", host) == OF_HOSTS[host]["kind"]
+        assert (
+            world.user().refusal(host) is None
+            and world.user().value("smt_policy_group", host) == OF_HOSTS[host]["kind"]
+        )
 
 
-NAMES = sorted({*OF_ALL, *variables.known(), *RESULTS, "kind", "smt_policy_x", "__smt_before", "__smt_other", "smt", "smt_memory", "hostvars", "omit", "vars"})
-VALUES = ["theirs", "{{ lookup('pipe', 'touch theirs') }}", ["100%"], {"dest": "theirs"}, 100, True, None, "x" * 5000, {"a": {"b": ["c"]}}, "\x1b[2J", ""]
+NAMES = sorted(
+    {
+        *OF_ALL,
+        *variables.known(),
+        *RESULTS,
+        "kind",
+        "smt_policy_x",
+        "__smt_before",
+        "__smt_other",
+        "smt",
+        "smt_memory",
+        "hostvars",
+        "omit",
+        "vars",
+    }
+)
+VALUES = [
+    "theirs",
+    "{{ lookup('pipe', 'touch theirs') }}",
+    ["100%"],
+    {"dest": "theirs"},
+    100,
+    True,
+    None,
+    "x" * 5000,
+    {"a": {"b": ["c"]}},
+    "\x1b[2J",
+    "",
+]
 
 
 # `make hostile` tries 1,000.
@@ -129,7 +179,9 @@ def test_sets_of_facts_change_nothing_for_others_and_the_controller(world):
             assert own(user, host) == expected(host), facts
         assert user.first_of_all() != hostile or not reserved
         assert user.value("smt_policy_group", hostile) == (None if reserved else OF_HOSTS[hostile]["kind"])
-        shown += any(name in world.manager.get_vars(host=world.manager._inventory.get_host(hostile)) for name in reserved)
+        shown += any(
+            name in world.manager.get_vars(host=world.manager._inventory.get_host(hostile)) for name in reserved
+        )
         world.manager.clear_facts(hostile)
     assert shown > SETS / 2, "the facts did not become variables: the test shows nothing"
 
@@ -149,7 +201,9 @@ def test_arguments_of_module_defaults_stay_and_those_left_out_are_left_out(world
 
 
 def test_set_fact_and_register_decide_for_nobody_else(world):
-    world.manager.set_nonpersistent_facts("b", {"smt_enforce_waves": ["100%"], "smt_policy": "disabled", "smt_policy_judged": {}})
+    world.manager.set_nonpersistent_facts(
+        "b", {"smt_enforce_waves": ["100%"], "smt_policy": "disabled", "smt_policy_judged": {}}
+    )
     assert "set_fact or register gave it the variable smt_enforce_waves" in world.user().refusal("b")
     assert plain(world.user().arguments(["sizes"], "b")["sizes"]) == [1, "10%"]
     # What is about the host alone is the word of the playbook's author, and results are the collection's own.
@@ -162,11 +216,15 @@ def test_what_a_fact_is_named_does_not_stand_for_what_was_registered(world):
     assert world.user().registered("smt_policy_judged", "b") is None
 
 
-@pytest.mark.parametrize("name", ["smt", "smt_memory", "smtp_server", "smt_site", "ansible_smt", "SMT_EVAL_DEST", 5, None])
+@pytest.mark.parametrize(
+    "name", ["smt", "smt_memory", "smtp_server", "smt_site", "ansible_smt", "SMT_EVAL_DEST", 5, None]
+)
 def test_names_that_are_nobodys_setting_are_free(name):
     assert not is_reserved(name)
 
 
 def test_every_variable_of_the_collection_is_reserved():
     assert [name for name in variables.known() if not is_reserved(name)] == []
-    assert all(is_for_all(name) for name in variables.ONE_FOR_ALL) and not any(map(is_for_all, [*RESULTS, "smt_survey_result", "smt_compliance_result"]))
+    assert all(is_for_all(name) for name in variables.ONE_FOR_ALL) and not any(
+        map(is_for_all, [*RESULTS, "smt_survey_result", "smt_compliance_result"])
+    )

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Several boots of a host as one result: what differs between boots is not taken for SMT, and what was measured is all there."""
+"""Several boots of a host as one result: what differs between boots is not taken for SMT,
+and what was measured is all there.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def planned(boots, arms=("smt_on", "smt_off")):
 
 
 def legs(pairs, scatter=0.0, seed=1):
-    """What each boot of a host left, as smt_benchmark writes it where nothing is switched; each boot has a speed of its own."""
+    """What each boot of a host left, as smt_benchmark writes it where nothing is switched;
+    each boot has a speed of its own.
+    """
     source = random.Random(seed)
     made = []
     for number, arm in enumerate((ORDER * pairs)[: 2 * pairs], 1):
@@ -36,7 +40,12 @@ def legs(pairs, scatter=0.0, seed=1):
         for sample in samples:
             sample["arm"] = "as_found"
             sample["metrics"]["throughput"]["value"] *= speed
-        whole.update(run=f"r-boot-{number}", samples=samples, arms=[result_maker.arm("as_found", "as found", True)], arms_left_out=[])
+        whole.update(
+            run=f"r-boot-{number}",
+            samples=samples,
+            arms=[result_maker.arm("as_found", "as found", True)],
+            arms_left_out=[],
+        )
         whole["plan"]["placements"] = {"as_found": whole["plan"]["placements"][arm]}
         made.append(boots.BootResult(number, arm, whole))
     return made
@@ -131,7 +140,10 @@ def test_what_is_not_as_before_is_named():
     after["control"] = "off"
     after["boot"]["configured"] = ["nosmt"]
     result = joined(1, after=after)
-    assert result["restored"]["differences"] == ["smt/control: on before, off now", "the next boot's arguments: none before, nosmt now"]
+    assert result["restored"]["differences"] == [
+        "smt/control: on before, off now",
+        "the next boot's arguments: none before, nosmt now",
+    ]
     assert not result["restored"]["ok"]
 
 
@@ -139,7 +151,9 @@ MIXED = ["smt_on", "smt_off", "nosmt"]
 
 
 def mixed(boots_each, scatter=0.0, noise=0.01):
-    """What boots of [smt_on, smt_off, nosmt] leave: the baseline's boots have two arms that alternate, each boot has a speed of its own."""
+    """What boots of [smt_on, smt_off, nosmt] leave: the baseline's boots have two arms that alternate,
+    each boot has a speed of its own.
+    """
     plan = planned(boots_each, MIXED)
     source = random.Random(7)
     made = []
@@ -169,11 +183,17 @@ def joined_mix(boots_each, scatter=0.0, made=None):
 
 
 def whole_machine(result, arm):
-    return next(one for one in host_comparisons.compare_host(result) if one["kind"] == "arm" and one["effect"] == arm and one["placement"] == "all_threads")
+    return next(
+        one
+        for one in host_comparisons.compare_host(result)
+        if one["kind"] == "arm" and one["effect"] == arm and one["placement"] == "all_threads"
+    )
 
 
 def test_what_was_switched_within_boots_rests_on_blocks_and_what_was_booted_on_boots():
-    """Boots differ by 5 %: arms within one boot do not, so their interval is narrow, and that of booted arms is wide."""
+    """Boots differ by 5 %: arms within one boot do not, so their interval is narrow,
+    and that of booted arms is wide.
+    """
     result = joined_mix(4, scatter=0.05)
     assert [arm["name"] for arm in result["arms"]] == MIXED and result["plan"]["booted"] == ["smt_on", "nosmt"]
     within, booted = whole_machine(result, "smt_off"), whole_machine(result, "nosmt")
@@ -187,7 +207,11 @@ def test_a_booted_arm_against_one_that_was_switched_within_other_boots_rests_on_
     result = joined_mix(4, scatter=0.05)
     result["arms"].sort(key=lambda arm: ("smt_on", *others).index(arm["name"]))
     compared = host_comparisons.compare_host(result, compare="all")
-    sides = {(one["baseline"]["arm"], one["candidate"]["arm"]): one for one in compared if one["kind"] == "arm" and one["placement"] == "all_threads"}
+    sides = {
+        (one["baseline"]["arm"], one["candidate"]["arm"]): one
+        for one in compared
+        if one["kind"] == "arm" and one["placement"] == "all_threads"
+    }
     assert (sides[others]["basis"], sides[others]["n"]) == ("boots", 4)
     assert sides["smt_on", "smt_off"]["basis"] == "blocks"
 
@@ -207,17 +231,28 @@ def test_results_from_before_there_were_other_arms_rest_on_boots():
 def test_each_booted_arm_keeps_what_the_kernel_showed():
     observed = {one["arm"]: one for one in joined_mix(2)["observations"]}
     assert set(observed) == {"smt_on", "nosmt"}
-    assert observed["nosmt"]["cmdline"] == "quiet nosmt" and observed["nosmt"]["smt"]["control"] == "off" and not observed["nosmt"]["smt"]["active"]
+    assert (
+        observed["nosmt"]["cmdline"] == "quiet nosmt"
+        and observed["nosmt"]["smt"]["control"] == "off"
+        and not observed["nosmt"]["smt"]["active"]
+    )
     assert observed["smt_on"]["vulnerabilities"] == mixed(1)[0][0].result["facts"]["vulnerabilities"]
 
 
 def test_what_was_seen_within_a_boot_is_kept_beside_it():
     def with_memory(legs_of_all):
-        legs_of_all[0].result["observations"] = [{"arm": "smt_off", "asked_bytes": 1}, {"arm": "smt_on", "asked_bytes": 2}]
+        legs_of_all[0].result["observations"] = [
+            {"arm": "smt_off", "asked_bytes": 1},
+            {"arm": "smt_on", "asked_bytes": 2},
+        ]
         return legs_of_all
 
     observed = {one["arm"]: one for one in joined_mix(1, made=with_memory)["observations"]}
-    assert observed["smt_off"]["asked_bytes"] == 1 and observed["smt_on"]["asked_bytes"] == 2 and observed["smt_on"]["cmdline"] == "quiet"
+    assert (
+        observed["smt_off"]["asked_bytes"] == 1
+        and observed["smt_on"]["asked_bytes"] == 2
+        and observed["smt_on"]["cmdline"] == "quiet"
+    )
 
 
 def test_an_arm_that_the_booted_host_could_not_be_switched_to_is_left_out_with_its_reason():
@@ -230,7 +265,9 @@ def test_an_arm_that_the_booted_host_could_not_be_switched_to_is_left_out_with_i
                 result["samples"] = [sample for sample in result["samples"] if sample["arm"]]
                 result["plan"]["placements"] = {"as_found": result["plan"]["placements"]["smt_on"]}
                 result["arms"] = [result_maker.arm("as_found", "as found", True)]
-                result["arms_left_out"] = [{"name": name, "title": name, "reason": "conflicts"} for name in ("smt_on", "smt_off")]
+                result["arms_left_out"] = [
+                    {"name": name, "title": name, "reason": "conflicts"} for name in ("smt_on", "smt_off")
+                ]
         return legs_of_all
 
     result = joined_mix(2, made=unswitched)
@@ -248,7 +285,9 @@ def test_four_arms_are_joined_round_by_round():
         made.append(leg._replace(number=number, arm=arm))
     facts = made[0].result["facts"]
     result = results.accept(boots.join("r", made, plan, facts, facts), "four")
-    assert result["outcome"] == "completed" and {(sample["pair"], sample["arm"]) for sample in result["samples"]} == {(r, a) for r in (0, 1) for a in asked}
+    assert result["outcome"] == "completed" and {(sample["pair"], sample["arm"]) for sample in result["samples"]} == {
+        (r, a) for r in (0, 1) for a in asked
+    }
     assert [arm["settings"] for arm in result["arms"]][1] == {"boot_argument": "maxcpus=4"}
     assert {arm: whole_machine(result, arm)["n"] for arm in asked[1:]} == dict.fromkeys(asked[1:], 2)
 
@@ -257,4 +296,7 @@ def test_mitigations_that_are_not_as_before_are_named():
     made = legs(1)
     facts = made[0].result["facts"]
     result = boots.join("r", made, planned(1), facts, facts, None, [[], ["mitigations=off"]])
-    assert result["restored"]["differences"] == ["the running kernel's mitigations: none before, mitigations=off now"] and not result["restored"]["ok"]
+    assert (
+        result["restored"]["differences"] == ["the running kernel's mitigations: none before, mitigations=off now"]
+        and not result["restored"]["ok"]
+    )

@@ -8,7 +8,10 @@ import json
 
 import pytest
 import result_maker
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, smt_metrics
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
+    comparisons as host_comparisons,
+    smt_metrics,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 
@@ -66,13 +69,19 @@ def test_on_a_machine_with_one_core_sharing_is_held_against_a_worker_alone(share
     cost = smt_metrics.of_comparison("cost_of_sharing_alone", one(comparisons, "cost_of_sharing_alone", "siblings"))
     assert cost["low"] <= 1 - share + 0.002 and cost["high"] >= 1 - share - 0.002
     assert cost["value"] == pytest.approx(1 - share, abs=0.01)
-    assert not [c for c in host_comparisons.compare_host(result_maker.result()) if c["effect"] == "cost_of_sharing_alone"]
+    assert not [
+        c for c in host_comparisons.compare_host(result_maker.result()) if c["effect"] == "cost_of_sharing_alone"
+    ]
 
 
 def test_latencies_are_not_compared_between_different_numbers_of_workers():
     result = result_maker.result()
     result["plan"]["workloads"][0]["metrics"]["throughput"]["aggregate"] = "max"
-    assert {c["effect"] for c in host_comparisons.compare_host(result)} == {"smt_off", "cost_of_sharing", "cost_of_one_cpu"}
+    assert {c["effect"] for c in host_comparisons.compare_host(result)} == {
+        "smt_off",
+        "cost_of_sharing",
+        "cost_of_one_cpu",
+    }
     result["plan"]["workloads"][0]["metrics"]["throughput"]["aggregate"] = "per_job"
     assert {"smt_yield", "second_core"} < {c["effect"] for c in host_comparisons.compare_host(result)}
 
@@ -80,7 +89,9 @@ def test_latencies_are_not_compared_between_different_numbers_of_workers():
 def test_a_metric_that_is_better_when_lower_is_turned():
     result = result_maker.result()
     for sample in result["samples"]:
-        sample["metrics"]["throughput"].update(value=1000 / sample["metrics"]["throughput"]["value"], better="lower", unit="s")
+        sample["metrics"]["throughput"].update(
+            value=1000 / sample["metrics"]["throughput"]["value"], better="lower", unit="s"
+        )
     result["plan"]["workloads"][0]["metrics"]["throughput"].update(better="lower", unit="s")
     comparison = host_comparisons.of_smt(host_comparisons.compare_host(result))[0]
     assert comparison["ratio"] == pytest.approx(0.8, rel=0.01) and comparison["verdict"] == "loss"
@@ -105,7 +116,9 @@ def test_with_smt_off_as_baseline_the_conclusion_is_the_same():
 
 @pytest.mark.parametrize("better", ["higher", "lower"])
 def test_the_change_is_that_of_the_values_beside_it(better):
-    """Where samples scatter, means differ by something else than the estimate by ranks: a table must not contradict itself."""
+    """Where samples scatter, means differ by something else than the estimate by ranks:
+    a table must not contradict itself.
+    """
     result = result_maker.result(blocks=9, noise=0.2)
     result["plan"]["workloads"][0]["metrics"]["throughput"]["better"] = better
     for sample in result["samples"]:
@@ -120,21 +133,34 @@ def test_the_change_is_that_of_the_values_beside_it(better):
 
 
 def test_a_drift_that_dwarfs_the_effect_does_not_show():
-    comparison = host_comparisons.of_smt(host_comparisons.compare_host(result_maker.result(workloads={"gzip": EVEN}, drift=0.5, blocks=20)))[0]
+    comparison = host_comparisons.of_smt(
+        host_comparisons.compare_host(result_maker.result(workloads={"gzip": EVEN}, drift=0.5, blocks=20))
+    )[0]
     assert comparison["ci_low"] <= 1 <= comparison["ci_high"]
 
 
 def test_a_failed_sample_drops_its_block_from_its_own_comparisons_alone():
     result = result_maker.result()
-    spoilt = next(s for s in result["samples"] if (s["placement"], s["arm"], s["block"]) == ("all_threads", "smt_on", 3))
+    spoilt = next(
+        s for s in result["samples"] if (s["placement"], s["arm"], s["block"]) == ("all_threads", "smt_on", 3)
+    )
     spoilt.update(ok=False, metrics={}, error="gzip ended with status 1")
     comparisons = host_comparisons.compare_host(result)
-    assert {(c["effect"], c["placement"]): (c["n"], c["dropped_blocks"]) for c in comparisons if c["dropped_blocks"]} == {
+    assert {
+        (c["effect"], c["placement"]): (c["n"], c["dropped_blocks"]) for c in comparisons if c["dropped_blocks"]
+    } == {
         ("smt_off", "all_threads"): (9, 1),
         ("smt_yield", "all_threads"): (9, 1),
     }
     assert host_comparisons.failures(result) == [
-        {"workload": "gzip", "placement": "all_threads", "arm": "smt_on", "arm_title": "SMT on", "reason": "gzip ended with status 1", "samples": 1}
+        {
+            "workload": "gzip",
+            "placement": "all_threads",
+            "arm": "smt_on",
+            "arm_title": "SMT on",
+            "reason": "gzip ended with status 1",
+            "samples": 1,
+        }
     ]
     assert any("1 of 100 samples failed" in words for words in conclusion.conclude(result, comparisons)["cautions"])
 
@@ -158,32 +184,67 @@ def test_pairs_are_by_block_and_not_by_order():
 def test_levels_stand_in_the_order_a_person_reads():
     levels = host_comparisons.levels(result_maker.result())
     assert [(level["placement"], level["arm"]) for level in levels] == [
-        (placement, arm) for placement in result_maker.ORDER for arm in ("smt_on", "smt_off") if (placement, arm) != ("siblings", "smt_off")
+        (placement, arm)
+        for placement in result_maker.ORDER
+        for arm in ("smt_on", "smt_off")
+        if (placement, arm) != ("siblings", "smt_off")
     ]
     whole = next(level for level in levels if (level["placement"], level["arm"]) == ("all_threads", "smt_off"))
     assert whole["measured_as"] == "one_per_core" and whole["low"] < 400 * 1.005 and whole["high"] > 400 * 0.995
 
 
 def test_what_does_not_exist_is_listed_with_its_reason():
-    absent = host_comparisons.not_measured(result_maker.result(skipped=[{"workload": "sysbench_cpu", "reason": "sysbench is not installed"}]))
-    assert {"workload": "sysbench_cpu", "placement": None, "arm": None, "arm_title": None, "reason": "sysbench is not installed"} in absent
-    assert {"workload": None, "placement": "siblings", "arm": "smt_off", "arm_title": "SMT off", "reason": "no core has two threads online"} in absent
+    absent = host_comparisons.not_measured(
+        result_maker.result(skipped=[{"workload": "sysbench_cpu", "reason": "sysbench is not installed"}])
+    )
+    assert {
+        "workload": "sysbench_cpu",
+        "placement": None,
+        "arm": None,
+        "arm_title": None,
+        "reason": "sysbench is not installed",
+    } in absent
+    assert {
+        "workload": None,
+        "placement": "siblings",
+        "arm": "smt_off",
+        "arm_title": "SMT off",
+        "reason": "no core has two threads online",
+    } in absent
 
 
 @pytest.mark.parametrize(
     ("workloads", "noise", "recommendation", "words"),
     [
-        ({"gzip": result_maker.GZIP}, 0.005, "on", "Leave SMT on: with every online thread busy, turning it off costs gzip of a fixed stream 20"),
-        ({"loser": GAINING}, 0.005, "off", "Turn SMT off: with every online thread busy, that gives loser of sharing 25"),
+        (
+            {"gzip": result_maker.GZIP},
+            0.005,
+            "on",
+            "Leave SMT on: with every online thread busy, turning it off costs gzip of a fixed stream 20",
+        ),
+        (
+            {"loser": GAINING},
+            0.005,
+            "off",
+            "Turn SMT off: with every online thread busy, that gives loser of sharing 25",
+        ),
         (
             {"even": EVEN},
             0.001,
             "either",
-            "For performance SMT may be on or off here: with every online thread busy, sysbench cpu stays within 1 % either way.",
+            (
+                "For performance SMT may be on or off here: with every online thread busy, sysbench cpu stays within 1"
+                " % either way."
+            ),
         ),
         ({"gzip": result_maker.GZIP, "even": EVEN}, 0.001, "on", "sysbench cpu stays within 1 % either way"),
         ({"gzip": result_maker.GZIP, "loser": GAINING}, 0.005, "by_workload", "It depends on the work"),
-        ({"even": EVEN}, 0.05, "undecided", "Not decided: with every online thread busy, sysbench cpu may change by anything from "),
+        (
+            {"even": EVEN},
+            0.05,
+            "undecided",
+            "Not decided: with every online thread busy, sysbench cpu may change by anything from ",
+        ),
         ({"gzip": result_maker.GZIP, "even": EVEN}, 0.05, "undecided", "turning it off costs gzip of a fixed stream 2"),
     ],
 )
@@ -211,7 +272,15 @@ def test_what_more_to_measure_grows_with_the_square_of_what_is_missing():
 
 
 def test_more_blocks_are_not_asked_for_where_they_would_not_help():
-    wild = {"ci_low": 1e-304, "ci_high": 1e304, "ratio": 1.0, "margin": 0.01, "n": 4, "verdict": "inconclusive", "confounded": False}
+    wild = {
+        "ci_low": 1e-304,
+        "ci_high": 1e304,
+        "ratio": 1.0,
+        "margin": 0.01,
+        "n": 4,
+        "verdict": "inconclusive",
+        "confounded": False,
+    }
     assert "measure on a quieter host" in conclusion.more_to_measure(result_maker.result(blocks=1), [wild])["text"]
 
 
@@ -226,13 +295,18 @@ def test_a_host_that_others_keep_busy_is_called_so():
         for worker in sample["workers"]:
             worker["cpu_seconds"] = 0.3 * worker["wall_seconds"]
     actual = conclusion.conclude(result, host_comparisons.compare_host(result))
-    busy = "too busy with other work to be measured well (load average before the run: 0.12): in the median a worker got 30 %"
+    busy = (
+        "too busy with other work to be measured well (load average before the run: 0.12): in the median a worker got"
+        " 30 %"
+    )
     assert any(busy in words for words in actual["cautions"])
     assert "tells nothing of sharing a core" in actual["sentence"]
 
 
 def test_workers_that_share_cpus_or_pause_do_not_make_a_host_busy():
-    """Two workers on one CPU get half of it, as do more streams than CPUs, and a load level below the highest pauses on purpose."""
+    """Two workers on one CPU get half of it, as do more streams than CPUs,
+    and a load level below the highest pauses on purpose.
+    """
     levels = {"name": "load", "unit": "of each CPU", "values": [0.25, 1.0], "per_worker": True}
     work = {"work": {**result_maker.GZIP, "model": lambda _arm, _spot, placed: [1.0] * len(placed)}}
     result = result_maker.result(workloads=work, blocks=4, names=["same_cpu", "free_8"], shape=(1, 2, 2))
@@ -244,10 +318,15 @@ def test_workers_that_share_cpus_or_pause_do_not_make_a_host_busy():
         for sample in document["samples"]:
             for worker in sample["workers"]:
                 worker["cpu_seconds"] = 0.3 * worker["wall_seconds"]
-        assert not any("too busy" in words for words in conclusion.conclude(document, host_comparisons.compare_host(document))["cautions"])
+        assert not any(
+            "too busy" in words
+            for words in conclusion.conclude(document, host_comparisons.compare_host(document))["cautions"]
+        )
     for sample in paused["samples"]:
         sample["parameter"] = 1.0
-    assert any("too busy" in words for words in conclusion.conclude(paused, host_comparisons.compare_host(paused))["cautions"])
+    assert any(
+        "too busy" in words for words in conclusion.conclude(paused, host_comparisons.compare_host(paused))["cautions"]
+    )
 
 
 def test_cores_that_a_hypervisor_calls_two_and_that_are_one():
@@ -265,12 +344,24 @@ def test_cores_that_a_hypervisor_calls_two_and_that_are_one():
     [
         (
             {"reason": "switching was not asked for"},
-            "SMT on and off were not compared here: switching was not asked for. As it is now, all threads combined did 1.25 times",
+            (
+                "SMT on and off were not compared here: switching was not asked for. As it is now, all threads combined"
+                " did 1.25 times"
+            ),
         ),
-        ({"reason": "this host has no SMT to switch (smt/control reads notsupported)", "shape": (1, 2, 1)}, "so they do not share a core."),
-        ({"reason": "no core of this host has a second thread.", "shape": (1, 1, 1)}, "no core of this host has a second thread. Nothing could"),
+        (
+            {"reason": "this host has no SMT to switch (smt/control reads notsupported)", "shape": (1, 2, 1)},
+            "so they do not share a core.",
+        ),
+        (
+            {"reason": "no core of this host has a second thread.", "shape": (1, 1, 1)},
+            "no core of this host has a second thread. Nothing could",
+        ),
         ({"samples": []}, "Nothing could be measured here"),
-        ({"reason": "too few blocks to say more", "blocks": 3}, "too few blocks to say more. Nothing could be measured here about sharing a core."),
+        (
+            {"reason": "too few blocks to say more", "blocks": 3},
+            "too few blocks to say more. Nothing could be measured here about sharing a core.",
+        ),
     ],
 )
 def test_without_a_comparison_the_sentence_says_why(arguments, words):
@@ -280,7 +371,10 @@ def test_without_a_comparison_the_sentence_says_why(arguments, words):
 
 def test_the_plan_compared_but_no_pair_is_left():
     actual = answered(samples=[])
-    assert actual["recommendation"] == "not_compared" and "no block has good samples with every online thread busy on both sides" in actual["sentence"]
+    assert (
+        actual["recommendation"] == "not_compared"
+        and "no block has good samples with every online thread busy on both sides" in actual["sentence"]
+    )
 
 
 def test_costs_and_cautions():
@@ -289,17 +383,27 @@ def test_costs_and_cautions():
     result["samples"][0]["telemetry"]["steal"] = 0.25
     actual = conclusion.conclude(result, host_comparisons.compare_host(result))
     assert any("a worker loses 37" in words or "a worker loses 38" in words for words in actual["costs"])
-    assert any("vulnerable to mds;" in words for words in actual["costs"]) and not any("meltdown" in words for words in actual["costs"])
+    assert any("vulnerable to mds;" in words for words in actual["costs"]) and not any(
+        "meltdown" in words for words in actual["costs"]
+    )
     cautions = " ".join(actual["cautions"])
-    assert "The run was interrupted: lost the host. What" in cautions and "up to 25 % of the CPU time" in cautions and "guest (kvm)" in cautions
+    assert (
+        "The run was interrupted: lost the host. What" in cautions
+        and "up to 25 % of the CPU time" in cautions
+        and "guest (kvm)" in cautions
+    )
 
 
-@pytest.mark.parametrize(("share", "text"), [(0.2, "20 %"), (0.013, "1.3 %"), (0.02, "2 %"), (0.0, "0 %"), (1.5, "150 %")])
+@pytest.mark.parametrize(
+    ("share", "text"), [(0.2, "20 %"), (0.013, "1.3 %"), (0.02, "2 %"), (0.0, "0 %"), (1.5, "150 %")]
+)
 def test_percent(share, text):
     assert conclusion.percent(share) == text
 
 
-@pytest.mark.parametrize(("ratio", "text"), [(0.8, "−20 %"), (1.013, "+1.3 %"), (1.0, "±0 %"), (1.0001, "±0 %"), (2.5, "+150 %")])
+@pytest.mark.parametrize(
+    ("ratio", "text"), [(0.8, "−20 %"), (1.013, "+1.3 %"), (1.0, "±0 %"), (1.0001, "±0 %"), (2.5, "+150 %")]
+)
 def test_signed(ratio, text):
     assert conclusion.signed(ratio) == text
 
@@ -307,7 +411,10 @@ def test_signed(ratio, text):
 @pytest.mark.parametrize(
     ("measured", "actual"),
     [
-        ({"agrees_with_kernel": False, "pairs": ["0-1"]}, "By measuring, CPUs 0-1 share a core; the kernel says otherwise."),
+        (
+            {"agrees_with_kernel": False, "pairs": ["0-1"]},
+            "By measuring, CPUs 0-1 share a core; the kernel says otherwise.",
+        ),
         ({"agrees_with_kernel": True, "pairs": []}, None),
         ({"agrees_with_kernel": None, "pairs": []}, "is not clear"),
         (None, "was not measured"),
@@ -332,8 +439,16 @@ def test_what_a_process_that_asks_for_too_much_got_is_said():
     )
     result["arms"].append(result_maker.arm("overcommit_strict", "strict overcommit", False))
     result["arms"].append(result_maker.arm("as_found", "as found", False))
-    actual = [words for words in conclusion.conclude(result, host_comparisons.compare_host(result))["costs"] if "365 MiB" in words]
-    assert len(actual) == 2 and "as found: it was promised them, and killed" in actual[0] and "strict overcommit: it was refused at once (ENOMEM)" in actual[1]
+    actual = [
+        words
+        for words in conclusion.conclude(result, host_comparisons.compare_host(result))["costs"]
+        if "365 MiB" in words
+    ]
+    assert (
+        len(actual) == 2
+        and "as found: it was promised them, and killed" in actual[0]
+        and "strict overcommit: it was refused at once (ENOMEM)" in actual[1]
+    )
 
 
 # Planned looks
@@ -347,7 +462,11 @@ def looked(blocks, *looks, **options):
 
 
 def of_arms(result):
-    return next(one for one in host_comparisons.compare_host(result) if one["kind"] == "arm" and one["placement"] == "all_threads")
+    return next(
+        one
+        for one in host_comparisons.compare_host(result)
+        if one["kind"] == "arm" and one["placement"] == "all_threads"
+    )
 
 
 def test_an_interval_of_a_plan_that_looked_holds_for_all_looks():
@@ -361,28 +480,47 @@ def test_an_interval_of_a_plan_that_looked_holds_for_all_looks():
 def test_only_the_comparison_that_the_looks_are_at_is_corrected():
     """The ratios of all others are those of a plan that never looked."""
     even = {"even": EVEN}
-    once, looked_at = (host_comparisons.compare_host(looked(8, *looks, noise=0.1, workloads=even, seed=5)) for looks in ((), (4, 5, 6, 8)))
-    changed = {(one["kind"], one["effect"], one["placement"]) for before, one in zip(once, looked_at) if one["ratio"] != before["ratio"]}
+    once, looked_at = (
+        host_comparisons.compare_host(looked(8, *looks, noise=0.1, workloads=even, seed=5))
+        for looks in ((), (4, 5, 6, 8))
+    )
+    changed = {
+        (one["kind"], one["effect"], one["placement"])
+        for before, one in zip(once, looked_at)
+        if one["ratio"] != before["ratio"]
+    }
     assert changed == {("arm", "smt_off", "all_threads")}
 
 
 def test_without_other_arms_looks_are_at_siblings_against_cores():
     one_arm = {"compared": False, "noise": 0.3, "seed": 5}
     once, looked_at = (host_comparisons.compare_host(looked(8, *looks, **one_arm)) for looks in ((), (4, 5, 6, 8)))
-    changed = {(one["kind"], one["effect"], one["placement"]) for before, one in zip(once, looked_at) if one["ratio"] != before["ratio"]}
+    changed = {
+        (one["kind"], one["effect"], one["placement"])
+        for before, one in zip(once, looked_at)
+        if one["ratio"] != before["ratio"]
+    }
     assert changed == {("placement", "cost_of_sharing", "siblings")}
 
 
 def test_blocks_after_the_last_look_are_a_last_look_that_spends_the_rest():
     """A plan that was ended from outside did not look at its last blocks."""
     result = looked(10, 4, 6)
-    assert [(look.blocks, look.share) for look in host_comparisons.looks_at(result, 10)] == [(4, 4 / 28), (6, 6 / 28), (10, 1.0)]
+    assert [(look.blocks, look.share) for look in host_comparisons.looks_at(result, 10)] == [
+        (4, 4 / 28),
+        (6, 6 / 28),
+        (10, 1.0),
+    ]
 
 
 def test_a_workload_that_rested_has_the_looks_until_then():
     result = looked(8, 4, 5, 6, 8, workloads={"gzip": result_maker.GZIP, "rested": result_maker.GZIP})
     result["samples"] = [sample for sample in result["samples"] if sample["workload"] == "gzip" or sample["block"] < 5]
-    found = {one["workload"]: one["looks"] for one in host_comparisons.compare_host(result) if one["kind"] == "arm" and one["placement"] == "all_threads"}
+    found = {
+        one["workload"]: one["looks"]
+        for one in host_comparisons.compare_host(result)
+        if one["kind"] == "arm" and one["placement"] == "all_threads"
+    }
     assert found == {"gzip": 4, "rested": 2}
 
 
@@ -390,20 +528,32 @@ def test_the_page_says_that_the_plan_looked_and_why_it_stopped():
     result = looked(8, 4, 5, 6, 8, noise=0.05, workloads={"even": EVEN})
     result["plan"]["stopped"] = "futile"
     said = conclusion.conclude(result, host_comparisons.compare_host(result))
-    assert "The plan looked at its samples 4 times; intervals and verdicts hold over all planned looks." in said["basis"]
-    assert said["next"].startswith("The plan stopped early: the rest of its budget would hardly have decided this. To decide, measure about ")
+    assert (
+        "The plan looked at its samples 4 times; intervals and verdicts hold over all planned looks." in said["basis"]
+    )
+    assert said["next"].startswith(
+        "The plan stopped early: the rest of its budget would hardly have decided this. To decide, measure about "
+    )
 
 
 def test_a_result_of_the_maximum_size_is_not_helped_by_more_blocks():
     result = looked(8, 4, 5, 6, 8, noise=0.05, workloads={"even": EVEN})
     result["plan"]["stopped"] = "size"
     said = conclusion.conclude(result, host_comparisons.compare_host(result))["next"]
-    assert said.startswith("The result had its maximum size before this was decided: measure fewer workloads") and "blocks fit" in said
+    assert (
+        said.startswith("The result had its maximum size before this was decided: measure fewer workloads")
+        and "blocks fit" in said
+    )
 
 
 def test_the_cost_of_switching_is_named():
     result = result_maker.result(blocks=4)
     result["plan"]["switches"] = {"smt_on": {"count": 3, "seconds": 0.412}, "smt_off": {"count": 2, "seconds": 1.5}}
     result["plan"]["settle_seconds"] = 1.0
-    said = conclusion.conclude(results.parse(json.dumps(result), "host1"), host_comparisons.compare_host(result))["costs"]
-    assert "A switch took, in the median, 0.41 s to SMT on (3 times) and 1.5 s to SMT off (2 times), and 1 s of pause after each." in said
+    said = conclusion.conclude(results.parse(json.dumps(result), "host1"), host_comparisons.compare_host(result))[
+        "costs"
+    ]
+    assert (
+        "A switch took, in the median, 0.41 s to SMT on (3 times) and 1.5 s to SMT off (2 times), and 1 s of pause"
+        " after each." in said
+    )

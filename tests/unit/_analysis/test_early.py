@@ -15,11 +15,16 @@ LOOKS = tuple(spending.Look(blocks, blocks / 28) for blocks in (4, 5, 6, 8, 11, 
 
 
 def ended(drift, plans, source):
-    """Estimates of plans with this mean of a block, of deviation 1, that stop when the level of a look is reached: (estimate, share kept) each."""
+    """Estimates of plans with this mean of a block, of deviation 1, that stop when the level of a look is reached:
+    (estimate, share kept) each.
+    """
     limits = [stage.limit for stage in spending.stages(LOOKS, 0.05)]
     found = []
     for sums in source.normal(drift, 1, (plans, 28)).cumsum(axis=1):
-        number = next((place for place, (look, limit) in enumerate(zip(LOOKS, limits)) if abs(sums[look.blocks - 1]) >= limit), len(LOOKS) - 1)
+        number = next(
+            (place for place, (look, limit) in enumerate(zip(LOOKS, limits)) if abs(sums[look.blocks - 1]) >= limit),
+            len(LOOKS) - 1,
+        )
         blocks = LOOKS[number].blocks
         p_value = math.erfc(abs(sums[blocks - 1]) / math.sqrt(2 * blocks))
         found.append((sums[blocks - 1] / blocks, early.share_kept(p_value, LOOKS[: number + 1], 0.05)))
@@ -69,6 +74,8 @@ def test_what_the_looks_were_not_at_is_not_corrected():
 
 def test_no_correction_leads_out_of_the_interval():
     """Two disturbed blocks hide a large effect from all looks but the last one, where it is clear."""
-    looked, fixed = judged([0.56, 0.53, 1.1, 0.65, 1.1, 0.65, 0.61, 0.62, 0.6, 0.61, 0.54, 0.58, 0.54, 0.53, 0.73], LOOKS[:6])
+    looked, fixed = judged(
+        [0.56, 0.53, 1.1, 0.65, 1.1, 0.65, 0.61, 0.62, 0.6, 0.61, 0.54, 0.58, 0.54, 0.53, 0.73], LOOKS[:6]
+    )
     assert looked["ratio"] > fixed["ratio"]
     assert looked["ci_low"] < looked["ratio"] <= looked["ci_high"]

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Figures that others published, and what the derived measures must read from them (docs/measures.md names the sources)."""
+"""Figures that others published, and what the derived measures must read from them (docs/measures.md names the
+sources).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,12 @@ import math
 
 import pytest
 import studies
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, paired as paired_module, smt_metrics, usage
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
+    comparisons as host_comparisons,
+    paired as paired_module,
+    smt_metrics,
+    usage,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 
 
@@ -64,9 +71,17 @@ def test_pythian_two_placements_by_verdict():
 # Linux: CPU, core, HyperThread, 2014.
 def test_cpu_time_grows_on_siblings_and_wall_time_alone_on_one_cpu():
     comparisons = host_comparisons.compare_host(studies.threads_2014())
-    times = {(one["effect"], one["metric"]): one["candidate_value"] / one["baseline_value"] for one in comparisons if one["kind"] == "placement"}
-    assert times["cost_of_sharing", "cpu_time"] == pytest.approx(1.52, abs=0.01) and times["cost_of_sharing", "wall_time"] == pytest.approx(1.52, abs=0.01)
-    assert times["cost_of_one_cpu", "cpu_time"] == pytest.approx(1.00, abs=0.01) and times["cost_of_one_cpu", "wall_time"] == pytest.approx(2.00, abs=0.01)
+    times = {
+        (one["effect"], one["metric"]): one["candidate_value"] / one["baseline_value"]
+        for one in comparisons
+        if one["kind"] == "placement"
+    }
+    assert times["cost_of_sharing", "cpu_time"] == pytest.approx(1.52, abs=0.01) and times[
+        "cost_of_sharing", "wall_time"
+    ] == pytest.approx(1.52, abs=0.01)
+    assert times["cost_of_one_cpu", "cpu_time"] == pytest.approx(1.00, abs=0.01) and times[
+        "cost_of_one_cpu", "wall_time"
+    ] == pytest.approx(2.00, abs=0.01)
     verdicts = {(one["effect"], one["metric"]): one["verdict"] for one in comparisons}
     assert verdicts["cost_of_sharing", "cpu_time"] == verdicts["cost_of_one_cpu", "wall_time"] == "loss"
     assert verdicts["cost_of_one_cpu", "cpu_time"] == "equivalent"
@@ -84,10 +99,18 @@ def test_a_quarter_more_throughput_at_more_than_half_as_much_again_of_latency():
     comparisons = host_comparisons.compare_host(document)
     on = {one["metric"]: host_comparisons.turned(one) for one in comparisons if one["placement"] == "all_threads"}
     assert on["throughput"]["ratio"] == pytest.approx(1.25, rel=0.005) and on["throughput"]["verdict"] == "gain"
-    assert on["latency"]["candidate_value"] / on["latency"]["baseline_value"] == pytest.approx(1.6, rel=0.005) and on["latency"]["verdict"] == "loss"
+    assert (
+        on["latency"]["candidate_value"] / on["latency"]["baseline_value"] == pytest.approx(1.6, rel=0.005)
+        and on["latency"]["verdict"] == "loss"
+    )
     found = conclusion.conclude(document, comparisons)
-    assert found["sentence"].startswith("Leave SMT on: with every online thread busy, turning it off costs compute-bound tasks 20")
-    assert found["costs"][0] == "The other side of it, compute-bound tasks: with SMT off latency is 0.63 times that with SMT on (better)."
+    assert found["sentence"].startswith(
+        "Leave SMT on: with every online thread busy, turning it off costs compute-bound tasks 20"
+    )
+    assert (
+        found["costs"][0]
+        == "The other side of it, compute-bound tasks: with SMT off latency is 0.63 times that with SMT on (better)."
+    )
 
 
 def test_core_cpi_of_two_threads():
@@ -125,12 +148,17 @@ def test_siblings_give_a_third_more_than_one_thread():
 
 
 def test_siblings_are_charged_half_as_much_again_of_cpu_time():
-    # CPU time is counted by thread, so that a shared core's usage says more work than was done: the achievement rate shows it.
-    siblings, cores = (smt_metrics.achievement_rate(2 / wall, cpu_time / wall) for cpu_time, wall in ((32_589, 16_324), (21_461, 10_750)))
+    # CPU time is counted by thread, so that a shared core's usage says more work than was done: the achievement rate
+    # shows it.
+    siblings, cores = (
+        smt_metrics.achievement_rate(2 / wall, cpu_time / wall)
+        for cpu_time, wall in ((32_589, 16_324), (21_461, 10_750))
+    )
     assert round(siblings / cores, 2) == 0.66
 
 
-# Arm Neoverse blog: performance / CPU usage falls to about half on SMT from the load at which the siblings' usage adds to one core.
+# Arm Neoverse blog: performance / CPU usage falls to about half on SMT from the load at which the siblings' usage adds
+# to one core.
 def test_achievement_rate_is_constant_without_smt_and_falls_with_it():
     loads = (0.25, 0.5, 0.75, 1.0)
     without = [smt_metrics.achievement_rate(100 * load, load) for load in loads]
@@ -142,13 +170,18 @@ def test_achievement_rate_is_constant_without_smt_and_falls_with_it():
 
 def test_fourteen_more_requests_by_usage_and_four_in_truth():
     document = studies.arm()
-    light = next(one for one in usage.of_workload(document, document["samples"], "requests").values() if one.parameter == 0.3)
-    assert light.rate * light.by_usage["value"] == pytest.approx(14, rel=0.01) and light.rate * light.real["value"] == pytest.approx(4, rel=0.02)
+    light = next(
+        one for one in usage.of_workload(document, document["samples"], "requests").values() if one.parameter == 0.3
+    )
+    assert light.rate * light.by_usage["value"] == pytest.approx(14, rel=0.01) and light.rate * light.real[
+        "value"
+    ] == pytest.approx(4, rel=0.02)
     assert light.real["low"] < 4 / 6 < light.real["high"] < light.by_usage["low"]
 
 
 def test_headroom_that_usage_suggests_is_not_there():
-    # The blog's sketch gives the two differences, 14 and 4; a core that serves 6 requests at 30 % usage and 10 at most has them.
+    # The blog's sketch gives the two differences, 14 and 4; a core that serves 6 requests at 30 % usage and 10 at most
+    # has them.
     room = smt_metrics.headroom(6, 0.3, 10)
     assert (round(room["by_usage"]), round(room["real"])) == (14, 4)
 
@@ -173,4 +206,9 @@ def test_figures_that_are_none_are_refused(call):
 
 def test_no_interval_stays_unknown():
     single = paired_module.compare([100], [60])
-    assert smt_metrics.of_comparison("cost_of_sharing", single) == {"name": "cost of sharing", "value": pytest.approx(0.4), "low": None, "high": None}
+    assert smt_metrics.of_comparison("cost_of_sharing", single) == {
+        "name": "cost of sharing",
+        "value": pytest.approx(0.4),
+        "low": None,
+        "high": None,
+    }

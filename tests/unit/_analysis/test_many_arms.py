@@ -14,7 +14,16 @@ ARMS = {"smt_on": 1.0, "smt_off": 1.0, "isolated": 0.9, "threads_per_core_2": 1.
 
 
 def measured(**options):
-    return result_maker.result(**{"arms": ARMS, "workloads": BOTH, "blocks": 6, "shape": (1, 2, 2), "names": ("single", "all_threads"), **options})
+    return result_maker.result(
+        **{
+            "arms": ARMS,
+            "workloads": BOTH,
+            "blocks": 6,
+            "shape": (1, 2, 2),
+            "names": ("single", "all_threads"),
+            **options,
+        }
+    )
 
 
 def of_arms(comparisons, placement="all_threads"):
@@ -47,7 +56,11 @@ def test_on_demand_the_others_are_compared_among_each_other_in_the_same_family()
     assert len(found) == 12 and {one["family"] for one in found} == {12}
     last = found[-2]
     assert last["effect"] == "threads_per_core_2" and last["ratio"] == pytest.approx(1 / 0.9, rel=0.01)
-    assert last["baseline"] == {"arm": "isolated", "arm_title": result_maker.title_of("isolated"), "placement": "all_threads"}
+    assert last["baseline"] == {
+        "arm": "isolated",
+        "arm_title": result_maker.title_of("isolated"),
+        "placement": "all_threads",
+    }
 
 
 def test_two_arms_are_compared_as_they_were():
@@ -59,12 +72,17 @@ def test_two_arms_are_compared_as_they_were():
         arm: [
             [one["metrics"]["throughput"]["value"]]
             for one in result["samples"]
-            if (one["workload"], one["arm"], one["placement"]) == ("gzip", arm, {"smt_on": "all_threads", "smt_off": "one_per_core"}[arm])
+            if (one["workload"], one["arm"], one["placement"])
+            == ("gzip", arm, {"smt_on": "all_threads", "smt_off": "one_per_core"}[arm])
         ]
         for arm in ("smt_on", "smt_off")
     }
     alone = paired.compare(samples["smt_on"], samples["smt_off"])
-    assert {one["family"] for one in whole} == {2} and whole[0]["ratio"] == alone["ratio"] and whole[0]["p_value"] == alone["p_value"]
+    assert (
+        {one["family"] for one in whole} == {2}
+        and whole[0]["ratio"] == alone["ratio"]
+        and whole[0]["p_value"] == alone["p_value"]
+    )
 
 
 def test_other_metrics_are_a_family_of_their_own():
@@ -75,14 +93,18 @@ def test_other_metrics_are_a_family_of_their_own():
         "further": lambda arm, spot: {"latency_p99": 2.0},
     }
     found = of_arms(host_comparisons.compare_host(measured(workloads={"gzip": gzip})))
-    assert {(one["metric"], one["family"]) for one in found} == {("throughput", 3), ("latency_p99", 3)} and len(found) == 6
+    assert {(one["metric"], one["family"]) for one in found} == {("throughput", 3), ("latency_p99", 3)} and len(
+        found
+    ) == 6
 
 
 def test_an_arm_that_was_not_measured_is_compared_with_none():
     result = measured()
     result["samples"] = [one for one in result["samples"] if one["arm"] != "isolated"]
     found = of_arms(host_comparisons.compare_host(result, compare="all"))
-    assert {arm for pair in pairs(found) for arm in pair} == {"smt_on", "smt_off", "threads_per_core_2"} and {one["family"] for one in found} == {6}
+    assert {arm for pair in pairs(found) for arm in pair} == {"smt_on", "smt_off", "threads_per_core_2"} and {
+        one["family"] for one in found
+    } == {6}
 
 
 @pytest.mark.parametrize(

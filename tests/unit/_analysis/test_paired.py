@@ -21,7 +21,7 @@ RATES = st.floats(min_value=1e-3, max_value=1e6)
 
 
 @st.composite
-def two_sides(draw, least=paired.LEAST_BLOCKS):
+def two_sides(draw, least=paired.MIN_BLOCKS):
     """Two sides of up to 12 blocks, each with one to three values a side."""
     blocks = draw(st.integers(min_value=least, max_value=12))
     side = st.lists(st.lists(RATES, min_size=1, max_size=3), min_size=blocks, max_size=blocks)
@@ -37,7 +37,17 @@ def noisy(blocks, ratio, deviation=0.01, seed=7):
 
 def test_contract():
     result = smt_compare(*noisy(14, 1.03))
-    assert {"ratio", "ci_low", "ci_high", "confidence", "n", "margin", "minimum_detectable", "verdict", "method"} <= set(result)
+    assert {
+        "ratio",
+        "ci_low",
+        "ci_high",
+        "confidence",
+        "n",
+        "margin",
+        "minimum_detectable",
+        "verdict",
+        "method",
+    } <= set(result)
     assert json.loads(json.dumps(result, allow_nan=False)) == result
     assert {type(value) for value in result.values()} <= {float, int, str}
     assert (result["n"], result["margin"], result["confidence"]) == (14, 0.01, 0.95)
@@ -101,7 +111,7 @@ def test_drift_far_larger_than_the_effect_is_taken_out():
 def test_few_blocks_are_never_called(blocks):
     result = smt_compare([100.0] * blocks, [50.0] * blocks)
     assert result["verdict"] == "inconclusive"
-    assert f"at least {paired.LEAST_BLOCKS} blocks" in result["method"]
+    assert f"at least {paired.MIN_BLOCKS} blocks" in result["method"]
     assert (result["ci_low"] is None) == (blocks == 1)
 
 
@@ -131,12 +141,16 @@ def test_swapping_the_sides_mirrors_the_result(sides):
 
 
 def test_wild_samples_are_mirrored_too():
-    # Ranks of such samples do not fall strictly with the supposed ratio: an end that is sought from one side alone is another one when sides are swapped.
+    # Ranks of such samples do not fall strictly with the supposed ratio: an end that is sought from one side alone is
+    # another one when sides are swapped.
     for seed in range(300):
         source = numpy.random.default_rng(seed)
         before, after = numpy.exp(source.normal(0, 0.5, (2, 5 + seed % 6, 1 + seed % 3))).tolist()
         one, other = smt_compare(before, after), smt_compare(after, before)
-        assert (one["ci_low"] * other["ci_high"], one["ci_high"] * other["ci_low"]) == (pytest.approx(1), pytest.approx(1)), seed
+        assert (one["ci_low"] * other["ci_high"], one["ci_high"] * other["ci_low"]) == (
+            pytest.approx(1),
+            pytest.approx(1),
+        ), seed
 
 
 @given(two_sides())
@@ -303,4 +317,6 @@ def test_few_blocks_have_students_interval():
     """The 95 % quantile of Student's t with two degrees of freedom is 4.30265 (any table of it)."""
     found = paired.level([math.exp(value) for value in (1.0, 2.0, 3.0)])
     half = 4.30265 * 1.0 / math.sqrt(3)
-    assert (math.log(found["value"]), math.log(found["low"]), math.log(found["high"])) == pytest.approx((2.0, 2.0 - half, 2.0 + half), rel=1e-5)
+    assert (math.log(found["value"]), math.log(found["low"]), math.log(found["high"])) == pytest.approx(
+        (2.0, 2.0 - half, 2.0 + half), rel=1e-5
+    )

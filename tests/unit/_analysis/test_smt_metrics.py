@@ -1,14 +1,24 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A host's page: the SMT metrics of each workload, and the telemetry of the CPUs. The truth of the made results is known."""
+"""A host's page: the SMT metrics of each workload, and the telemetry of the CPUs.
+
+The truth of the made results is known.
+"""
 
 from __future__ import annotations
 
 import pytest
 import result_maker
 import studies
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, streams, usage
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import smt_metrics as smt_metrics_part, telemetry as telemetry_part
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
+    comparisons as host_comparisons,
+    streams,
+    usage,
+)
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import (
+    smt_metrics as smt_metrics_part,
+    telemetry as telemetry_part,
+)
 
 GZIP = "gzip of a fixed stream"
 
@@ -77,7 +87,9 @@ def test_usage_promises_more_room_than_there_is():
     actual = rows(result_maker.result(noise=0, shape=(1, 4, 2), blocks=4))
     one_per_core = actual["one worker per core", "SMT on"]
     # Four of eight CPUs are busy, so usage promises about as much again; the second threads add a quarter.
-    assert one_per_core["CPUs used"] == pytest.approx(4.08) and one_per_core["headroom by usage"] == pytest.approx(8 / 4.08 - 1)
+    assert one_per_core["CPUs used"] == pytest.approx(4.08) and one_per_core["headroom by usage"] == pytest.approx(
+        8 / 4.08 - 1
+    )
     assert one_per_core["real headroom"] == pytest.approx(0.25)
     assert actual["every online thread busy", "SMT on"]["real headroom"] == 0
     # Constant without SMT, falling with load with it.
@@ -89,20 +101,32 @@ def test_what_samples_carry_beside_the_metric():
     document = result_maker.result(blocks=4, shape=(1, 1, 2))
     core = {"cycles": 1_000_000.0, "instructions": 1_250_000.0}
     for number, sample in enumerate(document["samples"]):
-        threads = {"0": {"cycles": 1_000_000.0, "instructions": 750_000.0}, "1": {"cycles": 1_000_000.0, "instructions": 500_000.0}}
-        sample["telemetry"].update(frequency={"0": 3000.0, "1": 2000.0}, throttled=number % 2, steal=0.02, perf={"cpus": threads, "cores": {"0,1": core}})
+        threads = {
+            "0": {"cycles": 1_000_000.0, "instructions": 750_000.0},
+            "1": {"cycles": 1_000_000.0, "instructions": 500_000.0},
+        }
+        sample["telemetry"].update(
+            frequency={"0": 3000.0, "1": 2000.0},
+            throttled=number % 2,
+            steal=0.02,
+            perf={"cpus": threads, "cores": {"0,1": core}},
+        )
     actual = rows(document)["two workers on one core", "SMT on"]
     # The counters are those of a published example: two threads of CPI 1.33 and 2.0 make a core of CPI 0.80.
     assert actual["CPI of a core"] == pytest.approx(0.8) and actual["IPC of a thread"] == pytest.approx(0.625)
     assert actual["MHz"] == 2500 and actual["stolen"] == pytest.approx(0.02)
-    assert sum(one["throttled"] for one in rows(document).values()) == sum(one["telemetry"]["throttled"] for one in document["samples"])
+    assert sum(one["throttled"] for one in rows(document).values()) == sum(
+        one["telemetry"]["throttled"] for one in document["samples"]
+    )
     assert telemetry_part.absent(document, [None, table(document)]) == []
 
 
 def test_what_is_not_there_is_no_column_and_has_its_reason():
     document = result_maker.result(blocks=4, shape=(1, 1, 2))
     for sample in document["samples"]:
-        sample["telemetry"].update(perf={"reason": "perf is not installed"}, steal=None, frequency={}, cpu_usage={"0": None})
+        sample["telemetry"].update(
+            perf={"reason": "perf is not installed"}, steal=None, frequency={}, cpu_usage={"0": None}
+        )
     document["environment"]["nominal_mhz"] = None
     assert table(document) is None
     assert telemetry_part.absent(document, [None]) == [
@@ -120,7 +144,12 @@ def test_what_is_not_there_is_no_column_and_has_its_reason():
     [
         {"perf": {"cpus": {"0": {"cycles": 0, "instructions": 5}}, "cores": {"0": {}}}},
         {"perf": {"cpus": {"0": {"cycles": None}}, "cores": None}},
-        {"perf": {"cpus": {"0": {"cycles": 5e-324, "instructions": 9e18}}, "cores": {"0": {"cycles": 9e18, "instructions": 5e-324}}}},
+        {
+            "perf": {
+                "cpus": {"0": {"cycles": 5e-324, "instructions": 9e18}},
+                "cores": {"0": {"cycles": 9e18, "instructions": 5e-324}},
+            }
+        },
         {"cpu_usage": {"0": 5e-324}},
         {"cpu_usage": {"0": 2.0}},
         {"cpu_usage": {"0": 0.0}},

@@ -65,10 +65,11 @@ def test_the_conclusion_is_that_it_depends_on_how_much_runs_at_once(published):
     document, comparisons = published
     found = conclusion.conclude(document, comparisons)
     assert found["recommendation"] == recommendation.recommend(document, comparisons)["choice"] == "by_workload"
-    assert found["sentence"] == (
-        "It depends on how much runs at once: SMT helps array, none from 9 streams on (8 to 10); it helps array, inner and array, outer from 8 streams on; "
-        "it helps array, INNER from 6 streams on (5 to 6); it helps array, OUTER with no number of streams up to 12; "
-        "at worst it costs 56 % (array, OUTER, 9 streams)."
+    assert (
+        found["sentence"]
+        == "It depends on how much runs at once: SMT helps array, none from 9 streams on (8 to 10); it helps array,"
+        " inner and array, outer from 8 streams on; it helps array, INNER from 6 streams on (5 to 6); it helps"
+        " array, OUTER with no number of streams up to 12; at worst it costs 56 % (array, OUTER, 9 streams)."
     )
 
 
@@ -80,7 +81,10 @@ def test_where_streams_decide_alone_or_nothing():
 
     assert concluded((4, 10, 12), tests=["inner"]) == ("on", "Leave SMT on: SMT helps array, inner from 10 streams on.")
     choice, sentence = concluded((4, 12), blocks=3, tests=["inner"])
-    assert choice == "undecided" and "whether SMT helps array, inner is not decided: the comparison with 12 streams is not" in sentence
+    assert (
+        choice == "undecided"
+        and "whether SMT helps array, inner is not decided: the comparison with 12 streams is not" in sentence
+    )
     assert concluded((1, 4), tests=["inner"])[0] == "not_compared"
 
 

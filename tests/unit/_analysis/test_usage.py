@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""CPU usage against work: what usage promises and what there is, on made machines whose second threads add nothing, a quarter, or everything."""
+"""CPU usage against work: what usage promises and what there is, on made machines whose second threads add nothing,
+a quarter, or everything.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,10 @@ import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, usage
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import host as host_page, telemetry as telemetry_part
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import (
+    host as host_page,
+    telemetry as telemetry_part,
+)
 
 # More than two: on a machine of two cores, one worker per core is measured as two workers on two cores.
 CORES = 4
@@ -19,15 +24,19 @@ LEVELS = (0.25, 0.5, 0.75, 1.0)
 
 
 def machine(second_threads, blocks=6, scatter=0.002):
-    """A result of load_levels on a host of four cores with two threads each, whose second threads add so much work to that of the first.
+    """A result of load_levels on a host of four cores with two threads each,
+    whose second threads add so much work to that of the first.
 
-    A worker alone does 100 a second and is busy for its level of the time. Two on one core do 100 x (1 + second_threads) at most.
+    A worker alone does 100 a second and is busy for its level of the time. Two on one core do 100 x (1 +
+    second_threads) at most.
     """
     document = result_maker.result(shape=(1, CORES, 2), blocks=1)
     template = document["samples"][0]
     workload = document["plan"]["workloads"][0]
     workload.update(
-        name="load_levels", title="integer work at rising load", parameter={"name": "load", "unit": "of each CPU", "values": list(LEVELS), "per_worker": True}
+        name="load_levels",
+        title="integer work at rising load",
+        parameter={"name": "load", "unit": "of each CPU", "values": list(LEVELS), "per_worker": True},
     )
     chance = random.Random(4)
     samples = []
@@ -50,7 +59,10 @@ def machine(second_threads, blocks=6, scatter=0.002):
                         "index": len(samples),
                         "parameter": level,
                         "metrics": {workload["primary"]: {**template["metrics"][workload["primary"]], "value": value}},
-                        "telemetry": {**template["telemetry"], "cpu_usage": {str(cpu): busy if cpu < workers else 0.0 for cpu in range(2 * CORES)}},
+                        "telemetry": {
+                            **template["telemetry"],
+                            "cpu_usage": {str(cpu): busy if cpu < workers else 0.0 for cpu in range(2 * CORES)},
+                        },
                     }
                 )
     document["samples"] = samples
@@ -72,7 +84,9 @@ def test_usage_promises_more_than_second_threads_give():
     half = found(machine(second_threads=0.25))["one_per_core", 1.0]
     assert half.by_usage["value"] == pytest.approx(1.0) and half.real["low"] <= 0.25 <= half.real["high"]
     two_machines = found(machine(second_threads=1.0))["one_per_core", 1.0]
-    assert two_machines.real["value"] == pytest.approx(two_machines.by_usage["value"], abs=0.01), "without anything shared usage is right"
+    assert two_machines.real["value"] == pytest.approx(two_machines.by_usage["value"], abs=0.01), (
+        "without anything shared usage is right"
+    )
 
 
 def test_the_rate_of_a_used_cpu_falls_with_load_where_threads_share_a_core():
@@ -91,7 +105,9 @@ def test_an_interval_needs_two_blocks(blocks):
 def test_a_time_has_no_headroom_and_no_usage_is_no_row():
     document = machine(0.25)
     document["plan"]["workloads"][0]["metrics"][document["plan"]["workloads"][0]["primary"]]["better"] = "lower"
-    assert {(one.rate, one.achieved, one.by_usage, one.real) for one in found(document).values()} == {(None, None, None, None)}
+    assert {(one.rate, one.achieved, one.by_usage, one.real) for one in found(document).values()} == {
+        (None, None, None, None)
+    }
     for sample in document["samples"]:
         sample["telemetry"] = {**sample["telemetry"], "cpu_usage": {}}
     assert found(document) == {}
@@ -104,7 +120,10 @@ def test_results_and_page_have_it():
     about = host_comparisons.describe_workload(document, "load_levels")
     used = usage.of_workload(document, document["samples"], "load_levels")
     charts = host_page._load_curve(document, used.values(), about)
-    assert [chart.label.partition(":")[2].split(" over ")[0].strip() for chart in charts] == [f"throughput [{about['unit']}]", f"{about['unit']} by used CPU"]
+    assert [chart.label.partition(":")[2].split(" over ")[0].strip() for chart in charts] == [
+        f"throughput [{about['unit']}]",
+        f"{about['unit']} by used CPU",
+    ]
     table = telemetry_part.table(document, document["samples"], summary["levels"], used)
     real = table["heads"].index("real headroom")
     (cell,) = [row[real][0] for row in table["rows"] if (row[0][0], row[2][0]) == ("one worker per core", "1")]
@@ -112,7 +131,9 @@ def test_results_and_page_have_it():
 
 
 def test_only_the_full_load_is_compared():
-    """Below it twice as many workers do twice the work because each is offered as much: that says nothing about second threads."""
+    """Below it twice as many workers do twice the work because each is offered as much:
+    that says nothing about second threads.
+    """
     comparisons = host_comparisons.compare_host(machine(0.25))
     assert {(one["effect"], one["parameter"]) for one in comparisons} == {("smt_yield", 1.0)}
     (one,) = comparisons

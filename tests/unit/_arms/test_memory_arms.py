@@ -31,7 +31,11 @@ def a_host_with_memory(tmp_path, monkeypatch):
     def written(files, path, text):
         write(files, path, text)
         if path == THP:
-            put(tmp_path, THP, " ".join(f"[{one}]" if one == text else one for one in ("always", "madvise", "never")) + "\n")
+            put(
+                tmp_path,
+                THP,
+                " ".join(f"[{one}]" if one == text else one for one in ("always", "madvise", "never")) + "\n",
+            )
 
     monkeypatch.setattr(KernelFiles, "write", written)
     return memory
@@ -114,7 +118,10 @@ def test_somebody_who_changes_the_setting_in_the_middle_is_found(memory, asked, 
     found.switch("as_found")
     put(memory.root, VM + "nr_hugepages", "3\n")
     if name.startswith("hugepages"):
-        with pytest.raises(base.ArmError, match=r"somebody has changed the host while as found was measured: vm.nr_hugepages was 16, is 3"):
+        with pytest.raises(
+            base.ArmError,
+            match=r"somebody has changed the host while as found was measured: vm.nr_hugepages was 16, is 3",
+        ):
             found.prove("as_found")
 
 
@@ -143,7 +150,9 @@ def test_a_kernel_that_gives_fewer_pages_has_the_number_from_before_again(memory
     found, _saved = chosen(memory, "as_found", "hugepages_20")
     write = KernelFiles.write
     # The kernel takes what it finds, and reports success.
-    monkeypatch.setattr(KernelFiles, "write", lambda files, path, text: write(files, path, "18" if text == "20" else text))
+    monkeypatch.setattr(
+        KernelFiles, "write", lambda files, path, text: write(files, path, "18" if text == "20" else text)
+    )
     with pytest.raises(base.ArmError, match=r"nr_hugepages reads 18 after 20 was written to it: memory is too full"):
         found.switch("hugepages_20")
     assert memory.read(VM + "nr_hugepages") == "16\n"

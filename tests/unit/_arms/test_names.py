@@ -23,7 +23,10 @@ FORMS = [
     ({"smt_off_on": {"cpus": "0-7,16-23"}}, "smt_off_on_cpus_0-7_16-23"),
     ({"smt_off_on": {"cpus": 3}}, "smt_off_on_cpus_3"),
     ({"smt_off_on": {"unit": "postgresql.service"}}, "smt_off_on_unit_postgresql.service"),
-    ({"one_thread_per_core": {"unit": "postgresql@15-main.service"}}, "one_thread_per_core_unit_postgresql@15-main.service"),
+    (
+        {"one_thread_per_core": {"unit": "postgresql@15-main.service"}},
+        "one_thread_per_core_unit_postgresql@15-main.service",
+    ),
     ({"one_thread_per_core": {"unit": "NetworkManager.service"}}, "one_thread_per_core_unit_NetworkManager.service"),
     ("one_thread_per_core", "one_thread_per_core"),
     ("threads_per_core_2", "threads_per_core_2"),
@@ -70,9 +73,21 @@ def test_everything_else_is_refused_in_one_sentence(given):
     assert re.search(r"give .*\{(smt_off_on|one_thread_per_core): \{(node|unit|cpus): ", str(refused.value))
 
 
-@pytest.mark.parametrize("name", ["smt_off_on", "smt_off_on_node_x", "one_thread_per_core_node_0", "smt_off_on_unit_..", "smt_off_on_cpus_0,1", "smt_of"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "smt_off_on",
+        "smt_off_on_node_x",
+        "one_thread_per_core_node_0",
+        "smt_off_on_unit_..",
+        "smt_off_on_cpus_0,1",
+        "smt_of",
+    ],
+)
 def test_a_misspelt_name_is_refused_with_all_that_there_are(name):
-    with pytest.raises(base.ArmError, match=r"there is no arm .* choose from as_found, hugepages_N, isolated, .*, smt_off_on_node_N, "):
+    with pytest.raises(
+        base.ArmError, match=r"there is no arm .* choose from as_found, hugepages_N, isolated, .*, smt_off_on_node_N, "
+    ):
         selection.check([name])
 
 
@@ -84,7 +99,10 @@ def test_a_result_may_name_each_arm(given, name):
     assert name in [arm["name"] for arm in results.parse(written, "a host")["arms"]]
 
 
-@pytest.mark.parametrize("name", ["../x", "x/y", "x_unit_../../a", "x_unit_a b", "X", "x\n", "x_unit_.a", "x_cpus_-1", "x.y", "<b>", "x" * 61])
+@pytest.mark.parametrize(
+    "name",
+    ["../x", "x/y", "x_unit_../../a", "x_unit_a b", "X", "x\n", "x_unit_.a", "x_cpus_-1", "x.y", "<b>", "x" * 61],
+)
 def test_a_hostile_name_in_a_result_is_refused(name):
     document = result_maker.result()
     written = json.dumps(document).replace(json.dumps(document["arms"][1]["name"]), json.dumps(name))
@@ -95,7 +113,10 @@ def test_a_hostile_name_in_a_result_is_refused(name):
 def test_the_names_of_all_arms_fit_into_results():
     for kinds in registry.ARMS:
         for kind in kinds:
-            assert all(re.match(arms.NAME, name.replace("_N", "_1").replace("_LIST", "_1").replace("_NAME", "_a")) for name in kind.written or [kind.pattern])
+            assert all(
+                re.match(arms.NAME, name.replace("_N", "_1").replace("_LIST", "_1").replace("_NAME", "_a"))
+                for name in kind.written or [kind.pattern]
+            )
 
 
 def problems(value):
@@ -104,7 +125,11 @@ def problems(value):
 
 
 def test_misspelt_arms_are_refused_before_any_host_is_contacted():
-    assert problems(["smt_on", "smt_off", {"smt_off_on": {"node": 0}}, "thp_never"]) == [] == problems("smt_on,smt_off_on_node_0")
+    assert (
+        problems(["smt_on", "smt_off", {"smt_off_on": {"node": 0}}, "thp_never"])
+        == []
+        == problems("smt_on,smt_off_on_node_0")
+    )
     assert "there is no arm 'smt_of'" in problems(["smt_on", "smt_of"])[0]
     assert "does not say which part" in problems(["smt_on", {"smt_off_on": {"numa": 0}}])[0]
     assert "twice" in problems(["smt_on", "smt_off_on_node_0", {"smt_off_on": {"node": 0}}])[0]

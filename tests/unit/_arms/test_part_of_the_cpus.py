@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Arms in which work has a part of the CPUs: one thread of each core, a partition, fewer threads of each core; on a tree with a kernel's rules."""
+"""Arms in which work has a part of the CPUs: one thread of each core, a partition, fewer threads of each core;
+on a tree with a kernel's rules.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,9 @@ def test_each_arm_is_proved_and_all_is_restored_to_the_letter(kernel):
 @pytest.mark.parametrize("name", [name for name in ARMS if name not in ("as_found", "one_thread_per_core")])
 @pytest.mark.parametrize("remembers", [False, True])
 def test_another_process_restores_each_arm(tmp_path, monkeypatch, name, remembers):
-    """After SIGKILL of the plan: nothing is left in memory, the host is still in the arm, and only the file of the run says what was before."""
+    """After SIGKILL of the plan: nothing is left in memory, the host is still in the arm,
+    and only the file of the run says what was before.
+    """
     kernel = CgroupHost(tmp_path, remembers=remembers)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(kernel.processes[os.getpid()]["mask"]))
     found, saved = chosen(kernel, "as_found", name)
@@ -98,7 +102,9 @@ def test_another_process_restores_each_arm(tmp_path, monkeypatch, name, remember
 
 def test_workers_that_nobody_pins_stay_within_the_arm(kernel):
     found, _saved = chosen(kernel, "as_found", "one_thread_per_core")
-    outline = plan.Outline(found, found["as_found"].host.topology, range(8), ["unpinned", "free_3", "all_threads", "siblings"])
+    outline = plan.Outline(
+        found, found["as_found"].host.topology, range(8), ["unpinned", "free_3", "all_threads", "siblings"]
+    )
     placed = outline.placements("one_thread_per_core")
     assert placed["unpinned"]["workers"] == [[0, 4]] * 2 and placed["free_3"]["workers"] == [[0, 4]] * 3
     assert placed["all_threads"]["workers"] == [[0], [4]] and placed["siblings"]["workers"] is None
@@ -136,7 +142,9 @@ def test_what_another_unit_needs_of_the_controller_stays(kernel):
     proved(found, UNIT)
     kernel.write(MOUNT + "/system.slice/ssh.service/cpuset.cpus", "0-3")
     assert found.restore(saved) == []
-    assert kernel.groups["/system.slice"]["down"] and kernel.read(MOUNT + "/system.slice/ssh.service/cpuset.cpus") == "0-3"
+    assert (
+        kernel.groups["/system.slice"]["down"] and kernel.read(MOUNT + "/system.slice/ssh.service/cpuset.cpus") == "0-3"
+    )
     assert kernel.read(MOUNT + DATABASE_GROUP + "/cpuset.cpus") == ""
 
 
@@ -153,7 +161,11 @@ def test_a_partition_has_whole_cores_and_the_plan_in_it(kernel):
 def test_the_plan_gets_its_own_mask_back(kernel, monkeypatch):
     # On a host the plan itself is not among the tasks that are saved.
     capture = affinity.capture_tasks
-    monkeypatch.setattr(affinity, "capture_tasks", lambda files, online: [task for task in capture(files, online) if task["pid"] != os.getpid()])
+    monkeypatch.setattr(
+        affinity,
+        "capture_tasks",
+        lambda files, online: [task for task in capture(files, online) if task["pid"] != os.getpid()],
+    )
     kernel.set_affinity(os.getpid(), {1, 6})
     found, saved = chosen(kernel, "as_found", "isolated")
     proved(found, "isolated")
@@ -176,7 +188,13 @@ def test_a_partition_that_the_kernel_makes_invalid_ends_the_evaluation(kernel):
     kernel.groups["/"]["down"] = True
     kernel.show()
     kernel.write(MOUNT + "/user.slice/cpuset.cpus", "4-7")
-    with pytest.raises(base.ArmError, match=r"makes no valid partition \(isolated: isolated invalid \(Cpu list in cpuset.cpus not exclusive\); root: root inv"):
+    with pytest.raises(
+        base.ArmError,
+        match=(
+            r"makes no valid partition \(isolated: isolated invalid \(Cpu list in cpuset.cpus not exclusive\); root:"
+            r" root inv"
+        ),
+    ):
         found.switch("isolated")
     kernel.write(MOUNT + "/user.slice/cpuset.cpus", "")
     assert found.restore(saved) == [] and kernel.everything() == before
@@ -196,7 +214,9 @@ CHANGES = {
     "smt_off_on_cpus_4-5": lambda kernel: kernel.write("sys/devices/system/cpu/cpu1/online", "0"),
     "smt_off": lambda kernel: kernel.write("sys/devices/system/cpu/smt/control", "on"),
     "one_thread_per_core": lambda kernel: kernel.write("sys/devices/system/cpu/cpu7/online", "0"),
-    "as_found": lambda kernel: kernel.run(["systemctl", "--no-pager", "set-property", "--runtime", "--", DATABASE, "AllowedCPUs=1"]),
+    "as_found": lambda kernel: kernel.run(
+        ["systemctl", "--no-pager", "set-property", "--runtime", "--", DATABASE, "AllowedCPUs=1"]
+    ),
 }
 
 
@@ -236,7 +256,9 @@ def test_an_arm_that_this_host_cannot_have_is_left_out_with_its_reason(kernel, n
 
 
 def test_a_partition_needs_two_cores_and_a_controller(tmp_path, kernel):
-    assert "it needs two cores" in reason(CgroupHost(tmp_path / "one", cores=numbered_cores(1, 4, "adjacent")), "isolated")
+    assert "it needs two cores" in reason(
+        CgroupHost(tmp_path / "one", cores=numbered_cores(1, 4, "adjacent")), "isolated"
+    )
     kernel.put(MOUNT + "/cgroup.controllers", "cpu memory\n")
     assert "no cpuset controller" in reason(kernel, "isolated") and "no cpuset controller" in reason(kernel, UNIT)
     kernel.put("proc/self/mounts", "cgroup /sys/fs/cgroup/cpuset cgroup rw,cpuset 0 0\n")
@@ -251,13 +273,20 @@ def test_a_cpuset_beside_the_partition_is_named(kernel):
 
 def test_one_thread_of_cores_that_have_one(kernel):
     kernel.write("sys/devices/system/cpu/smt/control", "off")
-    assert reason(kernel, "one_thread_per_core") in ("it is not known which CPUs share a core", "no core has a second thread online")
+    assert reason(kernel, "one_thread_per_core") in (
+        "it is not known which CPUs share a core",
+        "no core has a second thread online",
+    )
 
 
 @pytest.mark.parametrize("name", ["isolated", UNIT, "threads_per_core_2"])
 def test_affinity_conflicts_are_said_and_can_prevent_it(kernel, name):
     kernel.set_affinity(20, {7})
-    (group,) = [said for said in selection.Arms(["as_found", name], host(kernel)).announcement(600) if "about 5 min in all" in said and "p20" in said]
+    (group,) = [
+        said
+        for said in selection.Arms(["as_found", name], host(kernel)).announcement(600)
+        if "about 5 min in all" in said and "p20" in said
+    ]
     assert "7" in group and group.endswith(".")
     assert "p20" in reason(kernel, name, selected_conflicts=["services"])
 
@@ -267,7 +296,8 @@ def test_each_arm_has_a_group_of_sentences(kernel):
     assert [line.partition(",")[0] for line in said[1:-1]] == [selection.title(name) for name in ARMS]
     assert all("about 86 s in all: " in line for line in said[1:-1])
     assert said[-1].startswith(
-        "Then the present state of the CPUs of postgresql@15-main.service and the cpusets and SMT (smt/control on, CPUs 0-7 online) is re"
+        "Then the present state of the CPUs of postgresql@15-main.service and the cpusets and SMT (smt/control on, CPUs"
+        " 0-7 online) is re"
     )
 
 
@@ -283,5 +313,10 @@ def test_a_restoration_that_fails_is_reported_and_the_rest_is_restored(kernel):
     broken = host(kernel, run=lambda argv: (1, "", "the bus is gone"))
     left = selection.Arms(["as_found", "isolated", UNIT], broken).restore(saved)
     assert any("the bus is gone" in sentence for sentence in left)
-    assert kernel.read(MOUNT + DATABASE_GROUP + "/cpuset.cpus") is None, "the kernel has no cpuset any more, whatever systemd does"
-    assert any("50-AllowedCPUs.conf was absent, is present" in sentence for sentence in selection.differences(saved, files=kernel)["differences"])
+    assert kernel.read(MOUNT + DATABASE_GROUP + "/cpuset.cpus") is None, (
+        "the kernel has no cpuset any more, whatever systemd does"
+    )
+    assert any(
+        "50-AllowedCPUs.conf was absent, is present" in sentence
+        for sentence in selection.differences(saved, files=kernel)["differences"]
+    )

@@ -11,7 +11,9 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinf
 
 
 def test_what_the_kernel_says_of_the_processor(monkeypatch):
-    monkeypatch.setattr(cpuinfo, "read_first", lambda _fs: {"CPU implementer": "0x41", "CPU part": "0xd49", "microcode": ""})
+    monkeypatch.setattr(
+        cpuinfo, "read_first", lambda _fs: {"CPU implementer": "0x41", "CPU part": "0xd49", "microcode": ""}
+    )
     found = environment.read("kvm")
     assert (found["cpu_model"], found["microcode"], found["hypervisor"]) == ("Arm Neoverse-N2", None, "kvm")
 

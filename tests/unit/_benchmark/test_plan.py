@@ -1,6 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plan: its order, budget and failures, with real workloads on this machine. Switching is tested in guests (molecule/smt_eval)."""
+"""The plan: its order, budget and failures, with real workloads on this machine.
+
+Switching is tested in guests (molecule/smt_eval).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,12 @@ import typing
 import pytest
 import time_limit
 from ansible_collections.threadwise.smt.plugins.module_utils._arms import base, registry
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import plan, run_directory, selection, settings as plan_settings
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import (
+    plan,
+    run_directory,
+    selection,
+    settings as plan_settings,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import RunDirectory
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
@@ -23,7 +31,12 @@ from ansible_collections.threadwise.smt.plugins.module_utils._sampling import se
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.placement import PlacementError
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads import catalogue, declaration, prepared, sample_length
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import (
+    catalogue,
+    declaration,
+    prepared,
+    sample_length,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 from fake_kernel import FakeKernel
@@ -68,9 +81,13 @@ def facts(**changed):
 
 def outline(settings, host_facts=None, cores=(HERE,), isolated=(), allowed=HERE, online=HERE, files=None):
     cpus = tuple(sorted(cpu for core in cores for cpu in core))
-    topology = Topology(present=cpus, online=online, isolated=isolated, cores=cores, packages=(cpus,), source="sysfs", complete=True)
+    topology = Topology(
+        present=cpus, online=online, isolated=isolated, cores=cores, packages=(cpus,), source="sysfs", complete=True
+    )
     origin = dict(ORIGIN, online=list(online), present=list(cpus))
-    arms = selection.Arms(settings["arms"], base.Host(host_facts or FACTS, topology, origin, **({"files": files} if files else {})))
+    arms = selection.Arms(
+        settings["arms"], base.Host(host_facts or FACTS, topology, origin, **({"files": files} if files else {}))
+    )
     return plan.Outline(arms, topology, allowed, plan_settings.placement_names(settings))
 
 
@@ -86,8 +103,14 @@ def own(name, line, **changed):
 def recorded_toggles(monkeypatch):
     """Record how the plan switches SMT, without switching this machine."""
     wanted = []
-    monkeypatch.setattr(smt_state, "enable", lambda sysroot, cores, method, origin, files: wanted.append(("on", origin)))
-    monkeypatch.setattr(smt_state, "set_threads_per_core", lambda sysroot, cores, threads, method, origin, files, only: wanted.append(("off", origin)))
+    monkeypatch.setattr(
+        smt_state, "enable", lambda sysroot, cores, method, origin, files: wanted.append(("on", origin))
+    )
+    monkeypatch.setattr(
+        smt_state,
+        "set_threads_per_core",
+        lambda sysroot, cores, threads, method, origin, files, only: wanted.append(("off", origin)),
+    )
     monkeypatch.setattr(smt_state, "predict", lambda state, *wanted, **only: state)
     return wanted
 
@@ -123,7 +146,9 @@ def test_arms_alternate_and_every_second_block_is_reversed(tmp_path, toggles):
 
 @TWO_CPUS
 def test_lengths_are_chosen_by_the_first_runs_and_recorded(tmp_path, toggles, monkeypatch):
-    monkeypatch.setattr(settling, "runner", types.SimpleNamespace(cpu_times=dict, cpu_usage=lambda _before, _after: ({"0": 0.0}, 0.0)))
+    monkeypatch.setattr(
+        settling, "runner", types.SimpleNamespace(cpu_times=dict, cpu_usage=lambda _before, _after: ({"0": 0.0}, 0.0))
+    )
     monkeypatch.setattr(settling, "FIRST_SECONDS", 0.05)
     starts = []
     monkeypatch.setattr(sample_length, "enough", lambda start: starts.append(start) or 0.05)
@@ -131,7 +156,7 @@ def test_lengths_are_chosen_by_the_first_runs_and_recorded(tmp_path, toggles, mo
     done, samples, files = measured(tmp_path, settings)
     header = done.header({}, {}, "r")
     assert header["plan"]["sample_seconds"] is None and header["plan"]["settle_seconds"] is None
-    assert files.read("header.json", {})["plan"]["settle_seconds"] == done.settling.seconds == settling.LEAST_SECONDS
+    assert files.read("header.json", {})["plan"]["settle_seconds"] == done.settling.seconds == settling.MIN_SECONDS
     assert len(starts) == 1 and all(sample["ok"] for sample in samples)
 
 
@@ -177,7 +202,11 @@ def test_an_arm_is_proved_after_each_switch_and_after_its_samples(tmp_path, dial
 
 
 @pytest.mark.parametrize(
-    ("sample", "words"), [(1, "the host is not in the arm dial 1 any more: the dial shows 7"), (3, "somebody .* while as found .* dial was 0, is 7")]
+    ("sample", "words"),
+    [
+        (1, "the host is not in the arm dial 1 any more: the dial shows 7"),
+        (3, "somebody .* while as found .* dial was 0, is 7"),
+    ],
 )
 def test_somebody_who_changes_the_host_in_the_middle_ends_the_plan(tmp_path, dial, monkeypatch, sample, words):
     add = goals.Goal.add
@@ -193,7 +222,11 @@ def test_somebody_who_changes_the_host_in_the_middle_ends_the_plan(tmp_path, dia
     with pytest.raises(base.ArmError, match=words):
         measured(tmp_path, dict(SETTINGS, arms=["dial_1", "dial_2", "as_found"], placements=["single"], blocks=2))
     files = RunDirectory(str(tmp_path), "r")
-    assert [re.match(words, event["detail"]) is not None for event in files.read_lines("events.jsonl") if event["event"] == "not_proved"] == [True]
+    assert [
+        re.match(words, event["detail"]) is not None
+        for event in files.read_lines("events.jsonl")
+        if event["event"] == "not_proved"
+    ] == [True]
     assert len(files.read_lines("samples.jsonl")) == sample, "samples before it are kept"
 
 
@@ -220,13 +253,31 @@ def add(kernel):
 @pytest.mark.parametrize(
     ("arms", "change", "words"),
     [
-        (["as_found"], unplug, f"somebody has changed the host while as found was measured: CPU {HERE[-1]} was online, is offline"),
-        (["as_found"], remove, f"somebody has changed the host while as found was measured: CPU {HERE[-1]} is no longer present"),
-        (["as_found"], add, f"somebody has changed the host while as found was measured: CPU {HERE[-1] + 1} is new to this host"),
-        (["dial_1", "dial_2"], unplug, f"somebody has changed the host while dial 1 was measured: CPU {HERE[-1]} was online, is offline"),
+        (
+            ["as_found"],
+            unplug,
+            f"somebody has changed the host while as found was measured: CPU {HERE[-1]} was online, is offline",
+        ),
+        (
+            ["as_found"],
+            remove,
+            f"somebody has changed the host while as found was measured: CPU {HERE[-1]} is no longer present",
+        ),
+        (
+            ["as_found"],
+            add,
+            f"somebody has changed the host while as found was measured: CPU {HERE[-1] + 1} is new to this host",
+        ),
+        (
+            ["dial_1", "dial_2"],
+            unplug,
+            f"somebody has changed the host while dial 1 was measured: CPU {HERE[-1]} was online, is offline",
+        ),
     ],
 )
-def test_hot_plug_ends_a_plan_and_samples_since_the_last_proof_do_not_count(tmp_path, dial, monkeypatch, kernel, arms, change, words):
+def test_hot_plug_ends_a_plan_and_samples_since_the_last_proof_do_not_count(
+    tmp_path, dial, monkeypatch, kernel, arms, change, words
+):
     keep = goals.Goal.add
     taken = []
 
@@ -265,7 +316,9 @@ def test_the_budget_ends_a_plan_after_a_complete_block(tmp_path):
 
 
 @pytest.mark.parametrize(("shared_by", "blocks"), [(1, 8), (10000, 6)])
-def test_a_host_that_shares_the_work_of_one_ends_after_its_part_of_it_and_has_the_blocks_of_a_verdict(tmp_path, monkeypatch, shared_by, blocks):
+def test_a_host_that_shares_the_work_of_one_ends_after_its_part_of_it_and_has_the_blocks_of_a_verdict(
+    tmp_path, monkeypatch, shared_by, blocks
+):
     monkeypatch.setattr(plan.Plan, "elapsed", lambda _self: 2.0)
     settings = dict(SETTINGS, arms=["as_found"], placements=["single"], blocks=8, shared_by=shared_by)
     done, _samples, files = measured(tmp_path, settings)
@@ -277,8 +330,18 @@ def test_a_host_that_shares_the_work_of_one_ends_after_its_part_of_it_and_has_th
 def test_a_block_that_takes_much_longer_than_the_budget_ends_the_plan_with_the_reason(tmp_path, monkeypatch):
     monkeypatch.setattr(plan, "OVERTIME", 0)
     slow = own("slow", "sleep 0.4; echo rate 1")
-    settings = dict(SETTINGS, arms=["as_found"], workloads=[], custom=[slow, dict(slow, name="slower")], placements=["single"], budget=1, blocks=None)
-    with pytest.raises(plan.PlanError, match=r"block 0 was not done 0 s after the end of the budget of 1 s: give this host more time"):
+    settings = dict(
+        SETTINGS,
+        arms=["as_found"],
+        workloads=[],
+        custom=[slow, dict(slow, name="slower")],
+        placements=["single"],
+        budget=1,
+        blocks=None,
+    )
+    with pytest.raises(
+        plan.PlanError, match=r"block 0 was not done 0 s after the end of the budget of 1 s: give this host more time"
+    ):
         measured(tmp_path, settings)
     assert len(RunDirectory(str(tmp_path), "r").read_lines("samples.jsonl")) < 2
 
@@ -288,9 +351,19 @@ def test_a_block_that_takes_much_longer_than_the_budget_ends_the_plan_with_the_r
     [
         (facts(control="notsupported", supported=False), "no SMT to switch .smt/control reads notsupported"),
         (facts(threads_per_core={"max": 1}), "no core of this host has a second thread"),
-        (facts(methods={"runtime": {"chosen": None, "possible": [], "impossible": {"smt_control": "only root may write it"}}}), "only root may write it"),
         (
-            facts(control="forceoff", methods={"runtime": {"chosen": None, "possible": [], "impossible": {"smt_control": "reboot"}}}),
+            facts(
+                methods={
+                    "runtime": {"chosen": None, "possible": [], "impossible": {"smt_control": "only root may write it"}}
+                }
+            ),
+            "only root may write it",
+        ),
+        (
+            facts(
+                control="forceoff",
+                methods={"runtime": {"chosen": None, "possible": [], "impossible": {"smt_control": "reboot"}}},
+            ),
             "cannot be switched at run time",
         ),
     ],
@@ -306,7 +379,12 @@ def test_smt_off_as_found_is_still_compared():
 
 
 def test_placements_in_each_arm():
-    found = outline(dict(SETTINGS, placements=["siblings", "one_per_core", "all_threads"]), cores=((0, 2), (1, 3)), allowed=(0, 1, 2, 3), online=(0, 1, 2, 3))
+    found = outline(
+        dict(SETTINGS, placements=["siblings", "one_per_core", "all_threads"]),
+        cores=((0, 2), (1, 3)),
+        allowed=(0, 1, 2, 3),
+        online=(0, 1, 2, 3),
+    )
     on, off = found.placements("smt_on"), found.placements("smt_off")
     assert on["all_threads"]["workers"] == [[0], [1], [2], [3]]
     assert off["siblings"]["workers"] is None and off["siblings"]["reason"]
@@ -314,13 +392,20 @@ def test_placements_in_each_arm():
 
 
 def test_streams_and_explicit_cpus_are_further_placements_each_once():
-    names = plan_settings.placement_names(dict(SETTINGS, placements=["single", "free_2"], streams=["1-3", "8"], cpus=[[0, 1], ["0", "1"], [1, 0]]))
+    names = plan_settings.placement_names(
+        dict(SETTINGS, placements=["single", "free_2"], streams=["1-3", "8"], cpus=[[0, 1], ["0", "1"], [1, 0]])
+    )
     assert names == ["single", "free_2", "free_1", "free_3", "free_8", "cpus_0_1", "cpus_1_0"]
     plan_settings.check_settings(dict(SETTINGS, placements=[], streams=["4"]))
 
 
 def test_as_many_streams_run_in_each_arm_on_the_cpus_that_it_has():
-    found = outline(dict(SETTINGS, placements=[], streams=["1-5"]), cores=((0, 2), (1, 3)), allowed=(0, 1, 2, 3), online=(0, 1, 2, 3))
+    found = outline(
+        dict(SETTINGS, placements=[], streams=["1-5"]),
+        cores=((0, 2), (1, 3)),
+        allowed=(0, 1, 2, 3),
+        online=(0, 1, 2, 3),
+    )
     assert found.placements("smt_on")["free_5"]["workers"] == [[0, 1, 2, 3]] * 5
     assert found.placements("smt_off")["free_5"]["workers"] == [[0, 1]] * 5
 
@@ -332,7 +417,9 @@ def test_siblings_that_are_offline_as_found_are_measured_when_online():
 
 
 def test_a_sibling_that_is_offline_on_purpose_is_not_used():
-    found = outline(dict(SETTINGS, placements=["all_threads"]), cores=((0, 2), (1, 3)), online=(0, 1, 2), allowed=(0, 1, 2))
+    found = outline(
+        dict(SETTINGS, placements=["all_threads"]), cores=((0, 2), (1, 3)), online=(0, 1, 2), allowed=(0, 1, 2)
+    )
     assert found.placements("smt_on")["all_threads"]["workers"] == [[0], [1], [2]]
 
 
@@ -353,7 +440,10 @@ def test_failing_workloads_are_given_up_and_do_not_affect_others(tmp_path, monke
     ]
     settings = dict(SETTINGS, arms=["as_found"], workloads=["gzip"], custom=custom, placements=["single"], blocks=5)
     done, samples, files = measured(tmp_path, settings)
-    errors = {name: [sample["error"] for sample in samples if sample["workload"] == name] for name in ("fails", "hangs", "babbles", "leaves", "gzip")}
+    errors = {
+        name: [sample["error"] for sample in samples if sample["workload"] == name]
+        for name in ("fails", "hangs", "babbles", "leaves", "gzip")
+    }
     for name, text in (
         ("fails", "failed with exit status 3: no paper"),
         ("hangs", "did not end within 1 s and was ended: waiting"),
@@ -381,9 +471,18 @@ def test_a_server_ends_with_the_plan(tmp_path, monkeypatch):
         "serve": ["sh", "-c", "trap 'exit 0' INT; echo rate $$ > {server}/up; while :; do sleep 0.05; done"],
         "ready": ["test", "-s", "{server}/up"],
     }
-    served = dict(declaration.PLAIN, name="served", title="served", argv=["cat", "{server}/up"], metrics=[dict(RATE, aggregate="sum")], server=server)
+    served = dict(
+        declaration.PLAIN,
+        name="served",
+        title="served",
+        argv=["cat", "{server}/up"],
+        metrics=[dict(RATE, aggregate="sum")],
+        server=server,
+    )
     monkeypatch.setitem(catalogue.BUILT_IN, "served", served)
-    _done, samples, files = measured(tmp_path, dict(SETTINGS, arms=["as_found"], workloads=["served"], placements=["single"], blocks=2))
+    _done, samples, files = measured(
+        tmp_path, dict(SETTINGS, arms=["as_found"], workloads=["served"], placements=["single"], blocks=2)
+    )
     pids = {int(sample["metrics"]["rate"]["value"]) for sample in samples}
     assert len(samples) == 2 and len(pids) == 1
     assert not os.path.exists(f"/proc/{pids.pop()}") and not os.path.exists(files.file("served.server"))
@@ -401,8 +500,14 @@ def test_a_workload_with_a_parameter_is_sampled_for_each_value(tmp_path, monkeyp
         parameter={"name": "load", "unit": "of one CPU", "values": [0.5, 1.0]},
     )
     monkeypatch.setitem(catalogue.BUILT_IN, "levels", levels)
-    done, samples, files = measured(tmp_path, dict(SETTINGS, arms=["as_found"], workloads=["levels"], placements=["single", "all_threads"], blocks=2))
-    assert [(sample["block"], sample["placement"], sample["parameter"], sample["metrics"]["rate"]["value"]) for sample in samples] == [
+    done, samples, files = measured(
+        tmp_path,
+        dict(SETTINGS, arms=["as_found"], workloads=["levels"], placements=["single", "all_threads"], blocks=2),
+    )
+    assert [
+        (sample["block"], sample["placement"], sample["parameter"], sample["metrics"]["rate"]["value"])
+        for sample in samples
+    ] == [
         (0, "single", 0.5, 0.5),
         (0, "single", 1.0, 1.0),
         (1, "single", 1.0, 1.0),
@@ -410,7 +515,12 @@ def test_a_workload_with_a_parameter_is_sampled_for_each_value(tmp_path, monkeyp
     ]
     assert done.skipped == []
     files.write("header.json", done.header({}, {}, "r"))
-    assert files.read("header.json")["plan"]["workloads"][0]["parameter"] == {"name": "load", "unit": "of one CPU", "values": [0.5, 1.0], "per_worker": False}
+    assert files.read("header.json")["plan"]["workloads"][0]["parameter"] == {
+        "name": "load",
+        "unit": "of one CPU",
+        "values": [0.5, 1.0],
+        "per_worker": False,
+    }
 
 
 @TWO_CPUS
@@ -429,7 +539,10 @@ def test_placements_with_the_same_cpus_are_measured_under_the_first_name(tmp_pat
     assert [sample["placement"] for sample in measured(tmp_path, settings)[1]] == ["siblings"]
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    with pytest.raises(plan.PlanError, match=r"whole needs one of the placements all_threads: none of them is both in this plan and possible"):
+    with pytest.raises(
+        plan.PlanError,
+        match=r"whole needs one of the placements all_threads: none of them is both in this plan and possible",
+    ):
         measured(elsewhere, dict(settings, placements=["single"]))
 
 
@@ -458,14 +571,22 @@ def test_the_state_of_the_host_is_recorded_before_each_block(tmp_path, monkeypat
 @TWO_CPUS
 def test_a_plan_stops_when_it_is_precise_whatever_the_effect(tmp_path, toggles):
     """Equal rates and half the rate stop at the same block, long before the end of the budget."""
-    for name, line in (("even", "echo rate 100"), ("halved", f"[ $(taskset -cp $$ | sed 's/.*: //') = {HERE[0]} ] && echo rate 50 || echo rate 100")):
+    for name, line in (
+        ("even", "echo rate 100"),
+        ("halved", f"[ $(taskset -cp $$ | sed 's/.*: //') = {HERE[0]} ] && echo rate 50 || echo rate 100"),
+    ):
         folder = tmp_path / name
         folder.mkdir()
         settings = dict(
-            SETTINGS, workloads=[], custom=[own(name, line)], placements=["one_per_core", "all_threads"], blocks=verdicts.LEAST_BLOCKS_RANKED + 3, budget=600
+            SETTINGS,
+            workloads=[],
+            custom=[own(name, line)],
+            placements=["one_per_core", "all_threads"],
+            blocks=verdicts.MIN_BLOCKS_RANKED + 3,
+            budget=600,
         )
         done, _samples, files = measured(folder, settings)
-        assert done.block == verdicts.LEAST_BLOCKS_RANKED
+        assert done.block == verdicts.MIN_BLOCKS_RANKED
         assert files.read("header.json")["plan"]["stopped"] == "precise"
 
 
@@ -476,28 +597,36 @@ def test_a_missing_workload_is_skipped_and_a_plan_without_workloads_is_an_error(
 
 
 def test_a_plan_stops_before_its_result_is_too_large_for_the_controller(tmp_path, monkeypatch):
-    settings = dict(SETTINGS, arms=["as_found"], workloads=[], custom=[own("own", "echo rate 1")], placements=["single"], blocks=50)
-    monkeypatch.setattr(plan, "MOST_BYTES", 12000)
+    settings = dict(
+        SETTINGS, arms=["as_found"], workloads=[], custom=[own("own", "echo rate 1")], placements=["single"], blocks=50
+    )
+    monkeypatch.setattr(plan, "MAX_BYTES", 12000)
     done, samples, files = measured(tmp_path, settings)
     assert files.read("header.json")["plan"]["stopped"] == "size" and 1 < len(samples) == done.block < 50
     assert 12000 - 2 * done.largest < files.size() <= 12000
 
 
 def test_a_single_block_that_is_too_large_is_given_up_with_the_reason(tmp_path, monkeypatch):
-    monkeypatch.setattr(plan, "MOST_BYTES", 2000)
+    monkeypatch.setattr(plan, "MAX_BYTES", 2000)
     custom = [own(f"own_{number}", "echo rate 1") for number in range(6)]
-    with pytest.raises(plan.PlanError, match=r"block 0 was not done, and the samples so far already have the maximum size of a result"):
-        measured(tmp_path, dict(SETTINGS, arms=["as_found"], workloads=[], custom=custom, placements=["single"], blocks=1))
+    with pytest.raises(
+        plan.PlanError, match=r"block 0 was not done, and the samples so far already have the maximum size of a result"
+    ):
+        measured(
+            tmp_path, dict(SETTINGS, arms=["as_found"], workloads=[], custom=custom, placements=["single"], blocks=1)
+        )
 
 
 def test_the_file_on_the_controller_is_not_larger_than_counted_by_the_plan(tmp_path):
-    settings = dict(SETTINGS, arms=["as_found"], workloads=[], custom=[own("own", "echo rate 1")], placements=["single"], blocks=9)
+    settings = dict(
+        SETTINGS, arms=["as_found"], workloads=[], custom=[own("own", "echo rate 1")], placements=["single"], blocks=9
+    )
     done, _samples, files = measured(tmp_path, settings)
     files.write("header.json", done.header(smt_facts.gather(HostFs("/")), {"cpu_model": "\u00e9\u4e2d"}, "r"))
     path, _new = result_files.save(tmp_path / "controller", dict(files.result(), host="h"))
     # The ending and the host's name are not counted.
     assert 0.8 * files.size() < os.path.getsize(path) < files.size() + 500
-    assert run_directory.MOST_BYTES < 0.95 * results.MAX_BYTES
+    assert run_directory.MAX_BYTES < 0.95 * results.MAX_BYTES
 
 
 RATE_COMMAND = own("own", "echo rate 1")
@@ -523,8 +652,14 @@ RATE_COMMAND = own("own", "echo rate 1")
         ({"streams": ["1025"]}, "streams has numbers that are not from 1 to 1024"),
         ({"cpus": [[0, 1], []]}, "cpus has the entry ..: give the CPUs of one placement"),
         ({"cpus": [[0, "../x"]]}, "cpus has the entry .0, '../x'."),
-        ({"response_limit": {"gzip": "2 s"}}, "response_limit names 'gzip': it can be set for workloads of this plan that are measured at several loads"),
-        ({"workloads": ["oltp"], "response_limit": {"oltp": "2"}}, "response_limit of oltp is '2': give a time with its unit"),
+        (
+            {"response_limit": {"gzip": "2 s"}},
+            "response_limit names 'gzip': it can be set for workloads of this plan that are measured at several loads",
+        ),
+        (
+            {"workloads": ["oltp"], "response_limit": {"oltp": "2"}},
+            "response_limit of oltp is '2': give a time with its unit",
+        ),
         ({"workloads": ["oltp"], "response_limit": {"oltp": "0 ms"}}, "response_limit of oltp is '0 ms'"),
         ({"workloads": ["oltp"], "response_limit": {"oltp": "nan s"}}, "such as 2.0 s or 500 ms"),
         ({"cpus": [list(range(17))]}, "at most 16 CPUs"),
@@ -537,13 +672,16 @@ RATE_COMMAND = own("own", "echo rate 1")
     ],
 )
 def test_invalid_settings_are_refused(changed, error):
-    with pytest.raises((base.ArmError, plan_settings.SettingsError, PlacementError, declaration.WorkloadError), match=error):
+    with pytest.raises(
+        (base.ArmError, plan_settings.SettingsError, PlacementError, declaration.WorkloadError), match=error
+    ):
         plan_settings.check_settings(dict(SETTINGS, **changed))
 
 
 # Goes to the background, as Flink's start-cluster.sh does, and says on which CPUs and for whom.
 BACKGROUND = (
-    "(setsid sleep 1000 >/dev/null 2>&1 &); touch {server}/up; echo start {cpus} {threads} $(awk '/^Cpus_allowed_list/{print $2}' /proc/self/status) $WHO"
+    "(setsid sleep 1000 >/dev/null 2>&1 &); touch {server}/up; echo start {cpus} {threads} $(awk"
+    " '/^Cpus_allowed_list/{print $2}' /proc/self/status) $WHO"
 )
 
 
@@ -575,12 +713,15 @@ def test_a_server_of_ones_own_is_started_in_each_arm_on_its_cpus(tmp_path, toggl
     settings = dict(SETTINGS, workloads=[], custom=[with_hooks(log)], blocks=3)
     done, samples, files = measured(tmp_path, settings)
     assert done.skipped == [] and len(samples) == 12 and all(sample["ok"] for sample in samples)
-    assert {sample["parameter"] for sample in samples} == {1, 2.5} and {sample["placement"] for sample in samples} == {"single"}
+    assert {sample["parameter"] for sample in samples} == {1, 2.5} and {sample["placement"] for sample in samples} == {
+        "single"
+    }
     assert [sample["metrics"]["rate"]["value"] for sample in samples if sample["block"] == 0] == [1, 2.5] * 2
     of_both = f"start {HERE[0]}-{HERE[1]} 2 {HERE[0]}-{HERE[1]} me"
     of_one = f"start {HERE[0]} 1 {HERE[0]} me"
     lines = log.read_text(encoding="utf-8").splitlines()
-    # For the trial run, then on, off, off, on, on, off: without a restart between blocks that follow each other in the same arm.
+    # For the trial run, then on, off, off, on, on, off: without a restart between blocks that follow each other in the
+    # same arm.
     assert [line for line in lines if line.startswith("start")] == [of_both, of_both, of_one, of_both, of_one]
     assert [line for line in lines if line == "stop"] == ["stop"] * 5 and lines[-1] == "stop"
     assert not os.path.exists(files.file("served.server")) and not left_running(os.getpid())
@@ -590,9 +731,13 @@ def test_a_server_that_does_not_start_in_an_arm_ends_its_workload_alone(tmp_path
     log = tmp_path / "log"
     once = f"test ! -e {log} && touch {log} {{server}}/up"
     broken = with_hooks(tmp_path / "other", start=["sh", "-c", once + " || { echo no port >&2; exit 3; }"])
-    done, samples, _files = measured(tmp_path, dict(SETTINGS, workloads=[], custom=[broken, own("fine", "echo rate 1")], blocks=1))
+    done, samples, _files = measured(
+        tmp_path, dict(SETTINGS, workloads=[], custom=[broken, own("fine", "echo rate 1")], blocks=1)
+    )
     assert {sample["workload"] for sample in samples} == {"fine"}
-    assert [(one["workload"], one["arm"], one["reason"]) for one in done.skipped] == [("served", "smt_on", "the server sh did not start: no port")]
+    assert [(one["workload"], one["arm"], one["reason"]) for one in done.skipped] == [
+        ("served", "smt_on", "the server sh did not start: no port")
+    ]
 
 
 def test_only_the_server_of_the_workload_that_is_sampled_runs(tmp_path, toggles):
@@ -603,7 +748,10 @@ def test_only_the_server_of_the_workload_that_is_sampled_runs(tmp_path, toggles)
         "stop": ["rmdir", str(running)],
         "parameters": None,
     }
-    custom = [{**with_hooks(log, **alone), "name": name, "argv": ["sh", "-c", f"test -d {running} && echo rate 1"]} for name in ("one", "other")]
+    custom = [
+        {**with_hooks(log, **alone), "name": name, "argv": ["sh", "-c", f"test -d {running} && echo rate 1"]}
+        for name in ("one", "other")
+    ]
     custom.append(own("without", f"test ! -d {running} && echo rate 1", placements=["single"]))
     done, samples, _files = measured(tmp_path, dict(SETTINGS, workloads=[], custom=custom, blocks=2))
     assert done.skipped == [] and {sample["error"] for sample in samples} == {None}
@@ -614,7 +762,9 @@ def test_only_the_server_of_the_workload_that_is_sampled_runs(tmp_path, toggles)
 
 
 # One worker for each core against both CPUs of the core that this machine is said to have.
-DECIDING = dict(SETTINGS, goal="decision", workloads=[], placements=["one_per_core", "all_threads"], blocks=None, budget=600)
+DECIDING = dict(
+    SETTINGS, goal="decision", workloads=[], placements=["one_per_core", "all_threads"], blocks=None, budget=600
+)
 
 
 @TWO_CPUS
@@ -630,7 +780,11 @@ def test_a_plan_stops_at_the_verdict_and_a_decided_workload_rests(tmp_path, togg
     done, samples, files = measured(tmp_path, settings)
     written = files.read("header.json")["plan"]
     assert done.block == 6 and written["stopped"] == "blocks"
-    assert [(look["blocks"], look["share"]) for look in written["looks"]] == [(4, pytest.approx(4 / 6)), (5, pytest.approx(5 / 6)), (6, 1)]
+    assert [(look["blocks"], look["share"]) for look in written["looks"]] == [
+        (4, pytest.approx(4 / 6)),
+        (5, pytest.approx(5 / 6)),
+        (6, 1),
+    ]
     assert [(one["workload"], one["blocks"]) for one in written["decided"]] == [("even", 4)]
     assert max(sample["block"] for sample in samples if sample["workload"] == "even") == 3
     assert max(sample["block"] for sample in samples if sample["workload"] == "wild") == 5
@@ -647,21 +801,31 @@ def test_a_plan_whose_comparisons_have_all_ended_stops_with_the_last_outcome(tmp
     assert written["stopped"] in ("gain", "loss")
     assert written["stopped"] == written["decided"][0]["outcome"]
     assert {arm: one["count"] for arm, one in written["switches"].items()} == {"smt_on": 3, "smt_off": 2}
-    files.write("header.json", dict(done.header(smt_facts.gather(HostFs("/")), {}, "r"), plan={**done.header({}, {}, "r")["plan"], **written}))
+    files.write(
+        "header.json",
+        dict(done.header(smt_facts.gather(HostFs("/")), {}, "r"), plan={**done.header({}, {}, "r")["plan"], **written}),
+    )
     assert results.parse(json.dumps(dict(files.result(), host="h")), "h")["plan"]["looks"] == written["looks"]
 
 
 @TWO_CPUS
-def test_a_budget_that_is_too_short_for_a_verdict_is_refused_before_anything_is_switched(tmp_path, toggles, monkeypatch):
+def test_a_budget_that_is_too_short_for_a_verdict_is_refused_before_anything_is_switched(
+    tmp_path, toggles, monkeypatch
+):
     monkeypatch.setattr(prepared.PreparedWorkload, "least_seconds", lambda workload, workers: 0.1)
     settings = dict(DECIDING, custom=[own("even", "echo rate 100")], settle_seconds=5, budget=10)
-    with pytest.raises(plan.PlanError, match=r"at least 5.2 s here, so 4 blocks, .*, need 21 s and 10 blocks 52 s: .* nothing was switched"):
+    with pytest.raises(
+        plan.PlanError,
+        match=r"at least 5.2 s here, so 4 blocks, .*, need 21 s and 10 blocks 52 s: .* nothing was switched",
+    ):
         measured(tmp_path, settings)
     assert toggles == []
 
 
 @TWO_CPUS
-@pytest.mark.parametrize("unasked", [{"goal": "precision", "blocks": 1}, {"blocks": 3}, {"placements": ["single"], "blocks": 1}])
+@pytest.mark.parametrize(
+    "unasked", [{"goal": "precision", "blocks": 1}, {"blocks": 3}, {"placements": ["single"], "blocks": 1}]
+)
 def test_a_budget_is_not_refused_where_no_verdict_is_asked_for(tmp_path, toggles, unasked):
     settings = {**DECIDING, "custom": [own("even", "echo rate 100")], "settle_seconds": 0.3, "budget": 1, **unasked}
     done, _samples, _files = measured(tmp_path, settings)
@@ -669,15 +833,30 @@ def test_a_budget_is_not_refused_where_no_verdict_is_asked_for(tmp_path, toggles
 
 
 @TWO_CPUS
-@pytest.mark.parametrize(("budget", "left"), [(25_000, set()), (15_000, {("same_cpu", "smt_on"), ("same_cpu", "smt_off")})])
+@pytest.mark.parametrize(
+    ("budget", "left"), [(25_000, set()), (15_000, {("same_cpu", "smt_on"), ("same_cpu", "smt_off")})]
+)
 def test_what_does_not_decide_is_left_out_where_the_budget_is_short(tmp_path, toggles, monkeypatch, budget, left):
-    # What a sample takes depends on what else the machine does. Here each is said to take 1,000 s: four blocks take 20,000 s, 12,000 s without same_cpu.
+    # What a sample takes depends on what else the machine does. Here each is said to take 1,000 s: four blocks take
+    # 20,000 s, 12,000 s without same_cpu.
     monkeypatch.setattr(prepared.PreparedWorkload, "least_seconds", lambda workload, workers: 1000.0)
     placements = ["single", "same_cpu", "siblings", "one_per_core", "all_threads"]
-    settings = {**DECIDING, "custom": [own("even", "echo rate 100")], "placements": placements, "blocks": 4, "budget": budget}
+    settings = {
+        **DECIDING,
+        "custom": [own("even", "echo rate 100")],
+        "placements": placements,
+        "blocks": 4,
+        "budget": budget,
+    }
     done, samples, _files = measured(tmp_path, settings)
     assert {(skip["placement"], skip["arm"]) for skip in done.skipped} == left
     assert all("4 blocks of what decides fit into the budget" in skip["reason"] for skip in done.skipped)
     # On one core siblings are all threads, and single is one per core.
-    measured_here = {("single", "smt_on"), ("same_cpu", "smt_on"), ("siblings", "smt_on"), ("single", "smt_off"), ("same_cpu", "smt_off")}
+    measured_here = {
+        ("single", "smt_on"),
+        ("same_cpu", "smt_on"),
+        ("siblings", "smt_on"),
+        ("single", "smt_off"),
+        ("same_cpu", "smt_off"),
+    }
     assert {(sample["placement"], sample["arm"]) for sample in samples} == measured_here - left

@@ -10,7 +10,13 @@ import resource
 import shutil
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import RunDirectory, RunDirectoryError, base_directory, kept_runs, sweep
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import (
+    RunDirectory,
+    RunDirectoryError,
+    base_directory,
+    kept_runs,
+    sweep,
+)
 from crash import assert_durable, fresh, killed_at_each, needs_trace
 
 HEADER = {"run": "r1", "plan": {"blocks": None}, "arms": [{"name": "as_found"}], "started": "2026-01-01T00:00:00Z"}
@@ -60,7 +66,10 @@ def test_a_full_disk_loses_no_earlier_data(files):
 
 def test_the_ending_of_a_plan_is_in_its_result(files):
     files.event("skipped", "gzip: gone")
-    files.write("ending.json", {"outcome": "completed", "message": None, "finished": "x", "restored": {"ok": True}, "skipped": []})
+    files.write(
+        "ending.json",
+        {"outcome": "completed", "message": None, "finished": "x", "restored": {"ok": True}, "skipped": []},
+    )
     result = files.result()
     assert (result["outcome"], result["samples"], result["plan"]["blocks_done"]) == ("completed", [], 0)
     assert result["events"][0]["detail"] == "gzip: gone"
@@ -105,9 +114,22 @@ def test_runs_are_private_to_the_user(files, monkeypatch):
     assert base_directory() == "/home/me/state/threadwise-smt/runs"
 
 
-# ---- damage ------------------------------------------------------------------------------------------------------------------------------------------
+# ---- damage ----------------------------------------------------------------------------------------------------------
 
-DAMAGED = ["7", "null", "[]", "{}", '"x"', '{"block": "0"}', '{"block": -1}', '{"block": true}', '{"block": NaN}', "[" * 5000, "\0\0\0", '{"block": 1, "x"']
+DAMAGED = [
+    "7",
+    "null",
+    "[]",
+    "{}",
+    '"x"',
+    '{"block": "0"}',
+    '{"block": -1}',
+    '{"block": true}',
+    '{"block": NaN}',
+    "[" * 5000,
+    "\0\0\0",
+    '{"block": 1, "x"',
+]
 
 
 def written_to(files, name, text):
@@ -133,7 +155,9 @@ def test_a_truncated_line_does_not_affect_others(files):
     assert [sample["block"] for sample in files.result()["samples"]] == [0, 2]
 
 
-@pytest.mark.parametrize("text", ["", "7", "[]", "{}", '{"plan": 7, "arms": []}', '{"plan": {}, "arms": {}}', "[" * 5000, "\0"])
+@pytest.mark.parametrize(
+    "text", ["", "7", "[]", "{}", '{"plan": 7, "arms": []}', '{"plan": {}, "arms": {}}', "[" * 5000, "\0"]
+)
 def test_a_damaged_header_is_reported_with_what_to_do(files, text):
     files.append("samples.jsonl", {"block": 0})
     with open(files.file("header.json"), "w", encoding="utf-8") as header:
@@ -160,7 +184,7 @@ def test_infinity_and_nan_are_never_written(files):
     assert sorted(os.listdir(files.path)) == ["header.json", "lock"]
 
 
-# ---- running and ended runs --------------------------------------------------------------------------------------------------------------------------
+# ---- running and ended runs ------------------------------------------------------------------------------------------
 
 
 def ended(files):
@@ -174,7 +198,9 @@ def test_a_running_run_is_not_listed_and_not_removed(files):
     files.write("pid.json", os.getpid())
     other = RunDirectory(base, "r1")
     assert kept_runs(base) == []
-    with pytest.raises(RunDirectoryError, match=f"run r1 is still being measured on this host by process {os.getpid()}"):
+    with pytest.raises(
+        RunDirectoryError, match=f"run r1 is still being measured on this host by process {os.getpid()}"
+    ):
         other.wait_for_end(0)
     ended(files).wait_for_end(0)
     assert kept_runs(base) == ["r1"]
@@ -205,7 +231,7 @@ def test_the_number_of_listed_runs_is_limited(tmp_path):
     assert kept_runs(str(tmp_path)) == [f"r{number:03}" for number in range(100)]
 
 
-# ---- a kill at any moment ----------------------------------------------------------------------------------------------------------------------------
+# ---- a kill at any moment --------------------------------------------------------------------------------------------
 
 
 def life(base, confirmed):
@@ -220,7 +246,9 @@ def life(base, confirmed):
         files.write("progress.json", {"fraction": 0.1}, lasting=False)
         confirmed(index)
     files.amend(plan={"stopped": "blocks"})
-    files.write("ending.json", {"outcome": "completed", "message": None, "finished": "x", "restored": None, "skipped": []})
+    files.write(
+        "ending.json", {"outcome": "completed", "message": None, "finished": "x", "restored": None, "skipped": []}
+    )
 
 
 @needs_trace

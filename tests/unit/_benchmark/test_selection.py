@@ -1,6 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The arms of an evaluation: which are measured, what is switched and restored between them. Real arms are switched in guests (molecule/)."""
+"""The arms of an evaluation: which are measured, what is switched and restored between them.
+
+Real arms are switched in guests (molecule/).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,9 @@ from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
 
 ORIGIN = {"control": "on", "active": True, "online": [0, 1], "present": [0, 1]}
-TOPOLOGY = Topology(present=(0, 1), online=(0, 1), isolated=(), cores=((0, 1),), packages=((0, 1),), source="sysfs", complete=True)
+TOPOLOGY = Topology(
+    present=(0, 1), online=(0, 1), isolated=(), cores=((0, 1),), packages=((0, 1),), source="sysfs", complete=True
+)
 HOST = base.Host({}, TOPOLOGY, ORIGIN)
 
 
@@ -140,8 +145,15 @@ def test_without_a_baseline_or_with_one_arm_nothing_is_compared(names, left_out,
 
 def test_what_is_switched_is_said_before():
     said = chosen("as_found", "fan_3", "lamp_1").announcement(300)
-    assert said[0] == "The host will be switched between as found, fan 3 and lamp 1 many times, for about 5 min, or less once enough is known."
-    assert said[-1] == "Then the present state of the fan and the lamp is restored, also when the run fails or loses its controller."
+    assert (
+        said[0]
+        == "The host will be switched between as found, fan 3 and lamp 1 many times, for about 5 min, or less once"
+        " enough is known."
+    )
+    assert (
+        said[-1] == "Then the present state of the fan and the lamp is restored, also when the run fails or loses its"
+        " controller."
+    )
 
 
 def test_arms_with_one_lever_replace_each_other():
@@ -207,7 +219,10 @@ def test_what_differs_is_said_by_each_lever(tmp_path):
     Fan.host_fan["speed"] = 4
     found = selection.differences(saved, ["the fan is stuck"], files)
     assert found["differences"] == ["the fan is stuck", "fan.speed was 1, is 4"] and not found["ok"]
-    assert found["before"]["settings"] == {"fan.speed": 1, "lamp.speed": 0} and found["after"]["settings"]["fan.speed"] == 4
+    assert (
+        found["before"]["settings"] == {"fan.speed": 1, "lamp.speed": 0}
+        and found["after"]["settings"]["fan.speed"] == 4
+    )
     document = result_maker.result()
     document["restored"] = found
     assert results.parse(json.dumps(document), "a host")["restored"]["after"]["settings"]["fan.speed"] == 4

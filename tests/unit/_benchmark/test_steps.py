@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The steps of an evaluation on this machine as an ordinary user: two concurrent evaluations do not affect each other."""
+"""The steps of an evaluation on this machine as an ordinary user:
+two concurrent evaluations do not affect each other.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,11 @@ import time
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._arms import memory
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import plan, steps
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import RunDirectory, RunDirectoryError, base_directory
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import (
+    RunDirectory,
+    RunDirectoryError,
+    base_directory,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._host import locks
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 
@@ -49,7 +55,10 @@ def an_ordinary_user(tmp_path, monkeypatch):
 @pytest.fixture(name="held")
 def an_evaluation_that_is_held(tmp_path):
     """Run ``first`` in another process, whose samples wait for the file ``go``. Yields the pid."""
-    line = "echo x >> %s/begun; while [ $(wc -l < %s/begun) -gt 2 ] && [ ! -e %s/go ]; do sleep 0.05; done; echo rate 1" % ((tmp_path,) * 3)
+    line = (
+        "echo x >> %s/begun; while [ $(wc -l < %s/begun) -gt 2 ] && [ ! -e %s/go ]; do sleep 0.05; done; echo rate 1"
+        % ((tmp_path,) * 3)
+    )
     metric = {"name": "rate", "unit": "1/s", "better": "higher", "pattern": "rate ([0-9.]+)"}
     settings = dict(SETTINGS, custom=[{"name": "own", "argv": ["sh", "-c", line], "metric": metric, "timeout": 600}])
     pid = os.fork()
@@ -67,13 +76,22 @@ def an_evaluation_that_is_held(tmp_path):
     (tmp_path / "go").touch()
 
 
-CUSTOM = [{"name": "own", "argv": ["echo", "rate 1"], "metric": {"name": "rate", "unit": "1/s", "better": "higher", "pattern": "rate ([0-9.]+)"}}]
+CUSTOM = [
+    {
+        "name": "own",
+        "argv": ["echo", "rate 1"],
+        "metric": {"name": "rate", "unit": "1/s", "better": "higher", "pattern": "rate ([0-9.]+)"},
+    }
+]
 
 
 def test_a_host_that_shares_the_work_of_one_says_for_how_long_it_measures():
     settings = dict(SETTINGS, custom=CUSTOM, arms=["as_found"])
     alone, one_of_four = (steps.describe("one", dict(settings, shared_by=hosts))["announcement"] for hosts in (1, 4))
-    sentence = "4 hosts of this hardware class share the work of one: this one measures for about 2 min of about 10 min, and longer only until it has 6 blocks."
+    sentence = (
+        "4 hosts of this hardware class share the work of one: this one measures for about 2 min of about 10 min, and"
+        " longer only until it has 6 blocks."
+    )
     assert sentence in one_of_four and "for about 2 min, or less once enough is known." in one_of_four[-1]
     assert "share" not in " ".join(alone) and "for about 10 min, or less once enough is known." in alone[-1]
 
@@ -84,10 +102,14 @@ def test_a_second_evaluation_is_refused_with_the_name_of_the_first_and_does_not_
     assert described["uncollected"] == []
     (obstacle,) = described["obstacles"]
     assert re.search(rf"an evaluation \(run first\), pid {held} .*: try again when it has finished", obstacle)
-    with pytest.raises(locks.HostLockError, match=rf"an evaluation \(run first\), pid {held} .*: try again when it has finished"):
+    with pytest.raises(
+        locks.HostLockError, match=rf"an evaluation \(run first\), pid {held} .*: try again when it has finished"
+    ):
         steps.measure("second", settings)
     for step in (steps.collect, steps.forget):
-        with pytest.raises(RunDirectoryError, match=f"run first is still being measured on this host by process {held}"):
+        with pytest.raises(
+            RunDirectoryError, match=f"run first is still being measured on this host by process {held}"
+        ):
             step("first", settings)
     (tmp_path / "go").touch()
     assert os.waitpid(held, 0)[1] == 0
@@ -124,11 +146,15 @@ def test_a_name_that_leads_to_another_path_is_refused_by_each_step(step, name):
 
 
 def test_a_user_who_is_not_root_hears_before_the_start_that_arms_need_root(monkeypatch):
-    """This machine may have nothing to switch: what is asked of the arms is whether the host could be switched to them."""
+    """This machine may have nothing to switch: what is asked of the arms is whether the host could be switched to
+    them.
+    """
     settings = dict(SETTINGS, custom=CUSTOM, arms=["as_found", "panic_on_oom"])
     monkeypatch.setattr(memory._MemoryPolicy, "_why_not", lambda self: None)
     (obstacle,) = steps.describe("one", settings)["obstacles"]
-    assert obstacle.startswith("root is needed to switch this host to panic when out of memory: use become: true, or ansible-playbook -b")
+    assert obstacle.startswith(
+        "root is needed to switch this host to panic when out of memory: use become: true, or ansible-playbook -b"
+    )
     with pytest.raises(plan.PlanError, match="root is needed to switch this host"):
         steps.measure("one", settings)
     assert steps.describe("two", dict(settings, arms=["as_found"]))["obstacles"] == []
@@ -151,7 +177,13 @@ def test_workloads_whose_commands_are_missing_are_named_before_the_start(monkeyp
     assert described["missing_packages"] == ["gcc", "sysbench"]
     assert [one["name"] for one in described["workloads_left_out"]] == ["sysbench_cpu", "stream", "own"]
     assert described["announcement"][-3:] == [
-        "The workload sysbench_cpu is left out: sysbench is not installed (package sysbench); smt_eval_install=true installs what is missing.",
-        "The workload stream is left out: no C compiler is installed: none of cc, gcc, clang (package gcc); smt_eval_install=true installs what is missing.",
+        (
+            "The workload sysbench_cpu is left out: sysbench is not installed (package sysbench); smt_eval_install=true"
+            " installs what is missing."
+        ),
+        (
+            "The workload stream is left out: no C compiler is installed: none of cc, gcc, clang (package gcc);"
+            " smt_eval_install=true installs what is missing."
+        ),
         "The workload own is left out: frobnicate is not installed.",
     ]

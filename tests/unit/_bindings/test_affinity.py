@@ -1,6 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Affinity conflicts on synthetic trees, with more cases than a guest can have at once. Restored masks are also tested on guests."""
+"""Affinity conflicts on synthetic trees, with more cases than a guest can have at once.
+
+Restored masks are also tested on guests.
+"""
 
 from __future__ import annotations
 
@@ -43,12 +46,29 @@ class Tree(kernel_files.KernelFiles):
     def owner(self, path):
         return self.owners.get(path, 0)
 
-    def task(self, pid, name, mask, unit=None, thread=None, kernel=False, start=1000, cgroup=None, uid=0, login=origins.NO_LOGIN):
+    def task(
+        self,
+        pid,
+        name,
+        mask,
+        unit=None,
+        thread=None,
+        kernel=False,
+        start=1000,
+        cgroup=None,
+        uid=0,
+        login=origins.NO_LOGIN,
+    ):
         cgroup = cgroup or ("/system.slice/" + unit if unit else "/")
-        fields = ["S", "1"] + ["0"] * 4 + [str(0x00200000 if kernel else 0x400000)] + ["0"] * 12 + [str(start)] + ["0"] * 20
+        fields = (
+            ["S", "1"] + ["0"] * 4 + [str(0x00200000 if kernel else 0x400000)] + ["0"] * 12 + [str(start)] + ["0"] * 20
+        )
         for folder in (f"proc/{pid}", f"proc/{pid}/task/{thread or pid}"):
             self.put(folder + "/stat", f"{pid} ({name}) {' '.join(fields)}\n")
-            self.put(folder + "/status", f"Name:\t{name}\nUid:\t{uid}\t{uid}\t0\t0\nCpus_allowed:\tff\nCpus_allowed_list:\t{mask}\n")
+            self.put(
+                folder + "/status",
+                f"Name:\t{name}\nUid:\t{uid}\t{uid}\t0\t0\nCpus_allowed:\tff\nCpus_allowed_list:\t{mask}\n",
+            )
             self.put(folder + "/loginuid", str(login))
             self.put(folder + "/cgroup", f"0::{cgroup}\n")
             self.put(folder + "/comm", name + "\n")
@@ -99,7 +119,8 @@ def test_tasks_by_unit_and_mask(tree):
         tree.task(900, "java) R 1", "2-3", unit="db.service", thread=thread)
     assert conflicts(tree) == [
         "CPU 3: pid 812 sleep (user root, uid 0, unit foo.service) is pinned to 3 alone" + BY_CALL,
-        "CPU 3: pid 900 java) R 1 (user root, uid 0, unit db.service) and 3 more threads like it may run on 2-3 only and would keep 2" + BY_CALL,
+        "CPU 3: pid 900 java) R 1 (user root, uid 0, unit db.service) and 3 more threads like it may run on 2-3 only"
+        " and would keep 2" + BY_CALL,
     ]
 
 
@@ -123,7 +144,10 @@ APP = "[Unit]\nUser=root\n[Service]\nUser = alice\nExecStart=/bin/app\n"
 ORIGINS = {
     "a login": ({"uid": 1001, "cgroup": SESSION, "login": 1001}, "alice"),
     "a login, in a kernel without auditing": ({"uid": 1001, "cgroup": SESSION}, "alice"),
-    "a unit of the user": ({"uid": 1001, "cgroup": "/user.slice/user-1001.slice/user@1001.service/app.slice/postgresql.service"}, "alice"),
+    "a unit of the user": (
+        {"uid": 1001, "cgroup": "/user.slice/user-1001.slice/user@1001.service/app.slice/postgresql.service"},
+        "alice",
+    ),
     "a unit of the user, as the package has the manager's": (
         {
             "uid": 1001,
@@ -132,31 +156,58 @@ ORIGINS = {
         },
         "alice",
     ),
-    "a login on a host without pam_systemd": ({"uid": 1001, "cgroup": "/system.slice/ssh.service", "login": 1001}, "alice"),
+    "a login on a host without pam_systemd": (
+        {"uid": 1001, "cgroup": "/system.slice/ssh.service", "login": 1001},
+        "alice",
+    ),
     "the same without pam_loginuid": ({"uid": 1001, "cgroup": "/system.slice/ssh.service"}, "alice"),
     "a crontab": ({"uid": 1001, "cgroup": CRON, "login": 1001}, "alice"),
     "a crontab without pam_loginuid": ({"uid": 1001, "cgroup": CRON}, "alice"),
     "a crontab of systemd-cron": (
-        {"uid": 1001, "cgroup": "/system.slice/cron-alice-0.service", "files": {"run/systemd/generator/cron-alice-0.service": APP}},
+        {
+            "uid": 1001,
+            "cgroup": "/system.slice/cron-alice-0.service",
+            "files": {"run/systemd/generator/cron-alice-0.service": APP},
+        },
         "alice",
     ),
     "at": ({"uid": 1001, "cgroup": "/system.slice/atd.service"}, "alice"),
     "mail to a user's program": ({"uid": 1001, "cgroup": POSTFIX}, "alice"),
     "the same in a container of the user": ({"uid": 100123, "cgroup": POSTFIX}, "nobody"),
     "a set-user-ID program of the same": ({"uid": 0, "cgroup": POSTFIX, "setuid": True}, "nobody"),
-    "a pool of PHP-FPM": ({"uid": 1001, "cgroup": "/system.slice/fpm.service", "files": {"lib/systemd/system/fpm.service": "[Service]\n"}}, "alice"),
-    "a job of Slurm": ({"uid": 1001, "cgroup": "/system.slice/slurmstepd.scope/job_12/step_0/user/task_0"}, "alice"),
-    "a job of another batch system": ({"uid": 1001, "cgroup": "/system.slice/condor.service/htcondor/slot1/docker-x.scope"}, "alice"),
-    "a notebook server of a user": (
-        {"uid": 1001, "cgroup": "/system.slice/jupyter-alice.service", "files": {"run/systemd/transient/jupyter-alice.service": APP}},
+    "a pool of PHP-FPM": (
+        {
+            "uid": 1001,
+            "cgroup": "/system.slice/fpm.service",
+            "files": {"lib/systemd/system/fpm.service": "[Service]\n"},
+        },
         "alice",
     ),
-    "a user in a service of another one": ({"uid": 1002, "cgroup": "/system.slice/app.service", "files": {"etc/systemd/system/app.service": APP}}, "bob"),
+    "a job of Slurm": ({"uid": 1001, "cgroup": "/system.slice/slurmstepd.scope/job_12/step_0/user/task_0"}, "alice"),
+    "a job of another batch system": (
+        {"uid": 1001, "cgroup": "/system.slice/condor.service/htcondor/slot1/docker-x.scope"},
+        "alice",
+    ),
+    "a notebook server of a user": (
+        {
+            "uid": 1001,
+            "cgroup": "/system.slice/jupyter-alice.service",
+            "files": {"run/systemd/transient/jupyter-alice.service": APP},
+        },
+        "alice",
+    ),
+    "a user in a service of another one": (
+        {"uid": 1002, "cgroup": "/system.slice/app.service", "files": {"etc/systemd/system/app.service": APP}},
+        "bob",
+    ),
     "a unit that no longer says who": (
         {
             "uid": 1001,
             "cgroup": "/system.slice/app.service",
-            "files": {"usr/lib/systemd/system/app.service": APP, "etc/systemd/system/app.service.d/x.conf": "[Service]\nUser=\n"},
+            "files": {
+                "usr/lib/systemd/system/app.service": APP,
+                "etc/systemd/system/app.service.d/x.conf": "[Service]\nUser=\n",
+            },
         },
         "alice",
     ),
@@ -172,15 +223,25 @@ ORIGINS = {
     "the same in a crontab without pam_loginuid": ({"uid": 61200, "cgroup": CRON}, "nobody"),
     "a slice without a unit": ({"uid": 1001, "cgroup": "/batch.slice"}, "alice"),
     "a rootless container": ({"uid": 100123, "cgroup": SESSION, "login": 1001}, "alice"),
-    "a user without a name": ({"uid": 1003, "cgroup": "/user.slice/user-1003.slice/session-4.scope", "login": 1003}, "1003"),
+    "a user without a name": (
+        {"uid": 1003, "cgroup": "/user.slice/user-1003.slice/session-4.scope", "login": 1003},
+        "1003",
+    ),
     "a host without systemd": ({"uid": 1001, "cgroup": "/"}, "alice"),
     "a setuid program of a login": ({"uid": 0, "cgroup": SESSION, "login": 1001, "setuid": True}, "alice"),
     "the same without auditing": ({"uid": 0, "cgroup": SESSION, "setuid": True}, "alice"),
     "a service": ({"uid": 0, "cgroup": "/system.slice/db.service"}, None),
     "a service of a system user": ({"uid": 110, "cgroup": "/system.slice/db.service"}, None),
-    "a service of an ordinary user": ({"uid": 1001, "cgroup": "/system.slice/app.service", "files": {"etc/systemd/system/app.service": APP}}, None),
+    "a service of an ordinary user": (
+        {"uid": 1001, "cgroup": "/system.slice/app.service", "files": {"etc/systemd/system/app.service": APP}},
+        None,
+    ),
     "the same by id": (
-        {"uid": 1003, "cgroup": "/system.slice/app.service", "files": {"etc/systemd/system/app.service": "[Service]\nUser=1003"}},
+        {
+            "uid": 1003,
+            "cgroup": "/system.slice/app.service",
+            "files": {"etc/systemd/system/app.service": "[Service]\nUser=1003"},
+        },
         None,
     ),
     "the same by a drop-in": (
@@ -204,18 +265,31 @@ ORIGINS = {
         None,
     ),
     "a service with DynamicUser": (
-        {"uid": 61200, "cgroup": "/system.slice/app.service", "files": {"lib/systemd/system/app.service": "[Service]\nDynamicUser=yes\n"}},
+        {
+            "uid": 61200,
+            "cgroup": "/system.slice/app.service",
+            "files": {"lib/systemd/system/app.service": "[Service]\nDynamicUser=yes\n"},
+        },
         None,
     ),
     "a container": ({"uid": 1001, "cgroup": "/system.slice/docker-0123.scope"}, None),
     "a container without systemd": ({"uid": 1001, "cgroup": "/docker/0123"}, None),
-    "a container that an administrator started": ({"uid": 1001, "cgroup": "/machine.slice/libpod-0123.scope/container", "login": 1002}, None),
+    "a container that an administrator started": (
+        {"uid": 1001, "cgroup": "/machine.slice/libpod-0123.scope/container", "login": 1002},
+        None,
+    ),
     "a container of a unit": ({"uid": 1001, "cgroup": "/system.slice/web.service/libpod-payload-0123"}, None),
-    "a system container": ({"uid": 1000000, "cgroup": "/lxc.payload.web/user.slice/user-1000.slice/session-1.scope"}, None),
+    "a system container": (
+        {"uid": 1000000, "cgroup": "/lxc.payload.web/user.slice/user-1000.slice/session-1.scope"},
+        None,
+    ),
     "a pod": ({"uid": 1001, "cgroup": "/kubepods.slice/kubepods-burstable.slice/cri-1.scope"}, None),
     "root by sudo": ({"uid": 0, "cgroup": SESSION, "login": 1001}, None),
     "a system user by sudo": ({"uid": 110, "cgroup": SESSION, "login": 1001}, None),
-    "a setuid program of root": ({"uid": 0, "cgroup": "/user.slice/user-0.slice/session-1.scope", "login": 0, "setuid": True}, None),
+    "a setuid program of root": (
+        {"uid": 0, "cgroup": "/user.slice/user-0.slice/session-1.scope", "login": 0, "setuid": True},
+        None,
+    ),
     "root on a host without systemd": ({"uid": 0, "cgroup": "/"}, None),
 }
 
@@ -252,9 +326,8 @@ def test_no_user_fills_the_list(tree):
     assert sorted(conflicts(tree)) == [
         "CPU 3: pid 5 db (user root, uid 0, unit db.service) is pinned to 3 alone" + BY_CALL,
         (
-            "CPUs 1,3,5,7: pid 100 x100 (user alice, uid 1001, unit 100.scope, by the user alone) and 14 more threads like it are pinned to 1 alone"
-            + BY_CALL
-            + "; 45 more threads of this user are pinned to other CPUs"
+            "CPUs 1,3,5,7: pid 100 x100 (user alice, uid 1001, unit 100.scope, by the user alone) and 14 more threads"
+            " like it are pinned to 1 alone" + BY_CALL + "; 45 more threads of this user are pinned to other CPUs"
         ),
     ]
     assert len(affinity.capture(tree, ONLINE, GOING)["tasks"]) == 61, "their masks are restored like all others"
@@ -269,7 +342,9 @@ def test_a_cpuset_that_was_delegated_to_a_user(tree):
     tree.owners[f"sys/fs/cgroup{MANAGER}/a/cpuset.cpus"] = 1001
     assert [finding.user for finding in affinity.find(tree, ONLINE, GOING)] == ["alice"]
     effect = "would lose all its CPUs, and its tasks have those of the cpuset above"
-    assert conflicts(tree) == [f"CPU 3: /sys/fs/cgroup{MANAGER}/a (cgroup v2 cpuset, CPUs 3) of user alice, uid 1001 {effect}"]
+    assert conflicts(tree) == [
+        f"CPU 3: /sys/fs/cgroup{MANAGER}/a (cgroup v2 cpuset, CPUs 3) of user alice, uid 1001 {effect}"
+    ]
 
 
 def test_a_user_with_many_cpusets_gets_one_line(tree):
@@ -299,7 +374,12 @@ def test_the_cpuset_of_a_service_that_has_it_delegated(tree):
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_cpusets_and_their_tasks(tree, version):
-    given = {"/a.slice": ("", "0-7"), "/a.slice/b.scope": ("2-3", "2-3"), "/a.slice/c.scope": ("5", "5"), "/a.slice/d.scope": ("4", "4")}
+    given = {
+        "/a.slice": ("", "0-7"),
+        "/a.slice/b.scope": ("2-3", "2-3"),
+        "/a.slice/c.scope": ("5", "5"),
+        "/a.slice/d.scope": ("4", "4"),
+    }
     tree.cpusets(given, version)
     tree.put("sys/fs/cgroup/unmanaged/below/cpuset.cpus", "7")
     tree.task(10, "inside", "2-3", cgroup="/a.slice/b.scope/deep")
@@ -311,16 +391,24 @@ def test_cpusets_and_their_tasks(tree, version):
     assert sorted(conflicts(tree)) == [
         f"CPU 3: /sys/fs/cgroup/a.slice/b.scope (cgroup v{version} cpuset, CPUs 2-3) would shrink to 2",
         f"CPU 3: pid 11 narrower (user root, uid 0, unit b.scope) is pinned to 3 alone{BY_CALL}",
-        f"CPU 5: /sys/fs/cgroup/a.slice/c.scope (cgroup v{version} cpuset, CPUs 5) would lose all its CPUs, and {above}",
+        (
+            f"CPU 5: /sys/fs/cgroup/a.slice/c.scope (cgroup v{version} cpuset, CPUs 5) would lose all its CPUs, and"
+            f" {above}"
+        ),
     ]
 
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_cpuset_with_all_cpus_of_the_one_above_binds_nothing(tree, version):
     """In v1 each cpuset has to list CPUs before it takes a task."""
-    tree.cpusets({"/docker": ("0-7", "0-7"), "/docker/0123": ("0-9", "0-7"), "/a": ("2-3", "2-3"), "/a/b": ("2-3", "2-3")}, version)
+    tree.cpusets(
+        {"/docker": ("0-7", "0-7"), "/docker/0123": ("0-9", "0-7"), "/a": ("2-3", "2-3"), "/a/b": ("2-3", "2-3")},
+        version,
+    )
     assert [text.partition(" (")[0] for text in conflicts(tree)] == ["CPU 3: /sys/fs/cgroup/a"]
-    assert len(affinity.capture(tree, ONLINE, GOING)["cpusets"]) == (4 if version == 1 else 0), "the kernel shrinks each of v1 for good"
+    assert len(affinity.capture(tree, ONLINE, GOING)["cpusets"]) == (4 if version == 1 else 0), (
+        "the kernel shrinks each of v1 for good"
+    )
 
 
 PARTITION = {"": ("", "0-5"), "/part": ("6-7", "6-7", "root"), "/system.slice": ("", "0-5")}
@@ -330,7 +418,10 @@ def test_partition(tree):
     valid = {"/one": ("5", "5", "root"), "/two": ("6-7", "6-7", "isolated"), "/two/all": ("6-7", "6-7")}
     tree.cpusets({"": ("", "0-4"), **valid, "/not": ("7", "0-4", "root invalid")})
     assert sorted(conflicts(tree)) == [
-        "CPU 5: /sys/fs/cgroup/one (cgroup v2 cpuset, CPUs 5) is a partition (root) and would become invalid, and its tasks run among all others",
+        (
+            "CPU 5: /sys/fs/cgroup/one (cgroup v2 cpuset, CPUs 5) is a partition (root) and would become invalid, and"
+            " its tasks run among all others"
+        ),
         "CPU 7: /sys/fs/cgroup/two (cgroup v2 cpuset, CPUs 6-7) is a partition (isolated) and would shrink to 6",
     ]
 
@@ -346,14 +437,18 @@ def test_what_a_partition_leaves_to_all_others_binds_nobody(tree):
         "CPU 7: /sys/fs/cgroup/part (cgroup v2 cpuset, CPUs 6-7) is a partition (root) and would shrink to 6",
         f"CPU 3: pid 50 db (user root, uid 0, unit db.service) may run on 2-3 only and would keep 2{BY_CALL}",
     ]
-    assert [task["pid"] for task in affinity.capture(tree, ONLINE, GOING)["tasks"]] == [50], "nobody gets a mask that nobody set"
+    assert [task["pid"] for task in affinity.capture(tree, ONLINE, GOING)["tasks"]] == [50], (
+        "nobody gets a mask that nobody set"
+    )
 
 
 def test_a_partition_with_its_own_list_of_exclusive_cpus(tree):
     """Since 6.7 a partition needs no cpuset.cpus, and its parent need not be one."""
     tree.cpusets({"": ("", "0-5"), "/a": ("", "0-5", "member"), "/a/b": ("", "6-7", "isolated")})
     tree.put("sys/fs/cgroup/a/b/cpuset.cpus.exclusive", "6-7")
-    assert conflicts(tree) == ["CPU 7: /sys/fs/cgroup/a/b (cgroup v2 cpuset, CPUs 6-7) is a partition (isolated) and would shrink to 6"]
+    assert conflicts(tree) == [
+        "CPU 7: /sys/fs/cgroup/a/b (cgroup v2 cpuset, CPUs 6-7) is a partition (isolated) and would shrink to 6"
+    ]
     assert affinity.capture(tree, ONLINE, GOING)["partitions"] == {"sys/fs/cgroup/a/b": "isolated"}
 
 
@@ -361,7 +456,9 @@ def test_a_partition_that_leaves_only_siblings_to_all_others(tree):
     tree.cpusets({"": ("", "1,3,5,7"), "/part": ("0,2,4,6", "0,2,4,6", "root")})
     tree.task(20, "cron", "1,3,5,7", unit="cron.service")
     reason = "would become invalid, because what is outside of it would have no CPU"
-    assert conflicts(tree) == [f"CPUs 0,2,4,6: /sys/fs/cgroup/part (cgroup v2 cpuset, CPUs 0,2,4,6) is a partition (root) and {reason}"]
+    assert conflicts(tree) == [
+        f"CPUs 0,2,4,6: /sys/fs/cgroup/part (cgroup v2 cpuset, CPUs 0,2,4,6) is a partition (root) and {reason}"
+    ]
     assert affinity.capture(tree, ONLINE, GOING)["partitions"] == {"sys/fs/cgroup/part": "root"}
 
 
@@ -371,13 +468,20 @@ def test_isolated_cpus_bind_nobody_else(tree):
     tree.task(20, "cron", "0-5", unit="cron.service")
     tree.task(50, "db", "2-3", unit="db.service")
     assert [text.partition(" (")[0] for text in conflicts(tree)] == ["CPU 3: pid 50 db", "CPU 7: isolated at boot"]
-    assert [task["pid"] for task in affinity.capture(tree, ONLINE, GOING)["tasks"]] == [1, 20, 50], "without an online CPU the kernel would give all to them"
+    assert [task["pid"] for task in affinity.capture(tree, ONLINE, GOING)["tasks"]] == [
+        1,
+        20,
+        50,
+    ], "without an online CPU the kernel would give all to them"
 
 
 SLICE = ("/system.slice/db.service", {"/system.slice": ("", "0-7"), "/system.slice/db.service": ("2-3", "2-3")})
 # The files, and who binds as the conflict says it.
 WHO = {
-    "a unit file": ({"etc/systemd/system/db.service": "[Service]\nAllowedCPUs=2-3\n"}, "/etc/systemd/system/db.service sets AllowedCPUs=2-3"),
+    "a unit file": (
+        {"etc/systemd/system/db.service": "[Service]\nAllowedCPUs=2-3\n"},
+        "/etc/systemd/system/db.service sets AllowedCPUs=2-3",
+    ),
     "systemctl set-property": (
         {"run/systemd/system.control/db.service.d/50-AllowedCPUs.conf": "[Service]\nAllowedCPUs=2 3\n"},
         "/run/systemd/system.control/db.service.d/50-AllowedCPUs.conf sets AllowedCPUs=2 3",
@@ -396,7 +500,9 @@ def test_a_conflict_names_the_file_of_systemd_once(tree, case):
     for path, text in files.items():
         tree.put(path, text)
     tree.task(50, "db", "2-3", unit="db.service")
-    assert conflicts(tree) == [f"CPU 3: /sys/fs/cgroup{SLICE[0]} (cgroup v2 cpuset, CPUs 2-3) would shrink to 2, as {who}"]
+    assert conflicts(tree) == [
+        f"CPU 3: /sys/fs/cgroup{SLICE[0]} (cgroup v2 cpuset, CPUs 2-3) would shrink to 2, as {who}"
+    ]
 
 
 def test_a_file_that_sets_other_cpus_than_the_unit_has_is_named_too(tree):
@@ -431,8 +537,8 @@ def test_what_inherits_the_mask_of_process_1_is_one_conflict(tree):
     tree.task(50, "db", "2-3", unit="db.service")
     assert conflicts(tree) == [
         (
-            "CPUs 1,3: pid 1 systemd (user root, uid 0, unit init.scope) and 2 more threads that inherit its mask may run on 0-3 only and would keep 0,2, "
-            "as /etc/systemd/system.conf sets CPUAffinity=0-3"
+            "CPUs 1,3: pid 1 systemd (user root, uid 0, unit init.scope) and 2 more threads that inherit its mask may"
+            " run on 0-3 only and would keep 0,2, as /etc/systemd/system.conf sets CPUAffinity=0-3"
         ),
         f"CPU 3: pid 50 db (user root, uid 0, unit db.service) may run on 2-3 only and would keep 2{BY_CALL}",
     ]
@@ -443,7 +549,9 @@ def test_the_cpuset_of_a_container(tree):
     assert [text.rpartition("would ")[2] for text in conflicts(tree)] == ["shrink to 2, set for a container or guest"]
 
 
-@pytest.mark.parametrize("names", [[], ["services"], ["all"], ["services", "alice", "postgres"], ["1003"], ["1004"], ["65534"]])
+@pytest.mark.parametrize(
+    "names", [[], ["services"], ["all"], ["services", "alice", "postgres"], ["1003"], ["1004"], ["65534"]]
+)
 def test_owners_that_this_host_has(tree, names):
     tree.task(5, "sleep", "3", uid=1003)
     tree.task(6, "sleep", "3", uid=100123, login=1004)
@@ -472,11 +580,27 @@ def test_an_owner_with_a_slip_in_it_is_refused(tree, name, reason):
 @pytest.mark.parametrize(
     ("path", "text", "conflict"),
     [
-        ("etc/systemd/system/db.service", "[Service]\nCPUAffinity=0 1 2-3\n", "CPUs 1,3: /etc/systemd/system/db.service sets CPUAffinity=0 1 2-3"),
-        ("etc/systemd/system/db.service.d/x.conf", "[Service]\n AllowedCPUs = 4,5\n", "CPU 5: /etc/systemd/system/db.service.d/x.conf sets AllowedCPUs=4,5"),
+        (
+            "etc/systemd/system/db.service",
+            "[Service]\nCPUAffinity=0 1 2-3\n",
+            "CPUs 1,3: /etc/systemd/system/db.service sets CPUAffinity=0 1 2-3",
+        ),
+        (
+            "etc/systemd/system/db.service.d/x.conf",
+            "[Service]\n AllowedCPUs = 4,5\n",
+            "CPU 5: /etc/systemd/system/db.service.d/x.conf sets AllowedCPUs=4,5",
+        ),
         ("etc/systemd/system.conf", "CPUAffinity=7\n", "CPU 7: /etc/systemd/system.conf sets CPUAffinity=7"),
-        ("etc/libvirt/qemu/vm.xml", "<vcpupin vcpu='0' cpuset='2-3,^2'/>", "CPU 3: libvirt guest vm is pinned there (vcpupin)"),
-        ("sys/devices/system/cpu/isolated", "3,6\n", "CPU 3: isolated at boot (isolcpus=) for a workload that would lose it"),
+        (
+            "etc/libvirt/qemu/vm.xml",
+            "<vcpupin vcpu='0' cpuset='2-3,^2'/>",
+            "CPU 3: libvirt guest vm is pinned there (vcpupin)",
+        ),
+        (
+            "sys/devices/system/cpu/isolated",
+            "3,6\n",
+            "CPU 3: isolated at boot (isolcpus=) for a workload that would lose it",
+        ),
         ("sys/devices/system/node/node1/cpulist", "5,7\n", "CPUs 5,7: NUMA node1 would be left without a CPU"),
         ("proc/irq/24/smp_affinity_list", "3\n", "CPU 3: interrupt 24 is bound to 3 alone"),
     ],
@@ -519,10 +643,14 @@ def test_interrupts_placed_by_the_kernel_or_irqbalance(tree):
     assert affinity.find(tree, ONLINE, GOING) == []
     tree.put("proc/irq/25/smp_affinity_list", "5")
     tree.task(50, "irqbalance", "0-7", uid=1001)
-    assert [finding.is_conflict for finding in affinity.find(tree, ONLINE, GOING)] == [True], "any user can give a process this name"
+    assert [finding.is_conflict for finding in affinity.find(tree, ONLINE, GOING)] == [True], (
+        "any user can give a process this name"
+    )
     tree.task(50, "irqbalance", "0-7")
     tree.setuid.add("proc/50")
-    assert [finding.is_conflict for finding in affinity.find(tree, ONLINE, GOING)] == [True], "also by a link to a set-user-ID program"
+    assert [finding.is_conflict for finding in affinity.find(tree, ONLINE, GOING)] == [True], (
+        "also by a link to a set-user-ID program"
+    )
     tree.setuid.clear()
     assert [finding.is_conflict for finding in affinity.find(tree, ONLINE, GOING)] == [False]
 
@@ -632,7 +760,9 @@ def test_a_mask_that_the_kernel_widened_later_is_restored(tree):
     assert mask(tree, 5) == "3"
 
 
-@pytest.mark.parametrize(("version", "kind", "name"), [(1, "cgroup rw,cpuset", "cpuset.cpus"), (2, "cgroup2 rw", "cpuset.cpus.effective")])
+@pytest.mark.parametrize(
+    ("version", "kind", "name"), [(1, "cgroup rw,cpuset", "cpuset.cpus"), (2, "cgroup2 rw", "cpuset.cpus.effective")]
+)
 def test_a_mask_that_the_kernel_widened_to_the_cpuset_is_restored(tree, version, kind, name):
     tree.put("proc/self/mounts", f"x /sys/fs/cgroup {kind} 0 0\n")
     tree.put(f"sys/fs/cgroup/a/{name}", "2")
@@ -677,13 +807,18 @@ def test_cpusets_grow_back_from_the_top(tree):
     assert tree.read("sys/fs/cgroup/cpuset/a/b/cpuset.cpus") == "2-3"
 
 
-@pytest.mark.parametrize(("now", "then"), [("root invalid (No cpu available due to hotplug)", "root"), ("member", "member"), ("isolated", "isolated")])
+@pytest.mark.parametrize(
+    ("now", "then"),
+    [("root invalid (No cpu available due to hotplug)", "root"), ("member", "member"), ("isolated", "isolated")],
+)
 def test_a_partition_is_made_valid_again_but_not_made_again(tree, now, then):
     tree.cpusets({"": ("", "0-6"), "/part": ("7", "7", "root")})
     captured = lose(tree)
     tree.put("sys/fs/cgroup/part/cpuset.cpus.partition", now)
     reports, pending = restored(tree, captured, online=[0, 2, 4, 6])
-    assert (reports, pending["partitions"]) == ([], {"sys/fs/cgroup/part": "root"}) and tree.read("sys/fs/cgroup/part/cpuset.cpus.partition") == now
+    assert (reports, pending["partitions"]) == ([], {"sys/fs/cgroup/part": "root"}) and tree.read(
+        "sys/fs/cgroup/part/cpuset.cpus.partition"
+    ) == now
     assert restored(tree, captured)[0] == [] and tree.read("sys/fs/cgroup/part/cpuset.cpus.partition") == then
 
 

@@ -1,6 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Interrupts whose CPUs the kernel manages, as those of the queues of NVMe and virtio disks. The errnos are those of guests with Linux 6.1 and 6.12."""
+"""Interrupts whose CPUs the kernel manages, as those of the queues of NVMe and virtio disks.
+
+The errnos are those of guests with Linux 6.1 and 6.12.
+"""
 
 from __future__ import annotations
 

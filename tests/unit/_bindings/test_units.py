@@ -9,7 +9,10 @@ from ansible_collections.threadwise.smt.plugins.module_utils._bindings import un
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, kernel_files
 
 V2 = "cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid 0 0\n"
-V1 = "cgroup /sys/fs/cgroup/systemd cgroup rw,xattr,name=systemd 0 0\ncgroup /sys/fs/cgroup/cpuset cgroup rw,cpuset 0 0\n"
+V1 = (
+    "cgroup /sys/fs/cgroup/systemd cgroup rw,xattr,name=systemd 0 0\ncgroup /sys/fs/cgroup/cpuset cgroup rw,cpuset"
+    " 0 0\n"
+)
 ROOT = "sys/fs/cgroup"
 
 

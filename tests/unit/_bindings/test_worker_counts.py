@@ -35,7 +35,11 @@ def a_host_with_services(tmp_path):
 
 def test_services_with_as_many_workers_as_cpus(host):
     found = [(one["unit"], one["name"], one["kind"]) for one in worker_counts.of_services(host, 4)]
-    assert found == [("app.service", "java", "threads"), ("nginx.service", "nginx", "processes"), ("odd.service", "\\x1b[31mx", "threads")]
+    assert found == [
+        ("app.service", "java", "threads"),
+        ("nginx.service", "nginx", "processes"),
+        ("odd.service", "\\x1b[31mx", "threads"),
+    ]
     assert [one["unit"] for one in worker_counts.of_services(host, 5)] == ["postgresql@15-main.service"]
     assert worker_counts.of_services(host, 8) == []
 

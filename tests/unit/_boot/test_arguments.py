@@ -12,7 +12,9 @@ from ansible_collections.threadwise.smt.plugins.module_utils._boot import argume
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import grub_mkconfig
 from hypothesis import given, settings, strategies as st
 
-DESIRED = [boot_arguments.desired_smt(smt) for smt in ("enabled", "disabled", "forced_off", "mitigations_nosmt")] + [boot_arguments.desired_maxcpus(4)]
+DESIRED = [boot_arguments.desired_smt(smt) for smt in ("enabled", "disabled", "forced_off", "mitigations_nosmt")] + [
+    boot_arguments.desired_maxcpus(4)
+]
 
 
 @pytest.mark.parametrize(
@@ -34,7 +36,10 @@ def test_enabled_removes_what_turns_smt_off_and_nothing_else(before, after):
     assert " ".join(boot_arguments.applied(before.split(), boot_arguments.desired_smt("enabled"))) == after
 
 
-@pytest.mark.parametrize(("smt", "argument"), [("disabled", "nosmt"), ("forced_off", "nosmt=force"), ("mitigations_nosmt", "mitigations=auto,nosmt")])
+@pytest.mark.parametrize(
+    ("smt", "argument"),
+    [("disabled", "nosmt"), ("forced_off", "nosmt=force"), ("mitigations_nosmt", "mitigations=auto,nosmt")],
+)
 @pytest.mark.parametrize(
     "before",
     [
@@ -56,7 +61,10 @@ def test_an_argument_is_replaced_never_repeated(smt, argument, before):
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ("mitigations=auto,no_user_kernel,no_guest_host quiet", "mitigations=auto,nosmt mitigations=auto,nosmt,no_user_kernel,no_guest_host quiet"),
+        (
+            "mitigations=auto,no_user_kernel,no_guest_host quiet",
+            "mitigations=auto,nosmt mitigations=auto,nosmt,no_user_kernel,no_guest_host quiet",
+        ),
         ("mitigations=auto,nosmt,no_user_user", "mitigations=auto,nosmt mitigations=auto,nosmt,no_user_user"),
         (
             "mitigations=off,no_user_user mitigations=,no_guest_guest",
@@ -77,12 +85,16 @@ def test_excluded_attack_vectors_stay_excluded(before, after):
         assert through_shell(shell, desired, before) == after
     back = boot_arguments.applied(after.split(), boot_arguments.desired_smt("enabled"))
     assert [argument.replace("=auto", "") for argument in back] == [
-        argument.replace(",nosmt", "").replace("=auto", "") for argument in after.split() if argument != boot_arguments.MITIGATIONS_NOSMT_ARGUMENT
+        argument.replace(",nosmt", "").replace("=auto", "")
+        for argument in after.split()
+        if argument != boot_arguments.MITIGATIONS_NOSMT_ARGUMENT
     ]
 
 
 def test_maxcpus_and_nosmt_are_never_combined():
-    after = boot_arguments.applied(["nosmt", "mitigations=auto,nosmt", "maxcpus=2", "quiet"], boot_arguments.desired_maxcpus(4))
+    after = boot_arguments.applied(
+        ["nosmt", "mitigations=auto,nosmt", "maxcpus=2", "quiet"], boot_arguments.desired_maxcpus(4)
+    )
     assert after == ["maxcpus=4", "quiet"]
 
 
@@ -92,10 +104,30 @@ def test_arguments_that_need_no_change_keep_their_order():
 
 
 @pytest.mark.parametrize(
-    "text", ["0", "-1", "4 nosmt", "4;reboot", "4\nfoo", "$(reboot)", "`id`", "'4'", '"', "04", "8193", "99999999999", "", "True", "4.0", "٤"]
+    "text",
+    [
+        "0",
+        "-1",
+        "4 nosmt",
+        "4;reboot",
+        "4\nfoo",
+        "$(reboot)",
+        "`id`",
+        "'4'",
+        '"',
+        "04",
+        "8193",
+        "99999999999",
+        "",
+        "True",
+        "4.0",
+        "٤",
+    ],
 )
 def test_an_invalid_number_is_refused_with_the_rule(text):
-    with pytest.raises(boot_arguments.BootArgsError, match="whole number from 1 to 8192, in digits only, or one_per_core"):
+    with pytest.raises(
+        boot_arguments.BootArgsError, match="whole number from 1 to 8192, in digits only, or one_per_core"
+    ):
         boot_arguments.maxcpus_value(text)
 
 
@@ -114,10 +146,13 @@ def test_quotes_protect_blanks_and_arguments_of_init_are_not_the_kernels():
 
 
 def test_a_quoted_argument_keeps_its_bytes():
-    assert boot_arguments.rewritten_text('dyndbg="file a nosmt  +p" nosmt  quiet', boot_arguments.desired_smt("enabled")) == 'dyndbg="file a nosmt  +p" quiet'
+    assert (
+        boot_arguments.rewritten_text('dyndbg="file a nosmt  +p" nosmt  quiet', boot_arguments.desired_smt("enabled"))
+        == 'dyndbg="file a nosmt  +p" quiet'
+    )
 
 
-# ---- the shell script -------------------------------------------------------------------------------------------------------------------------------
+# ---- the shell script ------------------------------------------------------------------------------------------------
 
 
 def through_shell(shell: str, desired: boot_arguments.DesiredArguments, value: str) -> str:
@@ -179,13 +214,18 @@ def test_the_shell_script_does_what_the_python_code_does(desired, arguments):
 
 
 def has_nothing_to_remove(text: str) -> bool:
-    """Whether `enabled` keeps each word. Hypothesis also draws words from the collection's own source, such as ``nr_cpus``."""
+    """Whether `enabled` keeps each word.
+
+    Hypothesis also draws words from the collection's own source, such as ``nr_cpus``.
+    """
     return boot_arguments.smt_arguments(re.split("[ \t\n]", text)) == []
 
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\0"), max_size=30).filter(has_nothing_to_remove).filter(lambda text: text[-1:] != "\n")
+    st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\0"), max_size=30)
+    .filter(has_nothing_to_remove)
+    .filter(lambda text: text[-1:] != "\n")
 )
 def test_the_shell_script_keeps_every_other_byte(text):
     for shell in ("dash", "bash"):
@@ -209,7 +249,10 @@ def test_blanks_and_quotes_around_other_arguments_stay(shell, before, after):
 
 
 def test_the_shell_script_leaves_nothing_defined():
-    script = f"set -e\n{grub_mkconfig.shell_text(boot_arguments.desired_smt('enabled'))}\nset; type threadwise_smt_rest || echo gone"
+    script = (
+        f"set -e\n{grub_mkconfig.shell_text(boot_arguments.desired_smt('enabled'))}\nset; type threadwise_smt_rest ||"
+        " echo gone"
+    )
     output = subprocess.run(["dash", "-c", script], capture_output=True, text=True, check=True).stdout
     assert "gone" in output
     assert not any(line.partition("=")[0] in ("word", "text", "rest", "quoted", "after") for line in output.split("\n"))

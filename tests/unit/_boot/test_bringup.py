@@ -31,7 +31,11 @@ def test_the_cpus_that_are_left_online(topology, count, mode, left):
 
 def test_a_miscount_by_adjacent_numbering_names_the_cpus():
     text = bringup.miscount(ADJACENT, 4, SERIAL)
-    assert "maxcpus=4 leaves CPUs 0-3" in text and "2 of 4 cores have more than one thread (0-1; 2-3)" in text and "2 of 4 cores have none (4-5; 6-7)" in text
+    assert (
+        "maxcpus=4 leaves CPUs 0-3" in text
+        and "2 of 4 cores have more than one thread (0-1; 2-3)" in text
+        and "2 of 4 cores have none (4-5; 6-7)" in text
+    )
 
 
 @pytest.mark.parametrize(
@@ -69,7 +73,11 @@ def test_the_bringup_mode_by_version(tmp_path, kernel, arguments, architecture, 
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"), [("CONFIG_SMP=y\nCONFIG_HOTPLUG_PARALLEL=y\n", PARALLEL), ("CONFIG_SMP=y\n# CONFIG_HOTPLUG_PARALLEL is not set\n", SERIAL)]
+    ("text", "expected"),
+    [
+        ("CONFIG_SMP=y\nCONFIG_HOTPLUG_PARALLEL=y\n", PARALLEL),
+        ("CONFIG_SMP=y\n# CONFIG_HOTPLUG_PARALLEL is not set\n", SERIAL),
+    ],
 )
 def test_the_build_configuration_takes_precedence_over_the_version(tmp_path, text, expected):
     (tmp_path / "boot").mkdir()

@@ -8,13 +8,18 @@ import json
 
 import boot_maker
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments, change as boot_change
+from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
+    arguments as boot_arguments,
+    change as boot_change,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, locks
 
 
 def run(root, smt=None, maxcpus=None, force=False, check=False):
-    return boot_change.run(host_files.HostFs(str(root)), boot_change.Request(smt, maxcpus, force, check), "x86_64", "6.1.0-13-amd64")
+    return boot_change.run(
+        host_files.HostFs(str(root)), boot_change.Request(smt, maxcpus, force, check), "x86_64", "6.1.0-13-amd64"
+    )
 
 
 def grub(root, numbering="adjacent"):

@@ -19,7 +19,11 @@ from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
     entries as boot_entries,
     facts as boot_facts,
 )
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base, registry, transaction
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import (
+    base as loader_base,
+    registry,
+    transaction,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import facts as border_facts
@@ -29,7 +33,11 @@ LOADER_INFO = "sys/firmware/efi/efivars/LoaderInfo-4a67b082-0a4c-41cf-b6c7-440b2
 
 
 def read_toy(fs):
-    return [boot_entries.Entry("Linux", "/vmlinuz-6.1.0-13-amd64", tuple(boot_arguments.split_arguments(fs.read(CMDLINE) or "")))]
+    return [
+        boot_entries.Entry(
+            "Linux", "/vmlinuz-6.1.0-13-amd64", tuple(boot_arguments.split_arguments(fs.read(CMDLINE) or ""))
+        )
+    ]
 
 
 class Toy:
@@ -42,11 +50,18 @@ class Toy:
         return read_toy(self.fs)
 
     def found(self, desired):
-        return [{"argument": argument, "where": self.tool} for argument in boot_arguments.superfluous(self.entries()[0].arguments, desired)]
+        return [
+            {"argument": argument, "where": self.tool}
+            for argument in boot_arguments.superfluous(self.entries()[0].arguments, desired)
+        ]
 
     def pending(self, desired):
         text = transaction.read_exact(self.fs, CMDLINE)
-        new = boot_arguments.rewritten_text(text, desired) if boot_arguments.differences(self.entries()[0].arguments, desired) else text
+        new = (
+            boot_arguments.rewritten_text(text, desired)
+            if boot_arguments.differences(self.entries()[0].arguments, desired)
+            else text
+        )
         return [] if new == text else [loader_base.TextChange(self.fs.path(CMDLINE), text, new)]
 
     def apply(self, desired):
@@ -72,11 +87,18 @@ def test_a_loader_in_the_registry_is_found_and_used_everywhere(tmp_path, monkeyp
     seen = facts.gather(fs)
     assert seen["boot"] == {"running": [], "configured": ["nosmt=force"], "loader": "toy", "reboot_required": True}
     methods = boot_facts.methods(detection.find_loader(fs), None)
-    assert (methods["chosen"], set(methods["impossible"])) == ("toy", {"grub_debian", "grub_suse", "grubby", "systemd_boot"})
+    assert (methods["chosen"], set(methods["impossible"])) == (
+        "toy",
+        {"grub_debian", "grub_suse", "grubby", "systemd_boot"},
+    )
     assert border_facts.accept(seen)["boot"]["loader"] == "toy"
 
     result = boot_change.run(fs, boot_change.Request("disabled", None, False, False), "x86_64", "6.1.0-13-amd64")
-    assert (result["loader"], result["changed"], result["found"]) == ("toy", True, [{"argument": "nosmt=force", "where": CMDLINE}])
+    assert (result["loader"], result["changed"], result["found"]) == (
+        "toy",
+        True,
+        [{"argument": "nosmt=force", "where": CMDLINE}],
+    )
     assert (tmp_path / CMDLINE).read_text() == "nosmt ro\n"
 
 
@@ -145,7 +167,10 @@ def test_names_are_unique_and_fit_the_border():
 def test_the_errors_of_the_package_share_a_base_class():
     package = pathlib.Path(boot_arguments.__file__).parent
     name = boot_arguments.__name__.rpartition(".")[0]
-    modules = [importlib.import_module(".".join([name, *path.relative_to(package).with_suffix("").parts])) for path in package.rglob("*.py")]
+    modules = [
+        importlib.import_module(".".join([name, *path.relative_to(package).with_suffix("").parts]))
+        for path in package.rglob("*.py")
+    ]
     errors = {
         defined
         for module in modules

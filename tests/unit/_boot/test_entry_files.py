@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Entries of the Boot Loader Specification: with grubby (a fake that behaves like the real one) and with systemd-boot."""
+"""Entries of the Boot Loader Specification: with grubby (a fake that behaves like the real one) and with
+systemd-boot.
+"""
 
 from __future__ import annotations
 
@@ -9,38 +11,55 @@ import re
 import boot_maker
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import change as boot_change
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base, systemd_boot, transaction
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import (
+    base as loader_base,
+    systemd_boot,
+    transaction,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
 
 def run(root, smt, check=False):
-    return boot_change.run(host_files.HostFs(str(root)), boot_change.Request(smt, None, False, check), "x86_64", "5.14.0-0")
+    return boot_change.run(
+        host_files.HostFs(str(root)), boot_change.Request(smt, None, False, check), "x86_64", "5.14.0-0"
+    )
 
 
 def options(root, where="boot/loader/entries"):
-    return [line.split()[1:] for path in sorted((root / where).glob("*.conf")) for line in path.read_text().split("\n") if line.startswith("options ")]
+    return [
+        line.split()[1:]
+        for path in sorted((root / where).glob("*.conf"))
+        for line in path.read_text().split("\n")
+        if line.startswith("options ")
+    ]
 
 
 def calls(root):
     """Return the calls that asked the fake grubby for a change."""
     log = root / "grubby.log"
-    return [line for line in (log.read_text().split("\n") if log.exists() else []) if line and not line.startswith("--info")]
+    return [
+        line for line in (log.read_text().split("\n") if log.exists() else []) if line and not line.startswith("--info")
+    ]
 
 
-# ---- grubby -------------------------------------------------------------------------------------------------------------------------------------------
+# ---- grubby ----------------------------------------------------------------------------------------------------------
 
 
 def test_every_entry_and_future_kernels_get_the_argument(tmp_path):
     boot_maker.grubby_tree(tmp_path)
     result = run(tmp_path, "disabled")
     assert result["loader"] == "grubby" and result["configured"] == ["nosmt"]
-    assert all(sorted(arguments) == sorted(["root=/dev/sda2", "ro", "quiet", "nosmt"]) for arguments in options(tmp_path))
+    assert all(
+        sorted(arguments) == sorted(["root=/dev/sda2", "ro", "quiet", "nosmt"]) for arguments in options(tmp_path)
+    )
     assert "nosmt" in (tmp_path / "etc/kernel/cmdline").read_text().split()
     assert not run(tmp_path, "disabled")["changed"]
 
 
 def test_one_entry_without_the_argument_is_enough_for_a_change(tmp_path):
-    boot_maker.grubby_tree(tmp_path, ("root=/dev/sda2 nosmt", "root=/dev/sda2 nosmt", "root=/dev/sda2"), cmdline="root=/dev/sda2 nosmt\n")
+    boot_maker.grubby_tree(
+        tmp_path, ("root=/dev/sda2 nosmt", "root=/dev/sda2 nosmt", "root=/dev/sda2"), cmdline="root=/dev/sda2 nosmt\n"
+    )
     result = run(tmp_path, "disabled", check=True)
     assert result["changed"] and result["configured_before"] == [] and calls(tmp_path) == []
     run(tmp_path, "disabled")
@@ -48,14 +67,20 @@ def test_one_entry_without_the_argument_is_enough_for_a_change(tmp_path):
 
 
 def test_arguments_are_replaced(tmp_path):
-    boot_maker.grubby_tree(tmp_path, ("root=/dev/sda2 nosmt=force", "maxcpus=4 root=/dev/sda2", "root=/dev/sda2 nosmt nosmt"), cmdline="nosmt=force ro\n")
+    boot_maker.grubby_tree(
+        tmp_path,
+        ("root=/dev/sda2 nosmt=force", "maxcpus=4 root=/dev/sda2", "root=/dev/sda2 nosmt nosmt"),
+        cmdline="nosmt=force ro\n",
+    )
     run(tmp_path, "disabled")
     assert all(sorted(arguments) == ["nosmt", "root=/dev/sda2"] for arguments in options(tmp_path))
     assert (tmp_path / "etc/kernel/cmdline").read_text() == "nosmt ro\n"
 
 
 def test_enabled_reports_where_each_argument_was_found(tmp_path):
-    boot_maker.grubby_tree(tmp_path, ("root=/dev/sda2 nosmt", "root=/dev/sda2 mds=full,nosmt"), cmdline="maxcpus=2 ro\n")
+    boot_maker.grubby_tree(
+        tmp_path, ("root=/dev/sda2 nosmt", "root=/dev/sda2 mds=full,nosmt"), cmdline="maxcpus=2 ro\n"
+    )
     result = run(tmp_path, "enabled")
     assert [(entry["argument"], entry["where"].replace(str(tmp_path), "")) for entry in result["found"]] == [
         ("mds=full,nosmt", "boot entry Linux 5.14.0-1"),
@@ -80,7 +105,9 @@ def test_both_forms_of_kernelopts_are_read_by_grubby(tmp_path, variable):
     boot_maker.grubby_tree(tmp_path, (variable, f"{variable} quiet"), kernelopts="root=/dev/sda2 nosmt", cmdline=None)
     result = run(tmp_path, "disabled", check=True)
     assert result["configured_before"] == ["nosmt"] and not result["changed"]
-    assert [(entry["argument"], entry["where"]) for entry in run(tmp_path, "enabled", check=True)["found"]] == [("nosmt", "boot entry Linux 5.14.0-1")]
+    assert [(entry["argument"], entry["where"]) for entry in run(tmp_path, "enabled", check=True)["found"]] == [
+        ("nosmt", "boot entry Linux 5.14.0-1")
+    ]
 
 
 def test_a_variable_whose_name_only_begins_with_kernelopts_is_another_one(tmp_path):
@@ -130,7 +157,9 @@ def test_quoted_options_of_an_entry_keep_their_bytes(tmp_path):
     path = tmp_path / ENTRIES / "m-6.1.0-13.conf"
     before = path.read_text()
     run(tmp_path, "forced_off")
-    assert path.read_text() == before.replace("options root", "options nosmt=force root").replace('b" nosmt --', 'b" --')
+    assert path.read_text() == before.replace("options root", "options nosmt=force root").replace(
+        'b" nosmt --', 'b" --'
+    )
 
 
 def test_settings_are_changed_as_shown_and_named_where_they_turn_smt_off(tmp_path):
@@ -171,7 +200,9 @@ def test_all_files_are_restored_when_grubby_fails(tmp_path, fault, message):
 def test_a_grubby_that_takes_a_substring_for_the_argument_is_detected(tmp_path):
     boot_maker.grubby_tree(tmp_path, ("a=1 mds=full,nosmt", "b=2"), release=18)
     before = boot_maker.snapshot(tmp_path)
-    with pytest.raises(loader_base.BootLoaderError, match=r"'a=1 mds=full,nosmt' instead of 'nosmt a=1 mds=full,nosmt'"):
+    with pytest.raises(
+        loader_base.BootLoaderError, match=r"'a=1 mds=full,nosmt' instead of 'nosmt a=1 mds=full,nosmt'"
+    ):
         run(tmp_path, "disabled")
     assert boot_maker.snapshot(tmp_path) == before
 
@@ -182,7 +213,7 @@ def test_no_entry_at_all_is_an_error(tmp_path):
         run(tmp_path, "disabled")
 
 
-# ---- systemd-boot --------------------------------------------------------------------------------------------------------------------------------------
+# ---- systemd-boot ----------------------------------------------------------------------------------------------------
 
 ENTRIES = "efi/loader/entries"
 
@@ -259,8 +290,14 @@ def test_entries_are_those_that_systemd_boot_shows(tmp_path):
     run(tmp_path, "disabled")
     assert (tmp_path / ENTRIES / "OTHER.CONF").read_text() == text.replace("root", "nosmt root")
     assert (tmp_path / ENTRIES / ".hidden.conf").read_text() == text
-    (entry,) = [entry for entry in systemd_boot.LOADER.read_entries(host_files.HostFs(str(tmp_path))) if entry.title == "A"]
-    assert entry.kernel == "/6.1.0-13/linux" and entry.arguments == ("nosmt", "root=UUID=1", "ro") and entry.release == "6.1.0-13"
+    (entry,) = [
+        entry for entry in systemd_boot.LOADER.read_entries(host_files.HostFs(str(tmp_path))) if entry.title == "A"
+    ]
+    assert (
+        entry.kernel == "/6.1.0-13/linux"
+        and entry.arguments == ("nosmt", "root=UUID=1", "ro")
+        and entry.release == "6.1.0-13"
+    )
 
 
 @pytest.mark.parametrize("text", ["title Memory test\nefi /memtest.efi\n", "LINUX /m/linux\noptions root=1\n"])
@@ -268,7 +305,10 @@ def test_entries_of_which_none_boots_linux_are_an_error(tmp_path, text):
     boot_maker.systemd_tree(tmp_path)
     (tmp_path / ENTRIES / "m-6.1.0-13.conf").write_text(text)
     before = boot_maker.snapshot(tmp_path)
-    with pytest.raises(loader_base.BootLoaderError, match=r"None of the entries in .*/efi/loader/entries boots Linux\. Nothing was changed"):
+    with pytest.raises(
+        loader_base.BootLoaderError,
+        match=r"None of the entries in .*/efi/loader/entries boots Linux\. Nothing was changed",
+    ):
         run(tmp_path, "disabled")
     assert boot_maker.snapshot(tmp_path) == before
 
@@ -278,7 +318,11 @@ def test_entries_of_another_partition_that_systemd_boot_shows_too_are_named(tmp_
     assert run(tmp_path, "disabled", check=True)["warnings"] == []
     boot_maker.write(tmp_path, "boot/efi/loader/entries/old.conf", "title Old\nlinux /old\noptions ro\n")
     (warning,) = run(tmp_path, "disabled")["warnings"]
-    assert re.match(r".*/boot/efi/loader/entries also has entries, which keep their arguments: those of .*/efi/loader/entries are changed", warning)
+    assert re.match(
+        r".*/boot/efi/loader/entries also has entries, which keep their arguments: those of .*/efi/loader/entries are"
+        r" changed",
+        warning,
+    )
     assert (tmp_path / "boot/efi/loader/entries/old.conf").read_text() == "title Old\nlinux /old\noptions ro\n"
 
 
@@ -312,7 +356,11 @@ def test_systemd_boot_restores_files_when_a_write_fails(tmp_path, monkeypatch):
 
 def test_without_etc_kernel_cmdline_it_is_refused(tmp_path):
     boot_maker.systemd_tree(tmp_path, cmdline=None)
-    boot_maker.write(tmp_path, "sys/firmware/efi/efivars/LoaderInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f", "\6\0\0\0" + "\0".join("systemd-boot 252"))
+    boot_maker.write(
+        tmp_path,
+        "sys/firmware/efi/efivars/LoaderInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f",
+        "\6\0\0\0" + "\0".join("systemd-boot 252"),
+    )
     with pytest.raises(loader_base.BootLoaderError, match=r"etc/kernel/cmdline is missing"):
         run(tmp_path, "disabled")
 

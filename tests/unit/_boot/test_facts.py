@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 import sysfs_tree
-from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments, detection, facts as boot_facts
+from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
+    arguments as boot_arguments,
+    detection,
+    facts as boot_facts,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import grub_debian, grubby, registry
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 from hypothesis import given, settings, strategies as st
@@ -24,7 +28,9 @@ from hypothesis import given, settings, strategies as st
     ],
 )
 def test_a_command_line_is_split_as_the_kernel_does(text, arguments):
-    assert [argument.strip() for argument in boot_arguments.split_arguments(text)] == [argument.strip() for argument in arguments]
+    assert [argument.strip() for argument in boot_arguments.split_arguments(text)] == [
+        argument.strip() for argument in arguments
+    ]
 
 
 @settings(max_examples=200)
@@ -58,7 +64,18 @@ def test_arguments_that_affect_smt(argument):
 
 
 @pytest.mark.parametrize(
-    "argument", ["quiet", "isolcpus=1,3", "mitigations=auto", "mds=full", "l1tf=flush", "nosmtx", "root=/dev/nosmt", "smtp=x", "nohz_full=1-3"]
+    "argument",
+    [
+        "quiet",
+        "isolcpus=1,3",
+        "mitigations=auto",
+        "mds=full",
+        "l1tf=flush",
+        "nosmtx",
+        "root=/dev/nosmt",
+        "smtp=x",
+        "nohz_full=1-3",
+    ],
 )
 def test_arguments_that_do_not_affect_smt(argument):
     assert boot_arguments.smt_arguments([argument]) == []
@@ -69,16 +86,34 @@ def grub_cfg(*lines):
 
 
 def menuentry(arguments, title="Debian GNU/Linux"):
-    return f"menuentry '{title}' {{\n\tlinux /boot/vmlinuz-6.1.0-13-amd64 root=/dev/vda1 ro {arguments}\n\tinitrd /boot/initrd.img\n}}"
+    return (
+        f"menuentry '{title}' {{\n\tlinux /boot/vmlinuz-6.1.0-13-amd64 root=/dev/vda1 ro {arguments}\n\tinitrd"
+        " /boot/initrd.img\n}"
+    )
 
 
 def debian(cmdline, *entries):
-    return {"boot/grub/grub.cfg": grub_cfg(*entries), "usr/sbin/grub-mkconfig": ". /etc/default/grub.d\n", "proc/cmdline": cmdline + "\n"}
+    return {
+        "boot/grub/grub.cfg": grub_cfg(*entries),
+        "usr/sbin/grub-mkconfig": ". /etc/default/grub.d\n",
+        "proc/cmdline": cmdline + "\n",
+    }
 
 
 def bls(cmdline, *options):
-    tree = {f"boot/loader/entries/{number}.conf": f"title x\nlinux /vmlinuz-5.14\ninitrd /initrd\noptions {text}\n" for number, text in enumerate(options)}
-    return dict(tree, **{"usr/sbin/grubby": "", "boot/grub2/grub.cfg": "", "proc/cmdline": cmdline, "boot/grub2/grubenv": "kernelopts=root=/dev/vda1 nosmt\n"})
+    tree = {
+        f"boot/loader/entries/{number}.conf": f"title x\nlinux /vmlinuz-5.14\ninitrd /initrd\noptions {text}\n"
+        for number, text in enumerate(options)
+    }
+    return dict(
+        tree,
+        **{
+            "usr/sbin/grubby": "",
+            "boot/grub2/grub.cfg": "",
+            "proc/cmdline": cmdline,
+            "boot/grub2/grubenv": "kernelopts=root=/dev/vda1 nosmt\n",
+        },
+    )
 
 
 def read(root, tree):
@@ -96,7 +131,12 @@ RESCUE = menuentry("single", title="Debian GNU/Linux, with Linux 6.1 (recovery m
         (debian("quiet nosmt", menuentry("quiet nosmt"), RESCUE), ["nosmt"], ["nosmt"], False),
         (debian("quiet", menuentry("quiet nosmt"), RESCUE), [], ["nosmt"], True),
         (debian("quiet nosmt=force", menuentry("quiet")), ["nosmt=force"], [], True),
-        (debian("nosmt mds=full,nosmt", menuentry("mds=full,nosmt nosmt")), ["nosmt", "mds=full,nosmt"], ["mds=full,nosmt", "nosmt"], False),
+        (
+            debian("nosmt mds=full,nosmt", menuentry("mds=full,nosmt nosmt")),
+            ["nosmt", "mds=full,nosmt"],
+            ["mds=full,nosmt", "nosmt"],
+            False,
+        ),
         (debian("quiet", menuentry("nosmt"), menuentry("quiet")), [], None, None),
         (debian("quiet"), [], None, None),
         (bls("quiet", "ro nosmt", "ro nosmt"), [], ["nosmt"], True),
@@ -113,7 +153,9 @@ def test_running_and_configured(tmp_path, tree, running, configured, reboot):
 
 def test_an_entry_that_is_not_generated_from_the_settings_is_ignored(tmp_path):
     tree = debian("quiet", menuentry("quiet"))
-    tree["boot/grub/grub.cfg"] += f"### BEGIN /etc/grub.d/40_custom ###\n{menuentry('nosmt', title='mine')}\n### END /etc/grub.d/40_custom ###\n"
+    tree["boot/grub/grub.cfg"] += (
+        f"### BEGIN /etc/grub.d/40_custom ###\n{menuentry('nosmt', title='mine')}\n### END /etc/grub.d/40_custom ###\n"
+    )
     assert read(tmp_path, tree)["configured"] == []
 
 
@@ -123,7 +165,12 @@ def test_an_entry_that_is_not_generated_from_the_settings_is_ignored(tmp_path):
         (detection.DetectedLoader(grub_debian.LOADER), None, "grub_debian", None),
         (detection.DetectedLoader(grubby.LOADER), "only root", None, "only root"),
         (detection.DetectedLoader(None, blocked_by="zipl was found"), None, None, "zipl was found"),
-        (detection.DetectedLoader(grub_debian.LOADER, blocked_by="rpm-ostree manages it"), None, None, "rpm-ostree manages it"),
+        (
+            detection.DetectedLoader(grub_debian.LOADER, blocked_by="rpm-ostree manages it"),
+            None,
+            None,
+            "rpm-ostree manages it",
+        ),
     ],
 )
 def test_impossible_methods_have_reasons(loader, blocked_by, chosen, part):

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The boot arguments of a host as data, and put back as they were: files byte for byte, whatever they were and whoever set them."""
+"""The boot arguments of a host as data, and put back as they were: files byte for byte,
+whatever they were and whoever set them.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,14 @@ TREES = {
         root, drop_ins={"10-own.cfg": f'GRUB_CMDLINE_LINUX_DEFAULT="quiet {COMBINED} mds=full,nosmt"\n'}
     ),
     "suse": lambda root: boot_maker.grub_tree(root, suse=True, **DEBIAN),
-    "suse, an administrator's": lambda root: boot_maker.grub_tree(root, suse=True, settings=f'GRUB_CMDLINE_LINUX="audit=1 {COMBINED}"'),
+    "suse, an administrator's": lambda root: boot_maker.grub_tree(
+        root, suse=True, settings=f'GRUB_CMDLINE_LINUX="audit=1 {COMBINED}"'
+    ),
     "grubby": boot_maker.grubby_tree,
     "grubby, entries that differ": lambda root: boot_maker.grubby_tree(
-        root, ("root=/dev/sda2 ro quiet", f"root=/dev/sda2 {COMBINED} ro", "root=/dev/sda2 nosmt ro"), cmdline=f"root=/dev/sda2  ro {COMBINED}\n"
+        root,
+        ("root=/dev/sda2 ro quiet", f"root=/dev/sda2 {COMBINED} ro", "root=/dev/sda2 nosmt ro"),
+        cmdline=f"root=/dev/sda2  ro {COMBINED}\n",
     ),
     "grubby, kernelopts": lambda root: boot_maker.grubby_tree(
         root, ("$kernelopts $tuned_params",) * 2, release=40, kernelopts=f"root=/dev/sda2 {COMBINED} ro", cmdline=None
@@ -31,16 +37,26 @@ TREES = {
     "grubby, kernelopts that begin with ours": lambda root: boot_maker.grubby_tree(
         root, ("$kernelopts",) * 2, release=40, kernelopts="nosmt root=/dev/sda2 ro", cmdline=None
     ),
-    "grubby, no cmdline yet": lambda root: (boot_maker.grubby_tree(root, ("root=/dev/sda2 nosmt ro",) * 3, cmdline=None), (root / "etc/kernel").mkdir())[0],
+    "grubby, no cmdline yet": lambda root: (
+        boot_maker.grubby_tree(root, ("root=/dev/sda2 nosmt ro",) * 3, cmdline=None),
+        (root / "etc/kernel").mkdir(),
+    )[0],
     "systemd-boot": boot_maker.systemd_tree,
-    "systemd-boot, an administrator's": lambda root: boot_maker.systemd_tree(root, f"root=UUID=1 {COMBINED} ro  quiet", f"root=UUID=1 ro {COMBINED}\n"),
+    "systemd-boot, an administrator's": lambda root: boot_maker.systemd_tree(
+        root, f"root=UUID=1 {COMBINED} ro  quiet", f"root=UUID=1 ro {COMBINED}\n"
+    ),
     "systemd-boot, nothing else": lambda root: boot_maker.systemd_tree(root, "nosmt", "nosmt\n"),
 }
 REQUESTS = [("enabled",), ("disabled",), ("forced_off", "enabled"), ("mitigations_nosmt",)]
 
 
 def ask(root, smt=None, mitigations=None):
-    return boot_change.run(host_files.HostFs(str(root)), boot_change.Request(smt, None, False, False, mitigations), "x86_64", "6.1.0-13-amd64")
+    return boot_change.run(
+        host_files.HostFs(str(root)),
+        boot_change.Request(smt, None, False, False, mitigations),
+        "x86_64",
+        "6.1.0-13-amd64",
+    )
 
 
 def frame(root):
@@ -67,9 +83,16 @@ def test_arguments_are_put_back_byte_for_byte(tmp_path, name, wave):
         ask(tmp_path, smt)
     changed = state(tmp_path) != before
     now = state(tmp_path)
-    assert put_back(tmp_path, saved, check=True)["changed"] == changed and state(tmp_path) == now, "check mode says the same and writes nothing"
+    assert put_back(tmp_path, saved, check=True)["changed"] == changed and state(tmp_path) == now, (
+        "check mode says the same and writes nothing"
+    )
     result = put_back(tmp_path, saved)
-    assert (state(tmp_path), result["not_back"], result["changed"], bool(result["diff"])) == (before, [], changed, changed)
+    assert (state(tmp_path), result["not_back"], result["changed"], bool(result["diff"])) == (
+        before,
+        [],
+        changed,
+        changed,
+    )
     assert put_back(tmp_path, saved)["changed"] is False, "once is enough"
 
 
@@ -93,7 +116,9 @@ def test_mitigations_of_ours_are_ours_again(tmp_path, name):
     put_back(tmp_path, saved)
     assert state(tmp_path) == before
     ask(tmp_path, "enabled")
-    assert boot_frame.present(host_files.HostFs(str(tmp_path)))["entries"][0][1] == [], "it is known as ours, and goes when it is not asked for"
+    assert boot_frame.present(host_files.HostFs(str(tmp_path)))["entries"][0][1] == [], (
+        "it is known as ours, and goes when it is not asked for"
+    )
 
 
 def test_a_reboot_is_required_where_the_kernel_runs_with_other_arguments_than_before(tmp_path):
@@ -107,7 +132,9 @@ def test_a_reboot_is_required_where_the_kernel_runs_with_other_arguments_than_be
     assert put_back(tmp_path, saved, check=True)["reboot_required"] is True
     assert put_back(tmp_path, saved)["reboot_required"] is True and put_back(tmp_path, saved)["reboot_required"] is True
     boot_maker.write(tmp_path, "proc/cmdline", "root=UUID=1 ro nosmt=force\n")
-    assert put_back(tmp_path, saved)["reboot_required"] is False, "also with entries for recovery, which have no such argument"
+    assert put_back(tmp_path, saved)["reboot_required"] is False, (
+        "also with entries for recovery, which have no such argument"
+    )
 
 
 def test_a_reboot_that_was_pending_before_is_no_reason_for_one(tmp_path):
@@ -131,16 +158,22 @@ def test_a_kernel_that_was_installed_since_stays_and_is_named(tmp_path):
     boot_maker.systemd_tree(tmp_path, "root=UUID=1 ro nosmt", "root=UUID=1 ro nosmt\n")
     saved = frame(tmp_path)
     ask(tmp_path, "enabled")
-    boot_maker.write(tmp_path, "efi/loader/entries/m-6.6.0.conf", "title Newer\nlinux /m/6.6.0/linux\noptions root=UUID=1 ro\n")
+    boot_maker.write(
+        tmp_path, "efi/loader/entries/m-6.6.0.conf", "title Newer\nlinux /m/6.6.0/linux\noptions root=UUID=1 ro\n"
+    )
     boot_maker.write(tmp_path, "etc/kernel/cmdline", "root=UUID=1 ro audit=1\n")
     result = put_back(tmp_path, saved)
     assert result["not_back"] == ["the boot entry Newer has no argument for SMT instead of nosmt"]
     assert (tmp_path / "efi/loader/entries/m-6.1.0-13.conf").read_text().endswith("options root=UUID=1 ro nosmt\n")
-    assert (tmp_path / "etc/kernel/cmdline").read_text() == "root=UUID=1 ro audit=1\n", "somebody has changed this line otherwise"
+    assert (tmp_path / "etc/kernel/cmdline").read_text() == "root=UUID=1 ro audit=1\n", (
+        "somebody has changed this line otherwise"
+    )
 
 
 def test_an_environment_block_keeps_its_size_and_its_other_variables(tmp_path):
-    boot_maker.grubby_tree(tmp_path, ("$kernelopts",) * 2, release=40, kernelopts="root=/dev/sda2 ro nosmt", cmdline=None)
+    boot_maker.grubby_tree(
+        tmp_path, ("$kernelopts",) * 2, release=40, kernelopts="root=/dev/sda2 ro nosmt", cmdline=None
+    )
     content = "# GRUB Environment Block\nsaved_entry=m-5.14.0-0\nkernelopts=root=/dev/sda2 ro nosmt\nboot_success=0\n"
     boot_maker.write(tmp_path, "boot/grub2/grubenv", content + "#" * (1024 - len(content)))
     saved = frame(tmp_path)
@@ -157,7 +190,10 @@ def test_settings_that_the_administrator_changed_since_stay_and_the_difference_i
     ask(tmp_path, "enabled")
     boot_maker.write(tmp_path, "etc/default/grub", 'GRUB_CMDLINE_LINUX="audit=1"\n')
     result = put_back(tmp_path, saved)
-    assert len(result["not_back"]) == 4 and "Debian, with Linux 6.1.0-12-amd64 has no argument for SMT instead of nosmt" in result["not_back"][0]
+    assert (
+        len(result["not_back"]) == 4
+        and "Debian, with Linux 6.1.0-12-amd64 has no argument for SMT instead of nosmt" in result["not_back"][0]
+    )
     assert (tmp_path / "etc/default/grub").read_text() == 'GRUB_CMDLINE_LINUX="audit=1"\n'
 
 
@@ -174,12 +210,23 @@ def test_a_tool_that_fails_leaves_everything_as_it_was(tmp_path):
 
 def test_another_boot_loader_is_refused(tmp_path):
     saved = frame(boot_maker.grub_tree(tmp_path / "one"))
-    with pytest.raises(loader_base.BootLoaderError, match=r"is systemd-boot, and its boot arguments were saved from grub_debian. Nothing was changed"):
+    with pytest.raises(
+        loader_base.BootLoaderError,
+        match=r"is systemd-boot, and its boot arguments were saved from grub_debian. Nothing was changed",
+    ):
         put_back(boot_maker.systemd_tree(tmp_path / "other"), saved)
 
 
 @pytest.mark.parametrize(
-    "damage", [{"loader": 1}, {"texts": {"etc/x": 1}}, {"entries": [["a"]]}, {"entries": [["a", [1]]]}, {"running": [None]}, {"own": ["mitigations=x"]}]
+    "damage",
+    [
+        {"loader": 1},
+        {"texts": {"etc/x": 1}},
+        {"entries": [["a"]]},
+        {"entries": [["a", [1]]]},
+        {"running": [None]},
+        {"own": ["mitigations=x"]},
+    ],
 )
 def test_a_frame_of_other_things_is_refused(tmp_path, damage):
     with pytest.raises((ValueError, TypeError, KeyError)):

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`mitigations=` as this collection sets it, and as it was found: with each boot loader it is undone byte for byte, or not touched."""
+"""`mitigations=` as this collection sets it, and as it was found: with each boot loader it is undone byte for byte,
+or not touched.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,16 @@ import json
 
 import boot_maker
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments, change as boot_change, mitigations
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base, grub_mkconfig, transaction
+from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
+    arguments as boot_arguments,
+    change as boot_change,
+    mitigations,
+)
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import (
+    base as loader_base,
+    grub_mkconfig,
+    transaction,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, state_file
 
 SETTINGS = 'GRUB_CMDLINE_LINUX_DEFAULT="quiet"\nGRUB_CMDLINE_LINUX="%s"\n'
@@ -20,7 +30,12 @@ def killed(*_dummy):
 
 
 def run(root, smt=None, chosen=None, maxcpus=None, check=False):
-    return boot_change.run(host_files.HostFs(str(root)), boot_change.Request(smt, maxcpus, False, check, chosen), "x86_64", "6.1.0-13-amd64")
+    return boot_change.run(
+        host_files.HostFs(str(root)),
+        boot_change.Request(smt, maxcpus, False, check, chosen),
+        "x86_64",
+        "6.1.0-13-amd64",
+    )
 
 
 def grub(root, own="", suse=False):
@@ -31,7 +46,9 @@ TREES = {
     "grub_debian": grub,
     "grub_suse": lambda root: grub(root, suse=True),
     "grubby": boot_maker.grubby_tree,
-    "grubby with kernelopts": lambda root: boot_maker.grubby_tree(root, ("$kernelopts",) * 2, kernelopts="root=/dev/sda2 ro", cmdline=None),
+    "grubby with kernelopts": lambda root: boot_maker.grubby_tree(
+        root, ("$kernelopts",) * 2, kernelopts="root=/dev/sda2 ro", cmdline=None
+    ),
     "systemd_boot": boot_maker.systemd_tree,
 }
 
@@ -54,7 +71,12 @@ def test_it_is_set_proved_replaced_and_undone_byte_for_byte(tmp_path, tree, chos
     assert done["differences"] == [f"/proc/cmdline: {argument} is missing"]
     booted(tmp_path)
     again = run(tmp_path, chosen=chosen)
-    assert (again["changed"], again["reboot_required"], again["differences"], again["running"]) == (False, False, [], [argument])
+    assert (again["changed"], again["reboot_required"], again["differences"], again["running"]) == (
+        False,
+        False,
+        [],
+        [argument],
+    )
     other = run(tmp_path, chosen="auto" if chosen == "off" else "off")
     assert len(other["configured"]) == 1 and other["configured"] != [argument] and other["reboot_required"]
     undone = run(tmp_path, "enabled")
@@ -68,7 +90,10 @@ def test_it_is_set_proved_replaced_and_undone_byte_for_byte(tmp_path, tree, chos
     assert not (tmp_path / mitigations.RECORD.path).exists()
 
 
-@pytest.mark.parametrize("own", ["mitigations=auto", "mitigations=off", "mitigations=auto,no_user_kernel quiet", "mitigations=auto;no_user_kernel"])
+@pytest.mark.parametrize(
+    "own",
+    ["mitigations=auto", "mitigations=off", "mitigations=auto,no_user_kernel quiet", "mitigations=auto;no_user_kernel"],
+)
 @pytest.mark.parametrize("suse", [False, True])
 def test_the_hosts_own_is_back_after_ours_with_grub(tmp_path, own, suse):
     # In grub's own files a semicolon has to be quoted; the settings of this tree are read by a shell, in quotes.
@@ -84,8 +109,16 @@ def test_the_hosts_own_is_back_after_ours_with_grub(tmp_path, own, suse):
 @pytest.mark.parametrize(
     ("own", "chosen", "expected"),
     [
-        ("mitigations=auto,no_user_kernel", "auto_nosmt", "mitigations=auto,nosmt mitigations=auto,nosmt,no_user_kernel"),
-        ("mitigations=auto;no_user_kernel", "auto_nosmt", "mitigations=auto,nosmt mitigations=auto,nosmt,no_user_kernel"),
+        (
+            "mitigations=auto,no_user_kernel",
+            "auto_nosmt",
+            "mitigations=auto,nosmt mitigations=auto,nosmt,no_user_kernel",
+        ),
+        (
+            "mitigations=auto;no_user_kernel",
+            "auto_nosmt",
+            "mitigations=auto,nosmt mitigations=auto,nosmt,no_user_kernel",
+        ),
         ("mitigations=auto;no_user_kernel", "auto", "mitigations=auto mitigations=auto,no_user_kernel"),
         ("mitigations=auto,nosmt;no_guest_host", "auto", "mitigations=auto mitigations=auto,no_guest_host"),
         ("mitigations=auto,no_cross_thread", "auto", "mitigations=auto mitigations=auto,no_cross_thread"),
@@ -107,7 +140,13 @@ def test_attack_vectors_are_kept_and_what_goes_is_named(own, chosen, expected):
 
 @pytest.mark.parametrize("tree", [boot_maker.grubby_tree, boot_maker.systemd_tree])
 @pytest.mark.parametrize(
-    "own", ["mitigations=auto", "mitigations=auto,no_user_kernel", 'mitigations="auto;no_user_kernel"', "mitigations=off mitigations=auto"]
+    "own",
+    [
+        "mitigations=auto",
+        "mitigations=auto,no_user_kernel",
+        'mitigations="auto;no_user_kernel"',
+        "mitigations=off mitigations=auto",
+    ],
 )
 def test_a_loader_that_could_not_put_the_hosts_own_back_refuses(tmp_path, tree, own):
     if tree is boot_maker.grubby_tree:
@@ -115,7 +154,9 @@ def test_a_loader_that_could_not_put_the_hosts_own_back_refuses(tmp_path, tree, 
     else:
         tree(tmp_path, f"root=UUID=1 ro {own}")
     before = boot_maker.snapshot(tmp_path)
-    with pytest.raises(loader_base.BootLoaderError, match=r"has 'mitigations=.*' of its own.*remove it there, or leave mitigations out"):
+    with pytest.raises(
+        loader_base.BootLoaderError, match=r"has 'mitigations=.*' of its own.*remove it there, or leave mitigations out"
+    ):
         run(tmp_path, chosen="auto_nosmt")
     assert run(tmp_path, "disabled")["changed"] and run(tmp_path, "enabled")["changed"]
     assert boot_maker.snapshot(tmp_path) == before and not (tmp_path / mitigations.RECORD.path).exists()
@@ -126,13 +167,22 @@ def test_it_is_set_beside_the_arguments_for_smt(tmp_path, smt, maxcpus):
     grub(tmp_path, "nosmt")
     boot_maker.running(tmp_path, numbering="split")
     done = run(tmp_path, smt, "off", maxcpus)
-    assert done["configured"] == [*{"disabled": ["nosmt"], "forced_off": ["nosmt=force"], "enabled": []}.get(smt, ["maxcpus=4"]), "mitigations=off"]
+    assert done["configured"] == [
+        *{"disabled": ["nosmt"], "forced_off": ["nosmt=force"], "enabled": []}.get(smt, ["maxcpus=4"]),
+        "mitigations=off",
+    ]
     booted(tmp_path)
     assert not any(one.startswith("/proc/cmdline") for one in run(tmp_path, smt, "off", maxcpus)["differences"])
 
 
 @pytest.mark.parametrize(
-    ("smt", "chosen"), [("enabled", "auto_nosmt"), ("disabled", "auto_nosmt"), ("mitigations_nosmt", "auto"), ("mitigations_nosmt", "off")]
+    ("smt", "chosen"),
+    [
+        ("enabled", "auto_nosmt"),
+        ("disabled", "auto_nosmt"),
+        ("mitigations_nosmt", "auto"),
+        ("mitigations_nosmt", "off"),
+    ],
 )
 def test_what_contradicts_is_refused(tmp_path, smt, chosen):
     before = boot_maker.snapshot(grub(tmp_path))
@@ -205,10 +255,23 @@ def test_a_record_that_nobody_here_wrote_is_refused(tmp_path):
 
 
 def test_the_shell_script_does_the_same(tmp_path):
-    """As for the states in test_arguments.py: what grub's shell does to a variable is what the Python code does to a list."""
-    for number, own in enumerate(("mitigations=auto,no_user_kernel quiet", "mitigations=off", "a mitigations=auto;no_user_user,no_cross_thread b", "nosmt")):
+    """As for the states in test_arguments.py: what grub's shell does to a variable is what the Python code does to a
+    list.
+    """
+    for number, own in enumerate(
+        (
+            "mitigations=auto,no_user_kernel quiet",
+            "mitigations=off",
+            "a mitigations=auto;no_user_user,no_cross_thread b",
+            "nosmt",
+        )
+    ):
         for chosen in mitigations.ARGUMENTS:
             desired = mitigations.combined(None, chosen, is_smt_on=False)
-            script = boot_maker.write(tmp_path, f"{number}-{chosen}.sh", f"GRUB_CMDLINE_LINUX='{own}'\n{grub_mkconfig.shell_text(desired)}")
-            output = transaction.run_tool(host_files.HostFs("/"), ["/bin/sh", "-c", '. "$1"; printf %s "$GRUB_CMDLINE_LINUX"', "sh", str(script)])
+            script = boot_maker.write(
+                tmp_path, f"{number}-{chosen}.sh", f"GRUB_CMDLINE_LINUX='{own}'\n{grub_mkconfig.shell_text(desired)}"
+            )
+            output = transaction.run_tool(
+                host_files.HostFs("/"), ["/bin/sh", "-c", '. "$1"; printf %s "$GRUB_CMDLINE_LINUX"', "sh", str(script)]
+            )
             assert output == " ".join(boot_arguments.applied(own.split(), desired))

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Each arm that takes a reboot: its name, and that what it asks for is what its argument says, on a host's boot configuration."""
+"""Each arm that takes a reboot: its name, and that what it asks for is what its argument says,
+on a host's boot configuration.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,20 @@ def test_a_number_that_would_not_leave_whole_cores_is_refused(tmp_path):
         run(tmp_path, boot_plan.find("maxcpus_4"))
 
 
-@pytest.mark.parametrize("name", ["maxcpus", "maxcpus_0", "maxcpus_04", "maxcpus_99999", "maxcpus_4 nosmt", "nosmt=force", "mitigations", "nosmt\n", ""])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "maxcpus",
+        "maxcpus_0",
+        "maxcpus_04",
+        "maxcpus_99999",
+        "maxcpus_4 nosmt",
+        "nosmt=force",
+        "mitigations",
+        "nosmt\n",
+        "",
+    ],
+)
 def test_other_names_are_no_arms(name):
     assert boot_plan.find(name) is None
 
@@ -58,4 +73,6 @@ def test_only_one_arm_leaves_anything_open_and_it_says_so():
     arm = boot_plan.find("mitigations_off")
     assert arm.allowed_by == "smt_eval_allow_mitigations_off" and "every CPU vulnerability open" in arm.title
     assert arm.settings == {"boot_argument": "mitigations=off", "leaves_open": arm.leaves_open}
-    assert not boot_plan.find("mitigations_auto").leaves_open and boot_plan.find("mitigations_auto").settings == {"boot_argument": "mitigations=auto"}
+    assert not boot_plan.find("mitigations_auto").leaves_open and boot_plan.find("mitigations_auto").settings == {
+        "boot_argument": "mitigations=auto"
+    }

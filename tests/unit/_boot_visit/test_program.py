@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What undoes tries until it is done: each fault of a host ends some time, and then the host is back, and has said what kept it."""
+"""What undoes tries until it is done: each fault of a host ends some time, and then the host is back,
+and has said what kept it.
+"""
 
 from __future__ import annotations
 
@@ -104,10 +106,14 @@ def test_a_boot_loader_tool_that_fails_for_a_while(booted):
     booted.follow(Time((900, mended)))
     booted.assert_back()
     assert "cannot find a device for /" in booted.said()
-    assert not [one for one in facts.gather(host_files.HostFs(str(booted.host.root)))["problems"] if "not undone yet" in one]
+    assert not [
+        one for one in facts.gather(host_files.HostFs(str(booted.host.root)))["problems"] if "not undone yet" in one
+    ]
 
 
-@pytest.mark.parametrize("error", ["Failed to start reboot.target: Unit reboot.target is masked.", "Operation inhibited by apt"])
+@pytest.mark.parametrize(
+    "error", ["Failed to start reboot.target: Unit reboot.target is masked.", "Operation inhibited by apt"]
+)
 def test_a_reboot_that_is_refused_is_asked_for_again(booted, error):
     booted.host.fails = {"reboot": error, "start": error}
 
@@ -150,7 +156,12 @@ def test_a_disk_without_room_for_what_it_says(booted, monkeypatch):
     time = Time()
     booted.follow(time)
     # Without a note of it the boot that is back waits for its time.
-    assert booted.reboots == 1 and booted.host.has_visit == (False, False) and booted.host.arguments == () and time.now >= 1200
+    assert (
+        booted.reboots == 1
+        and booted.host.has_visit == (False, False)
+        and booted.host.arguments == ()
+        and time.now >= 1200
+    )
 
 
 def test_an_error_of_any_kind_is_followed_by_another_attempt(booted, monkeypatch):
@@ -173,13 +184,13 @@ def test_a_kernel_that_keeps_the_arguments_is_not_rebooted_for_ever(booted):
     booted.host.keeps_arguments = True
 
     def mended():
-        assert booted.reboots == steps.MOST_REBOOTS
+        assert booted.reboots == steps.MAX_REBOOTS
         assert "after 3 reboots the kernel still runs with nosmt" in record.load(booted.host.fs).why
         booted.host.keeps_arguments = False
         booted.host.boot()
 
     booted.follow(Time((5000, mended)))
-    booted.assert_back(steps.MOST_REBOOTS)
+    booted.assert_back(steps.MAX_REBOOTS)
 
 
 def test_a_reboot_that_is_refused_counts_once(booted):
@@ -189,7 +200,7 @@ def test_a_reboot_that_is_refused_counts_once(booted):
 
     def boot():
         real()
-        if booted.reboots == steps.MOST_REBOOTS - 1:
+        if booted.reboots == steps.MAX_REBOOTS - 1:
             booted.host.fails = {"reboot": "Access denied", "start": "Access denied"}
 
     booted.host.boot = boot
@@ -199,15 +210,24 @@ def test_a_reboot_that_is_refused_counts_once(booted):
         booted.host.fails, booted.host.keeps_arguments = {}, False
 
     booted.follow(Time((3000, mended)))
-    booted.assert_back(steps.MOST_REBOOTS)
+    booted.assert_back(steps.MAX_REBOOTS)
 
 
 def test_mitigations_of_the_administrator_stay_and_ours_go(tmp_path, monkeypatch):
     own = "mitigations=auto,no_user_kernel"
-    booted = Booted(tmp_path / "host", monkeypatch, OPEN, settings=f'GRUB_CMDLINE_LINUX_DEFAULT="quiet"\nGRUB_CMDLINE_LINUX="{own}"\n')
+    booted = Booted(
+        tmp_path / "host",
+        monkeypatch,
+        OPEN,
+        settings=f'GRUB_CMDLINE_LINUX_DEFAULT="quiet"\nGRUB_CMDLINE_LINUX="{own}"\n',
+    )
     assert "mitigations=off" in (booted.host.root / "proc/cmdline").read_text()
     booted.follow(Time())
-    assert booted.reboots == 1 and booted.host.arguments == (own,) and own in (booted.host.root / "proc/cmdline").read_text()
+    assert (
+        booted.reboots == 1
+        and booted.host.arguments == (own,)
+        and own in (booted.host.root / "proc/cmdline").read_text()
+    )
     assert booted.host.has_visit == (False, False)
 
 
@@ -218,9 +238,9 @@ def test_the_log_is_no_way_to_another_file_and_does_not_grow_for_ever(booted, tm
     booted.follow(Time())
     assert other.read_text() == "theirs"
     log.unlink()
-    log.write_bytes(b"x" * program._MOST_LOG)
+    log.write_bytes(b"x" * program._MAX_LOG)
     program._append(str(log), "more\n")
-    assert log.stat().st_size == program._MOST_LOG
+    assert log.stat().st_size == program._MAX_LOG
 
 
 def test_what_it_says_reaches_systemd_in_one_line(booted, tmp_path, monkeypatch):
@@ -238,7 +258,7 @@ def test_what_it_says_reaches_systemd_in_one_line(booted, tmp_path, monkeypatch)
         (steps.Seen(True, ("nosmt",)), 0, steps.Step.UNDO),
         (steps.Seen(True, ()), 9, steps.Step.UNDO),
         (steps.Seen(False, ("nosmt",)), 0, steps.Step.REBOOT),
-        (steps.Seen(False, ("nosmt",)), steps.MOST_REBOOTS, steps.Step.STAY),
+        (steps.Seen(False, ("nosmt",)), steps.MAX_REBOOTS, steps.Step.STAY),
         (steps.Seen(False, ()), 9, steps.Step.FORGET),
     ],
 )

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A host whose boot arguments undo themselves: everything is there before they are set, and gone when the host was seen without them."""
+"""A host whose boot arguments undo themselves: everything is there before they are set,
+and gone when the host was seen without them.
+"""
 
 from __future__ import annotations
 
@@ -62,15 +64,26 @@ def test_who_has_begun_goes_on_with_other_arguments_and_ends_it_after_the_proof(
     for request, arguments in ((FORCED, ("nosmt=force",)), (OWN, ()), (OPEN, ("mitigations=off",))):
         host.calls.clear()
         visit.begin(host.fs, request, 900, EVALUATION)
-        assert host.arguments == arguments and f"reload {record.UNIT}.service" in host.calls and f"restart {record.UNIT}.service" not in host.calls
+        assert (
+            host.arguments == arguments
+            and f"reload {record.UNIT}.service" in host.calls
+            and f"restart {record.UNIT}.service" not in host.calls
+        )
         host.boot()
-    assert record.load(host.fs).arguments == ("mitigations=off", "nosmt", "nosmt=force") and record.load(host.fs).seconds == 900
+    assert (
+        record.load(host.fs).arguments == ("mitigations=off", "nosmt", "nosmt=force")
+        and record.load(host.fs).seconds == 900
+    )
     assert visit.end(host.fs, True) == (True, True) and host.arguments == ("mitigations=off",)
     # Nothing is removed while the kernel has the arguments.
     assert visit.end(host.fs, False) == (True, True) and host.arguments == () and host.has_visit == (True, True)
     assert record.load(host.fs).is_ending
     host.boot()
-    assert visit.end(host.fs, False) == (True, False) and host.has_visit == (False, False) and f"stop {record.UNIT}.service" in host.calls
+    assert (
+        visit.end(host.fs, False) == (True, False)
+        and host.has_visit == (False, False)
+        and f"stop {record.UNIT}.service" in host.calls
+    )
     assert visit.end(host.fs, False) == (False, False)
 
 
@@ -95,7 +108,9 @@ def test_another_visit_is_refused_with_what_it_said_last_and_the_way_out(host, m
     monkeypatch.setattr(units, "said", lambda: "it cannot be rebooted:\x1b[31m no")
     with pytest.raises(visit.VisitError) as refused:
         visit.begin(host.fs, NOSMT, 600, "the trial t")
-    assert str(refused.value).startswith(f"{EVALUATION} has set its boot arguments, and they are not undone yet (it cannot be rebooted:\\x1b[31m no)")
+    assert str(refused.value).startswith(
+        f"{EVALUATION} has set its boot arguments, and they are not undone yet (it cannot be rebooted:\\x1b[31m no)"
+    )
     assert record.UNDO_NOW in str(refused.value)
     # Once it goes back, its own controller is too late.
     visit.end(host.fs, False)
@@ -108,7 +123,9 @@ def test_another_visit_is_refused_with_what_it_said_last_and_the_way_out(host, m
 
 def test_a_host_with_arguments_of_its_own_or_without_systemd_is_refused(host):
     change.run(host.fs, NOSMT)
-    with pytest.raises(visit.VisitError, match=r"it does not boot with SMT on and without arguments for it: .*smt_boot_smt=enabled"):
+    with pytest.raises(
+        visit.VisitError, match=r"it does not boot with SMT on and without arguments for it: .*smt_boot_smt=enabled"
+    ):
         visit.begin(host.fs, NOSMT, 600, EVALUATION)
     change.run(host.fs, OWN)
     (host.root / "run/systemd/system").rmdir()
@@ -132,7 +149,10 @@ def test_what_a_killed_call_left_keeps_no_other_out(host, monkeypatch):
 
 
 def test_the_copy_on_the_host_loads_with_nothing_else(host):
-    """As the service does: nothing of this collection is found elsewhere. The arguments were not booted, and its time is over at once."""
+    """As the service does: nothing of this collection is found elsewhere.
+
+    The arguments were not booted, and its time is over at once.
+    """
     visit.begin(host.fs, NOSMT, 0, EVALUATION)
     command = [sys.executable, "-BES", units.ARCHIVE, str(host.root)]
     done = subprocess.run(command, cwd=host.root, env={"PATH": "/nowhere"}, capture_output=True, text=True, check=False)
@@ -144,13 +164,17 @@ def test_the_copy_on_the_host_loads_with_nothing_else(host):
 def test_words_of_the_unit_are_words_for_systemd_and_the_shell(host, monkeypatch, tmp_path):
     monkeypatch.setattr(archive.sys, "executable", '/opt/50%/py$3 \\"x"')
     visit.begin(host.fs, NOSMT, 600, EVALUATION)
-    lines = dict(line.split("=", 1) for line in (host.root / visited_host.UNIT_FILE).read_text().splitlines() if "=" in line)
+    lines = dict(
+        line.split("=", 1) for line in (host.root / visited_host.UNIT_FILE).read_text().splitlines() if "=" in line
+    )
     assert '"/opt/50%%/py$$3 \\\\\\"x\\"" "/usr/bin/python3"' in lines["ExecStart"]
     shell = archive._START
     tool = tmp_path / "python"
     tool.write_text('#!/bin/sh\necho "$0 $*"\n')
     tool.chmod(0o755)
-    done = subprocess.run(["/bin/sh", "-c", shell, "sh", "/program", "/", "/gone", str(tool)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["/bin/sh", "-c", shell, "sh", "/program", "/", "/gone", str(tool)], capture_output=True, text=True, check=True
+    )
     assert done.stdout == f"{tool} -BES /program /\n"
 
 

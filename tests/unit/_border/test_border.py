@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The border: what our own code says passes it on any machine; what no machine says does not, and costs little to refuse."""
+"""The border: what our own code says passes it on any machine; what no machine says does not,
+and costs little to refuse.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,11 @@ EVERYTHING = "0-65535"
 
 def answer(**changed):
     """What smt_facts prints."""
-    actual = {"changed": False, "ansible_facts": {"smt": result_maker.result(blocks=1)["facts"]}, "invocation": {"module_args": {"sysroot": "/"}}}
+    actual = {
+        "changed": False,
+        "ansible_facts": {"smt": result_maker.result(blocks=1)["facts"]},
+        "invocation": {"module_args": {"sysroot": "/"}},
+    }
     return json.dumps({**actual, **changed})
 
 
@@ -29,31 +35,53 @@ def with_facts(**changed):
     return answer(ansible_facts={"smt": {**result_maker.result(blocks=1)["facts"], **changed}})
 
 
-# ---- answers of modules ---------------------------------------------------------------------------------------------------------------------------
+# ---- answers of modules ----------------------------------------------------------------------------------------------
 
 
 def test_an_answer_keeps_its_fields_alone():
-    beside = {"compliance": 5, "add_host": {"host_name": "x"}, "ansible_stats": {"data": 5}, "failed": False, "_ansible_x": 1, "deprecations": [1]}
+    beside = {
+        "compliance": 5,
+        "add_host": {"host_name": "x"},
+        "ansible_stats": {"data": 5},
+        "failed": False,
+        "_ansible_x": 1,
+        "deprecations": [1],
+    }
     actual = answers.accept("smt_facts", "motd\n" + answer(**beside))
     assert set(actual) == {"changed", "ansible_facts"}
 
 
-@pytest.mark.parametrize("beside", [{"smt_survey_page": "inventory/host_vars/web02.yml"}, {"ansible_connection": "local"}])
+@pytest.mark.parametrize(
+    "beside", [{"smt_survey_page": "inventory/host_vars/web02.yml"}, {"ansible_connection": "local"}]
+)
 def test_facts_beside_our_own_are_refused(beside):
     with pytest.raises(text.BorderError, match="ansible_facts"):
         answers.accept("smt_facts", answer(ansible_facts={"smt": result_maker.result(blocks=1)["facts"], **beside}))
 
 
 def test_of_a_failure_nothing_is_kept_but_its_words():
-    actual = answers.accept("smt_facts", answer(failed=True, msg=ESCAPE, verdict={"status": "compliant"}, unreachable=True, exception="Traceback\x1b[2J"))
+    actual = answers.accept(
+        "smt_facts",
+        answer(
+            failed=True, msg=ESCAPE, verdict={"status": "compliant"}, unreachable=True, exception="Traceback\x1b[2J"
+        ),
+    )
     assert set(actual) == {"failed", "msg", "exception"} and "\x1b" not in actual["exception"]
     assert actual["msg"].isprintable() and "\n" not in actual["msg"] and "web02" in actual["msg"]
 
 
 def test_a_refused_change_says_who_would_be_hurt():
-    refused = {"failed": True, "msg": "1 affinity conflict(s)", "affinity_conflicts": ["CPU 3: pid 812 sleep"], "changed": True, "compliance": 5}
+    refused = {
+        "failed": True,
+        "msg": "1 affinity conflict(s)",
+        "affinity_conflicts": ["CPU 3: pid 812 sleep"],
+        "changed": True,
+        "compliance": 5,
+    }
     actual = answers.accept("smt_state", json.dumps(refused))
-    assert set(actual) == {"failed", "msg", "affinity_conflicts"} and actual["affinity_conflicts"] == ["CPU 3: pid 812 sleep"]
+    assert set(actual) == {"failed", "msg", "affinity_conflicts"} and actual["affinity_conflicts"] == [
+        "CPU 3: pid 812 sleep"
+    ]
     with pytest.raises(text.BorderError, match="affinity_conflicts"):
         answers.accept("smt_state", json.dumps({**refused, "affinity_conflicts": [{}]}))
 
@@ -65,7 +93,7 @@ def test_whatever_is_no_false_is_a_failure(said):
 
 def test_warnings_are_lines_for_a_terminal():
     actual = answers.accept("smt_facts", answer(warnings=[ESCAPE, {"msg": ESCAPE}, 7, *["x"] * 1000]))
-    assert len(actual["warnings"]) == answers.MOST_WARNINGS and all(one.isprintable() for one in actual["warnings"])
+    assert len(actual["warnings"]) == answers.MAX_WARNINGS and all(one.isprintable() for one in actual["warnings"])
     assert "warnings" not in answers.accept("smt_facts", answer(warnings=[None, 7, {"msg": None}, {}]))
 
 
@@ -79,7 +107,9 @@ def test_the_warning_of_a_real_module_arrives():
         "module.warn('the disk is nearly full')\n"
         "module.exit_json(changed=False)\n"
     )
-    printed = json.loads(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout)
+    printed = json.loads(
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    )
     assert answers.accept("smt_facts", answer(warnings=printed["warnings"]))["warnings"] == ["the disk is nearly full"]
     assert "warnings" not in answers.accept("smt_facts", answer(warnings=[{"event": None}, {"event": {"msg": 7}}]))
 
@@ -106,7 +136,7 @@ def test_what_is_not_sound_is_refused(printed, words):
         answers.accept("smt_facts", printed)
 
 
-# ---- facts ----------------------------------------------------------------------------------------------------------------------------------------
+# ---- facts -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -117,7 +147,10 @@ def test_what_is_not_sound_is_refused(printed, words):
         ({"nodes": {str(number): EVERYTHING for number in range(200)}}, "more than 8192 CPUs"),
         ({"nodes": {str(number): "0-8191" for number in range(200)}}, "nodes: .* more than 0 CPUs"),
         ({"packages": ["0-3", "3-7"]}, "CPU 3 is named twice"),
-        ({"cpus": {**dict.fromkeys(("present", "possible", "online", "offline", "isolated"), EVERYTHING)}}, "more than"),
+        (
+            {"cpus": {**dict.fromkeys(("present", "possible", "online", "offline", "isolated"), EVERYTHING)}},
+            "more than",
+        ),
         ({"hardware_class": {"a": 1}}, "hardware_class"),
         ({"hardware_class": 7}, "hardware_class"),
         ({"hardware_class": "x86_64-1s4c8t-split-0f3a9c1e"}, "not the class of the machine that these facts show"),
@@ -150,14 +183,16 @@ def test_a_machine_of_4096_cpus_passes_and_is_judged():
     actual = answers.accept("smt_facts", answer(ansible_facts={"smt": known}))["ansible_facts"]["smt"]
     assert actual == known
     verdict = compliance.judge(actual, policy.DesiredState(state=policy.DISABLED), policy.RUNTIME)
-    assert (verdict["status"] == compliance.DRIFTED and cpulist.render(range(1, 4096, 2)) in verdict["sentence"]) or "..." in verdict["sentence"]
+    assert (
+        verdict["status"] == compliance.DRIFTED and cpulist.render(range(1, 4096, 2)) in verdict["sentence"]
+    ) or "..." in verdict["sentence"]
 
 
 def test_a_host_that_knows_nothing_passes():
     assert facts.accept(result_maker.nothing_known())["source"] == "unknown"
 
 
-# ---- results --------------------------------------------------------------------------------------------------------------------------------------
+# ---- results ---------------------------------------------------------------------------------------------------------
 
 
 def refusal(document):
@@ -178,10 +213,26 @@ def refusal(document):
         (("samples", 0, "metrics", "throughput", "value"), 1e-100, "too close to zero"),
         (("samples", 0, "metrics", "throughput", "value"), 1e308, "samples.0.metrics.throughput.value"),
         (("samples", 0, "workload"), "another", "the plan has no workload another"),
-        (("samples", 0, "metrics", "throughput", "unit"), "furlongs", "does not declare the metric throughput like this"),
-        (("samples", 0, "metrics", "throughput", "better"), "lower", "does not declare the metric throughput like this"),
-        (("samples", 0, "metrics"), {"another": {"value": 1, "unit": "s", "better": "lower"}}, "does not declare the metric another like this"),
-        (("samples", 0, "metrics"), {f"m{number}": {"value": 1, "unit": "s", "better": "lower"} for number in range(101)}, "samples.0.metrics"),
+        (
+            ("samples", 0, "metrics", "throughput", "unit"),
+            "furlongs",
+            "does not declare the metric throughput like this",
+        ),
+        (
+            ("samples", 0, "metrics", "throughput", "better"),
+            "lower",
+            "does not declare the metric throughput like this",
+        ),
+        (
+            ("samples", 0, "metrics"),
+            {"another": {"value": 1, "unit": "s", "better": "lower"}},
+            "does not declare the metric another like this",
+        ),
+        (
+            ("samples", 0, "metrics"),
+            {f"m{number}": {"value": 1, "unit": "s", "better": "lower"} for number in range(101)},
+            "samples.0.metrics",
+        ),
         (("samples", 0, "parameter"), 1, "does not measure gzip at 1"),
         (("samples", 0, "workers"), [{"cpus": "0," * 50_000, "value": 1}], "cpus"),
         (("samples", 0, "arm"), "on", "the result has no arm on"),
@@ -194,15 +245,43 @@ def refusal(document):
         (("arms", 0, "settings"), {"x": [1]}, "arms.0.settings.x"),
         (("arms", 0, "title"), "", "arms.0.title"),
         (("plan", "placements", "another"), {}, "plan.placements: the result has no arm another"),
-        (("plan", "switches"), {"another": {"count": 1, "seconds": 0.5}}, "plan.switches: the result has no arm another"),
-        (("plan", "looks"), [{"blocks": 6, "share": 0.2}, {"blocks": 5, "share": 0.3}], "plan.looks.1: blocks and share have to rise from look to look"),
-        (("plan", "looks"), [{"blocks": 6, "share": 0.3}, {"blocks": 8, "share": 0.3}], "plan.looks.1: blocks and share have to rise from look to look"),
-        (("plan", "looks"), [{"blocks": 4, "share": 0.0}], "plan.looks.0: blocks and share have to rise from look to look"),
+        (
+            ("plan", "switches"),
+            {"another": {"count": 1, "seconds": 0.5}},
+            "plan.switches: the result has no arm another",
+        ),
+        (
+            ("plan", "looks"),
+            [{"blocks": 6, "share": 0.2}, {"blocks": 5, "share": 0.3}],
+            "plan.looks.1: blocks and share have to rise from look to look",
+        ),
+        (
+            ("plan", "looks"),
+            [{"blocks": 6, "share": 0.3}, {"blocks": 8, "share": 0.3}],
+            "plan.looks.1: blocks and share have to rise from look to look",
+        ),
+        (
+            ("plan", "looks"),
+            [{"blocks": 4, "share": 0.0}],
+            "plan.looks.0: blocks and share have to rise from look to look",
+        ),
         (("plan", "workloads", 0, "primary"), "latency", "gzip has no metric latency"),
-        (("plan", "workloads", 0, "metrics", "throughput", "better"), "lower", "gzip has better lower instead of higher for throughput: a workload of this"),
+        (
+            ("plan", "workloads", 0, "metrics", "throughput", "better"),
+            "lower",
+            "gzip has better lower instead of higher for throughput: a workload of this",
+        ),
         (("plan", "workloads", 0, "metrics", "throughput", "unit"), "s" * 3000, "gzip has unit sss"),
-        (("plan", "workloads", 0, "metrics", "throughput", "aggregate"), "mean", "gzip has aggregate mean instead of sum for throughput"),
-        (("plan", "workloads", 0, "parameter"), {"name": "n", "unit": None, "values": [1], "per_worker": False}, "gzip has a parameter with name n instead"),
+        (
+            ("plan", "workloads", 0, "metrics", "throughput", "aggregate"),
+            "mean",
+            "gzip has aggregate mean instead of sum for throughput",
+        ),
+        (
+            ("plan", "workloads", 0, "parameter"),
+            {"name": "n", "unit": None, "values": [1], "per_worker": False},
+            "gzip has a parameter with name n instead",
+        ),
         (("events", 0, "detail"), [[[[]]]], "events.0.detail"),
         (("events", 0, "detail"), {"a": {"b": 1}}, "events.0.detail"),
         (("ansible_remote_tmp",), "{{ lookup('pipe', 'id') }}", "ansible_remote_tmp"),
@@ -222,10 +301,14 @@ def test_a_result_of_no_host_is_refused(where, value, words):
     assert words in refusal(document)
 
 
-@pytest.mark.parametrize(("depth", "words"), [(5, "facts.measured"), (900, "Recursion limit"), (5000, "nested too deeply")])
+@pytest.mark.parametrize(
+    ("depth", "words"), [(5, "facts.measured"), (900, "Recursion limit"), (5000, "nested too deeply")]
+)
 def test_facts_that_are_nested_are_refused(depth, words):
     document = result_maker.result(blocks=1)
-    printed = json.dumps(document).replace('"measured": null', '"measured": ' + '{"facts": ' * depth + "1" + "}" * depth)
+    printed = json.dumps(document).replace(
+        '"measured": null', '"measured": ' + '{"facts": ' * depth + "1" + "}" * depth
+    )
     with pytest.raises(results.ResultError, match=words):
         results.parse(printed, "web01")
 
@@ -239,14 +322,21 @@ def test_a_refusal_has_no_cause_that_holds_what_was_refused():
 
 def test_thousands_of_workloads_are_refused():
     document = result_maker.result(blocks=1)
-    document["plan"]["workloads"] = [{**document["plan"]["workloads"][0], "name": f"w{number}"} for number in range(4000)]
+    document["plan"]["workloads"] = [
+        {**document["plan"]["workloads"][0], "name": f"w{number}"} for number in range(4000)
+    ]
     assert "plan.workloads" in refusal(document)
 
 
 @pytest.mark.parametrize("values", [[1.0, 1.0000000000001], [1, 1.0]])
 def test_parameter_values_that_look_the_same_are_refused(values):
     document = result_maker.result(blocks=1)
-    document["plan"]["workloads"][0]["parameter"] = {"name": "load", "unit": None, "values": values, "per_worker": False}
+    document["plan"]["workloads"][0]["parameter"] = {
+        "name": "load",
+        "unit": None,
+        "values": values,
+        "per_worker": False,
+    }
     assert "is listed twice" in refusal(document)
 
 
@@ -263,7 +353,9 @@ def test_results_of_earlier_versions_lack_a_fact(before):
 
 def test_a_documented_fact_needs_no_schema_of_its_own():
     known = schema.whole(a=schema.BOOL)
-    found = facts.with_documented(known, {"a": {"type": "str"}, "b": {"type": "list"}, "c": {"type": "dict"}, "d": {"type": "str"}})
+    found = facts.with_documented(
+        known, {"a": {"type": "str"}, "b": {"type": "list"}, "c": {"type": "dict"}, "d": {"type": "str"}}
+    )
     assert set(found["properties"]) == {"a", "b", "d"} and found["properties"]["a"] is schema.BOOL
     check = schema.Checker(found).check
     check({"a": True, "b": ["x"], "d": None})
@@ -272,7 +364,7 @@ def test_a_documented_fact_needs_no_schema_of_its_own():
             check({"a": True, "b": [], "d": "", **wrong})
 
 
-# ---- verdicts -------------------------------------------------------------------------------------------------------------------------------------
+# ---- verdicts --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What crosses the border does not depend on the libraries of the controller: both validators accept and refuse the same."""
+"""What crosses the border does not depend on the libraries of the controller:
+both validators accept and refuse the same.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def modules():
 
 
 def checkers(value):
-    """The checkers within a value of a module: in collections, in objects of this collection, and those whose method it is."""
+    """The checkers within a value of a module: in collections, in objects of this collection,
+    and those whose method it is.
+    """
     if isinstance(value, schema.Checker):
         yield value
     elif inspect.ismethod(value):
@@ -58,10 +62,14 @@ LIBRARY = {name: jsonschema_rs.Draft202012Validator(one) for name, one in SCHEMA
 
 
 def test_every_checker_of_the_collection_is_compiled_and_compared():
-    """All that there are, also one that only a function has, can be compiled; and those that are compared are not a few of them."""
+    """All that there are, also one that only a function has, can be compiled;
+    and those that are compared are not a few of them.
+    """
     for one in [one.schema for one in gc.get_objects() if isinstance(one, schema.Checker)]:
         validation.compiled(one)
-    assert {"resultType", "counted_from", "units", "ansible_facts"} <= {field for one in SCHEMAS.values() for field in one.get("properties", {})}
+    assert {"resultType", "counted_from", "units", "ansible_facts"} <= {
+        field for one in SCHEMAS.values() for field in one.get("properties", {})
+    }
 
 
 def agree(name, data):
@@ -81,7 +89,18 @@ def values_of(one):
         if kind in ("number", "integer"):
             least, most = one.get("minimum", one.get("exclusiveMinimum", -5)), one.get("maximum", 5)
             strategies.append(
-                st.sampled_from([least, most, least - 1, most + 1, float(least), float(most), math.nextafter(most, math.inf), (least + most) / 2])
+                st.sampled_from(
+                    [
+                        least,
+                        most,
+                        least - 1,
+                        most + 1,
+                        float(least),
+                        float(most),
+                        math.nextafter(most, math.inf),
+                        (least + most) / 2,
+                    ]
+                )
             )
         elif kind == "string":
             strategies.append(strings_of(one))
@@ -130,7 +149,18 @@ ODD = (
 
 def strings_of(one):
     found = st.text(max_size=6) | st.sampled_from(
-        ["0-3", "0,4", "smt_on", "gzip", "2026-01-02T03:04:05Z", "2026-01-02T03:04:05Z\n", "x" * 256, "😀" * 255, "a\r", "²"]
+        [
+            "0-3",
+            "0,4",
+            "smt_on",
+            "gzip",
+            "2026-01-02T03:04:05Z",
+            "2026-01-02T03:04:05Z\n",
+            "x" * 256,
+            "😀" * 255,
+            "a\r",
+            "²",
+        ]
     )
     if "pattern" in one:
         found |= st.from_regex(validation._pattern(one["pattern"]).__self__) | st.from_regex(one["pattern"])
@@ -142,11 +172,17 @@ def strings_of(one):
 def objects_of(one):
     known = {name: values_of(value) for name, value in one.get("properties", {}).items()}
     required = {name: known[name] for name in one.get("required", ())}
-    exact = st.fixed_dictionaries(required, optional={name: value for name, value in known.items() if name not in required})
+    exact = st.fixed_dictionaries(
+        required, optional={name: value for name, value in known.items() if name not in required}
+    )
     others = one.get("additionalProperties", True)
     names = strings_of(one.get("propertyNames", {})) | st.just("more")
     more = st.dictionaries(names, values_of(others) if isinstance(others, dict) else st.just(1), max_size=2)
-    return st.one_of(exact, st.builds(lambda one, two: {**two, **one}, exact, more), exact.map(lambda found: dict(list(found.items())[1:])))
+    return st.one_of(
+        exact,
+        st.builds(lambda one, two: {**two, **one}, exact, more),
+        exact.map(lambda found: dict(list(found.items())[1:])),
+    )
 
 
 @pytest.mark.parametrize("name", sorted(SCHEMAS))
@@ -166,8 +202,14 @@ def test_both_say_the_same_of_generated_answers(name):
 
 KEYWORDS = {
     "minItems": ({"minItems": 2, "maxItems": 3}, [[], [1], [1, 2], [1, 2, 3], [1, 2, 3, 4], "x", {}]),
-    "prefixItems": ({"prefixItems": [{"type": "number"}, {"type": "string"}]}, [[], [1], ["x"], [1, "x"], [1, 2], [1, "x", None], [True, "x"]]),
-    "prefixItems and items": ({"prefixItems": [{"type": "number"}], "items": {"type": "null"}}, [[1], [1, None], [1, 2], [None], [1, None, 3]]),
+    "prefixItems": (
+        {"prefixItems": [{"type": "number"}, {"type": "string"}]},
+        [[], [1], ["x"], [1, "x"], [1, 2], [1, "x", None], [True, "x"]],
+    ),
+    "prefixItems and items": (
+        {"prefixItems": [{"type": "number"}], "items": {"type": "null"}},
+        [[1], [1, None], [1, 2], [None], [1, None, 3]],
+    ),
     "exclusiveMinimum": ({"exclusiveMinimum": 0, "maximum": 1}, [0, 0.0, -0.0, 5e-324, -1, 1, 1.5, True, "0", None]),
 }
 
@@ -227,13 +269,32 @@ def test_both_say_the_same_of_real_answers_with_one_value_changed(name):
         inner = whole
         for key in at:
             inner = inner[key]
-        value = source.choice([*ODD, {**inner, "more": 1} if isinstance(inner, dict) else [*inner, 7] if isinstance(inner, list) else f"{inner}\n"])
+        value = source.choice(
+            [
+                *ODD,
+                (
+                    {**inner, "more": 1}
+                    if isinstance(inner, dict)
+                    else [*inner, 7]
+                    if isinstance(inner, list)
+                    else f"{inner}\n"
+                ),
+            ]
+        )
         refused += not agree(name, replaced(whole, at, value))
     # Neither accepts or refuses everything.
     assert 100 < refused < 400
 
 
-@pytest.mark.parametrize("at", [("samples", 0, "workers", 0, "value"), ("facts", "sockets"), ("environment", "busy"), ("plan", "workloads", 0, "title")])
+@pytest.mark.parametrize(
+    "at",
+    [
+        ("samples", 0, "workers", 0, "value"),
+        ("facts", "sockets"),
+        ("environment", "busy"),
+        ("plan", "workloads", 0, "title"),
+    ],
+)
 def test_both_name_the_same_place(monkeypatch, at):
     wrong = replaced(recorded()["result"], at, [1])
     said = []
@@ -258,7 +319,10 @@ def test_what_is_not_json_is_refused(value):
         ({"type": "text"}, "text"),
         ({"enum": [[1]]}, "constant"),
         ({"additionalProperties": {"pattern": "^a$", "type": "string", "not": {}}}, "not"),
-        *(({"type": "string", "pattern": one}, "regular expression") for one in ("a$", "^a", r"^\d$", "^a.$", "^(?i:a)$", "^a$b$", r"^[\w]$")),
+        *(
+            ({"type": "string", "pattern": one}, "regular expression")
+            for one in ("a$", "^a", r"^\d$", "^a.$", "^(?i:a)$", "^a$b$", r"^[\w]$")
+        ),
     ],
 )
 def test_a_schema_that_is_not_known_is_no_check(unknown, words):

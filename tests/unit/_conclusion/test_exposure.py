@@ -52,17 +52,30 @@ def test_one_thread_a_core_closes_what_depends_on_smt_and_nothing_else(tmp_path)
     assert found["smt_on"].states == on and found["smt_on"].basis == "inferred"
     for name in ("smt_off", "nosmt", "mitigations_auto_nosmt"):
         assert found[name].states == {**on, "l1tf": "smt_closed", "mds": "smt_closed"}, name
-    assert "closes the part that depends on SMT, of l1tf, mds (one thread of each core is online)" in found["smt_off"].text
+    assert (
+        "closes the part that depends on SMT, of l1tf, mds (one thread of each core is online)" in found["smt_off"].text
+    )
     assert "leaves vulnerable as a whole mmio_stale_data" in found["smt_off"].text
 
 
-@pytest.mark.parametrize("name", ["smt_off_on_node_0", "threads_per_core_2", "one_thread_per_core", "one_thread_per_core_unit_postgresql", "isolated"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "smt_off_on_node_0",
+        "threads_per_core_2",
+        "one_thread_per_core",
+        "one_thread_per_core_unit_postgresql",
+        "isolated",
+    ],
+)
 def test_siblings_that_are_online_for_others_keep_it_open(tmp_path, name):
     _result, found = arms_of(tmp_path, ["smt_on", name], shape=(1, 2, 4))
     assert found[name].states["mds"] == "smt_open" and "so it is not closed by this arm" in found[name].text
 
 
-@pytest.mark.parametrize(("cpus", "state"), [(["0", "2"], "smt_closed"), (["0", "1", "2"], "smt_open"), (None, "not_known")])
+@pytest.mark.parametrize(
+    ("cpus", "state"), [(["0", "2"], "smt_closed"), (["0", "1", "2"], "smt_open"), (None, "not_known")]
+)
 def test_whether_maxcpus_closes_it_is_said_by_the_cpus_that_were_online(tmp_path, cpus, state):
     result, _found = arms_of(tmp_path, ["smt_on", "maxcpus_2"])
     result["plan"]["placements"]["maxcpus_2"]["all_threads"]["workers"] = cpus
@@ -99,7 +112,11 @@ def test_what_a_kernel_with_other_mitigations_says_does_not_tell_of_its_own_choi
 def test_a_host_that_was_found_without_siblings_or_is_a_guest_is_not_guessed_at(tmp_path):
     disabled = dict.fromkeys(("l1tf", "mds"), "Mitigation: Clear CPU buffers; SMT disabled")
     _result, found = arms_of(tmp_path / "off", ["as_found", "smt_on", "smt_off"], **disabled)
-    assert [found[name].states["mds"] for name in ("as_found", "smt_on", "smt_off")] == ["smt_closed", "not_known", "smt_closed"]
+    assert [found[name].states["mds"] for name in ("as_found", "smt_on", "smt_off")] == [
+        "smt_closed",
+        "not_known",
+        "smt_closed",
+    ]
     guest = {"mds": "Mitigation: Clear CPU buffers; SMT Host state unknown"}
     _result, found = arms_of(tmp_path / "guest", ["smt_on", "smt_off"], **guest)
     assert [found[name].states["mds"] for name in ("smt_on", "smt_off")] == ["not_known", "not_known"]
@@ -117,10 +134,18 @@ def test_what_was_read_in_an_arm_counts_and_not_what_it_should_be(tmp_path):
     """Boots are measured one by one, and the kernel of each says what holds in it."""
     made = []
     for number, arm in enumerate(("smt_on", "smt_off"), 1):
-        leg = result_maker.result(compared=False, reason="not asked for", blocks=4, shape=(1, 2, 2), run=f"r-{number}", arms_left_out=[])
-        mds = "Mitigation: Clear CPU buffers; SMT disabled" if arm == "smt_off" else "Mitigation: Clear CPU buffers; SMT vulnerable"
+        leg = result_maker.result(
+            compared=False, reason="not asked for", blocks=4, shape=(1, 2, 2), run=f"r-{number}", arms_left_out=[]
+        )
+        mds = (
+            "Mitigation: Clear CPU buffers; SMT disabled"
+            if arm == "smt_off"
+            else "Mitigation: Clear CPU buffers; SMT vulnerable"
+        )
         # Without its boot argument this kernel also leaves off what it had mitigated.
-        leg["facts"]["vulnerabilities"] = kernels(tmp_path / arm, mds=mds, **({"meltdown": "Vulnerable"} if arm == "smt_off" else {}))
+        leg["facts"]["vulnerabilities"] = kernels(
+            tmp_path / arm, mds=mds, **({"meltdown": "Vulnerable"} if arm == "smt_off" else {})
+        )
         made.append(boots.BootResult(number, arm, leg))
     facts = made[0].result["facts"]
     result = boots.join("r", made, boot_plan.make(["smt_on", "smt_off"], 1), facts, facts)

@@ -19,7 +19,9 @@ EVALUATIONS = 200
 
 
 def standing(arms, compare="baseline", **options):
-    result = result_maker.result(**{"arms": arms, "blocks": 8, "noise": 0.003, "shape": (1, 2, 2), "names": ("all_threads",), **options})
+    result = result_maker.result(
+        **{"arms": arms, "blocks": 8, "noise": 0.003, "shape": (1, 2, 2), "names": ("all_threads",), **options}
+    )
     comparisons = host_comparisons.compare_host(result, compare=compare)
     return result, comparisons, outcomes.standing(result, comparisons)
 
@@ -60,7 +62,9 @@ def test_an_arm_that_costs_another_workload_is_not_the_best():
 
 def test_an_arm_that_lacks_a_workload_is_not_the_best():
     both = {"gzip": result_maker.GZIP, "even": EVEN}
-    result, _comparisons, found = standing({"smt_on": 1.0, "isolated": 1.2, "threads_per_core_2": 0.8}, "all", workloads=both)
+    result, _comparisons, found = standing(
+        {"smt_on": 1.0, "isolated": 1.2, "threads_per_core_2": 0.8}, "all", workloads=both
+    )
     assert found.best == "isolated"
     for sample in result["samples"]:
         if (sample["arm"], sample["workload"]) == ("isolated", "even"):
@@ -78,28 +82,48 @@ def test_the_sentence_names_each_arm_with_what_it_gives_and_costs():
         "threads_per_core_2": 1.0,
     }
     said = sentence(arms, workloads={"orders": LATENCY, "gzip": result_maker.GZIP})
-    assert said.startswith("No arm is called better than SMT on. Leave SMT on: with every online thread busy, turning it off costs gzip of a fixed stream ")
+    assert said.startswith(
+        "No arm is called better than SMT on. Leave SMT on: with every online thread busy, turning it off costs gzip of"
+        " a fixed stream "
+    )
     title = result_maker.title_of
-    assert f" Against SMT on, with every online thread busy: {title('one_thread_per_core')} gives orders latency_p99 −30" in said
+    assert (
+        f" Against SMT on, with every online thread busy: {title('one_thread_per_core')} gives orders latency_p99 −30"
+        in said
+    )
     assert " %) and costs gzip of a fixed stream 4" in said and "(−3" in said
-    assert f"; {title('threads_per_core_2')} changes nothing: within 1 % for orders and gzip of a fixed stream; " in said
-    assert f"{title('isolated')} costs orders latency_p99 +" in said and "leaves gzip of a fixed stream within 1 %." in said
+    assert (
+        f"; {title('threads_per_core_2')} changes nothing: within 1 % for orders and gzip of a fixed stream; " in said
+    )
+    assert (
+        f"{title('isolated')} costs orders latency_p99 +" in said
+        and "leaves gzip of a fixed stream within 1 %." in said
+    )
 
 
 def test_the_sentence_says_best_only_of_what_is():
     arms = {"smt_on": 1.0, "isolated": 1.2, "threads_per_core_2": 0.8}
     isolated = result_maker.title_of("isolated")
-    assert sentence(arms).startswith(f"Better than SMT on: {isolated}; which arm is best was not compared (smt_report_compare: all). Against SMT on")
+    assert sentence(arms).startswith(
+        f"Better than SMT on: {isolated}; which arm is best was not compared (smt_report_compare: all). Against SMT on"
+    )
     said = sentence(arms, "all")
     assert (
-        said.startswith(f"{isolated[:1].upper()}{isolated[1:]} is the best of the 3 arms: it is better than each other one. Against SMT on")
+        said.startswith(
+            f"{isolated[:1].upper()}{isolated[1:]} is the best of the 3 arms: it is better than each other one. Against"
+            " SMT on"
+        )
         and "Turn SMT" not in said
     )
-    assert sentence({**arms, "isolated": 0.9}).startswith("SMT on, the baseline, is the best of the 3 arms: each other one costs.")
+    assert sentence({**arms, "isolated": 0.9}).startswith(
+        "SMT on, the baseline, is the best of the 3 arms: each other one costs."
+    )
     tied = sentence({**arms, "threads_per_core_2": 1.2}, "all")
     assert "none of the arms is better than each other one." in tied
     # Where another arm is better than both, the choice between on and off is said to be that alone.
-    assert "Of SMT on and off alone, leave SMT on: with every" in sentence({"smt_on": 1.0, "smt_off": 1.0, "isolated": 1.2})
+    assert "Of SMT on and off alone, leave SMT on: with every" in sentence(
+        {"smt_on": 1.0, "smt_off": 1.0, "isolated": 1.2}
+    )
 
 
 def test_what_is_undecided_is_named_with_what_would_decide_it():
@@ -113,8 +137,13 @@ def test_what_is_undecided_is_named_with_what_would_decide_it():
 def test_two_arms_are_concluded_on_in_the_words_they_had():
     result = result_maker.result(workloads={"gzip": result_maker.GZIP, "even": EVEN}, noise=0.001)
     made = conclusion.conclude(result, host_comparisons.compare_host(result))
-    assert made["sentence"].startswith("Leave SMT on: with every online thread busy, turning it off costs gzip of a fixed stream 20")
-    assert made["sentence"].endswith("; sysbench cpu stays within 1 % either way.") and "for the 2 workloads combined" in made["basis"]
+    assert made["sentence"].startswith(
+        "Leave SMT on: with every online thread busy, turning it off costs gzip of a fixed stream 20"
+    )
+    assert (
+        made["sentence"].endswith("; sysbench cpu stays within 1 % either way.")
+        and "for the 2 workloads combined" in made["basis"]
+    )
     several = conclusion.conclude(*standing({"smt_on": 1.0, "smt_off": 1.0, "isolated": 0.9})[:2])
     assert "95 % confidence for the 2 comparisons combined" in several["basis"]
 
@@ -122,7 +151,10 @@ def test_two_arms_are_concluded_on_in_the_words_they_had():
 def test_that_mitigations_are_off_is_said_beside_its_speed():
     result, comparisons, _standing = standing({"smt_on": 1.0, "mitigations_off": 1.2})
     costs = conclusion.conclude(result, comparisons)["costs"]
-    assert any(one.endswith("ends the mitigation of mds and meltdown (inferred); speed says nothing about that.") for one in costs)
+    assert any(
+        one.endswith("ends the mitigation of mds and meltdown (inferred); speed says nothing about that.")
+        for one in costs
+    )
 
 
 def evaluations(arms, compare):

@@ -31,7 +31,11 @@ def combined(*hosts, confidence=0.95):
 
 def moved(one, factor):
     """Return the comparison of a host with another effect and the same noise."""
-    return {**one, "candidate_value": one["candidate_value"] * factor, **{name: one[name] * factor for name in ("ratio", "ci_low", "ci_high")}}
+    return {
+        **one,
+        "candidate_value": one["candidate_value"] * factor,
+        **{name: one[name] * factor for name in ("ratio", "ci_low", "ci_high")},
+    }
 
 
 def test_two_hosts_that_agree_closely_decide_for_their_class_and_one_alone_does_not():
@@ -39,7 +43,12 @@ def test_two_hosts_that_agree_closely_decide_for_their_class_and_one_alone_does_
     together, alone = combined(*hosts), combined(hosts[0])
     assert (together["verdict"], together["n"], together["blocks"]) == ("gain", 2, 12)
     assert together["ratio"] == pytest.approx(math.sqrt(hosts[0]["ratio"] * hosts[1]["ratio"]))
-    assert (alone["verdict"], alone["ci_low"], alone["tau"], alone["heterogeneity"]) == ("inconclusive", None, None, None)
+    assert (alone["verdict"], alone["ci_low"], alone["tau"], alone["heterogeneity"]) == (
+        "inconclusive",
+        None,
+        None,
+        None,
+    )
 
 
 def test_hosts_that_differ_widen_the_interval_however_well_each_is_known():
@@ -47,8 +56,12 @@ def test_hosts_that_differ_widen_the_interval_however_well_each_is_known():
     logs = [math.log(one["ratio"]) for one in hosts]
     one = combined(*hosts)
     half = stats.t.ppf(0.975, 3) * numpy.std(logs, ddof=1) / 2
-    assert [math.log(one["ci_low"]), math.log(one["ci_high"])] == pytest.approx([numpy.mean(logs) - half, numpy.mean(logs) + half])
-    assert one["verdict"] == "inconclusive" and one["tau"] == pytest.approx(math.expm1(numpy.std(logs, ddof=1)), rel=0.01)
+    assert [math.log(one["ci_low"]), math.log(one["ci_high"])] == pytest.approx(
+        [numpy.mean(logs) - half, numpy.mean(logs) + half]
+    )
+    assert one["verdict"] == "inconclusive" and one["tau"] == pytest.approx(
+        math.expm1(numpy.std(logs, ddof=1)), rel=0.01
+    )
 
 
 def test_hosts_that_agree_by_luck_are_not_known_better_than_their_blocks_allow():
@@ -78,7 +91,8 @@ def test_a_host_that_claims_to_be_exact_has_no_more_weight_than_the_others():
 
 
 @pytest.mark.parametrize(
-    ("effects", "said"), [((0.05, -0.05), {"gain": ["web0"], "loss": ["web1"]}), ((0.05, 0.0), {"gain": ["web0"], "equivalent": ["web1"]})]
+    ("effects", "said"),
+    [((0.05, -0.05), {"gain": ["web0"], "loss": ["web1"]}), ((0.05, 0.0), {"gain": ["web0"], "equivalent": ["web1"]})],
 )
 def test_hosts_that_are_decided_on_both_sides_of_the_margin_disagree(effects, said):
     one = combined(*(host(effect, noise=0.003, seed=seed) for seed, effect in enumerate(effects)))
@@ -93,7 +107,10 @@ def test_hosts_that_differ_and_say_the_same_do_not_disagree():
 
 def test_hosts_of_which_one_is_not_decided_do_not_disagree():
     one = combined(host(0.05, noise=0.003, seed=0), host(-0.01, noise=0.02, seed=1))
-    assert one["heterogeneity"]["p_adjusted"] < 0.05 and (one["verdict"], one["said"]) == ("inconclusive", {"gain": ["web0"]})
+    assert one["heterogeneity"]["p_adjusted"] < 0.05 and (one["verdict"], one["said"]) == (
+        "inconclusive",
+        {"gain": ["web0"]},
+    )
 
 
 def test_a_difference_that_may_be_chance_is_no_disagreement():
@@ -134,11 +151,16 @@ def test_many_workloads_find_no_more_by_chance():
     alone = combined(*hosts)
     first = pooled.combine_family([{"web0": hosts[0], "web1": hosts[1]}, *[unsure] * 9])[0]
     assert alone["verdict"] == "gain" and first["verdict"] == "inconclusive"
-    assert first["p_value"] == alone["p_value"] and first["p_adjusted"] == pytest.approx(min(1.0, 10 * alone["p_value"]))
+    assert first["p_value"] == alone["p_value"] and first["p_adjusted"] == pytest.approx(
+        min(1.0, 10 * alone["p_value"])
+    )
     assert first["interval_confidence"] == pytest.approx(0.995) and first["ci_low"] < alone["ci_low"]
 
 
-@pytest.mark.parametrize(("hosts", "blocks", "verdict"), [(2, 3, "inconclusive"), (3, 3, "inconclusive"), (3, 4, "gain"), (4, 1, "gain"), (4, 3, "gain")])
+@pytest.mark.parametrize(
+    ("hosts", "blocks", "verdict"),
+    [(2, 3, "inconclusive"), (3, 3, "inconclusive"), (3, 4, "gain"), (4, 1, "gain"), (4, 3, "gain")],
+)
 def test_few_hosts_need_as_many_blocks_as_a_verdict_does(hosts, blocks, verdict):
     one = combined(*(host(0.2, noise=0.001, blocks=blocks, seed=seed) for seed in range(hosts)))
     assert one["verdict"] == verdict
@@ -160,12 +182,14 @@ def test_exchanged_sides_give_the_reciprocal():
     ]
     one, other = combined(*hosts), combined(*turned)
     assert (one["verdict"], other["verdict"]) == ("gain", "loss")
-    assert [other["ratio"], other["ci_low"], other["ci_high"]] == pytest.approx([1 / one["ratio"], 1 / one["ci_high"], 1 / one["ci_low"]])
+    assert [other["ratio"], other["ci_low"], other["ci_high"]] == pytest.approx(
+        [1 / one["ratio"], 1 / one["ci_high"], 1 / one["ci_low"]]
+    )
     lower = combined(*(host(effect, seed=seed, better="lower") for seed, effect in enumerate(effects)))
     assert lower["verdict"] == "gain" and lower["ratio"] > 1
 
 
-# ---- one host alone -------------------------------------------------------------------------------------------------------------------------------
+# ---- one host alone --------------------------------------------------------------------------------------------------
 
 
 def named(*hosts):
@@ -205,14 +229,17 @@ def test_the_host_that_alone_turns_a_verdict_is_named_wherever_it_stands(place):
 
 def test_no_host_alone_turns_what_the_others_say_as_well():
     one = combined(*(host(0.08, noise=0.003, seed=seed) for seed in range(5)))
-    assert (one["verdict"], one["turned_by"], one["more_hosts"]) == ("gain", {}, None) and conclusion.turned(one, 5) == ""
+    assert (one["verdict"], one["turned_by"], one["more_hosts"]) == ("gain", {}, None) and conclusion.turned(
+        one, 5
+    ) == ""
 
 
 def test_of_two_hosts_each_alone_turns_what_both_say():
     one = combined(host(0.08, noise=0.003, seed=1), host(0.08, noise=0.003, seed=2))
     assert (one["verdict"], one["turned_by"]) == ("gain", {"web0": "inconclusive", "web1": "inconclusive"})
     assert re.fullmatch(
-        r"One host alone turns this, each of web0 and web1: without it the other host says inconclusive; it takes about [0-9]+ more hosts\.",
+        r"One host alone turns this, each of web0 and web1: without it the other host says inconclusive; it takes about"
+        r" [0-9]+ more hosts\.",
         conclusion.turned(one, 2),
     )
 
@@ -222,7 +249,14 @@ def test_of_two_hosts_each_alone_turns_what_both_say():
 def test_six_honest_hosts_are_not_overruled_by_a_seventh(lie, place):
     hosts = [host(-0.057, noise=0.003, seed=seed) for seed in range(6)]
     ratio = min(max(lie, 1e-90), 1e90)
-    hosts.insert(place, {**moved(host(0.0, noise=0.003, seed=8), 1.0), **dict.fromkeys(("ratio", "ci_low", "ci_high"), ratio), "candidate_value": ratio})
+    hosts.insert(
+        place,
+        {
+            **moved(host(0.0, noise=0.003, seed=8), 1.0),
+            **dict.fromkeys(("ratio", "ci_low", "ci_high"), ratio),
+            "candidate_value": ratio,
+        },
+    )
     one = combined(*hosts)
     assert one["verdict"] in ("loss", "inconclusive", "hosts_disagree")
     if one["verdict"] == "inconclusive":
@@ -241,7 +275,12 @@ def test_a_host_has_no_part_in_the_others_correction_by_workloads_of_its_own():
 def test_of_many_hosts_those_are_found_that_leaving_out_each_one_finds(effect, monkeypatch):
     for seed in range(6):
         source = numpy.random.default_rng(seed)
-        hosts = named(*(moved(host(0.0, noise=0.004, seed=number % 7), math.exp(effect + source.normal(0, 0.01))) for number in range(60)))
+        hosts = named(
+            *(
+                moved(host(0.0, noise=0.004, seed=number % 7), math.exp(effect + source.normal(0, 0.01)))
+                for number in range(60)
+            )
+        )
         (fast,) = pooled.combine_family([hosts])
         monkeypatch.setattr(leave_one_out, "ALL_TRIED", 100)
         monkeypatch.setattr(leave_one_out, "FEW_BLOCKS", 0)

@@ -44,7 +44,9 @@ def test_other_reasons_decide_only_between_equals():
 def test_what_is_not_decided_stays_so_and_says_what_to_measure():
     made = recommended(workloads=EVEN, noise=0.03, blocks=6)
     assert made["choice"] == "undecided" and made["agreed"] is False and made["decided_by"] is None
-    assert made["measure"]["blocks"] > 6 and made["measure"]["seconds"] > 0 and "measure about" in made["measure"]["text"]
+    assert (
+        made["measure"]["blocks"] > 6 and made["measure"]["seconds"] > 0 and "measure about" in made["measure"]["text"]
+    )
     assert recommended()["measure"] is None
 
 
@@ -53,7 +55,9 @@ def test_without_a_comparison_nothing_is_chosen():
     assert made["choice"] == "not_compared" and made["agreed"] is False and about(made, "performance") == []
 
 
-@pytest.mark.parametrize(("per", "licences", "points_to"), [("thread", {"on": 8, "off": 4}, "off"), ("core", {"on": 4, "off": 4}, "on")])
+@pytest.mark.parametrize(
+    ("per", "licences", "points_to"), [("thread", {"on": 8, "off": 4}, "off"), ("core", {"on": 4, "off": 4}, "on")]
+)
 def test_licences_are_weighed_by_the_work_they_buy(per, licences, points_to):
     """SMT off does 0.8 of the work: half the licences for it are cheaper by work, as many are dearer."""
     reason = about(recommended(Licence(per, 100.0)), "licence")[0]
@@ -64,5 +68,7 @@ def test_licences_are_weighed_by_the_work_they_buy(per, licences, points_to):
 def test_licences_of_an_unknown_machine_are_not_guessed():
     result = result_maker.result()
     result["facts"]["sibling_groups"] = None
-    reason = about(recommendation.recommend(result, host_comparisons.compare_host(result), Licence("thread", 1.0)), "licence")[0]
+    reason = about(
+        recommendation.recommend(result, host_comparisons.compare_host(result), Licence("thread", 1.0)), "licence"
+    )[0]
     assert reason["points_to"] is None and "not known" in reason["text"]

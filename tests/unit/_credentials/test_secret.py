@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A credential has no form in which it could be shown or written; what cannot be one is refused without a word of it."""
+"""A credential has no form in which it could be shown or written;
+what cannot be one is refused without a word of it.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,30 @@ def given(value):
 
 def test_nothing_shows_it_but_its_own_method():
     one = given(TEXT)
-    shown = [repr(one), str(one), f"{one}", f"{one!r:>30}", f"{one:s}", ascii(one), repr(Holder(one)), repr([one]), repr(dir(one))]
+    shown = [
+        repr(one),
+        str(one),
+        f"{one}",
+        f"{one!r:>30}",
+        f"{one:s}",
+        ascii(one),
+        repr(Holder(one)),
+        repr([one]),
+        repr(dir(one)),
+    ]
     assert one.reveal() == TEXT and TEXT not in " ".join(shown)
-    for write in (json.dumps, pickle.dumps, copy.copy, copy.deepcopy, lambda it: dataclasses.asdict(Holder(it)), vars, bytes, list, hash, lambda it: "" + it):
+    for write in (
+        json.dumps,
+        pickle.dumps,
+        copy.copy,
+        copy.deepcopy,
+        lambda it: dataclasses.asdict(Holder(it)),
+        vars,
+        bytes,
+        list,
+        hash,
+        lambda it: "" + it,
+    ):
         with pytest.raises(TypeError) as caught:
             write(one)
         assert TEXT not in str(caught.value)
@@ -74,11 +97,26 @@ def test_what_can_be_typed_is_kept_as_it_is(value):
         (True, "smt_x_token is true or false: it must be a text, in quotes (its value is not shown)"),
         (TEXT.encode(), "smt_x_token is no text: it must be a text, in quotes (its value is not shown)"),
         (" \n", "smt_x_token is blank: is the file that it comes from empty?"),
-        (f"{TEXT}\n{TEXT}", "smt_x_token has a line break or another character in it that cannot be printed (its value is not shown)"),
-        (f"{TEXT}\r{TEXT}", "smt_x_token has a line break or another character in it that cannot be printed (its value is not shown)"),
-        (f"{TEXT}\0", "smt_x_token has a line break or another character in it that cannot be printed (its value is not shown)"),
-        (f"{TEXT}\udc80", "smt_x_token has a line break or another character in it that cannot be printed (its value is not shown)"),
-        (f"{TEXT}\u200b", "smt_x_token has a line break or another character in it that cannot be printed (its value is not shown)"),
+        (
+            f"{TEXT}\n{TEXT}",
+            "smt_x_token has a line break or another character in it that cannot be printed (its value is not shown)",
+        ),
+        (
+            f"{TEXT}\r{TEXT}",
+            "smt_x_token has a line break or another character in it that cannot be printed (its value is not shown)",
+        ),
+        (
+            f"{TEXT}\0",
+            "smt_x_token has a line break or another character in it that cannot be printed (its value is not shown)",
+        ),
+        (
+            f"{TEXT}\udc80",
+            "smt_x_token has a line break or another character in it that cannot be printed (its value is not shown)",
+        ),
+        (
+            f"{TEXT}\u200b",
+            "smt_x_token has a line break or another character in it that cannot be printed (its value is not shown)",
+        ),
         (TEXT * 10_000, "smt_x_token has 110000 characters, more than 32768"),
     ],
 )

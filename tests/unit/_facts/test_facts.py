@@ -9,7 +9,11 @@ import os
 import pytest
 import sysfs_tree
 from ansible.module_utils import basic
-from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts_module, hypervisor, vulnerabilities
+from ansible_collections.threadwise.smt.plugins.module_utils._facts import (
+    facts as smt_facts_module,
+    hypervisor,
+    vulnerabilities,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import snapshot as smt_snapshot
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache, topology
@@ -62,7 +66,13 @@ def test_all_documented_keys_exist(tmp_path):
         "problems",
     }
     assert json.loads(json.dumps(facts)) == facts
-    assert (facts["supported"], facts["control"], facts["active"], facts["sockets"], facts["cores"]) == (True, "on", True, 2, 18)
+    assert (facts["supported"], facts["control"], facts["active"], facts["sockets"], facts["cores"]) == (
+        True,
+        "on",
+        True,
+        2,
+        18,
+    )
     assert facts["cpus"] == {"present": "0-35", "possible": "0-35", "online": "0-35", "offline": "", "isolated": ""}
     assert facts["packages"] == ["0-8,18-26", "9-17,27-35"]
     assert facts["sibling_groups"][:2] == ["0,18", "1,19"]
@@ -87,16 +97,27 @@ def test_which_cpus_were_online_before_the_first_change(tmp_path):
 
 
 def test_cores_that_a_change_has_seen_are_known(tmp_path):
-    """CPU 1 is off from the start, so that no topology cache is saved; without the snapshot the siblings that a change took offline have no core."""
+    """CPU 1 is off from the start, so that no topology cache is saved;
+    without the snapshot the siblings that a change took offline have no core.
+    """
     host = Host(tmp_path, offline=[1])
     fs = host_files.HostFs(host.sysroot)
     host.ask("disabled")
     facts = smt_facts_module.gather(fs)
-    assert (facts["sibling_groups"], facts["packages"], facts["source"], facts["complete"]) == (["0", "2-3", "4-5", "6-7"], ["0,2-7"], "saved", False)
+    assert (facts["sibling_groups"], facts["packages"], facts["source"], facts["complete"]) == (
+        ["0", "2-3", "4-5", "6-7"],
+        ["0,2-7"],
+        "saved",
+        False,
+    )
     host.ask(threads=2)
     host.ask("disabled")
     facts = smt_facts_module.gather(fs)
-    assert (facts["sibling_groups"], facts["packages"], facts["complete"]) == (["0-1", "2-3", "4-5", "6-7"], ["0-7"], True)
+    assert (facts["sibling_groups"], facts["packages"], facts["complete"]) == (
+        ["0-1", "2-3", "4-5", "6-7"],
+        ["0-7"],
+        True,
+    )
     assert border.accept(facts) is facts
 
 
@@ -104,7 +125,10 @@ def test_facts_with_declared_siblings_keep_the_class_of_the_kernel_s(tmp_path):
     """An evaluation that follows other siblings than the kernel's sends such facts."""
     fs = host_files.HostFs(sysfs_tree.write(tmp_path, sysfs_tree.files(Machine(cores=4, threads=1))))
     kernels, declared = smt_facts_module.gather(fs), smt_facts_module.gather(fs, [[0, 1], [2, 3]])
-    assert declared["hardware_class"] == kernels["hardware_class"] and (declared["cores"], declared["numbering"]) == (2, "adjacent")
+    assert declared["hardware_class"] == kernels["hardware_class"] and (declared["cores"], declared["numbering"]) == (
+        2,
+        "adjacent",
+    )
     assert border.accept(declared) is declared
     with pytest.raises(BorderError, match="hardware_class"):
         border.accept({**declared, "source": "sysfs"})
@@ -115,7 +139,10 @@ def test_siblings_off_without_a_topology_cache_is_unknown_not_no_smt(tmp_path):
     assert (facts["supported"], facts["active"], facts["complete"], facts["secondaries"]) == (True, False, False, "")
     assert (facts["cores"], facts["threads_per_core"]["max"]) == (18, 1)
     assert facts["hardware_class"] is None
-    assert "is not known" in facts["methods"]["runtime"]["impossible"]["cpu_online"] or "reads off" in facts["methods"]["runtime"]["impossible"]["cpu_online"]
+    assert (
+        "is not known" in facts["methods"]["runtime"]["impossible"]["cpu_online"]
+        or "reads off" in facts["methods"]["runtime"]["impossible"]["cpu_online"]
+    )
 
 
 def test_siblings_off_with_a_topology_cache_names_them(tmp_path):
@@ -124,7 +151,12 @@ def test_siblings_off_with_a_topology_cache_names_them(tmp_path):
     assert topology_cache.save(fs, topology.read_topology(fs))
     (tmp_path / "sys").rename(tmp_path / "before")
     facts = gather_machine(tmp_path, SIBLINGS_OFF)
-    assert (facts["source"], facts["complete"], facts["secondaries"], facts["sibling_groups"][0]) == ("saved", True, "18-35", "0,18")
+    assert (facts["source"], facts["complete"], facts["secondaries"], facts["sibling_groups"][0]) == (
+        "saved",
+        True,
+        "18-35",
+        "0,18",
+    )
     assert facts["threads_per_core"] == {"min": 2, "max": 2, "online_max": 1}
     assert before["hardware_class"] is not None
     assert facts["hardware_class"] == before["hardware_class"]
@@ -180,7 +212,7 @@ def test_a_tree_without_smt_files_has_an_absent_control(tmp_path):
     assert (facts["control"], facts["active"], facts["supported"]) == ("absent", True, True)
 
 
-# ---- methods --------------------------------------------------------------------------------------------------------------------------------------
+# ---- methods ---------------------------------------------------------------------------------------------------------
 
 
 class RootFs(host_files.HostFs):
@@ -195,7 +227,11 @@ def methods(root, monkeypatch, machine, user=0):
 
 
 def test_on_a_host_with_smt_both_methods_are_possible(tmp_path, monkeypatch):
-    assert methods(tmp_path, monkeypatch, MACHINE) == {"chosen": "smt_control", "possible": ["smt_control", "cpu_online"], "impossible": {}}
+    assert methods(tmp_path, monkeypatch, MACHINE) == {
+        "chosen": "smt_control",
+        "possible": ["smt_control", "cpu_online"],
+        "impossible": {},
+    }
 
 
 @pytest.mark.parametrize(
@@ -221,7 +257,11 @@ def test_methods_at_run_time(tmp_path, monkeypatch, machine, user, chosen, contr
 
 def test_a_kernel_without_hotplug_offers_no_cpu_online(tmp_path, monkeypatch):
     monkeypatch.setattr(smt_facts_module.os, "geteuid", lambda: 0)
-    tree = {path: text for path, text in sysfs_tree.files(MACHINE).items() if not (path.startswith(CPU + "cpu") and path.endswith("/online"))}
+    tree = {
+        path: text
+        for path, text in sysfs_tree.files(MACHINE).items()
+        if not (path.startswith(CPU + "cpu") and path.endswith("/online"))
+    }
     facts = smt_facts_module.gather(RootFs(sysfs_tree.write(tmp_path, tree)))["methods"]["runtime"]
     assert "no CPU hot-plug" in facts["impossible"]["cpu_online"]
 
@@ -232,7 +272,7 @@ def test_in_a_recorded_tree_nothing_can_be_changed(tmp_path):
     assert "recorded tree" in facts["runtime"]["impossible"]["smt_control"]
 
 
-# ---- hardware class -------------------------------------------------------------------------------------------------------------------------------
+# ---- hardware class --------------------------------------------------------------------------------------------------
 
 
 def test_the_format_of_the_hardware_class(tmp_path):
@@ -240,7 +280,13 @@ def test_the_format_of_the_hardware_class(tmp_path):
     assert name.startswith("x86_64-2s18c36t-split-") and len(name.rpartition("-")[2]) == 8
 
 
-@pytest.mark.parametrize("change", [{"microcode": ("microcode\t: 0x1", "microcode\t: 0x2")}, {"clock": ("stepping\t: 7", "stepping\t: 7\ncpu MHz\t: 900")}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"microcode": ("microcode\t: 0x1", "microcode\t: 0x2")},
+        {"clock": ("stepping\t: 7", "stepping\t: 7\ncpu MHz\t: 900")},
+    ],
+)
 def test_the_hardware_class_does_not_depend_on_what_may_change(tmp_path, change):
     tree = sysfs_tree.files(MACHINE)
     other = dict(tree, **{"proc/cpuinfo": tree["proc/cpuinfo"].replace(*next(iter(change.values())))})
@@ -259,10 +305,13 @@ def test_the_hardware_class_does_not_depend_on_what_may_change(tmp_path, change)
     ],
 )
 def test_the_hardware_class_of_another_machine_differs(tmp_path, other):
-    assert gather_machine(tmp_path / "a", MACHINE)["hardware_class"] != gather_machine(tmp_path / "b", other)["hardware_class"]
+    assert (
+        gather_machine(tmp_path / "a", MACHINE)["hardware_class"]
+        != gather_machine(tmp_path / "b", other)["hardware_class"]
+    )
 
 
-# ---- vulnerabilities ------------------------------------------------------------------------------------------------------------------------------
+# ---- vulnerabilities -------------------------------------------------------------------------------------------------
 
 VULNERABILITIES = "sys/devices/system/cpu/vulnerabilities/"
 
@@ -290,7 +339,7 @@ def test_a_kernel_without_vulnerability_files_has_none(tmp_path):
     assert vulnerabilities.read(host_files.HostFs(str(tmp_path))) == {}
 
 
-# ---- hypervisor -----------------------------------------------------------------------------------------------------------------------------------
+# ---- hypervisor ------------------------------------------------------------------------------------------------------
 
 X86_GUEST = {"proc/cpuinfo": "processor : 0\nflags : fpu hypervisor\n"}
 DMI = "sys/class/dmi/id/"
@@ -306,7 +355,12 @@ CLOCKS = "sys/devices/system/clocksource/clocksource0/available_clocksource"
         (dict(X86_GUEST, **{CLOCKS: "kvm-clock tsc acpi_pm\n"}), "kvm"),
         (dict(X86_GUEST, **{DMI + "sys_vendor": "VMware, Inc.\n"}), "vmware"),
         (dict(X86_GUEST, **{DMI + "sys_vendor": "QEMU\n", CLOCKS: "tsc\n"}), "qemu"),
-        (dict(X86_GUEST, **{DMI + "sys_vendor": "Microsoft Corporation\n", DMI + "product_name": "Virtual Machine\n"}), "hyperv"),
+        (
+            dict(
+                X86_GUEST, **{DMI + "sys_vendor": "Microsoft Corporation\n", DMI + "product_name": "Virtual Machine\n"}
+            ),
+            "hyperv",
+        ),
         (dict(X86_GUEST, **{DMI + "sys_vendor": "Amazon EC2\n"}), "amazon"),
         ({"sys/hypervisor/type": "xen\n"}, "xen"),
         ({"proc/sysinfo": "Manufacturer: IBM\nLPAR Name: X\n"}, "pr/sm"),
@@ -316,16 +370,25 @@ CLOCKS = "sys/devices/system/clocksource/clocksource0/available_clocksource"
         ({"proc/sysinfo": "Manufacturer: IBM\n"}, None),
         ({"proc/cpuinfo": "processor : 0\ncpu : POWER8\n\nplatform : pSeries\n"}, "phyp"),
         ({"proc/cpuinfo": "processor : 0\ncpu : POWER8\n\nplatform : PowerNV\n"}, None),
-        ({"proc/cpuinfo": "processor : 0\ncpu : POWER8\n\nplatform : pSeries\n", "proc/device-tree/hypervisor/compatible": "linux,kvm\0"}, "kvm"),
+        (
+            {
+                "proc/cpuinfo": "processor : 0\ncpu : POWER8\n\nplatform : pSeries\n",
+                "proc/device-tree/hypervisor/compatible": "linux,kvm\0",
+            },
+            "kvm",
+        ),
         ({"proc/cpuinfo": "processor : 0\nCPU part : 0xd0c\n", DMI + "sys_vendor": "Amazon EC2\n"}, "amazon"),
-        ({"proc/cpuinfo": "processor : 0\nCPU part : 0xd0c\n", "proc/device-tree/compatible": "linux,dummy-virt\0"}, "qemu"),
+        (
+            {"proc/cpuinfo": "processor : 0\nCPU part : 0xd0c\n", "proc/device-tree/compatible": "linux,dummy-virt\0"},
+            "qemu",
+        ),
     ],
 )
 def test_the_hypervisor(tmp_path, tree, name):
     assert hypervisor.detect(host_files.HostFs(sysfs_tree.write(tmp_path, tree))) == name
 
 
-# ---- the module -----------------------------------------------------------------------------------------------------------------------------------
+# ---- the module ------------------------------------------------------------------------------------------------------
 
 
 def run_module(monkeypatch, capsys, **arguments):

@@ -1,6 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What ppc64_cpu says. The outputs are those of powerpc-utils on a guest with two cores of four threads, but for the hostile ones."""
+"""What ppc64_cpu says.
+
+The outputs are those of powerpc-utils on a guest with two cores of four threads, but for the hostile ones.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,10 @@ def answer(output, status=0, errors=""):
     return run, asked
 
 
-@pytest.mark.parametrize(("output", "said"), [("SMT=4\n", "SMT=4"), ("SMT is off\n", "SMT is off"), ("SMT=1: 1*\nSMT=4: 0*\n", "SMT=1: 1*; SMT=4: 0*")])
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [("SMT=4\n", "SMT=4"), ("SMT is off\n", "SMT is off"), ("SMT=1: 1*\nSMT=4: 0*\n", "SMT=1: 1*; SMT=4: 0*")],
+)
 @pytest.mark.usefixtures("power")
 def test_what_it_prints_is_shown(output, said):
     run, asked = answer(output)
@@ -38,7 +44,15 @@ def test_what_it_prints_is_shown(output, said):
 
 
 @pytest.mark.parametrize(
-    ("output", "status"), [("", 0), ("SMT=4\n", 1), ("Machine is not SMT capable\n", 0), ("SMT=<script>\n", 0), ("SMT=4\n" * 2000, 0), ("SMT=\x1b[31m\n", 0)]
+    ("output", "status"),
+    [
+        ("", 0),
+        ("SMT=4\n", 1),
+        ("Machine is not SMT capable\n", 0),
+        ("SMT=<script>\n", 0),
+        ("SMT=4\n" * 2000, 0),
+        ("SMT=\x1b[31m\n", 0),
+    ],
 )
 @pytest.mark.usefixtures("power")
 def test_what_says_nothing_is_a_problem_and_no_fact(output, status):

@@ -36,7 +36,11 @@ def test_the_name_is_in_another_field_on_each_architecture(fields, name):
     [
         ({CPU + "cpufreq/base_frequency": "2500000\n"}, {"model name": "X @ 3.00GHz"}, 2500),
         ({CPU + "cpufreq/cpuinfo_nominal_freq": "3800000\n"}, {"cpu": "POWER9", "clock": "2166.000000MHz"}, 3800),
-        ({CPU + "acpi_cppc/nominal_freq": "2750\n", CPU + "cpufreq/scaling_governor": "performance\n"}, NEOVERSE_N2, 2750),
+        (
+            {CPU + "acpi_cppc/nominal_freq": "2750\n", CPU + "cpufreq/scaling_governor": "performance\n"},
+            NEOVERSE_N2,
+            2750,
+        ),
         ({}, {"model name": "Intel(R) Xeon(R) CPU E5-2676 v3 @ 2.40GHz"}, 2400),
         ({}, {"cpu": "POWER10", "clock": "2750.000000MHz"}, 2750),
         # With cpufreq that is the frequency of the moment.

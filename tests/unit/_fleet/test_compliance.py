@@ -23,7 +23,13 @@ from fake_host import Host
 from fake_kernel import numbered_cores
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-WHOLE_STATES = [DesiredState("enabled"), DesiredState("disabled"), DesiredState(threads=1), DesiredState(threads=2), DesiredState(threads=4)]
+WHOLE_STATES = [
+    DesiredState("enabled"),
+    DesiredState("disabled"),
+    DesiredState(threads=1),
+    DesiredState(threads=2),
+    DesiredState(threads=4),
+]
 PARTS = [DesiredState("disabled", cores=Scope("cpus", cpus)) for cpus in ("0", "5", "0-3", "4-7", "0,2,4,6")]
 DESIRED_STATES = WHOLE_STATES + PARTS
 SWITCHABLE = {"runtime": {"chosen": "smt_control"}, "boot": {"chosen": "grub_debian"}}
@@ -32,7 +38,12 @@ SWITCHABLE = {"runtime": {"chosen": "smt_control"}, "boot": {"chosen": "grub_deb
 def known(root, machine=None, **change):
     machine = machine or sysfs_tree.Machine()
     found = smt_facts.gather(host_files.HostFs(sysfs_tree.write(root, sysfs_tree.files(machine))))
-    return dict(found, methods=SWITCHABLE, boot={"running": [], "configured": [], "loader": "grub_debian", "reboot_required": False}, **change)
+    return dict(
+        found,
+        methods=SWITCHABLE,
+        boot={"running": [], "configured": [], "loader": "grub_debian", "reboot_required": False},
+        **change,
+    )
 
 
 def judge(found, desired, scope="both", memory=None):
@@ -45,7 +56,12 @@ def judge(found, desired, scope="both", memory=None):
 @pytest.mark.parametrize("offline", [(), (1,), (5, 7), (4, 5)])
 @pytest.mark.parametrize(("threads", "modern", "numeric"), [(2, False, False), (2, True, False), (4, True, True)])
 def test_compliant_is_where_smt_state_would_change_nothing(tmp_path, state, offline, threads, modern, numeric):
-    options = {"control": None if state == "absent" else state, "modern": modern, "numeric": numeric, "offline": offline}
+    options = {
+        "control": None if state == "absent" else state,
+        "modern": modern,
+        "numeric": numeric,
+        "offline": offline,
+    }
     host = _host(tmp_path, numbered_cores(8 // threads, threads, "adjacent"), options)
     found = smt_facts.gather(host_files.HostFs(str(tmp_path)))
     for desired in DESIRED_STATES:
@@ -60,7 +76,12 @@ def test_compliant_is_where_smt_state_would_change_nothing(tmp_path, state, offl
 def _asked(host, desired):
     """Return whether smt_state would change something, or why it refuses: ``(changed, reason)``, one of them None."""
     try:
-        return host.ask(desired.state, threads=desired.threads, cores=desired.cores.given, check=True, affinity_conflicts="warn")["changed"], None
+        return (
+            host.ask(
+                desired.state, threads=desired.threads, cores=desired.cores.given, check=True, affinity_conflicts="warn"
+            )["changed"],
+            None,
+        )
     except smt_state.StateError as error:
         return None, str(error)
 
@@ -77,7 +98,9 @@ def _host(root, cores, options):
 @pytest.mark.parametrize("options", [{"modern": True}, {"control": None}])
 @pytest.mark.parametrize("offline", [(), (1,)])
 def test_compliant_is_where_smt_state_would_change_nothing_whatever_it_changed_before(tmp_path, options, offline):
-    """From each state to each other one: what was off on purpose is what was off before the first change, not before the last."""
+    """From each state to each other one: what was off on purpose is what was off before the first change,
+    not before the last.
+    """
     steps = [DesiredState("enabled"), DesiredState("disabled"), DesiredState(threads=2), PARTS[1], PARTS[2], PARTS[4]]
     for number, (first, second) in enumerate(itertools.product(steps, steps)):
         host = _host(tmp_path / str(number), numbered_cores(4, 2, "adjacent"), dict(options, offline=offline))
@@ -85,7 +108,9 @@ def test_compliant_is_where_smt_state_would_change_nothing_whatever_it_changed_b
         host.ask(first.state, threads=first.threads, cores=first.cores.given)
         changes, reason = _asked(host, second)
         found = smt_facts.gather(fs)
-        assert reason is None and compliance.running(found, second)["status"] == ("drifted" if changes else "compliant"), (first, second)
+        assert reason is None and compliance.running(found, second)["status"] == (
+            "drifted" if changes else "compliant"
+        ), (first, second)
         host.ask(second.state, threads=second.threads, cores=second.cores.given)
         assert compliance.running(smt_facts.gather(fs), second)["status"] == "compliant", (first, second)
 
@@ -109,7 +134,9 @@ ON_PACKAGE_1 = DesiredState("disabled", cores=Scope("package", "1"))
 def test_a_part_of_the_machine(tmp_path, offline, cores, sentence):
     found = known(tmp_path, TWO_PACKAGES)
     cpus = found["cpus"]
-    cpus.update(offline=",".join(map(str, offline)), online=",".join(str(cpu) for cpu in range(8) if cpu not in offline))
+    cpus.update(
+        offline=",".join(map(str, offline)), online=",".join(str(cpu) for cpu in range(8) if cpu not in offline)
+    )
     verdict = judge(dict(found, online_before="0-7"), DesiredState("disabled", cores=cores), "runtime")
     assert (verdict["sentence"], verdict["wanted"]) == (sentence, f"disabled on {cores.title}")
     assert verdict["change"]["running"] == ({"state": "disabled", "cores": cores.given} if sentence else None)
@@ -126,7 +153,10 @@ def test_without_a_change_of_its_own_what_is_offline_elsewhere_is_off_on_purpose
 def test_smt_off_on_the_whole_machine_is_not_off_on_a_part(tmp_path):
     found = known(tmp_path, TWO_PACKAGES, control="off", active=False)
     found["cpus"].update(online="0,2,4,6", offline="1,3,5,7")
-    assert judge(found, ON_PACKAGE_1, "runtime")["sentence"] == "running: smt/control reads 'off' instead of on; CPUs 1,3 are offline"
+    assert (
+        judge(found, ON_PACKAGE_1, "runtime")["sentence"]
+        == "running: smt/control reads 'off' instead of on; CPUs 1,3 are offline"
+    )
 
 
 @pytest.mark.parametrize(
@@ -145,11 +175,17 @@ def test_a_part_that_the_host_does_not_have_is_a_bad_policy(tmp_path, cores, sen
 
 def test_no_boot_argument_turns_smt_off_on_a_part(tmp_path):
     verdict = judge(known(tmp_path, TWO_PACKAGES), ON_PACKAGE_1, "boot")
-    assert verdict["status"] == "unknown" and "no boot argument turns SMT off on a part of the machine (package 1)" in verdict["sentence"]
+    assert (
+        verdict["status"] == "unknown"
+        and "no boot argument turns SMT off on a part of the machine (package 1)" in verdict["sentence"]
+    )
     assert judge(known(tmp_path, TWO_PACKAGES), ON_PACKAGE_1, "both")["change"]["configured"] is None
 
 
-@pytest.mark.parametrize("configured", ["", "nosmt", "nosmt=force", "maxcpus=4", "nr_cpus=4", "mitigations=auto,nosmt", "mds=full,nosmt", "nosmt nosmt"])
+@pytest.mark.parametrize(
+    "configured",
+    ["", "nosmt", "nosmt=force", "maxcpus=4", "nr_cpus=4", "mitigations=auto,nosmt", "mds=full,nosmt", "nosmt nosmt"],
+)
 @pytest.mark.parametrize("state", ["enabled", "disabled"])
 def test_compliant_is_where_smt_boot_args_would_change_no_argument(tmp_path, configured, state):
     boot_maker.grub_tree(tmp_path, settings=f'GRUB_CMDLINE_LINUX_DEFAULT="quiet"\nGRUB_CMDLINE_LINUX="{configured}"\n')
@@ -187,16 +223,28 @@ def test_what_drifted_is_named_with_its_remedy(tmp_path):
     found = known(tmp_path)
     found["boot"]["configured"] = ["maxcpus=2"]
     verdict = judge(found, DesiredState("disabled"))
-    assert verdict["sentence"] == (
-        "running: smt/control reads 'on' instead of off; CPUs 2-3 are online. configured: nosmt is missing; maxcpus=2 is still there"
+    assert (
+        verdict["sentence"]
+        == "running: smt/control reads 'on' instead of off; CPUs 2-3 are online. configured: nosmt is missing;"
+        " maxcpus=2 is still there"
     )
-    assert verdict["change"] == {"running": {"state": "disabled"}, "configured": {"smt": "disabled"}, "memory": False, "reboot": False}
+    assert verdict["change"] == {
+        "running": {"state": "disabled"},
+        "configured": {"smt": "disabled"},
+        "memory": False,
+        "reboot": False,
+    }
 
 
 def test_only_what_drifted_is_changed(tmp_path):
     found = known(tmp_path)
     found["boot"]["configured"] = ["nosmt"]
-    assert judge(found, DesiredState("disabled"))["change"] == {"running": {"state": "disabled"}, "configured": None, "memory": False, "reboot": False}
+    assert judge(found, DesiredState("disabled"))["change"] == {
+        "running": {"state": "disabled"},
+        "configured": None,
+        "memory": False,
+        "reboot": False,
+    }
 
 
 def test_a_boot_policy_waits_for_a_reboot(tmp_path):
@@ -227,7 +275,10 @@ def test_where_any_state_will_do_nothing_drifts(tmp_path):
     assert judge(known(tmp_path), DesiredState(decided_by="x"))["status"] == "compliant"
 
 
-WITHOUT = "no SMT here (the CPUs have none, it is off in the firmware, or the hypervisor hides it), so nothing can be otherwise"
+WITHOUT = (
+    "no SMT here (the CPUs have none, it is off in the firmware, or the hypervisor hides it), so nothing can be"
+    " otherwise"
+)
 PLAIN = sysfs_tree.Machine(threads=1, control="notsupported")
 
 
@@ -252,32 +303,56 @@ def test_a_host_without_smt_has_it_off_and_boot_arguments_are_still_checked(tmp_
 
 def test_only_what_can_have_no_other_state_is_without_smt(tmp_path):
     found = known(tmp_path, PLAIN)
-    assert judge(found, DesiredState(threads=2), "runtime")["status"] == "drifted", "two threads of a core are wanted, and there is one"
+    assert judge(found, DesiredState(threads=2), "runtime")["status"] == "drifted", (
+        "two threads of a core are wanted, and there is one"
+    )
     assert not compliance.without_smt(known(tmp_path / "a", sysfs_tree.Machine(offline=(2, 3), control="forceoff")))
     measured = {"agrees_with_kernel": False, "pairs": ["0-1"]}
     assert not compliance.without_smt(dict(found, supported=None))
-    assert not compliance.without_smt(dict(found, measured=measured)), "a measurement found siblings that the hypervisor hides"
+    assert not compliance.without_smt(dict(found, measured=measured)), (
+        "a measurement found siblings that the hypervisor hides"
+    )
 
 
 def test_memory_counts_beside_it(tmp_path):
-    wanted = {"refusal": None, "differences": ["vm.overcommit_memory reads 0 instead of 2"], "boot_differences": [], "boot_blocked_by": None}
+    wanted = {
+        "refusal": None,
+        "differences": ["vm.overcommit_memory reads 0 instead of 2"],
+        "boot_differences": [],
+        "boot_blocked_by": None,
+    }
     verdict = judge(known(tmp_path), DesiredState("enabled"), memory=compliance.memory_aspects({"wanted": wanted}))
     assert (verdict["status"], verdict["sentence"]) == ("drifted", "memory: vm.overcommit_memory reads 0 instead of 2")
-    verdict = judge(known(tmp_path), DesiredState("enabled"), memory=compliance.memory_aspects({"wanted": dict(wanted, differences=[])}))
+    verdict = judge(
+        known(tmp_path),
+        DesiredState("enabled"),
+        memory=compliance.memory_aspects({"wanted": dict(wanted, differences=[])}),
+    )
     assert verdict["status"] == "compliant"
 
 
 def test_memory_counts_at_the_next_boot_too(tmp_path):
-    wanted = {"differences": [], "boot_differences": ["/etc/sysctl.d/z.conf makes it 0"], "boot_blocked_by": "take the line out"}
+    wanted = {
+        "differences": [],
+        "boot_differences": ["/etc/sysctl.d/z.conf makes it 0"],
+        "boot_blocked_by": "take the line out",
+    }
     verdict = judge(known(tmp_path), DesiredState("enabled"), memory=compliance.memory_aspects({"wanted": wanted}))
-    assert (verdict["memory"]["status"], verdict["memory_configured"]["status"], verdict["change"]["memory"]) == ("compliant", "drifted", True)
+    assert (verdict["memory"]["status"], verdict["memory_configured"]["status"], verdict["change"]["memory"]) == (
+        "compliant",
+        "drifted",
+        True,
+    )
     assert verdict["sentence"] == "memory configured: /etc/sysctl.d/z.conf makes it 0"
     assert verdict["memory_configured"]["blocked_by"] == "take the line out"
 
 
 def test_services_alone_say_nothing_of_the_next_boot(tmp_path):
     aspects = compliance.memory_aspects({"wanted": None, "protect_differences": ["db.service is not spared"]})
-    assert aspects["memory"] == {"status": "drifted", "reasons": ["db.service is not spared"], "blocked_by": None} and aspects["memory_configured"] is None
+    assert (
+        aspects["memory"] == {"status": "drifted", "reasons": ["db.service is not spared"], "blocked_by": None}
+        and aspects["memory_configured"] is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -287,8 +362,14 @@ def test_services_alone_say_nothing_of_the_next_boot(tmp_path):
         ("x", None),
         ([], None),
         ({}, {"since": None, "back_to": None}),
-        ({"since": "2026-03-01T12:00:00Z", "back_to": "CPUs 0-4,6 online"}, {"since": "2026-03-01T12:00:00Z", "back_to": "CPUs 0-4,6 online"}),
-        ({"since": 7, "back_to": "x\x1b[2J\ny{{ 7 }}", "running": {"state": "enabled"}}, {"since": None, "back_to": text.line("x\x1b[2J\ny{{ 7 }}", 500)}),
+        (
+            {"since": "2026-03-01T12:00:00Z", "back_to": "CPUs 0-4,6 online"},
+            {"since": "2026-03-01T12:00:00Z", "back_to": "CPUs 0-4,6 online"},
+        ),
+        (
+            {"since": 7, "back_to": "x\x1b[2J\ny{{ 7 }}", "running": {"state": "enabled"}},
+            {"since": None, "back_to": text.line("x\x1b[2J\ny{{ 7 }}", 500)},
+        ),
     ],
 )
 def test_of_what_a_host_calls_a_pending_rollback_only_what_is_one_is_taken(tmp_path, actual, way):
@@ -296,7 +377,10 @@ def test_of_what_a_host_calls_a_pending_rollback_only_what_is_one_is_taken(tmp_p
 
 
 WAITING = {"by": "for user jo from 192.0.2.7 port 22", "seconds_left": 90}
-SAYS = "a change for user jo from 192.0.2.7 port 22 waits for its confirmation, and is rolled back in about 90 s without it: confirm it, or wait for that"
+SAYS = (
+    "a change for user jo from 192.0.2.7 port 22 waits for its confirmation, and is rolled back in about 90 s without"
+    " it: confirm it, or wait for that"
+)
 
 
 def test_a_host_whose_change_waits_for_its_confirmation_is_left_alone(tmp_path):
@@ -304,7 +388,11 @@ def test_a_host_whose_change_waits_for_its_confirmation_is_left_alone(tmp_path):
     memory = compliance.memory_aspects({"wanted": {"differences": ["x"]}})
     for scope in ("runtime", "both", "boot"):
         verdict = compliance.judge(found, DesiredState("enabled"), scope, memory)
-        assert verdict["status"] == "drifted" and verdict["sentence"].endswith(f". {SAYS}") and verdict["pending_change"] == SAYS
+        assert (
+            verdict["status"] == "drifted"
+            and verdict["sentence"].endswith(f". {SAYS}")
+            and verdict["pending_change"] == SAYS
+        )
         assert verdict["change"] == {"running": None, "configured": None, "memory": False, "reboot": False}
         assert rollout.blocked_by(verdict, reboot_ok=True) == SAYS and not rollout.is_pending(verdict, reboot_ok=True)
     fine = judge(dict(known(tmp_path / "on"), pending_change=WAITING), DesiredState("enabled"))
@@ -317,7 +405,9 @@ def test_what_is_no_change_that_waits_is_none(tmp_path, change):
 
 
 def test_what_a_host_says_of_a_change_that_waits_is_one_line(tmp_path):
-    said = judge(known(tmp_path, pending_change={"by": "\x1b[2J{{ 7 }}\nfatal", "seconds_left": "x"}), DesiredState("enabled"))["pending_change"]
+    said = judge(
+        known(tmp_path, pending_change={"by": "\x1b[2J{{ 7 }}\nfatal", "seconds_left": "x"}), DesiredState("enabled")
+    )["pending_change"]
     assert said.isprintable() and said.endswith("is rolled back some time without it: confirm it, or wait for that")
 
 
@@ -327,9 +417,29 @@ def test_what_nothing_tells_is_unknown(tmp_path):
     assert judge(known(tmp_path, sibling_groups=["0-x"]), DesiredState("disabled"), "runtime")["status"] == "unknown"
 
 
-NAMES = st.sampled_from(["online", "present", "offline", "runtime", "running", "configured", "max", "chosen", "impossible", "state", "smt", "maxcpus"])
+NAMES = st.sampled_from(
+    [
+        "online",
+        "present",
+        "offline",
+        "runtime",
+        "running",
+        "configured",
+        "max",
+        "chosen",
+        "impossible",
+        "state",
+        "smt",
+        "maxcpus",
+    ]
+)
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20) | st.text(string.digits + "-,", max_size=9),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text(max_size=20)
+    | st.text(string.digits + "-,", max_size=9),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
     max_leaves=6,
 )
@@ -386,7 +496,9 @@ def test_the_number_that_powers_control_would_read(tmp_path, machine, control):
     assert reasons == [f"smt/control reads 'on' instead of {control}"] * bool(control) + ["CPUs 4-7 are online"]
 
 
-@pytest.mark.parametrize("message", ["no route to it", "Task failed: no route to it", "Task failed: Action failed: no route to it"])
+@pytest.mark.parametrize(
+    "message", ["no route to it", "Task failed: no route to it", "Task failed: Action failed: no route to it"]
+)
 def test_what_is_said_of_a_host_is_the_same_with_each_release_of_ansible(message):
     assert compliance.from_registered({"unreachable": True, "msg": message})["sentence"] == "no route to it"
     assert compliance.from_registered({"failed": True, "msg": f"web: {message}"})["sentence"] == f"web: {message}"

@@ -34,7 +34,13 @@ FLEET = [
 
 
 def test_the_counts_and_the_sentence():
-    assert compliance_report.counts(FLEET) == {"compliant": 1, "drifted": 1, "bad_policy": 0, "unknown": 1, "unreachable": 1}
+    assert compliance_report.counts(FLEET) == {
+        "compliant": 1,
+        "drifted": 1,
+        "bad_policy": 0,
+        "unknown": 1,
+        "unreachable": 1,
+    }
     assert compliance_report.sentence([("a", verdict("bad_policy"))]) == "1 host: 1 bad policy."
     assert compliance_report.sentence(FLEET) == "4 hosts: 1 compliant, 1 drifted, 1 unknown, 1 unreachable."
     assert compliance_report.sentence([]) == "0 hosts: none."
@@ -42,7 +48,14 @@ def test_the_counts_and_the_sentence():
 
 @pytest.mark.parametrize(
     ("statuses", "worthy"),
-    [([], False), (["compliant"], False), (["compliant", "drifted"], True), (["unknown"], True), (["bad_policy"], True), (["unreachable"], True)],
+    [
+        ([], False),
+        (["compliant"], False),
+        (["compliant", "drifted"], True),
+        (["unknown"], True),
+        (["bad_policy"], True),
+        (["unreachable"], True),
+    ],
 )
 def test_a_pipeline_stops_for_anything_but_compliant(statuses, worthy):
     assert compliance_report.exit_worthy([("a", verdict(status)) for status in statuses]) is worthy
@@ -51,15 +64,24 @@ def test_a_pipeline_stops_for_anything_but_compliant(statuses, worthy):
 def test_json_says_all_of_it():
     actual = json.loads(compliance_report.document(FLEET, NOW))
     assert actual["at"] == "2026-03-01T12:00:00Z" and [host["host"] for host in actual["hosts"]] == list("abcd")
-    assert actual["hosts"][1]["running"] == {"status": "drifted", "reasons": ["x"]} and actual["hosts"][1]["memory"] is None
+    assert (
+        actual["hosts"][1]["running"] == {"status": "drifted", "reasons": ["x"]}
+        and actual["hosts"][1]["memory"] is None
+    )
 
 
 def test_a_change_that_nobody_confirmed_is_shown_everywhere():
-    fleet = [("a", dict(verdict(), sentence="", pending_rollback={"since": None, "back_to": None})), ("b", dict(verdict(), sentence=""))]
+    fleet = [
+        ("a", dict(verdict(), sentence="", pending_rollback={"since": None, "back_to": None})),
+        ("b", dict(verdict(), sentence="")),
+    ]
     actual = "changed by a rollout that was interrupted before the host was found healthy"
     assert [actual in line for line in compliance_report.table(fleet)[2:4]] == [True, False]
     assert compliance_report.page(fleet, NOW).count(actual) == 1
-    assert [host["pending_rollback"] for host in json.loads(compliance_report.document(fleet, NOW))["hosts"]] == [True, False]
+    assert [host["pending_rollback"] for host in json.loads(compliance_report.document(fleet, NOW))["hosts"]] == [
+        True,
+        False,
+    ]
 
 
 def test_a_change_that_nobody_confirmed_tells_what_the_host_can_be_brought_back_to():
@@ -78,19 +100,25 @@ def test_metrics_say_what_is_known_and_leave_the_rest_out():
 
 
 def test_nothing_from_a_host_becomes_markup_or_a_metric_or_steers_a_terminal():
-    fleet = [(EVIL, dict(verdict("drifted", running=aspect("drifted")), sentence=EVIL, hardware_class=EVIL, decided_by=EVIL))]
+    fleet = [
+        (EVIL, dict(verdict("drifted", running=aspect("drifted")), sentence=EVIL, hardware_class=EVIL, decided_by=EVIL))
+    ]
     page = compliance_report.page(fleet, NOW)
     assert page.count("<script") == 1 and "&lt;script&gt;alert(1)" in page
     assert all(line.isprintable() for line in compliance_report.table(fleet))
 
 
 @pytest.mark.parametrize(
-    "parse", [parser.text_string_to_metric_families, openmetrics_parser.text_string_to_metric_families], ids=["node_exporter's format", "OpenMetrics"]
+    "parse",
+    [parser.text_string_to_metric_families, openmetrics_parser.text_string_to_metric_families],
+    ids=["node_exporter's format", "OpenMetrics"],
 )
 def test_metrics_are_what_other_parsers_read(parse):
     odd = (EVIL, verdict("drifted", running=aspect("drifted")))
     families = {family.name: family for family in parse(compliance_report.metrics([*FLEET, odd], NOW))}
-    assert set(families) == set(compliance_report.METRICS) and {family.type for family in families.values()} == {"gauge"}
+    assert set(families) == set(compliance_report.METRICS) and {family.type for family in families.values()} == {
+        "gauge"
+    }
     assert {sample.labels["host"]: sample.labels["status"] for sample in families["threadwise_smt_status"].samples} == {
         "a": "compliant",
         "b": "drifted",
@@ -98,13 +126,17 @@ def test_metrics_are_what_other_parsers_read(parse):
         "d": "unreachable",
         EVIL: "drifted",
     }
-    assert {sample.value for sample in families["threadwise_smt_checked_timestamp_seconds"].samples} == {NOW.timestamp()}
+    assert {sample.value for sample in families["threadwise_smt_checked_timestamp_seconds"].samples} == {
+        NOW.timestamp()
+    }
 
 
 def test_a_thousand_hosts():
     fleet = [(f"h{number:04}", verdict("drifted" if number % 100 == 0 else "compliant")) for number in range(1000)]
     lines = compliance_report.table(fleet)
-    assert len(lines) == 2 + 10 + 2 and lines[-1] == "1000 hosts: 990 compliant, 10 drifted.", "compliant hosts are counted, not listed"
+    assert len(lines) == 2 + 10 + 2 and lines[-1] == "1000 hosts: 990 compliant, 10 drifted.", (
+        "compliant hosts are counted, not listed"
+    )
     assert compliance_report.page(fleet, NOW).count("<tr>") == 1000 + 3
     assert len(json.loads(compliance_report.document(fleet, NOW))["hosts"]) == 1000
 

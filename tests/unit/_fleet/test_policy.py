@@ -77,7 +77,10 @@ def test_what_is_no_policy_is_refused(value):
         ({"node": 0, "package": 0}, "does not name cores"),
         ({"node": "x"}, "disabled_on: node is 'x': it must be a number"),
         ({"cpus": "0-"}, "disabled_on: cpus: '0-' is not a valid CPU list"),
-        ({"unit": "db.service"}, "disabled_on names unit db.service: a policy is compared with the facts of a host, which have no units"),
+        (
+            {"unit": "db.service"},
+            "disabled_on names unit db.service: a policy is compared with the facts of a host, which have no units",
+        ),
     ],
 )
 def test_what_is_no_part_of_a_machine_is_refused(cores, reason):
@@ -86,12 +89,18 @@ def test_what_is_no_part_of_a_machine_is_refused(cores, reason):
     assert reason in str(refused.value)
 
 
-@pytest.mark.parametrize(("value", "classes"), [("enabled", None), ("auto", {}), ({"threads_per_core": 2}, None), (None, {CLASS: "disabled"})])
+@pytest.mark.parametrize(
+    ("value", "classes"),
+    [("enabled", None), ("auto", {}), ({"threads_per_core": 2}, None), (None, {CLASS: "disabled"})],
+)
 def test_a_policy_that_some_host_can_have_passes_without_a_host(value, classes):
     policy.check(value, classes)
 
 
-@pytest.mark.parametrize(("value", "classes", "words"), [(None, None, "no policy is set"), (None, {}, "no policy is set"), ("enabled", ["x"], "a mapping")])
+@pytest.mark.parametrize(
+    ("value", "classes", "words"),
+    [(None, None, "no policy is set"), (None, {}, "no policy is set"), ("enabled", ["x"], "a mapping")],
+)
 def test_what_no_host_can_have_needs_no_host_to_be_refused(value, classes, words):
     with pytest.raises(policy.PolicyError, match=words):
         policy.check(value, classes)
@@ -153,11 +162,13 @@ def test_a_scope_is_one_of_three():
         policy.scope("all")
 
 
-# ---- what evaluations decide ----------------------------------------------------------------------------------------------------------------------
+# ---- what evaluations decide -----------------------------------------------------------------------------------------
 
 
 def says(choice, host="a", run="r", days=3, hardware_class=CLASS):
-    return decisions.Conclusion(host, run, hardware_class, choice, f"{host} {choice}.", {}, NOW - datetime.timedelta(days=days))
+    return decisions.Conclusion(
+        host, run, hardware_class, choice, f"{host} {choice}.", {}, NOW - datetime.timedelta(days=days)
+    )
 
 
 @pytest.mark.parametrize(
@@ -188,7 +199,9 @@ def test_hosts_of_a_run_decide_together(said, decision):
 def measured(number, **options):
     """Return the conclusion of a noisy host that is about 3 % slower with SMT off."""
     workloads = {"gzip": {**result_maker.GZIP, "share": 0.515}}
-    result = result_maker.result(host=f"web{number}", blocks=6, seed=number, noise=0.03, shape=(1, 2, 2), workloads=workloads, **options)
+    result = result_maker.result(
+        host=f"web{number}", blocks=6, seed=number, noise=0.03, shape=(1, 2, 2), workloads=workloads, **options
+    )
     result["facts"]["hardware_class"] = CLASS
     return decisions.conclude(result, NOW)
 
@@ -199,7 +212,9 @@ def test_what_hosts_leave_open_by_themselves_is_decided_by_all_of_them_combined(
     found = decisions.decisions(hosts, NOW)[CLASS]
     assert found["decision"] == "enabled", found
     assert re.fullmatch(
-        r"Its 7 hosts combined, of which web0.* undecided alone: gzip of a fixed stream −[0-9]\.[0-9] % with SMT off \(loss\)\.", found["sentence"]
+        r"Its 7 hosts combined, of which web0.* undecided alone: gzip of a fixed stream −[0-9]\.[0-9] % with SMT off"
+        r" \(loss\)\.",
+        found["sentence"],
     )
     for said in (hosts[:2], [*hosts, says("off", "liar")], [*hosts, says("by_workload", "other")]):
         found = decisions.decisions(said, NOW)[CLASS]
@@ -218,14 +233,21 @@ def test_one_host_cannot_overrule_others():
     found = decisions.decisions([*honest, says("off", "liar", "r2", 0)], NOW)[CLASS]
     assert found["decision"] is None and found["sentence"].startswith("Its hosts do not agree: liar says off, ")
     together = decisions.decisions(honest, NOW)[CLASS]
-    assert together["decision"] == "enabled" and together["whose"] == "evaluation of 4 hosts (a, b, c and 1 more) in run r1, 9 days old"
+    assert (
+        together["decision"] == "enabled"
+        and together["whose"] == "evaluation of 4 hosts (a, b, c and 1 more) in run r1, 9 days old"
+    )
 
 
 def app(host, ratio, better="higher", seed=1, **declared):
-    """Return the conclusion of a host about a user's own workload, with an effect of SMT off that six blocks do not decide alone."""
+    """Return the conclusion of a host about a user's own workload,
+    with an effect of SMT off that six blocks do not decide alone.
+    """
     about = {"unit": "1/s", "better": better, "aggregate": "sum", **declared}
     workload = {**result_maker.GZIP, "share": 1 / (2 * ratio), "metrics": {"rate": about}, "title": f"app of {host}"}
-    result = result_maker.result(host=host, run=f"run_{host}", blocks=6, seed=seed, noise=0.05, shape=(1, 2, 2), workloads={"app": workload})
+    result = result_maker.result(
+        host=host, run=f"run_{host}", blocks=6, seed=seed, noise=0.05, shape=(1, 2, 2), workloads={"app": workload}
+    )
     result["facts"].update(hardware_class=CLASS, numbering="split")
     return decisions.conclude(results.accept(result, host), NOW)
 
@@ -239,7 +261,8 @@ def test_one_host_does_not_turn_the_direction_of_a_workload_for_all(place):
     found = decisions.decisions([*honest[:place], liar, *honest[place:]], NOW)[CLASS]
     assert found["decision"] is None
     assert re.fullmatch(
-        r"Its hosts declare app of web[0-9] differently: rate in 1/s, higher is better, sum of its workers on web[0-9], web[0-9], web[0-9] and 3 more; "
+        r"Its hosts declare app of web[0-9] differently: rate in 1/s, higher is better, sum of its workers on web[0-9],"
+        r" web[0-9], web[0-9] and 3 more; "
         r"rate in 1/s, lower is better, sum of its workers on liar\.",
         found["sentence"],
     ), found["sentence"]
@@ -248,7 +271,11 @@ def test_one_host_does_not_turn_the_direction_of_a_workload_for_all(place):
 @pytest.mark.parametrize("declared", [{"unit": "1/min"}, {"aggregate": "mean"}])
 def test_hosts_that_mean_something_else_by_a_workload_do_not_decide_together(declared):
     found = decisions.decisions([app("a", 0.9), app("b", 0.9), app("c", 0.9, **declared)], NOW)[CLASS]
-    assert found["decision"] is None and "on c." in found["sentence"] and found["sentence"].startswith("Its hosts declare app of ")
+    assert (
+        found["decision"] is None
+        and "on c." in found["sentence"]
+        and found["sentence"].startswith("Its hosts declare app of ")
+    )
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
@@ -263,32 +290,51 @@ def test_a_decision_of_hosts_combined_holds_without_any_one_of_them(place):
     hosts.insert(place, decisions.Conclusion("liar", "r", CLASS, "on", "On.", {("app", None): exact}, NOW))
     found = decisions.decisions(hosts, NOW)[CLASS]
     assert found["decision"] is None
-    assert found["sentence"].endswith("liar alone turns this: without it the other 2 say inconclusive; it takes about 2 more hosts."), found["sentence"]
+    assert found["sentence"].endswith(
+        "liar alone turns this: without it the other 2 say inconclusive; it takes about 2 more hosts."
+    ), found["sentence"]
 
 
 def test_one_host_alone_does_not_decide_where_all_others_say_either():
-    found = decisions.decisions([*(says("either", f"web{number}") for number in range(6)), says("off", "liar")], NOW)[CLASS]
-    assert (found["decision"], found["sentence"]) == (None, "liar alone says off, the other 6 say either: one host does not decide for the others.")
+    found = decisions.decisions([*(says("either", f"web{number}") for number in range(6)), says("off", "liar")], NOW)[
+        CLASS
+    ]
+    assert (found["decision"], found["sentence"]) == (
+        None,
+        "liar alone says off, the other 6 say either: one host does not decide for the others.",
+    )
 
 
 @pytest.mark.parametrize(("others", "decision"), [("either", "any"), ("undecided", None)])
 def test_without_a_host_that_turns_what_is_combined_the_others_may_say_it_by_themselves(monkeypatch, others, decision):
-    monkeypatch.setattr(decisions, "_together", lambda _counted: (conclusion.EITHER, "figures", {"open": "open alone turns this."}))
+    monkeypatch.setattr(
+        decisions, "_together", lambda _counted: (conclusion.EITHER, "figures", {"open": "open alone turns this."})
+    )
     hosts = [says("undecided", "open"), *(says(others, f"web{number}") for number in range(3))]
     assert decisions.decisions(hosts, NOW)[CLASS]["decision"] == decision
 
 
 def test_a_workload_that_one_host_has_alone_does_not_hinder_what_all_share():
     honest = [measured(number) for number in range(7)]
-    own = dataclasses.replace(honest[0], workloads={**honest[0].workloads, ("own", None): next(iter(honest[1].workloads.values()))})
+    own = dataclasses.replace(
+        honest[0], workloads={**honest[0].workloads, ("own", None): next(iter(honest[1].workloads.values()))}
+    )
     assert decisions.decisions([own, *honest[1:]], NOW)[CLASS]["decision"] == "enabled"
 
 
 def test_a_host_decides_for_one_class_alone_however_many_its_results_state():
     runs = [says("off", "liar", f"r{number}", days=number, hardware_class=f"class{number}") for number in range(1, 5)]
     found = decisions.decisions(runs, NOW)
-    assert {name: one["decision"] for name, one in found.items()} == {"class1": "disabled", "class2": None, "class3": None, "class4": None}
-    assert found["class2"]["whose"] == "no evaluation (liar does not count by run r2: its latest run, r1, shows hardware class class1)"
+    assert {name: one["decision"] for name, one in found.items()} == {
+        "class1": "disabled",
+        "class2": None,
+        "class3": None,
+        "class4": None,
+    }
+    assert (
+        found["class2"]["whose"]
+        == "no evaluation (liar does not count by run r2: its latest run, r1, shows hardware class class1)"
+    )
     assert found["class2"]["hosts"] == [] and found["class2"]["age_days"] is None
 
 
@@ -310,7 +356,9 @@ def test_a_result_in_the_file_of_another_host_decides_nothing(tmp_path):
     for name in ("web01", "web02"):
         (tmp_path / f"{name}.json").write_text(json.dumps(result))
     assert decisions.read(tmp_path / "web01.json", NOW).host == "web01"
-    with pytest.raises(decisions.DecisionError, match=r"web02\.json: holds a result of web01, whose file is web01\.json"):
+    with pytest.raises(
+        decisions.DecisionError, match=r"web02\.json: holds a result of web01, whose file is web01\.json"
+    ):
         decisions.read(tmp_path / "web02.json", NOW)
 
 
@@ -321,7 +369,9 @@ def test_what_has_not_come_yet_decides_nothing(name):
 
 
 def test_when_a_run_was_taken_is_what_the_controller_noted():
-    at = decisions.conclude(dict(result_maker.result(), finished="2026-01-02T00:00:00Z", collected="2026-01-01T00:00:00Z"), NOW).at
+    at = decisions.conclude(
+        dict(result_maker.result(), finished="2026-01-02T00:00:00Z", collected="2026-01-01T00:00:00Z"), NOW
+    ).at
     assert at == datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
@@ -335,7 +385,13 @@ def test_a_result_is_read_as_its_report_reads_it():
     result["facts"]["hardware_class"] = CLASS
     one = decisions.conclude(result, NOW)
     assert (one.host, one.hardware_class, one.run) == ("web01", CLASS, result["run"])
-    assert one.choice in (conclusion.ON, conclusion.OFF, conclusion.EITHER, conclusion.BY_WORKLOAD, conclusion.UNDECIDED)
+    assert one.choice in (
+        conclusion.ON,
+        conclusion.OFF,
+        conclusion.EITHER,
+        conclusion.BY_WORKLOAD,
+        conclusion.UNDECIDED,
+    )
     assert decisions.conclude(result_maker.policy_result(), NOW) is None
     assert decisions.conclude(result_maker.result(arms={"smt_on": 1.0, "isolated": 1.2}, blocks=5), NOW) is None
     many = result_maker.result(arms={"smt_on": 1.0, "smt_off": 1.0, "isolated": 1.2}, blocks=8)

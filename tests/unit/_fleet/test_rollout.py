@@ -18,7 +18,9 @@ SIZES = st.lists(st.integers(1, 20) | st.integers(1, 100).map("{}%".format), min
 @given(MEMBERS, SIZES)
 def test_each_pending_host_is_in_one_wave_and_no_wave_has_two_of_a_group(members, sizes):
     waves = rollout.waves(members, sizes)
-    assert sorted(host for wave in waves for host in wave) == sorted(member.host for member in members if member.pending)
+    assert sorted(host for wave in waves for host in wave) == sorted(
+        member.host for member in members if member.pending
+    )
     groups = {member.host: member.group for member in members}
     for wave in waves:
         named = [groups[host] for host in wave if groups[host]]
@@ -44,12 +46,20 @@ def test_a_share_of_a_small_fleet_is_one_host():
 
 
 def test_hosts_of_a_group_are_spread_over_more_waves_than_were_asked_for():
-    members = [Member(name, "db" if name in ("h1", "h3", "h4") else name) for name in ("h1", "h2", "h3", "h4", "h5", "h6")]
+    members = [
+        Member(name, "db" if name in ("h1", "h3", "h4") else name) for name in ("h1", "h2", "h3", "h4", "h5", "h6")
+    ]
     assert rollout.waves(members, ["100%"]) == [["h1", "h2", "h5", "h6"], ["h3"], ["h4"]]
 
 
 def test_a_group_waits_for_the_one_that_is_gone():
-    members = [Member("a", "db", pending=False, reachable=False), Member("b", "db"), Member("c", "db", pending=False), Member("d", "web"), Member("e")]
+    members = [
+        Member("a", "db", pending=False, reachable=False),
+        Member("b", "db"),
+        Member("c", "db", pending=False),
+        Member("d", "web"),
+        Member("e"),
+    ]
     assert rollout.waiting([*members, Member("f", None, False, reachable=False)]) == {"b": "a"}
 
 
@@ -65,7 +75,9 @@ def test_what_is_no_size_is_refused(sizes):
 
 
 def verdict(status="drifted", reboot=False, **actual):
-    return dict(compliance.refused("", status), change={"running": None, "configured": None, "reboot": reboot}, **actual)
+    return dict(
+        compliance.refused("", status), change={"running": None, "configured": None, "reboot": reboot}, **actual
+    )
 
 
 HINDERED = {"status": "drifted", "reasons": [], "blocked_by": "no way"}

@@ -79,10 +79,20 @@ def test_drift_vulnerabilities_and_method(known):
     known.update(
         boot={"running": [], "configured": ["nosmt"], "loader": "grubby", "reboot_required": True},
         methods={"runtime": {"chosen": "smt_control"}},
-        vulnerabilities={"mds": {"status": "x", "smt": "vulnerable"}, "l1tf": {"status": "x", "smt": "unknown"}, "tsx": {"status": "x", "smt": None}},
+        vulnerabilities={
+            "mds": {"status": "x", "smt": "vulnerable"},
+            "l1tf": {"status": "x", "smt": "unknown"},
+            "tsx": {"status": "x", "smt": None},
+        },
     )
     one = survey.row("a", known)
-    assert (one.drift, one.configured, one.open_to, one.guest_unknown, one.method) == (True, ("nosmt",), ("mds",), ("l1tf",), "smt_control")
+    assert (one.drift, one.configured, one.open_to, one.guest_unknown, one.method) == (
+        True,
+        ("nosmt",),
+        ("mds",),
+        ("l1tf",),
+        "smt_control",
+    )
     assert "nosmt" in survey.table([one])[2] and "mds" in survey.table([one])[2]
 
 
@@ -98,13 +108,23 @@ def test_what_is_not_known_is_said(tmp_path, known):
 
 
 def test_the_sentence_counts(known):
-    rows = [survey.row("a", known), survey.row("b", dict(known, active=False, control="off")), survey.unreached("c", "gone")]
-    assert survey.sentence(rows) == "3 hosts: 1 with SMT on, 1 with SMT off, 2 whose next boot is not known, 1 without facts."
+    rows = [
+        survey.row("a", known),
+        survey.row("b", dict(known, active=False, control="off")),
+        survey.unreached("c", "gone"),
+    ]
+    assert (
+        survey.sentence(rows)
+        == "3 hosts: 1 with SMT on, 1 with SMT off, 2 whose next boot is not known, 1 without facts."
+    )
     assert survey.sentence([]) == "0 hosts: none."
 
 
 def test_classes_come_by_size_and_the_unknown_last(known):
-    rows = [survey.row(str(number), dict(known, hardware_class=name)) for number, name in enumerate(["x", "y", "y", None, None, None])]
+    rows = [
+        survey.row(str(number), dict(known, hardware_class=name))
+        for number, name in enumerate(["x", "y", "y", None, None, None])
+    ]
     assert [(name, len(hosts)) for name, hosts in survey.classes(rows)] == [("y", 2), ("x", 1), (None, 3)]
 
 
@@ -134,9 +154,18 @@ def test_the_page_holds_every_host_and_is_self_contained(known):
     rows = [survey.row("db1.example", known), survey.unreached("gone.example", "no route to host")]
     _page, texts = read_page(rows)
     shown = " ".join(texts.text)
-    for part in ("db1.example", known["hardware_class"], "2 packages, 18 cores x 2", "gone.example", "no route to host", survey.sentence(rows)):
+    for part in (
+        "db1.example",
+        known["hardware_class"],
+        "2 packages, 18 cores x 2",
+        "gone.example",
+        "no route to host",
+        survey.sentence(rows),
+    ):
         assert part in shown
-    assert not any(name in attributes for dummy, attributes in texts.tags for name in ("src", "srcset", "action", "onclick"))
+    assert not any(
+        name in attributes for dummy, attributes in texts.tags for name in ("src", "srcset", "action", "onclick")
+    )
     assert {attributes["href"] for dummy, attributes in texts.tags if "href" in attributes} == {"data:,", "#content"}
 
 
@@ -148,7 +177,9 @@ def test_the_script_of_the_page_is_the_one_its_policy_allows(known):
     assert f"script-src 'sha256-{digest}'" in page.replace("&#39;", "'").replace("&#43;", "+")
 
 
-@pytest.mark.parametrize("where", ["hardware_class", "hypervisor", "problems", "boot", "methods", "vulnerabilities", "host", "reason"])
+@pytest.mark.parametrize(
+    "where", ["hardware_class", "hypervisor", "problems", "boot", "methods", "vulnerabilities", "host", "reason"]
+)
 def test_nothing_from_a_host_becomes_markup_or_steers_a_terminal(known, where):
     value = {
         "problems": [EVIL],
@@ -156,7 +187,10 @@ def test_nothing_from_a_host_becomes_markup_or_steers_a_terminal(known, where):
         "methods": {"runtime": {"chosen": EVIL}},
         "vulnerabilities": {EVIL: {"smt": "vulnerable"}},
     }.get(where, EVIL)
-    rows = [survey.row(EVIL if where == "host" else "a", dict(known, **{where: value})), survey.unreached("b", EVIL if where == "reason" else "x")]
+    rows = [
+        survey.row(EVIL if where == "host" else "a", dict(known, **{where: value})),
+        survey.unreached("b", EVIL if where == "reason" else "x"),
+    ]
     page, texts = read_page(rows)
     assert [tag for tag, dummy in texts.tags].count("script") == 1
     assert "alert(1)" in page and "<script>alert" not in page and "{{ 7 * 7 }}" in page and "\x1b" not in page
@@ -182,20 +216,34 @@ def test_what_is_no_facts_is_a_host_without(value):
 
 
 def test_a_long_text_is_cut(known):
-    assert len(survey.row("a", dict(known, hardware_class="x" * 10**6)).hardware_class) == survey.MOST_TEXT
+    assert len(survey.row("a", dict(known, hardware_class="x" * 10**6)).hardware_class) == survey.MAX_TEXT
 
 
-# ---- the playbook, over recorded trees ------------------------------------------------------------------------------------------------------------
+# ---- the playbook, over recorded trees -------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module", name="surveyed")
 def _surveyed(tmp_path_factory):
-    """The playbook's run on three local hosts with trees of their own, one that cannot be read and one that cannot be reached."""
+    """The playbook's run on three local hosts with trees of their own,
+    one that cannot be read and one that cannot be reached.
+    """
     root = tmp_path_factory.mktemp("survey")
-    machines = {"on": MACHINE, "off": dataclasses.replace(MACHINE, offline=tuple(range(18, 36)), control="off"), "none": Machine(threads=1)}
-    hosts = {name: {"smt_facts_sysroot": sysfs_tree.write(root / name, sysfs_tree.files(machine))} for name, machine in machines.items()}
-    hosts.update(bad={"smt_facts_sysroot": str(root / "nothing")}, gone={"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1})
-    inventory = {"all": {"hosts": hosts, "vars": {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}}}
+    machines = {
+        "on": MACHINE,
+        "off": dataclasses.replace(MACHINE, offline=tuple(range(18, 36)), control="off"),
+        "none": Machine(threads=1),
+    }
+    hosts = {
+        name: {"smt_facts_sysroot": sysfs_tree.write(root / name, sysfs_tree.files(machine))}
+        for name, machine in machines.items()
+    }
+    hosts.update(
+        bad={"smt_facts_sysroot": str(root / "nothing")},
+        gone={"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1},
+    )
+    inventory = {
+        "all": {"hosts": hosts, "vars": {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}}
+    }
     (root / "inventory.yml").write_text(yaml.safe_dump(inventory))
     run = subprocess.run(
         ["ansible-playbook", "-i", str(root / "inventory.yml"), "threadwise.smt.smt_survey"],
@@ -203,7 +251,9 @@ def _surveyed(tmp_path_factory):
         capture_output=True,
         text=True,
         check=False,
-        env=dict(os.environ, PATH=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"], ANSIBLE_NOCOLOR="1"),
+        env=dict(
+            os.environ, PATH=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"], ANSIBLE_NOCOLOR="1"
+        ),
     )
     return run, root
 
@@ -218,7 +268,11 @@ def test_the_playbook_shows_every_host_and_names_those_without_facts(surveyed):
     assert "is not a directory" in table["bad"]
     assert "connect" in table["gone"].lower()
     assert run.returncode == 4, "a host is unreachable"
-    assert [re.search(rf"^{host} .*failed=(.)", run.stdout, re.MULTILINE)[1] for host in ("bad", "on", "off")] == ["1", "0", "0"]
+    assert [re.search(rf"^{host} .*failed=(.)", run.stdout, re.MULTILINE)[1] for host in ("bad", "on", "off")] == [
+        "1",
+        "0",
+        "0",
+    ]
 
 
 def test_the_playbook_writes_the_page_in_the_current_directory(surveyed):

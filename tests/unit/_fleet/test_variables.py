@@ -71,32 +71,64 @@ MALFORMED = [
     ("smt_enforce_waves", {"a": 1}, "smt_enforce_waves is {'a': 1}: it must be a list"),
     ("smt_policy_reboot_ok", "ja", "smt_policy_reboot_ok is 'ja': it must be true or false"),
     ("smt_runtime_cores", "node_0", "smt_runtime_cores is 'node_0': it must be a mapping"),
-    ("smt_runtime_cores", {"socket": 0}, "smt_runtime_cores is {'socket': 0}: {'socket': 0} does not name cores: give one of cpus, node, package and unit"),
+    (
+        "smt_runtime_cores",
+        {"socket": 0},
+        (
+            "smt_runtime_cores is {'socket': 0}: {'socket': 0} does not name cores: give one of cpus, node, package and"
+            " unit"
+        ),
+    ),
     (
         "smt_eval_sample_seconds",
         "short",
         "smt_eval_sample_seconds is 'short': sample_seconds is short: it must be auto, or seconds from 0.05 to 600",
     ),
-    ("smt_eval_settle_seconds", -1, "smt_eval_settle_seconds is -1: settle_seconds is -1: it must be auto, or seconds from 0 to 600"),
+    (
+        "smt_eval_settle_seconds",
+        -1,
+        "smt_eval_settle_seconds is -1: settle_seconds is -1: it must be auto, or seconds from 0 to 600",
+    ),
     ("smt_eval_streams", "0-4", "smt_eval_streams is '0-4': streams has numbers that are not from 1 to 1024"),
     ("smt_eval_streams", "many", "smt_eval_streams is 'many': streams is not a list of numbers of streams:"),
-    ("smt_eval_cpus", [[0, "x"]], "smt_eval_cpus is [[0, 'x']]: cpus has the entry [0, 'x']: give the CPUs of one placement"),
+    (
+        "smt_eval_cpus",
+        [[0, "x"]],
+        "smt_eval_cpus is [[0, 'x']]: cpus has the entry [0, 'x']: give the CPUs of one placement",
+    ),
     (
         "smt_eval_response_limit",
         {"oltp": "2 min"},
         "smt_eval_response_limit is {'oltp': '2 min'}: response_limit of oltp is '2 min': give a time with its unit",
     ),
-    ("smt_eval_placements", "singel", "smt_eval_placements is 'singel': there is no placement 'singel': choose from single,"),
-    ("smt_eval_workloads", ["gzib"], "smt_eval_workloads is ['gzib']: there is no workload gzib: choose from array_columns,"),
+    (
+        "smt_eval_placements",
+        "singel",
+        "smt_eval_placements is 'singel': there is no placement 'singel': choose from single,",
+    ),
+    (
+        "smt_eval_workloads",
+        ["gzib"],
+        "smt_eval_workloads is ['gzib']: there is no workload gzib: choose from array_columns,",
+    ),
     (
         "smt_eval_custom",
-        [{"name": "gzip", "argv": ["true"], "metric": {"name": "m", "unit": "s", "better": "lower", "clock": "wall_seconds"}}],
+        [
+            {
+                "name": "gzip",
+                "argv": ["true"],
+                "metric": {"name": "m", "unit": "s", "better": "lower", "clock": "wall_seconds"},
+            }
+        ],
         "smt_eval_custom is ",
     ),
     (
         "smt_trial_most_switched",
         "half",
-        "smt_trial_most_switched is 'half': smt_trial_most_switched is half: it must be a number of hosts, 1 or more, or a share",
+        (
+            "smt_trial_most_switched is 'half': smt_trial_most_switched is half: it must be a number of hosts, 1 or"
+            " more, or a share"
+        ),
     ),
     ("smt_trial_arms", ["nosmt", "smt_on"], "smt_trial_arms is ['nosmt', 'smt_on']: nosmt takes a reboot"),
     ("smt_trial_metrics", [{"name": "p99", "query": "p99"}], "smt_trial_metrics is "),
@@ -124,7 +156,10 @@ def test_a_malformed_value_gets_one_sentence_with_what_is_allowed(name, value, s
         ({"hidden": 1}, "is a mapping: it must be a text, in quotes (its value is not shown)"),
         (4242424242, "is a number: it must be a text, in quotes (its value is not shown)"),
         (True, "is true or false: it must be a text, in quotes (its value is not shown)"),
-        ("hidden\nhidden", "has a line break or another character in it that cannot be printed (its value is not shown)"),
+        (
+            "hidden\nhidden",
+            "has a line break or another character in it that cannot be printed (its value is not shown)",
+        ),
         (" ", "is blank: is the file that it comes from empty?"),
     ],
 )
@@ -154,7 +189,16 @@ def test_the_tables_are_as_long_as_promised():
         ("smt_eval_arms", "smt_on,smt_off"),
         ("smt_eval_install", "yes"),
         ("smt_enforce_waves", [1, "10%"]),
-        ("smt_eval_custom", [{"name": "a", "argv": ["true"], "metric": {"name": "m", "unit": "1/s", "better": "higher", "clock": "wall_seconds"}}]),
+        (
+            "smt_eval_custom",
+            [
+                {
+                    "name": "a",
+                    "argv": ["true"],
+                    "metric": {"name": "m", "unit": "1/s", "better": "higher", "clock": "wall_seconds"},
+                }
+            ],
+        ),
         ("smt_eval_run", 20260301),
         ("smt_report_before", None),
         ("smt_runtime_cores", {}),
@@ -178,10 +222,15 @@ def test_what_can_be_used_or_is_not_ours_gets_none(name, value):
 
 
 def test_the_place_and_the_hosts_are_named_where_they_are_known():
-    settings = [Setting(f"h{number}", "smt_policy_scop", "both", "all.yml:3") for number in range(5)] + [Setting("h9", "smt_eval_boots", "x")]
+    settings = [Setting(f"h{number}", "smt_policy_scop", "both", "all.yml:3") for number in range(5)] + [
+        Setting("h9", "smt_eval_boots", "x")
+    ]
     assert variables.problems(settings, SPECS, 6) == [
         "smt_eval_boots is 'x': it must be a whole number [h9]",
-        "smt_policy_scop (set in all.yml:3) is not a variable of threadwise.smt; the nearest is smt_policy_scope [h0, h1, h2 and 2 more]",
+        (
+            "smt_policy_scop (set in all.yml:3) is not a variable of threadwise.smt; the nearest is smt_policy_scope"
+            " [h0, h1, h2 and 2 more]"
+        ),
     ]
     assert variables.problems(settings[:5], SPECS, 5)[0].endswith("the nearest is smt_policy_scope")
 
@@ -193,9 +242,18 @@ def test_a_nested_value_says_which_part_is_wrong():
 
 def used():
     """Each variable of the collection that playbooks, roles and examples use."""
-    paths = [*ROOT.glob("playbooks/*.yml"), *ROOT.glob("roles/*/*/*.yml"), *ROOT.glob("roles/*/templates/*"), *ROOT.glob("examples/**/*.yml")]
+    paths = [
+        *ROOT.glob("playbooks/*.yml"),
+        *ROOT.glob("roles/*/*/*.yml"),
+        *ROOT.glob("roles/*/templates/*"),
+        *ROOT.glob("examples/**/*.yml"),
+    ]
     text = "\n".join(re.sub("#.*|threadwise\\.smt\\.\\w+", "", path.read_text(encoding="utf-8")) for path in paths)
-    return {name for name in re.findall(r"(?<![\w.-])smt_[a-z_]*[a-z](?![\w-])", text) if name.startswith(variables.prefixes(SPECS))}
+    return {
+        name
+        for name in re.findall(r"(?<![\w.-])smt_[a-z_]*[a-z](?![\w-])", text)
+        if name.startswith(variables.prefixes(SPECS))
+    }
 
 
 def test_all_that_playbooks_and_roles_use_is_known():
@@ -208,12 +266,30 @@ def test_each_declared_variable_of_a_playbook_is_used_and_explained_in_it():
     for playbook, declared in variables.PLAYBOOKS.items():
         text = (ROOT / "playbooks" / f"{playbook}.yml").read_text(encoding="utf-8")
         assert [name for name in declared if f"#   {name} " not in text] == []
-    roles = {name for path in ROOT.glob("roles/*/meta/argument_specs.yml") for name in yaml.safe_load(path.read_text())["argument_specs"]["main"]["options"]}
-    assert [name for declared in variables.PLAYBOOKS.values() for name in declared if name in roles] == [], "a name has one declaration"
+    roles = {
+        name
+        for path in ROOT.glob("roles/*/meta/argument_specs.yml")
+        for name in yaml.safe_load(path.read_text())["argument_specs"]["main"]["options"]
+    }
+    assert [name for declared in variables.PLAYBOOKS.values() for name in declared if name in roles] == [], (
+        "a name has one declaration"
+    )
 
 
 def test_the_prefixes_are_those_of_roles_and_playbooks():
-    names = ("boot", "compliance", "enforce", "eval", "memory", "policy", "pull", "report", "runtime", "survey", "trial")
+    names = (
+        "boot",
+        "compliance",
+        "enforce",
+        "eval",
+        "memory",
+        "policy",
+        "pull",
+        "report",
+        "runtime",
+        "survey",
+        "trial",
+    )
     assert variables.prefixes(SPECS) == tuple(f"smt_{name}_" for name in names)
 
 
@@ -224,12 +300,32 @@ def test_without_the_roles_it_says_so(tmp_path, monkeypatch):
 
 
 BY_BOOTS = [
-    ({"smt_eval_arms": ["smt_on", "nosmt"]}, "smt_eval_arms is smt_on, nosmt and smt_eval_boots is 0: nosmt takes a reboot: set smt_eval_boots"),
-    ({"smt_eval_arms": "smt_on,nosmt", "smt_eval_boots": "2"}, "rebooted 4 times to compare boots: allow it with smt_boot_reboot_ok=true"),
-    ({"smt_eval_boots": 1}, "smt_eval_arms is smt_on, smt_off and smt_eval_boots is 1: the host would be rebooted 3 times"),
+    (
+        {"smt_eval_arms": ["smt_on", "nosmt"]},
+        "smt_eval_arms is smt_on, nosmt and smt_eval_boots is 0: nosmt takes a reboot: set smt_eval_boots",
+    ),
+    (
+        {"smt_eval_arms": "smt_on,nosmt", "smt_eval_boots": "2"},
+        "rebooted 4 times to compare boots: allow it with smt_boot_reboot_ok=true",
+    ),
+    (
+        {"smt_eval_boots": 1},
+        "smt_eval_arms is smt_on, smt_off and smt_eval_boots is 1: the host would be rebooted 3 times",
+    ),
     ({"smt_eval_boots": 1, "smt_boot_reboot_ok": "yes"}, None),
-    ({"smt_eval_arms": ["smt_on", "mitigations_off"], "smt_eval_boots": 4, "smt_boot_reboot_ok": True}, "smt_eval_allow_mitigations_off=true"),
-    ({"smt_eval_arms": ["smt_on", "mitigations_off"], "smt_eval_boots": 4, "smt_boot_reboot_ok": True, "smt_eval_allow_mitigations_off": True}, None),
+    (
+        {"smt_eval_arms": ["smt_on", "mitigations_off"], "smt_eval_boots": 4, "smt_boot_reboot_ok": True},
+        "smt_eval_allow_mitigations_off=true",
+    ),
+    (
+        {
+            "smt_eval_arms": ["smt_on", "mitigations_off"],
+            "smt_eval_boots": 4,
+            "smt_boot_reboot_ok": True,
+            "smt_eval_allow_mitigations_off": True,
+        },
+        None,
+    ),
     # What `problems` says, or what is not known yet.
     ({"smt_eval_arms": ["nope"], "smt_eval_boots": 1}, None),
     ({"smt_eval_boots": "x"}, None),

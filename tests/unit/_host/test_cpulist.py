@@ -12,7 +12,11 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulis
 from hypothesis import given, settings, strategies as st
 
 cpu_sets = st.sets(st.integers(0, cpulist.MAX_CPU), max_size=60)
-damaged = st.one_of(st.text(max_size=60), st.text(alphabet="0123456789-,\n \0x", max_size=40), st.text(alphabet="0123456789abcdefABCDEF,x\0 ", max_size=80))
+damaged = st.one_of(
+    st.text(max_size=60),
+    st.text(alphabet="0123456789-,\n \0x", max_size=40),
+    st.text(alphabet="0123456789abcdefABCDEF,x\0 ", max_size=80),
+)
 
 
 @pytest.mark.parametrize(
@@ -82,13 +86,18 @@ def test_a_mask_is_read(text, cpus):
     assert cpulist.parse_mask(text) == cpus
 
 
-@pytest.mark.parametrize("text", ["g", "0-3", "1,1", "100000000,00000000", "f" * 20000, "-1", "1 1", "0x", ",", "1,", "٣", None])
+@pytest.mark.parametrize(
+    "text", ["g", "0-3", "1,1", "100000000,00000000", "f" * 20000, "-1", "1 1", "0x", ",", "1,", "٣", None]
+)
 def test_an_invalid_mask_is_rejected(text):
     with pytest.raises(cpulist.CpuListError, match=r"is not a valid CPU mask"):
         cpulist.parse_mask(text)
 
 
-@pytest.mark.parametrize(("cpus", "text"), [((), ""), ((3,), "3"), ((8, 0, 1, 2, 3, 3), "0-3,8"), (range(4), "0-3"), ((0, 2, 4), "0,2,4"), ((0, 1), "0-1")])
+@pytest.mark.parametrize(
+    ("cpus", "text"),
+    [((), ""), ((3,), "3"), ((8, 0, 1, 2, 3, 3), "0-3,8"), (range(4), "0-3"), ((0, 2, 4), "0,2,4"), ((0, 1), "0-1")],
+)
 def test_numbers_are_rendered_as_the_shortest_list(cpus, text):
     assert cpulist.render(cpus) == text
 
@@ -145,6 +154,9 @@ def test_the_filter_rejects_other_values(value):
         cpulist_filter.cpulist(value)
 
 
-@pytest.mark.parametrize(("text", "cpus"), [("0-2,4", {0, 1, 2, 4}), ("", set()), (None, set()), ("0-", set()), (7, set()), ("99999999", set())])
+@pytest.mark.parametrize(
+    ("text", "cpus"),
+    [("0-2,4", {0, 1, 2, 4}), ("", set()), (None, set()), ("0-", set()), (7, set()), ("99999999", set())],
+)
 def test_a_list_that_is_not_worth_an_error(text, cpus):
     assert cpulist.parse_or_empty(text) == cpus

@@ -1,6 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Freezing and thawing a file system, by a stand-in for the ioctls: a frozen one is thawed whatever happens. The real ones are seen on guests."""
+"""Freezing and thawing a file system, by a stand-in for the ioctls: a frozen one is thawed whatever happens.
+
+The real ones are seen on guests.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,9 @@ FREEZE, THAW = 0xC0045877, 0xC0045878
 
 @pytest.fixture(name="ioctls")
 def recorded_ioctls(tmp_path, monkeypatch):
-    """The ioctls of all processes in order, with the process; `fail` makes one of them fail, `before` is called before it."""
+    """The ioctls of all processes in order, with the process; `fail` makes one of them fail,
+    `before` is called before it.
+    """
     log = tmp_path / "log"
     log.touch()
     monkeypatch.setattr(os, "sync", lambda: None)
@@ -28,7 +33,10 @@ def recorded_ioctls(tmp_path, monkeypatch):
 
         @staticmethod
         def seen():
-            return [(line.split()[0] == str(os.getpid()), {FREEZE: "freeze", THAW: "thaw"}[int(line.split()[1])]) for line in log.read_text().splitlines()]
+            return [
+                (line.split()[0] == str(os.getpid()), {FREEZE: "freeze", THAW: "thaw"}[int(line.split()[1])])
+                for line in log.read_text().splitlines()
+            ]
 
     def ioctl(_descriptor, request, _argument):
         Recorded.before(request)
@@ -60,7 +68,9 @@ def test_a_process_that_is_killed_half_way_leaves_nothing_frozen(tmp_path, ioctl
     if pid == 0:
         try:
             this = os.getpid()
-            ioctls.before = staticmethod(lambda request: os.kill(this, signal.SIGKILL) if request == moment and os.getpid() == this else None)
+            ioctls.before = staticmethod(
+                lambda request: os.kill(this, signal.SIGKILL) if request == moment and os.getpid() == this else None
+            )
             durable.settle(str(tmp_path))
         finally:
             os._exit(1)
@@ -72,7 +82,7 @@ def test_a_process_that_is_killed_half_way_leaves_nothing_frozen(tmp_path, ioctl
 
 def test_a_slow_freeze_is_thawed_after_a_while(tmp_path, ioctls, monkeypatch):
     """The process that froze it hangs: the one beside it thaws, and the first one goes on."""
-    monkeypatch.setattr(durable, "_MOST_FROZEN_SECONDS", 0.05)
+    monkeypatch.setattr(durable, "_MAX_FROZEN_SECONDS", 0.05)
     this = os.getpid()
 
     def hang(request):
@@ -85,16 +95,22 @@ def test_a_slow_freeze_is_thawed_after_a_while(tmp_path, ioctls, monkeypatch):
 
 
 def test_a_boot_loader_finds_one_of_both_files_at_any_moment(tmp_path, ioctls):
-    """What the disk may show is what was settled last, and what was done since in any order: the old file is not deleted before the name is settled."""
+    """What the disk may show is what was settled last, and what was done since in any order: the old file is not
+    deleted before the name is settled.
+    """
     target, new = tmp_path / "grub.cfg", tmp_path / ".new"
     target.write_text("old")
     new.write_text("new")
     old = os.stat(target).st_ino
     seen = []
-    ioctls.before = staticmethod(lambda request: seen.append((target.read_text(), old in {entry.inode() for entry in os.scandir(tmp_path)})))
+    ioctls.before = staticmethod(
+        lambda request: seen.append((target.read_text(), old in {entry.inode() for entry in os.scandir(tmp_path)}))
+    )
     durable.replace_for_boot_loaders(str(new), str(target))
     assert seen == [("old", True), ("old", True), ("new", True), ("new", True)]
-    assert [entry.name for entry in os.scandir(tmp_path) if entry.name != "log"] == ["grub.cfg"] and target.read_text() == "new"
+    assert [entry.name for entry in os.scandir(tmp_path) if entry.name != "log"] == [
+        "grub.cfg"
+    ] and target.read_text() == "new"
 
 
 def test_a_first_file_and_what_an_earlier_run_left(tmp_path, ioctls):

@@ -112,7 +112,9 @@ def _tree(tmp_path):
     return host_files.HostFs(str(tmp_path / "tree"))
 
 
-@pytest.mark.parametrize("target", ["%s", "../outside", "../tree/../outside", "real/../../outside", "/proc/self/root%s"])
+@pytest.mark.parametrize(
+    "target", ["%s", "../outside", "../tree/../outside", "real/../../outside", "/proc/self/root%s"]
+)
 @pytest.mark.parametrize("path", ["link/secret", "real/deeper/link/secret"])
 def test_a_link_to_a_directory_outside_the_tree_is_not_followed(tree, outside, target, path):
     link = pathlib.Path(tree.path(os.path.dirname(path)))
@@ -152,7 +154,9 @@ def test_a_device_is_not_opened(tree):
     """Opening a device can have side effects: a hardware watchdog starts."""
     (pathlib.Path(tree.sysroot) / "dev").symlink_to("/dev")
     opened = []
-    sys.addaudithook(lambda event, arguments: opened.append(arguments) if event == "open" and not arguments[2] & os.O_PATH else None)
+    sys.addaudithook(
+        lambda event, arguments: opened.append(arguments) if event == "open" and not arguments[2] & os.O_PATH else None
+    )
     before = len(opened)
     assert tree.read("dev/zero") is None
     assert opened[before:] == []

@@ -20,7 +20,12 @@ def kernel_of_a_tree(tmp_path):
 
 
 def test_a_text_is_stripped_and_a_missing_file_is_none(kernel):
-    assert (kernel.read(CONTROL), kernel.read("proc/1/status"), kernel.names("proc"), kernel.directories("proc")) == ("on", None, [], [])
+    assert (kernel.read(CONTROL), kernel.read("proc/1/status"), kernel.names("proc"), kernel.directories("proc")) == (
+        "on",
+        None,
+        [],
+        [],
+    )
 
 
 def test_a_long_file_is_cut_because_its_beginning_is_enough(kernel, tmp_path):

@@ -14,7 +14,10 @@ NOBODY = 65534
 
 
 def said_to_an_ordinary_user(tmp_path):
-    """Take the lock in a process that is not root, below a directory that it may not write. Returns the message of the refusal."""
+    """Take the lock in a process that is not root, below a directory that it may not write.
+
+    Returns the message of the refusal.
+    """
     tmp_path.chmod(0o500)
     reading, writing = os.pipe()
     child = os.fork()
@@ -38,7 +41,9 @@ def said_to_an_ordinary_user(tmp_path):
 
 def test_a_user_who_is_not_root_hears_what_root_is_needed_for_and_how_to_become_it(tmp_path):
     said = said_to_an_ordinary_user(tmp_path)
-    assert said.startswith("smt_state needs root to change this host or to keep others from changing it, and runs as user ")
+    assert said.startswith(
+        "smt_state needs root to change this host or to keep others from changing it, and runs as user "
+    )
     assert "use become: true, or ansible-playbook -b" in said and "the lock cannot be opened" not in said
 
 
@@ -48,7 +53,11 @@ def test_who_holds_the_lock_is_told_without_taking_it(tmp_path):
     with locks.HostLock(str(tmp_path), "smt_state"):
         assert free.holder().startswith(f"this host is being changed by smt_state, pid {os.getpid()} for user ")
     assert free.holder() is None
-    with locks.HostLock(str(tmp_path), "the next one"), pytest.raises(locks.HostLockError, match="by the next one"), free:
+    with (
+        locks.HostLock(str(tmp_path), "the next one"),
+        pytest.raises(locks.HostLockError, match="by the next one"),
+        free,
+    ):
         pass
 
 

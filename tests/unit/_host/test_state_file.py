@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The files that a host keeps from one run to the next: only root's, only whole ones, and no content that breaks the reader."""
+"""The files that a host keeps from one run to the next: only root's, only whole ones,
+and no content that breaks the reader.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,11 @@ import os
 import types
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, state_file, text as host_text
+from ansible_collections.threadwise.smt.plugins.module_utils._host import (
+    files as host_files,
+    state_file,
+    text as host_text,
+)
 
 PATH = "var/lib/threadwise-smt/x.json"
 FILE = state_file.StateFile(PATH, "threadwise.smt/x")
@@ -26,7 +32,13 @@ class HostOf(host_files.HostFs):
 
     def status(self, path):
         real = super().status(path)
-        return None if real is None else types.SimpleNamespace(**{"st_mode": real.st_mode, "st_uid": 0, **self.statuses.get(os.path.basename(path), {})})
+        return (
+            None
+            if real is None
+            else types.SimpleNamespace(
+                **{"st_mode": real.st_mode, "st_uid": 0, **self.statuses.get(os.path.basename(path), {})}
+            )
+        )
 
     def path(self, path):
         return os.path.join(self.sysroot, path)
@@ -58,7 +70,10 @@ def test_an_unchanged_file_is_not_written_again(fs, tmp_path):
 def test_an_unchanged_file_of_another_user_is_written_again(fs, tmp_path):
     FILE.save(fs, {"a": 1})
     before = (tmp_path / PATH).stat().st_ino
-    assert FILE.save(HostOf(tmp_path, **{"x.json": {"st_uid": 1000}}), {"a": 1}) and (tmp_path / PATH).stat().st_ino != before
+    assert (
+        FILE.save(HostOf(tmp_path, **{"x.json": {"st_uid": 1000}}), {"a": 1})
+        and (tmp_path / PATH).stat().st_ino != before
+    )
 
 
 DAMAGED = {
@@ -97,7 +112,15 @@ def test_a_file_that_is_too_large_or_not_regular_is_not_read(fs, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "error", [ValueError("odd"), KeyError("key"), TypeError("type"), AttributeError("none"), OverflowError("large"), RecursionError("deep")]
+    "error",
+    [
+        ValueError("odd"),
+        KeyError("key"),
+        TypeError("type"),
+        AttributeError("none"),
+        OverflowError("large"),
+        RecursionError("deep"),
+    ],
 )
 def test_what_the_check_raises_is_that_error(fs, error):
     def refuse(_document):

@@ -11,7 +11,19 @@ import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._host import text
 
 # Default_Ignorable_Code_Point of Unicode 15.1 (DerivedCoreProperties.txt), which Python does not know.
-IGNORABLE = [0xAD, 0x34F, 0x61C, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), *range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070)]
+IGNORABLE = [
+    0xAD,
+    0x34F,
+    0x61C,
+    0x115F,
+    0x1160,
+    0x17B4,
+    0x17B5,
+    *range(0x180B, 0x1810),
+    *range(0x200B, 0x2010),
+    *range(0x202A, 0x202F),
+    *range(0x2060, 0x2070),
+]
 IGNORABLE += [
     0x3164,
     *range(0xFE00, 0xFE10),
@@ -23,7 +35,18 @@ IGNORABLE += [
     *range(0xE0000, 0xE1000),
 ]
 # What sets a direction (Bidi_Control), ends a line, or has no glyph.
-OTHERS = [0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x2028, 0x2029, 0x85, 0x2800, *range(0x20), *range(0x7F, 0xA0)]
+OTHERS = [
+    0x200E,
+    0x200F,
+    *range(0x202A, 0x202F),
+    *range(0x2066, 0x206A),
+    0x2028,
+    0x2029,
+    0x85,
+    0x2800,
+    *range(0x20),
+    *range(0x7F, 0xA0),
+]
 OTHERS += [0xD800, 0xDFFF, 0xE000, 0xF8FF, 0xFFFE, 0x10FFFF, 0x13430, 0x110BD]
 
 
@@ -73,7 +96,7 @@ def test_a_mark_stands_on_something_of_its_own_text(before):
 
 def test_marks_do_not_cover_other_lines():
     seen = text.visible("e" + "\u0301" * 500 + "f\u0301")
-    assert seen == "e" + "\u0301" * text.MOST_MARKS + "\\u0301" * (500 - text.MOST_MARKS) + "f\u0301"
+    assert seen == "e" + "\u0301" * text.MAX_MARKS + "\\u0301" * (500 - text.MAX_MARKS) + "f\u0301"
 
 
 def test_it_stays_as_short_as_it_may_be():

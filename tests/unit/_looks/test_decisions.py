@@ -25,7 +25,9 @@ def noisy(blocks, deviation, effect=0.0, seed=1):
 
 def decided(comparison, more=20, alpha=0.05):
     looks = [Look(count, count / (comparison.n + more)) for count in (4, 6, 8, 11, 15) if count < comparison.n]
-    return decisions.decide(comparison, [*looks, Look(comparison.n, comparison.n / (comparison.n + more))], alpha, 0.01, more)
+    return decisions.decide(
+        comparison, [*looks, Look(comparison.n, comparison.n / (comparison.n + more))], alpha, 0.01, more
+    )
 
 
 @pytest.mark.parametrize(
@@ -69,7 +71,9 @@ def test_the_chance_is_that_of_plans_that_go_on():
     final = (blocks * centre + more * rest) / (blocks + more)
     half = stats.t.ppf(1 - level / 2, blocks + more - 1) * deviation / math.sqrt(blocks + more)
     called = [verdicts.verdict(mean, mean - half, mean + half, margin) != verdicts.INCONCLUSIVE for mean in final]
-    assert decisions.chance(centre, deviation, blocks, more, level, margin) == pytest.approx(numpy.mean(called), abs=0.01)
+    assert decisions.chance(centre, deviation, blocks, more, level, margin) == pytest.approx(
+        numpy.mean(called), abs=0.01
+    )
 
 
 def test_without_scatter_the_chance_is_all_or_nothing():

@@ -9,7 +9,10 @@ from ansible_collections.threadwise.smt.plugins.module_utils._looks import forec
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 
 # A second of each: ten seconds a block, forty for four blocks.
-COSTS = [forecast.Cost("gzip", place, 1.0, place == placements.ALL_THREADS) for place in (*placements.NAMES[:-1], "cpus_0_2", "free_3")]
+COSTS = [
+    forecast.Cost("gzip", place, 1.0, place == placements.ALL_THREADS)
+    for place in (*placements.NAMES[:-1], "cpus_0_2", "free_3")
+]
 
 
 @pytest.mark.parametrize(
@@ -38,7 +41,8 @@ def test_a_budget_that_is_too_short_is_named_with_what_would_do():
     assert forecast.too_short(deciding, 2.0, 12) is None
     said = forecast.too_short(deciding, 2.0, 11.4)
     assert said is not None and said.startswith(
-        "11 s are left of the budget, too few for a verdict: a block of what decides takes at least 3.0 s here, so 4 blocks"
+        "11 s are left of the budget, too few for a verdict: a block of what decides takes at least 3.0 s here, so 4"
+        " blocks"
     )
     assert "need 12 s and 10 blocks 30 s" in said
     assert forecast.too_short([], 2.0, 1) is None

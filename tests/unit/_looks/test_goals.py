@@ -13,7 +13,11 @@ from ansible_collections.threadwise.smt.plugins.module_utils._looks.ranks import
 ASSIGNMENT = {"workers": [[0], [1]], "same_as": None, "reason": None}
 PLACEMENTS = {
     "smt_on": {"single": ASSIGNMENT, "one_per_core": ASSIGNMENT, "all_threads": ASSIGNMENT},
-    "smt_off": {"single": ASSIGNMENT, "one_per_core": ASSIGNMENT, "all_threads": dict(ASSIGNMENT, same_as="one_per_core")},
+    "smt_off": {
+        "single": ASSIGNMENT,
+        "one_per_core": ASSIGNMENT,
+        "all_threads": dict(ASSIGNMENT, same_as="one_per_core"),
+    },
 }
 AS_FOUND = {"as_found": {"siblings": ASSIGNMENT, "cores": ASSIGNMENT, "all_threads": dict(ASSIGNMENT, same_as="cores")}}
 
@@ -60,8 +64,8 @@ def test_the_size_of_the_effect_does_not_matter(effect):
 
 
 def test_few_blocks_are_never_enough():
-    assert not measured([1.0] * (verdicts.LEAST_BLOCKS_RANKED - 1)).after_block(9, 9)
-    assert measured([1.0] * verdicts.LEAST_BLOCKS_RANKED).after_block(9, 9)
+    assert not measured([1.0] * (verdicts.MIN_BLOCKS_RANKED - 1)).after_block(9, 9)
+    assert measured([1.0] * verdicts.MIN_BLOCKS_RANKED).after_block(9, 9)
 
 
 def test_each_workload_and_each_parameter_value_must_be_precise():
@@ -118,7 +122,9 @@ def test_a_change_other_than_smt_is_compared_by_its_own_arms():
 
 
 def looked(goal, more=20, parameter=None, **workloads):
-    """Blocks one after the other, each with one ratio of each workload that does not rest; the reasons to end after each."""
+    """Blocks one after the other, each with one ratio of each workload that does not rest;
+    the reasons to end after each.
+    """
     found = []
     for block, ratios in enumerate(zip(*workloads.values())):
         for workload, ratio in zip(workloads, ratios):
@@ -162,7 +168,9 @@ def test_each_value_of_a_parameter_rests_by_itself():
     for block in range(4):
         for parameter, ratios in ((1.0, CLEAR), (2.0, WILD)):
             goal.add(*sample(block, "smt_on", "all_threads", 100.0 * 1.0001**block, parameter=parameter))
-            goal.add(*sample(block, "smt_off", "one_per_core", 100.0 * 1.0001**block * ratios[block], parameter=parameter))
+            goal.add(
+                *sample(block, "smt_off", "one_per_core", 100.0 * 1.0001**block * ratios[block], parameter=parameter)
+            )
         assert goal.after_block(block + 1, 20) is None
     assert goal.rests(("gzip", 1.0))
     assert not goal.rests(("gzip", 2.0))

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""When a plan looks at its data: at planned places, also where blocks are done several at a time, and never twice at the same ones."""
+"""When a plan looks at its data: at planned places, also where blocks are done several at a time,
+and never twice at the same ones.
+"""
 
 from __future__ import annotations
 

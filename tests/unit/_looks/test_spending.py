@@ -29,8 +29,13 @@ def like_pocock(monkeypatch):
 
 
 def test_the_limits_are_those_that_are_published(like_pocock):
-    """Five equal looks at 5 %: 2.438, 2.427, 2.410, 2.397, 2.386, as in Jennison and Turnbull (2000) and in R's gsDesign."""
-    limits = [stage.limit / math.sqrt(look.blocks) for look, stage in zip(planned(1, 2, 3, 4, 5), spending.stages(planned(1, 2, 3, 4, 5), 0.05))]
+    """Five equal looks at 5 %: 2.438, 2.427, 2.410, 2.397, 2.386,
+    as in Jennison and Turnbull (2000) and in R's gsDesign.
+    """
+    limits = [
+        stage.limit / math.sqrt(look.blocks)
+        for look, stage in zip(planned(1, 2, 3, 4, 5), spending.stages(planned(1, 2, 3, 4, 5), 0.05))
+    ]
     assert limits == pytest.approx([2.438, 2.427, 2.410, 2.397, 2.386], abs=2e-3)
 
 
@@ -87,6 +92,8 @@ def test_a_plan_of_three_blocks_has_no_look():
 
 
 def test_there_are_enough_places_for_the_longest_plan():
-    """A result has room for so many blocks of samples of a hundred bytes; the last block of a plan is a look wherever it is."""
-    assert schedule.places()[-1] > run_directory.MOST_BYTES / 100
-    assert len(schedule.places()) + 1 == schedule.MOST_LOOKS
+    """A result has room for so many blocks of samples of a hundred bytes;
+    the last block of a plan is a look wherever it is.
+    """
+    assert schedule.places()[-1] > run_directory.MAX_BYTES / 100
+    assert len(schedule.places()) + 1 == schedule.MAX_LOOKS

@@ -24,7 +24,13 @@ from memory_tree import put
 OURS = "etc/sysctl.d/99-threadwise-smt-memory.conf"
 KEPT = "var/lib/threadwise-smt/memory.json"
 DROP_IN = "etc/systemd/system/{}.service.d/zz-threadwise-smt-memory.conf"
-STRICT = {"overcommit": "strict", "overcommit_ratio": 80, "on_oom": "panic", "panic_reboot_after": "10", "protect": ["db"]}
+STRICT = {
+    "overcommit": "strict",
+    "overcommit_ratio": 80,
+    "on_oom": "panic",
+    "panic_reboot_after": "10",
+    "protect": ["db"],
+}
 HEURISTIC = {"overcommit": "heuristic", "protect": ["web"]}
 RESTORED = {"state": "restored"}
 # In KiB, so that restoring has to choose the right one of KiB and ratio.
@@ -42,14 +48,29 @@ def scores(host):
 
 def test_a_policy_is_in_force_now_and_at_boot(host):
     result = host.ask(**STRICT)
-    assert [host.read(VM + name).strip() for name in ("overcommit_memory", "overcommit_ratio", "overcommit_kbytes", "panic_on_oom")] == ["2", "80", "0", "1"]
+    assert [
+        host.read(VM + name).strip()
+        for name in ("overcommit_memory", "overcommit_ratio", "overcommit_kbytes", "panic_on_oom")
+    ] == ["2", "80", "0", "1"]
     assert host.read("proc/sys/kernel/panic") == "10\n"
     assert host.read(OURS) == "vm.overcommit_ratio=80\nvm.overcommit_memory=2\nkernel.panic=10\nvm.panic_on_oom=1\n"
-    assert host.read(DROP_IN.format("db")).endswith("[Service]\nOOMScoreAdjust=-900\n") and scores(host) == [-900, -900, 0]
+    assert host.read(DROP_IN.format("db")).endswith("[Service]\nOOMScoreAdjust=-900\n") and scores(host) == [
+        -900,
+        -900,
+        0,
+    ]
     assert json.loads(host.read(KEPT))["units"] == {"db.service": 100}
-    assert result["changed"] and (result["protected"], result["released"], result["warnings"]) == (["db.service"], [], [])
+    assert result["changed"] and (result["protected"], result["released"], result["warnings"]) == (
+        ["db.service"],
+        [],
+        [],
+    )
     assert (result["before"]["overcommit"], result["before"]["overcommit_kbytes"]) == ("always", 500004)
-    assert (result["after"]["overcommit"], result["after"]["overcommit_ratio"], result["after"]["on_oom"]) == ("strict", 80, "panic")
+    assert (result["after"]["overcommit"], result["after"]["overcommit_ratio"], result["after"]["on_oom"]) == (
+        "strict",
+        80,
+        "panic",
+    )
     assert result["after"]["commit_limit_bytes"] == 563268 * 1024 and result["after"]["panic_reboot_after"] == 10
 
 
@@ -77,7 +98,12 @@ def test_each_value_has_its_source(host):
     assert found["vm.overcommit_ratio"] == {"value": 80, "at_boot": 80, "source": ours, "original": 0}
     assert found["vm.overcommit_kbytes"] == {"value": 0, "at_boot": 0, "source": ours, "original": 500004}
     own = str(host.root / "etc/sysctl.d/50-own.conf")
-    assert found["kernel.panic"] == {"value": 0, "at_boot": 77, "source": own, "original": None}, "set by hand since the boot"
+    assert found["kernel.panic"] == {
+        "value": 0,
+        "at_boot": 77,
+        "source": own,
+        "original": None,
+    }, "set by hand since the boot"
     assert found["vm.nr_hugepages"] == {"value": 16, "at_boot": None, "source": own, "original": None}
     assert found["vm.panic_on_oom"] == {"value": 0, "at_boot": None, "source": None, "original": None}
 
@@ -128,11 +154,20 @@ def test_the_second_call_changes_nothing(host, name):
     before = host.everything()
     host.effects.clear()
     second = host.ask(**call)
-    assert (second["changed"], second["diff"], second["released"], host.effects, host.everything()) == (False, [], [], [], before)
+    assert (second["changed"], second["diff"], second["released"], host.effects, host.everything()) == (
+        False,
+        [],
+        [],
+        [],
+        before,
+    )
     assert second["after"] == second["before"] == first["after"]
 
 
-@pytest.mark.parametrize("calls", [[STRICT], [HEURISTIC], [STRICT, HEURISTIC], [{"overcommit": "strict", "overcommit_kbytes": 600000}, STRICT]])
+@pytest.mark.parametrize(
+    "calls",
+    [[STRICT], [HEURISTIC], [STRICT, HEURISTIC], [{"overcommit": "strict", "overcommit_kbytes": 600000}, STRICT]],
+)
 def test_restored_brings_back_each_file_as_it_was(host, calls):
     put(host.root, "etc/sysctl.d/50-own.conf", "vm.overcommit_memory=1\n")
     before = host.everything()
@@ -147,8 +182,17 @@ def test_restored_brings_back_each_file_as_it_was(host, calls):
 
 def test_the_diff_tells_each_part(host):
     answer = {one["before_header"]: (one["before"], one["after"]) for one in host.ask(**STRICT, check=True)["diff"]}
-    assert set(answer) == {"/proc/sys", "OOM scores of processes", str(host.root / KEPT), "/" + OURS, "/" + DROP_IN.format("db")}
-    assert "vm.overcommit_memory = 1\n" in answer["/proc/sys"][0] and "vm.overcommit_memory = 2\n" in answer["/proc/sys"][1]
+    assert set(answer) == {
+        "/proc/sys",
+        "OOM scores of processes",
+        str(host.root / KEPT),
+        "/" + OURS,
+        "/" + DROP_IN.format("db"),
+    }
+    assert (
+        "vm.overcommit_memory = 1\n" in answer["/proc/sys"][0]
+        and "vm.overcommit_memory = 2\n" in answer["/proc/sys"][1]
+    )
     assert answer["OOM scores of processes"][0] == "db.service, process 10: 100\ndb.service, process 11: 100\n"
     host.ask(**STRICT)
     answer = {one["before_header"]: (one["before"], one["after"]) for one in host.ask(**RESTORED, check=True)["diff"]}
@@ -159,7 +203,9 @@ def test_the_diff_tells_each_part(host):
 EFFECTS = {"first": 10, "other": 10, "restored": 10}
 
 
-@pytest.mark.parametrize(("name", "number"), [(name, number) for name, count in EFFECTS.items() for number in range(count)])
+@pytest.mark.parametrize(
+    ("name", "number"), [(name, number) for name, count in EFFECTS.items() for number in range(count)]
+)
 def test_a_call_that_fails_at_any_step_has_changed_nothing(host, name, number):
     earlier, call = CALLS[name]
     for one in earlier:
@@ -175,14 +221,18 @@ def test_a_call_that_fails_at_any_step_has_changed_nothing(host, name, number):
     assert host.ask(**call)["changed"] and len(host.effects) == EFFECTS[name], "each effect has to fail once"
 
 
-@pytest.mark.parametrize(("name", "last"), [("first", "proc/10/oom_score_adj = -900"), ("restored", "proc/sys/kernel/panic = 0")])
+@pytest.mark.parametrize(
+    ("name", "last"), [("first", "proc/10/oom_score_adj = -900"), ("restored", "proc/sys/kernel/panic = 0")]
+)
 def test_a_systemctl_that_fails_meanwhile_has_changed_nothing(host, name, last):
     earlier, call = CALLS[name]
     for one in earlier:
         host.ask(**one)
     before = host.everything()
     host.fails = lambda effect: effect == "show after " + last
-    with pytest.raises(MemoryPolicyError, match=r"systemctl show failed .*the bus is gone\. Everything is as it was before"):
+    with pytest.raises(
+        MemoryPolicyError, match=r"systemctl show failed .*the bus is gone\. Everything is as it was before"
+    ):
         host.ask(**call)
     assert host.everything() == before
 
@@ -216,7 +266,10 @@ def test_a_value_that_the_kernel_swallows_fails_and_is_undone(host):
     before = host.everything()
     kernel = host._kernel
     host._kernel = lambda path, text: None if path.endswith("overcommit_memory") and text == "2" else kernel(path, text)
-    with pytest.raises(MemoryPolicyError, match=r"overcommit_memory reads 1 after 2 was written to it\. Everything is as it was before$"):
+    with pytest.raises(
+        MemoryPolicyError,
+        match=r"overcommit_memory reads 1 after 2 was written to it\. Everything is as it was before$",
+    ):
         host.ask(**STRICT)
     assert host.everything() == before
 
@@ -230,7 +283,10 @@ def test_a_value_that_another_program_changes_meanwhile_fails(host):
             put(host.root, VM + "overcommit_memory", "0\n")
 
     host._kernel = interfere
-    with pytest.raises(MemoryPolicyError, match=r"^vm.overcommit_memory reads 0 instead of 2, although the requested values were written\. "):
+    with pytest.raises(
+        MemoryPolicyError,
+        match=r"^vm.overcommit_memory reads 0 instead of 2, although the requested values were written\. ",
+    ):
         host.ask(**STRICT)
 
 
@@ -249,12 +305,23 @@ def test_a_process_that_is_started_meanwhile_gets_the_score_of_its_service(host)
 
 def test_what_cannot_be_undone_is_named_and_can_be_restored_later(host):
     before = host.everything()
-    host.fails = lambda effect: effect in (VM + "panic_on_oom = 1", VM + "overcommit_memory = 1", "write " + DROP_IN.format("web"))
+    host.fails = lambda effect: (
+        effect
+        in (
+            VM + "panic_on_oom = 1",
+            VM + "overcommit_memory = 1",
+            "write " + DROP_IN.format("web"),
+        )
+    )
     with pytest.raises(MemoryPolicyError) as caught:
         host.ask(**STRICT)
     said = str(caught.value)
     assert "panic_on_oom: the kernel does not accept 1" in said and "vm.overcommit_memory reads 2 instead of 1" in said
-    assert "could not be undone completely" in said and "Everything is as it was" not in said and "Nothing was changed" not in said
+    assert (
+        "could not be undone completely" in said
+        and "Everything is as it was" not in said
+        and "Nothing was changed" not in said
+    )
     assert "db" not in said.partition("completely")[2] and "kernel.panic" not in said, "the rest was undone"
     assert json.loads(host.read(KEPT))["sysctls"]["vm.overcommit_memory"] == 1
     host.fails = lambda _effect: False
@@ -313,7 +380,10 @@ def test_a_file_that_cannot_be_put_back_does_not_keep_the_others(host, monkeypat
 
     monkeypatch.setattr(os, "unlink", read_only)
     host.fails = lambda effect: effect == VM + "panic_on_oom = 1"
-    with pytest.raises(MemoryPolicyError, match=rf"could not be undone completely: .*{OURS}: Read-only file system; .*{OURS} is not as it was$"):
+    with pytest.raises(
+        MemoryPolicyError,
+        match=rf"could not be undone completely: .*{OURS}: Read-only file system; .*{OURS} is not as it was$",
+    ):
         host.ask(**STRICT)
     assert not (host.root / DROP_IN.format("db")).exists() and scores(host) == [100, 100, 0]
     host.fails = lambda _effect: False
@@ -328,7 +398,12 @@ def test_a_failed_restore_says_what_is_still_different(host):
         host.ask(**RESTORED)
     said = str(caught.value)
     assert "Everything is as it was before. Still different from before the first change: " in said
-    for part in ("vm.overcommit_memory reads 2 instead of 1", f"{OURS} exists", DROP_IN.format("db") + " exists", "kernel.panic reads 10 instead of 0"):
+    for part in (
+        "vm.overcommit_memory reads 2 instead of 1",
+        f"{OURS} exists",
+        DROP_IN.format("db") + " exists",
+        "kernel.panic reads 10 instead of 0",
+    ):
         assert part in said
     assert scores(host) == [-900, -900, 0]
 
@@ -338,7 +413,10 @@ def test_a_snapshot_that_cannot_be_written_is_the_error_and_not_the_end_of_the_c
     host.effects.clear()
     # The last step: what was released is taken out of the snapshot.
     host.fails = lambda effect: effect == "write " + KEPT and host.effects.count(effect) == 2
-    with pytest.raises(MemoryPolicyError, match=r"memory.json cannot be written: No space left on device\. Everything is as it was before"):
+    with pytest.raises(
+        MemoryPolicyError,
+        match=r"memory.json cannot be written: No space left on device\. Everything is as it was before",
+    ):
         host.ask(**HEURISTIC)
     assert scores(host) == [-900, -900, 0] and host.read(VM + "overcommit_memory") == "2\n"
 
@@ -348,7 +426,10 @@ def test_a_snapshot_that_cannot_be_written_is_the_error_and_not_the_end_of_the_c
     [
         ({"on_oom": "panic"}, "hang until someone resets it"),
         ({**STRICT, "protect": ["db", "nosuch"]}, r"no service nosuch\.service"),
-        ({**STRICT, "overcommit_ratio": 1}, r"nothing was changed, because the host would not survive the policy: would allow 7 MiB, but 24 MiB"),
+        (
+            {**STRICT, "overcommit_ratio": 1},
+            r"nothing was changed, because the host would not survive the policy: would allow 7 MiB, but 24 MiB",
+        ),
         ({"nr_hugepages": 10**6}, "huge pages would take another"),
         ({"protect": ["../x"]}, "is not a valid name"),
         ({"margin": -1}, "margin is -1"),
@@ -368,7 +449,10 @@ def test_a_strict_policy_is_not_restored_on_a_full_host(tmp_path, monkeypatch):
     meminfo = host.read("proc/meminfo")
     put(host.root, "proc/meminfo", meminfo.replace("Committed_AS:      24188 kB", "Committed_AS:     500000 kB"))
     before = host.everything()
-    text = r"^nothing was restored, because the host would not survive the previous policy: would allow .* but 488 MiB are already committed.*restore again$"
+    text = (
+        r"^nothing was restored, because the host would not survive the previous policy: would allow .* but 488 MiB are"
+        r" already committed.*restore again$"
+    )
     with pytest.raises(MemoryPolicyError, match=text):
         host.ask(**RESTORED)
     assert host.everything() == before
@@ -387,8 +471,13 @@ def test_a_kernel_without_a_setting_is_refused(host):
 def test_settings_and_lines_that_are_not_named_stay(host):
     host.ask(on_oom="panic", panic_reboot_after="10", protect=["db"])
     put(host.root, OURS, "# mine\nkernel.sysrq = 1\n" + host.read(OURS) + "vm.overcommit_kbytes=7\n")
-    assert host.ask(overcommit="strict", overcommit_ratio=80)["protected"] == ["db.service"], "without the option services stay protected"
-    assert host.read(OURS) == "# mine\nkernel.sysrq = 1\nkernel.panic=10\nvm.panic_on_oom=1\nvm.overcommit_ratio=80\nvm.overcommit_memory=2\n"
+    assert host.ask(overcommit="strict", overcommit_ratio=80)["protected"] == ["db.service"], (
+        "without the option services stay protected"
+    )
+    assert (
+        host.read(OURS) == "# mine\nkernel.sysrq ="
+        " 1\nkernel.panic=10\nvm.panic_on_oom=1\nvm.overcommit_ratio=80\nvm.overcommit_memory=2\n"
+    )
     assert host.read(VM + "panic_on_oom") == "1\n"
     assert host.ask(protect=[])["released"] == ["db.service"] and scores(host) == [100, 100, 0]
 
@@ -410,14 +499,20 @@ def test_a_file_of_ours_that_was_edited_is_written_again(host):
 def test_a_file_that_overrides_ours_is_a_warning_and_the_source(host):
     put(host.root, "etc/sysctl.d/zz.conf", "vm.overcommit_memory=0\n")
     result = host.ask(**STRICT)
-    assert any("zz.conf sets vm.overcommit_memory to 0 at boot and overrides" in warning for warning in result["warnings"])
-    assert next(one for one in result["settings"] if one["name"] == "vm.overcommit_memory")["source"].endswith("zz.conf")
+    assert any(
+        "zz.conf sets vm.overcommit_memory to 0 at boot and overrides" in warning for warning in result["warnings"]
+    )
+    assert next(one for one in result["settings"] if one["name"] == "vm.overcommit_memory")["source"].endswith(
+        "zz.conf"
+    )
 
 
 def test_a_drop_in_that_overrides_ours_is_a_warning(host):
     show = host.systemd._show
     host.systemd._show = lambda name: show(name).replace("OOMScoreAdjust=-900", "OOMScoreAdjust=-5")
-    assert ["another drop-in sets OOMScoreAdjust to -5" in warning for warning in host.ask(protect=["db"])["warnings"]] == [True]
+    assert [
+        "another drop-in sets OOMScoreAdjust to -5" in warning for warning in host.ask(protect=["db"])["warnings"]
+    ] == [True]
 
 
 def hostile(kind, path):
@@ -440,12 +535,20 @@ def hostile(kind, path):
 def test_a_file_that_could_not_be_put_back_is_refused_with_the_way_out(host, kind, path):
     hostile(kind, host.root / path)
     for call in (STRICT, RESTORED):
-        with pytest.raises(MemoryPolicyError, match=r"is not a text file that can be read, and nothing was changed: remove it"):
+        with pytest.raises(
+            MemoryPolicyError, match=r"is not a text file that can be read, and nothing was changed: remove it"
+        ):
             host.ask(**call)
     assert host.effects == []
 
 
-@pytest.mark.parametrize("text", ["{", '{"schema": "threadwise.smt/memory", "schema_version": 1, "sysctls": {"kernel.core_pattern": 1}, "units": {}}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        '{"schema": "threadwise.smt/memory", "schema_version": 1, "sysctls": {"kernel.core_pattern": 1}, "units": {}}',
+    ],
+)
 def test_a_damaged_snapshot_is_refused(host, text):
     put(host.root, KEPT, text)
     for call in (STRICT, RESTORED):
@@ -470,7 +573,9 @@ def test_a_drop_in_of_ours_with_other_text_is_put_back_when_the_change_fails(hos
     put(host.root, DROP_IN.format("db"), "[Service]\nOOMScoreAdjust=-5\n")
     before = host.everything()
     host.fails = lambda effect: effect == "daemon-reload" and host.effects.count(effect) == 1
-    with pytest.raises(MemoryPolicyError, match=r"daemon-reload failed.*the bus is gone\. Everything is as it was before"):
+    with pytest.raises(
+        MemoryPolicyError, match=r"daemon-reload failed.*the bus is gone\. Everything is as it was before"
+    ):
         host.ask(**STRICT)
     assert host.everything() == before
 
@@ -511,7 +616,9 @@ def test_facts_and_the_change_agree_about_services(host):
     ]
     host.ask(protect=["db"])
     assert memory_change.protect_differences(fs, host.run_command, ["db.service"]) == []
-    assert memory_change.protect_differences(fs, host.run_command, []) == ["db.service is protected from the OOM killer, but should not be"]
+    assert memory_change.protect_differences(fs, host.run_command, []) == [
+        "db.service is protected from the OOM killer, but should not be"
+    ]
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -6,7 +6,10 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
-from ansible_collections.threadwise.smt.plugins.module_utils._memory import facts as memory_facts, policy as memory_policy
+from ansible_collections.threadwise.smt.plugins.module_utils._memory import (
+    facts as memory_facts,
+    policy as memory_policy,
+)
 from hypothesis import given, strategies as st
 from memory_tree import put, tree
 
@@ -49,7 +52,10 @@ def test_wanted_policy(tmp_path):
     assert wanted["refusal"] is None
     assert wanted["overrides"] == []
     assert wanted["sysctls"] == {"vm.overcommit_ratio": 80, "vm.overcommit_memory": 2}
-    assert wanted["differences"] == ["vm.overcommit_ratio reads 50 instead of 80", "vm.overcommit_memory reads 0 instead of 2"]
+    assert wanted["differences"] == [
+        "vm.overcommit_ratio reads 50 instead of 80",
+        "vm.overcommit_memory reads 0 instead of 2",
+    ]
 
 
 def test_nothing_to_do_is_no_difference(tmp_path):
@@ -68,7 +74,18 @@ def test_huge_pages_before_4_16_are_counted_by_their_number():
     assert memory_facts.parse_meminfo("MemTotal: 1000000 kB\n")["hugetlb"] == 0
 
 
-@pytest.mark.parametrize("text", ["", "MemTotal", "MemTotal: kB", "MemTotal: -5 kB", "MemTotal: 1e9 kB", "MemTotal: " + "9" * 5000 + " kB", "\0" * 100])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "MemTotal",
+        "MemTotal: kB",
+        "MemTotal: -5 kB",
+        "MemTotal: 1e9 kB",
+        "MemTotal: " + "9" * 5000 + " kB",
+        "\0" * 100,
+    ],
+)
 def test_damaged_meminfo_is_unknown(text):
     assert memory_facts.parse_meminfo(text)["total"] is None
 

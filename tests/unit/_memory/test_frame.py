@@ -8,14 +8,23 @@ import json
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
-from ansible_collections.threadwise.smt.plugins.module_utils._memory import change as memory_change, frame as memory_frame
+from ansible_collections.threadwise.smt.plugins.module_utils._memory import (
+    change as memory_change,
+    frame as memory_frame,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._memory.errors import MemoryPolicyError
 from fake_memory import VM, MemoryHost
 from memory_tree import put
 
 OURS = "etc/sysctl.d/99-threadwise-smt-memory.conf"
 DROP_IN = "etc/systemd/system/db.service.d/zz-threadwise-smt-memory.conf"
-STRICT = {"overcommit": "strict", "overcommit_ratio": 80, "on_oom": "panic", "panic_reboot_after": "10", "protect": ["db"]}
+STRICT = {
+    "overcommit": "strict",
+    "overcommit_ratio": 80,
+    "on_oom": "panic",
+    "panic_reboot_after": "10",
+    "protect": ["db"],
+}
 HEURISTIC = {"overcommit": "heuristic", "protect": ["web"]}
 
 
@@ -34,8 +43,13 @@ def put_back(host, before, check=False):
     return memory_change.MemoryChange(request, host.run_command, str(host.root)).run()
 
 
-@pytest.mark.parametrize("earlier", [[], [STRICT], [STRICT, HEURISTIC], [{"overcommit": "strict", "overcommit_kbytes": 600000}], [{"protect": ["db"]}]])
-@pytest.mark.parametrize("wave", [[HEURISTIC], [STRICT], [HEURISTIC, STRICT], [{"state": "restored"}], [{"state": "restored"}, HEURISTIC]])
+@pytest.mark.parametrize(
+    "earlier",
+    [[], [STRICT], [STRICT, HEURISTIC], [{"overcommit": "strict", "overcommit_kbytes": 600000}], [{"protect": ["db"]}]],
+)
+@pytest.mark.parametrize(
+    "wave", [[HEURISTIC], [STRICT], [HEURISTIC, STRICT], [{"state": "restored"}], [{"state": "restored"}, HEURISTIC]]
+)
 def test_a_policy_is_put_back_byte_for_byte_and_the_first_one_after_it(host, earlier, wave):
     first = host.everything()
     for call in earlier:
@@ -95,10 +109,20 @@ def test_a_strict_policy_is_not_put_back_on_a_full_host(host):
     host.ask(overcommit="strict", overcommit_ratio=80)
     saved = frame(host)
     host.ask(overcommit="heuristic")
-    put(host.root, "proc/meminfo", host.read("proc/meminfo").replace("Committed_AS:      24188 kB", "Committed_AS:     900000 kB"))
+    put(
+        host.root,
+        "proc/meminfo",
+        host.read("proc/meminfo").replace("Committed_AS:      24188 kB", "Committed_AS:     900000 kB"),
+    )
     before = host.everything()
     for check in (True, False):
-        with pytest.raises(MemoryPolicyError, match=r"^nothing was put back, because the host would not survive the previous policy: .*are already committed"):
+        with pytest.raises(
+            MemoryPolicyError,
+            match=(
+                r"^nothing was put back, because the host would not survive the previous policy: .*are already"
+                r" committed"
+            ),
+        ):
             put_back(host, saved, check)
     assert host.everything() == before
 
@@ -121,4 +145,7 @@ def test_a_frame_of_other_things_is_refused(host, damage):
 
 def test_it_is_described_in_a_few_words(host):
     host.ask(**STRICT)
-    assert memory_frame.described(frame(host)) == "vm.overcommit_memory 2, vm.panic_on_oom 1, db.service spared by the OOM killer"
+    assert (
+        memory_frame.described(frame(host))
+        == "vm.overcommit_memory 2, vm.panic_on_oom 1, db.service spared by the OOM killer"
+    )

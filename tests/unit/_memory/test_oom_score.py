@@ -23,7 +23,7 @@ def booted_with_systemd(tmp_path):
 
 
 def score(root, pid):
-    return int((root / (f"proc/{pid}/oom_score_adj")).read_text())
+    return int((root / f"proc/{pid}/oom_score_adj").read_text())
 
 
 def carry_out(fs, run, work):
@@ -129,7 +129,10 @@ def test_an_unknown_service_is_refused_before_anything_is_done(tmp_path):
 def test_without_systemd_no_service_can_be_protected(tmp_path):
     os.unlink(tmp_path / "run/systemd/system/README")
     os.rmdir(tmp_path / "run/systemd/system")
-    with pytest.raises(oom_score.UnitError, match=r"protect names db.service, and systemd, which gives services their scores, does not run on this host"):
+    with pytest.raises(
+        oom_score.UnitError,
+        match=r"protect names db.service, and systemd, which gives services their scores, does not run on this host",
+    ):
         protect(tmp_path, Systemd(str(tmp_path), db={"main": 0}), ["db"])
     assert protect(tmp_path, Systemd(str(tmp_path)), []) == {}
 
@@ -154,14 +157,34 @@ def test_a_drop_in_that_overrides_ours_is_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "full"), [("sshd", "sshd.service"), ("postgresql@15-main.service", "postgresql@15-main.service"), ("a\\x2db:c_d.e", "a\\x2db:c_d.e.service")]
+    ("name", "full"),
+    [
+        ("sshd", "sshd.service"),
+        ("postgresql@15-main.service", "postgresql@15-main.service"),
+        ("a\\x2db:c_d.e", "a\\x2db:c_d.e.service"),
+    ],
 )
 def test_names_of_services(name, full):
     assert oom_score.check_name(name) == full
 
 
 @pytest.mark.parametrize(
-    "name", ["", "../../etc/passwd", "a/b", "a b", "a\n[Service]", "a;b", "$(x)", "a@.service", "@b", "a" * 256, "a\0b", "\u00e4", ".service"]
+    "name",
+    [
+        "",
+        "../../etc/passwd",
+        "a/b",
+        "a b",
+        "a\n[Service]",
+        "a;b",
+        "$(x)",
+        "a@.service",
+        "@b",
+        "a" * 256,
+        "a\0b",
+        "\u00e4",
+        ".service",
+    ],
 )
 def test_invalid_service_names_are_refused(name):
     with pytest.raises(oom_score.UnitError, match=r"is not a valid name of a systemd service"):

@@ -1,6 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The measurements on the machine that runs the tests. Nothing here uses more than a few MiB; the effects of policies are tested in guests."""
+"""The measurements on the machine that runs the tests.
+
+Nothing here uses more than a few MiB; the effects of policies are tested in guests.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,10 @@ def test_an_empty_request_is_an_error():
         overcommit_test.run(0)
 
 
-@pytest.mark.parametrize("measure", [lambda: overcommit_test.run(64 * MIB, touch=True, timeout=0), lambda: overcommit_test.allocatable(timeout=0)])
+@pytest.mark.parametrize(
+    "measure",
+    [lambda: overcommit_test.run(64 * MIB, touch=True, timeout=0), lambda: overcommit_test.allocatable(timeout=0)],
+)
 def test_a_process_that_hangs_is_killed(measure):
     with pytest.raises(overcommit_test.OvercommitTestError, match="was killed"):
         measure()
@@ -52,9 +58,15 @@ def test_it_runs_on_a_host_without_the_collection(tmp_path):
     for name in ("_compat/typing_forms.py", "_memory/errors.py", "_memory/overcommit_test.py"):
         (tmp_path / "alone" / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(source / name, tmp_path / "alone" / name)
-    code = "from alone._memory import overcommit_test as m; print(m.run(1 << 60)['outcome'], issubclass(m.OvercommitTestError, m.MemoryPolicyError))"
+    code = (
+        "from alone._memory import overcommit_test as m; print(m.run(1 << 60)['outcome'],"
+        " issubclass(m.OvercommitTestError, m.MemoryPolicyError))"
+    )
     done = subprocess.run(
-        [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {code}"], capture_output=True, text=True, check=False
+        [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {code}"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.stdout == "enomem True\n", done.stderr
 

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The arithmetic of memory policies, compared with what the kernel reported in guests (recorded_memory) and with its own rules."""
+"""The arithmetic of memory policies, compared with what the kernel reported in guests (recorded_memory) and with its
+own rules.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,20 @@ import pathlib
 import re
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._memory import facts as memory_facts, policy as memory_policy
-from ansible_collections.threadwise.smt.plugins.module_utils._memory.policy import GIB, HUGEPAGES, KBYTES, MIB, ON_OOM, OVERCOMMIT, PANIC, RATIO
+from ansible_collections.threadwise.smt.plugins.module_utils._memory import (
+    facts as memory_facts,
+    policy as memory_policy,
+)
+from ansible_collections.threadwise.smt.plugins.module_utils._memory.policy import (
+    GIB,
+    HUGEPAGES,
+    KBYTES,
+    MIB,
+    ON_OOM,
+    OVERCOMMIT,
+    PANIC,
+    RATIO,
+)
 from hypothesis import given, strategies as st
 
 RECORDED = pathlib.Path(__file__).parents[1] / "support" / "recorded_memory"
@@ -74,8 +88,9 @@ def test_headroom_of_an_unknown_policy_is_unknown():
 
 def test_refusal_has_the_figures_and_the_way_out():
     memory = made(total=int(4.1 * GIB), committed=int(2.9 * GIB))
-    assert memory_policy.refusal(memory, DEFAULTS, wanted(overcommit="strict", overcommit_ratio=76), 10) == (
-        "would allow 3.1 GiB, but 2.9 GiB are already committed, margin 10 %: raise the ratio to 78 or more"
+    assert (
+        memory_policy.refusal(memory, DEFAULTS, wanted(overcommit="strict", overcommit_ratio=76), 10)
+        == "would allow 3.1 GiB, but 2.9 GiB are already committed, margin 10 %: raise the ratio to 78 or more"
     )
     assert memory_policy.refusal(memory, DEFAULTS, wanted(overcommit="strict", overcommit_ratio=78), 10) is None
 
@@ -83,9 +98,10 @@ def test_refusal_has_the_figures_and_the_way_out():
 def test_refusal_in_kbytes():
     memory = made(committed=GIB, swap=512 * MIB)
     refusal = memory_policy.refusal(memory, DEFAULTS, wanted(overcommit="strict", overcommit_kbytes=1024), 0)
-    assert refusal == (
-        "would allow 513 MiB, but 1.0 GiB are already committed, margin 0 % (at least the 8 MiB that the kernel reserves for root): "
-        "raise the kbytes to 532480 or more"
+    assert (
+        refusal
+        == "would allow 513 MiB, but 1.0 GiB are already committed, margin 0 % (at least the 8 MiB that the kernel"
+        " reserves for root): raise the kbytes to 532480 or more"
     )
 
 
@@ -114,7 +130,9 @@ def test_a_strict_host_is_not_refused_what_it_has():
     full = made(committed=int(3.9 * GIB))
     assert memory_policy.refusal(full, present, wanted(present, overcommit="strict", overcommit_ratio=50), 10) is None
     assert memory_policy.refusal(full, present, wanted(present, overcommit="strict", overcommit_ratio=60), 50) is None
-    assert memory_policy.refusal(full, present, wanted(present, overcommit="strict", overcommit_ratio=49), 10) is not None
+    assert (
+        memory_policy.refusal(full, present, wanted(present, overcommit="strict", overcommit_ratio=49), 10) is not None
+    )
 
 
 def test_huge_pages_lower_the_limit_of_a_host_that_is_strict_already():
@@ -127,11 +145,15 @@ def test_more_huge_pages_than_there_is_memory_are_refused():
     text = memory_policy.refusal(made(available=100 * MIB), DEFAULTS, wanted(nr_hugepages=51), 10)
     assert text == "51 huge pages would take another 102 MiB, but only 100 MiB are available: set 50 or fewer"
     assert memory_policy.refusal(made(available=100 * MIB), DEFAULTS, wanted(nr_hugepages=50), 10) is None
-    assert "does not report huge pages" in memory_policy.refusal(made(hugepage=None), DEFAULTS, wanted(nr_hugepages=1), 10)
+    assert "does not report huge pages" in memory_policy.refusal(
+        made(hugepage=None), DEFAULTS, wanted(nr_hugepages=1), 10
+    )
 
 
 def test_a_policy_whose_effect_is_unknown_is_refused():
-    assert "it is unknown whether" in memory_policy.refusal(made(committed=None), DEFAULTS, wanted(overcommit="strict", overcommit_ratio=90), 10)
+    assert "it is unknown whether" in memory_policy.refusal(
+        made(committed=None), DEFAULTS, wanted(overcommit="strict", overcommit_ratio=90), 10
+    )
     assert memory_policy.refusal(made(committed=None), DEFAULTS, wanted(overcommit="heuristic"), 10) is None
 
 
@@ -173,16 +195,25 @@ def test_a_panic_without_reboot_when_explicitly_wanted():
 
 
 def test_no_intermediate_state_is_worse():
-    assert list(wanted(overcommit="strict", overcommit_ratio=80, nr_hugepages=3, on_oom="panic", panic_reboot_after="5")) == [
+    assert list(
+        wanted(overcommit="strict", overcommit_ratio=80, nr_hugepages=3, on_oom="panic", panic_reboot_after="5")
+    ) == [
         HUGEPAGES,
         RATIO,
         OVERCOMMIT,
         PANIC,
         ON_OOM,
     ]
-    assert list(memory_policy.in_order({PANIC: 0, ON_OOM: 0, RATIO: 50, OVERCOMMIT: 0})) == [OVERCOMMIT, RATIO, ON_OOM, PANIC]
+    assert list(memory_policy.in_order({PANIC: 0, ON_OOM: 0, RATIO: 50, OVERCOMMIT: 0})) == [
+        OVERCOMMIT,
+        RATIO,
+        ON_OOM,
+        PANIC,
+    ]
 
 
-@pytest.mark.parametrize(("number", "text"), [(0, "0 KiB"), (1023, "0 KiB"), (5 * MIB, "5 MiB"), (int(3.14 * GIB), "3.1 GiB")])
+@pytest.mark.parametrize(
+    ("number", "text"), [(0, "0 KiB"), (1023, "0 KiB"), (5 * MIB, "5 MiB"), (int(3.14 * GIB), "3.1 GiB")]
+)
 def test_sizes_are_readable(number, text):
     assert memory_policy.size(number) == text

@@ -10,8 +10,19 @@ import stat
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
-from ansible_collections.threadwise.smt.plugins.module_utils._memory import facts as memory_facts, policy as memory_policy, snapshot as memory_snapshot
-from ansible_collections.threadwise.smt.plugins.module_utils._memory.policy import HUGEPAGES, KBYTES, ON_OOM, OVERCOMMIT, PANIC, RATIO
+from ansible_collections.threadwise.smt.plugins.module_utils._memory import (
+    facts as memory_facts,
+    policy as memory_policy,
+    snapshot as memory_snapshot,
+)
+from ansible_collections.threadwise.smt.plugins.module_utils._memory.policy import (
+    HUGEPAGES,
+    KBYTES,
+    ON_OOM,
+    OVERCOMMIT,
+    PANIC,
+    RATIO,
+)
 from hypothesis import given, strategies as st
 from memory_tree import put, tree
 

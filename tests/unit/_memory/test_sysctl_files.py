@@ -51,7 +51,8 @@ def test_patterns_and_comments_do_not_count(tmp_path):
 
 
 def test_an_equal_value_keeps_its_earlier_place(tmp_path):
-    # systemd-sysctl writes the ratio first and the kbytes after it: the ratio is reset to 0 although our file is read last.
+    # systemd-sysctl writes the ratio first and the kbytes after it: the ratio is reset to 0 although our file is read
+    # last.
     put(tmp_path, "etc/sysctl.d/10-a.conf", "vm.overcommit_ratio = 80\n")
     put(tmp_path, "etc/sysctl.d/20-b.conf", "vm.overcommit_kbytes = 5000\n")
     (sentence,) = overrides(tmp_path)
@@ -67,7 +68,11 @@ def test_sysctl_conf_is_read_last_by_procps(tmp_path):
 def test_tuned_counts_only_where_it_does_not_reapply(tmp_path):
     put(tmp_path, "etc/tuned/active_profile", "mine\n")
     put(tmp_path, "etc/tuned/mine/tuned.conf", "[main]\ninclude=throughput, mine\n[sysctl]\nvm.overcommit_memory = 1\n")
-    put(tmp_path, "usr/lib/tuned/profiles/throughput/tuned.conf", "[sysctl]\nvm.overcommit_ratio=>40\nvm.overcommit_memory=0\n")
+    put(
+        tmp_path,
+        "usr/lib/tuned/profiles/throughput/tuned.conf",
+        "[sysctl]\nvm.overcommit_ratio=>40\nvm.overcommit_memory=0\n",
+    )
     assert overrides(tmp_path) == []
     put(tmp_path, "etc/tuned/tuned-main.conf", "reapply_sysctl = 0\n")
     assert [" ".join(sentence.split()[3:8]) for sentence in overrides(tmp_path)] == [
@@ -97,7 +102,10 @@ def boot_differences(root):
 
 def test_the_values_at_boot_are_compared_with_the_wanted_ones(tmp_path):
     differences, blocked_by = boot_differences(tmp_path)
-    assert (differences, blocked_by) == (["no file sets vm.overcommit_ratio at boot", "no file sets vm.overcommit_memory at boot"], None)
+    assert (differences, blocked_by) == (
+        ["no file sets vm.overcommit_ratio at boot", "no file sets vm.overcommit_memory at boot"],
+        None,
+    )
     put(tmp_path, "etc/sysctl.d/50-db.conf", "vm.overcommit_memory = 2\nvm.overcommit_ratio = 80\n")
     assert boot_differences(tmp_path) == ([], None), "a file of the administrator counts too"
     put(tmp_path, OURS, "vm.overcommit_memory=0\n")
@@ -109,7 +117,10 @@ def test_a_file_that_overrides_ours_is_what_blocks_it(tmp_path):
     put(tmp_path, OURS, "vm.overcommit_memory=2\nvm.overcommit_ratio=80\n")
     put(tmp_path, "etc/sysctl.d/99-zz.conf", "vm.overcommit_memory=0\n")
     (sentence,), blocked_by = boot_differences(tmp_path)
-    assert "99-zz.conf sets vm.overcommit_memory to 0 instead of 2" in sentence and "remove that line from the file" in blocked_by
+    assert (
+        "99-zz.conf sets vm.overcommit_memory to 0 instead of 2" in sentence
+        and "remove that line from the file" in blocked_by
+    )
 
 
 def test_a_tuned_profile_is_what_blocks_ours(tmp_path):

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How far back a query counts, of a real Prometheus with recording rules; and of servers that lie about their rules, or show none."""
+"""How far back a query counts, of a real Prometheus with recording rules; and of servers that lie about their rules,
+or show none.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +96,10 @@ def test_it_says_what_makes_it_so(url):
 
 
 def test_rules_that_are_elsewhere_are_not_known_by_their_names(url):
-    with pytest.raises(lineage.NotKnownError, match=r"^job:other has the name of a rule's series, and no rule of the metrics server makes it$"):
+    with pytest.raises(
+        lineage.NotKnownError,
+        match=r"^job:other has the name of a rule's series, and no rule of the metrics server makes it$",
+    ):
         lineage.Lineage(source(url)).of("job:other")
 
 
@@ -103,7 +108,10 @@ def test_what_the_user_says_counts_where_it_is_more(url):
     assert known.of("load", 90.0) == lineage.Path(90.0, ("its looks_back says so",))
     assert known.of("job:requests:2m", 90.0).seconds == 123.0
     assert known.of("rate(load[5m] @ 1)", 90.0).seconds == lineage.ENDLESS
-    said = "its looks_back says so, because job:other has the name of a rule's series, and no rule of the metrics server makes it"
+    said = (
+        "its looks_back says so, because job:other has the name of a rule's series, and no rule of the metrics server"
+        " makes it"
+    )
     assert known.of("avg_over_time(job:other[2m])", 90.0) == lineage.Path(120.0, (said,))
     assert known.of("rate(load)", 90.0).seconds == 90.0
 
@@ -121,15 +129,32 @@ class Liar:
         if path.endswith("/rules"):
             if callable(self.rules):
                 return self.rules(handler)
-            return prometheus_server.send(handler, self.rules if isinstance(self.rules, str) else json.dumps({"status": "success", "data": self.rules}))
+            return prometheus_server.send(
+                handler,
+                self.rules if isinstance(self.rules, str) else json.dumps({"status": "success", "data": self.rules}),
+            )
         if path.endswith("/buildinfo"):
             return prometheus_server.send(handler, '{"status": "success", "data": {"version": "2.24.0"}}')
-        one = {"metric": {"instance": "a"}, "value": [1, "7"], "values": [[self.gap * number, "1"] for number in range(3)]}
-        return prometheus_server.send(handler, json.dumps({"status": "success", "data": {"resultType": "vector", "result": [one] * self.series}}))
+        one = {
+            "metric": {"instance": "a"},
+            "value": [1, "7"],
+            "values": [[self.gap * number, "1"] for number in range(3)],
+        }
+        return prometheus_server.send(
+            handler, json.dumps({"status": "success", "data": {"resultType": "vector", "result": [one] * self.series}})
+        )
 
 
 def groups(*rules, interval=15):
-    return {"groups": [{"name": "x", "interval": interval, "rules": [{"type": "recording", "health": "ok", **one} for one in rules]}]}
+    return {
+        "groups": [
+            {
+                "name": "x",
+                "interval": interval,
+                "rules": [{"type": "recording", "health": "ok", **one} for one in rules],
+            }
+        ]
+    }
 
 
 def found(liar, query="a:b", declared=None):
@@ -141,11 +166,22 @@ def found(liar, query="a:b", declared=None):
 
 
 CHAIN = [{"name": f"r{number}", "query": f"r{number + 1}"} for number in range(2000)]
-WIDE = [{"name": "a:b", "query": " + ".join(f"r{number}" for number in range(600))}, *({"name": f"r{number}", "query": "x"} for number in range(600))]
+WIDE = [
+    {"name": "a:b", "query": " + ".join(f"r{number}" for number in range(600))},
+    *({"name": f"r{number}", "query": "x"} for number in range(600)),
+]
 LIES = {
     "a rule of its own": (groups({"name": "a:b", "query": "a:b"}), None),
-    "a circle": (groups({"name": "a:b", "query": "rate(c[1m])"}, {"name": "c", "query": "d"}, {"name": "d", "query": "{'a:b'} + 1"}), None),
-    "a long chain": (groups({"name": "a:b", "query": "r0"}, *CHAIN), "is made of more rules than 30 over each other, or 500 in all"),
+    "a circle": (
+        groups(
+            {"name": "a:b", "query": "rate(c[1m])"}, {"name": "c", "query": "d"}, {"name": "d", "query": "{'a:b'} + 1"}
+        ),
+        None,
+    ),
+    "a long chain": (
+        groups({"name": "a:b", "query": "r0"}, *CHAIN),
+        "is made of more rules than 30 over each other, or 500 in all",
+    ),
     "many rules": (groups(*WIDE), "is made of more rules than 30 over each other, or 500 in all"),
     "many selectors": (
         groups({"name": "a:b", "query": " + ".join(f"x{number}" for number in range(200))}),
@@ -153,21 +189,33 @@ LIES = {
     ),
     "a query that is none": (groups({"name": "a:b", "query": "\x1b[31m((((" + "(" * 5000}), "is not followed from "),
     "no rules": ({"groups": []}, "shows no rules, and only Prometheus itself is known to have none then"),
-    "a part of its rules": ({**groups({"name": "a:b", "query": "1"}), "groupNextToken": "x"}, "shows only a part of its rules"),
-    "no interval": ({"groups": [{"rules": [{"type": "recording", "name": "a:b", "query": "1"}]}]}, "is not that of a Prometheus server"),
+    "a part of its rules": (
+        {**groups({"name": "a:b", "query": "1"}), "groupNextToken": "x"},
+        "shows only a part of its rules",
+    ),
+    "no interval": (
+        {"groups": [{"rules": [{"type": "recording", "name": "a:b", "query": "1"}]}]},
+        "is not that of a Prometheus server",
+    ),
     "no time": (groups({"name": "a:b", "query": "1"}, interval=0), "is not that of a Prometheus server"),
     "less than no time": (groups({"name": "a:b", "query": "1"}, interval=-1e9), "is not that of a Prometheus server"),
     "more than all time": (groups({"name": "a:b", "query": "1"}, interval=1e300), "is not that of a Prometheus server"),
     "a time in words": (groups({"name": "a:b", "query": "1"}, interval="15s"), "is not that of a Prometheus server"),
     "a list as a name": (groups({"name": ["a:b"], "query": "1"}), "is not that of a Prometheus server"),
-    "a label that is a list": (groups({"name": "a:b", "query": "1", "labels": {"x": []}}), "is not that of a Prometheus server"),
+    "a label that is a list": (
+        groups({"name": "a:b", "query": "1", "labels": {"x": []}}),
+        "is not that of a Prometheus server",
+    ),
     "groups that are none": ({"groups": [7, None]}, "is not that of a Prometheus server"),
     "no groups": ({"rules": []}, "is not that of a Prometheus server"),
     "something else": ("[]", "refuses the query (status 200): it does not say why"),
     "too many": (groups(*({"name": "a" * 4000, "query": "1"} for _number in range(1200))), "is larger than 4 MiB"),
     "nested": ('{"status": "success", "data": ' + "[" * 100_000, "its answer cannot be read"),
     "hidden": (lambda handler: prometheus_server.send(handler, "", 403, "text/plain"), "refuses access (status 403)"),
-    "not there": (lambda handler: prometheus_server.send(handler, "no such page", 404, "text/plain"), "answers with text/plain and status 404"),
+    "not there": (
+        lambda handler: prometheus_server.send(handler, "no such page", 404, "text/plain"),
+        "answers with text/plain and status 404",
+    ),
 }
 
 
@@ -209,7 +257,10 @@ def test_too_few_samples_to_say_are_no_interval(tmp_path):
         exporter.text = "other 1\n" if exporter.scrapes else "load 1\n"
         exporter.answer(handler)
 
-    with prometheus_server.serving(answer) as address, prometheus_server.prometheus(tmp_path, [address.removeprefix("http://")]) as url:
+    with (
+        prometheus_server.serving(answer) as address,
+        prometheus_server.prometheus(tmp_path, [address.removeprefix("http://")]) as url,
+    ):
         exporter.wait(2)
         with pytest.raises(lineage.NotKnownError, match="has fewer than two samples of load in 10 min"):
             lineage.Lineage(source(url)).of("load")

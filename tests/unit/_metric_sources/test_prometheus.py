@@ -22,7 +22,9 @@ BCRYPT_OF_SECRET = "$2b$04$abcdefghijklmnopqrstuuNG0Z9xYjgj3pkzN.YpYToaPHOmIUPo.
 
 @pytest.fixture(name="service", scope="module")
 def a_scraped_service(tmp_path_factory):
-    """A service that a real Prometheus scrapes, and whose numbers stay when a busy machine does not end a scrape: (address of the server, instance)."""
+    """A service that a real Prometheus scrapes, and whose numbers stay when a busy machine does not end a scrape:
+    (address of the server, instance).
+    """
 
     def answer(handler):
         # Prometheus lets a failed scrape end a series, but not one that brings its own time with it.
@@ -72,7 +74,10 @@ def test_a_period_has_its_points_and_those_expected(service):
 def test_scrapes_that_fail_are_missing_points(tmp_path):
     exporter = prometheus_server.Exporter()
     exporter.text = "load 0.5\n"
-    with prometheus_server.serving(exporter.answer) as address, prometheus_server.prometheus(tmp_path, [address.removeprefix("http://")]) as url:
+    with (
+        prometheus_server.serving(exporter.answer) as address,
+        prometheus_server.prometheus(tmp_path, [address.removeprefix("http://")]) as url,
+    ):
         wait_for_a_scrape(url)
         exporter.text = None
         exporter.wait(3)
@@ -98,12 +103,24 @@ def sentence(url, query="load", **access):
     [
         (
             "workers",
-            "the metrics server URL has 2 series for workers, which differ by pool: a metric has to be one number for each host, so sum them or name one",
+            (
+                "the metrics server URL has 2 series for workers, which differ by pool: a metric has to be one number"
+                " for each host, so sum them or name one"
+            ),
         ),
-        ("load[1m]", "the metrics server URL answers load[1m] with a matrix: a metric has to be one number for each host"),
+        (
+            "load[1m]",
+            "the metrics server URL answers load[1m] with a matrix: a metric has to be one number for each host",
+        ),
         ("broken", "the metrics server URL gives NaN for broken, which is no number to judge by"),
         ("load / 0", "the metrics server URL gives +Inf for load / 0, which is no number to judge by"),
-        ("nothing_of_that_name", "the metrics server URL has no series for nothing_of_that_name: it was not scraped lately, or has another name there"),
+        (
+            "nothing_of_that_name",
+            (
+                "the metrics server URL has no series for nothing_of_that_name: it was not scraped lately, or has"
+                " another name there"
+            ),
+        ),
     ],
 )
 def test_what_is_no_number_for_a_host_gets_a_sentence(service, query, said):
@@ -112,7 +129,10 @@ def test_what_is_no_number_for_a_host_gets_a_sentence(service, query, said):
 
 def test_a_query_that_is_not_valid_gets_the_servers_reason(service):
     said = sentence(service[0], "rate(load")
-    assert said.startswith("the metrics server URL refuses the query (status 400): invalid parameter") and "unclosed left parenthesis" in said
+    assert (
+        said.startswith("the metrics server URL refuses the query (status 400): invalid parameter")
+        and "unclosed left parenthesis" in said
+    )
 
 
 def test_a_host_that_is_scraped_under_another_name_is_named(service):
@@ -128,7 +148,20 @@ def a_protected_server(tmp_path_factory):
     directory = tmp_path_factory.mktemp("protected")
     subprocess.run(
         [
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"),
+            *(
+                "openssl",
+                "req",
+                "-x509",
+                "-newkey",
+                "rsa:2048",
+                "-nodes",
+                "-days",
+                "2",
+                "-subj",
+                "/CN=127.0.0.1",
+                "-addext",
+                "subjectAltName=IP:127.0.0.1",
+            ),
             *("-keyout", directory / "key.pem", "-out", directory / "cert.pem"),
         ],
         check=True,
@@ -155,13 +188,19 @@ def test_a_server_that_starts_is_no_other_server(tmp_path):
         while "Connection refused" in (said := sentence(url)):
             assert process.poll() is None
             time.sleep(0.1)
-        assert said == "the metrics server URL answers no queries now (status 503): it is starting, or what is in front of it does not reach it"
+        assert (
+            said
+            == "the metrics server URL answers no queries now (status 503): it is starting, or what is in front of it"
+            " does not reach it"
+        )
         assert not prometheus_server.is_ready(url)
 
 
 def test_without_its_certificate_or_password_it_is_not_asked(protected):
     url, certificate = protected
-    assert "certificate verify failed" in sentence(url, user="trial", password=SECRET) or "self-signed" in sentence(url, user="trial", password=SECRET)
+    assert "certificate verify failed" in sentence(url, user="trial", password=SECRET) or "self-signed" in sentence(
+        url, user="trial", password=SECRET
+    )
     assert "refuses access (status 401)" in sentence(url, ca=certificate, user="trial", password="wrong")
     assert "refuses access (status 401)" in sentence(url, ca=certificate, token=SECRET)
 
@@ -192,14 +231,23 @@ def broken_off(handler):
 
 
 LIES = {
-    "html": (lambda handler: send(handler, "<h1>x</h1>", kind="text/html"), "answers with text/html and status 200 instead of JSON"),
-    "huge number": (lambda handler: send(handler, json.dumps(vector("1e308"))), "gives 1e308 for load, which is no number to judge by"),
+    "html": (
+        lambda handler: send(handler, "<h1>x</h1>", kind="text/html"),
+        "answers with text/html and status 200 instead of JSON",
+    ),
+    "huge number": (
+        lambda handler: send(handler, json.dumps(vector("1e308"))),
+        "gives 1e308 for load, which is no number to judge by",
+    ),
     "words": (lambda handler: send(handler, json.dumps(vector("many"))), "gives many for load"),
     "colours": (
         lambda handler: send(handler, json.dumps({"status": "error", "error": "\x1b[31mred\nline"}), 400),
         "refuses the query (status 400): \\x1b[31mred line",
     ),
-    "truncated": (lambda handler: send(handler, '{"status": "succ'), "its answer cannot be read: not a complete JSON document"),
+    "truncated": (
+        lambda handler: send(handler, '{"status": "succ'),
+        "its answer cannot be read: not a complete JSON document",
+    ),
     "nested": (lambda handler: send(handler, "[" * 100_000), "its answer cannot be read"),
     "a list": (lambda handler: send(handler, "[1, 2]"), "refuses the query (status 200): it does not say why"),
     "no data": (lambda handler: send(handler, '{"status": "success"}'), "its answer has no data"),
@@ -210,10 +258,18 @@ LIES = {
     ),
     "endless": (endless, "its answer is larger than 4 MiB"),
     "broken off": (broken_off, "its answer broke off: 991 bytes are missing"),
-    "an error page": (lambda handler: send(handler, "no such page", 404, "text/plain"), "answers with text/plain and status 404 instead of JSON"),
-    "a proxy without its server": (lambda handler: send(handler, "<h1>x</h1>", 502, "text/html"), "answers no queries now (status 502)"),
+    "an error page": (
+        lambda handler: send(handler, "no such page", 404, "text/plain"),
+        "answers with text/plain and status 404 instead of JSON",
+    ),
+    "a proxy without its server": (
+        lambda handler: send(handler, "<h1>x</h1>", 502, "text/html"),
+        "answers no queries now (status 502)",
+    ),
     "a query that takes too long": (
-        lambda handler: send(handler, json.dumps({"status": "error", "errorType": "timeout", "error": "query timed out"}), 503),
+        lambda handler: send(
+            handler, json.dumps({"status": "error", "errorType": "timeout", "error": "query timed out"}), 503
+        ),
         "refuses the query (status 503): query timed out",
     ),
     "forbidden": (lambda handler: send(handler, SECRET, 403, "text/plain"), "refuses access (status 403)"),
@@ -249,7 +305,10 @@ def test_silence_and_a_slow_drip_end_at_the_time_limit(drips):
                 handler.wfile.write(b" ")
                 handler.wfile.flush()
 
-    with prometheus_server.serving(answer) as url, pytest.raises(server.SourceError, match=r"its answer (was not there after [12] s|broke off: timed out)"):
+    with (
+        prometheus_server.serving(answer) as url,
+        pytest.raises(server.SourceError, match=r"its answer (was not there after [12] s|broke off: timed out)"),
+    ):
         source(url, 1.0).instant("load")
 
 
@@ -278,7 +337,9 @@ def test_points_out_of_order_and_twice_are_sorted_and_counted_once():
 
 
 def test_a_server_that_is_not_there():
-    assert sentence(f"http://127.0.0.1:{prometheus_server.free_port()}").endswith("cannot be reached: Connection refused")
+    assert sentence(f"http://127.0.0.1:{prometheus_server.free_port()}").endswith(
+        "cannot be reached: Connection refused"
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Queries: which series they count, and from how far back; what is not PromQL as it is known is refused, whatever it is."""
+"""Queries: which series they count, and from how far back; what is not PromQL as it is known is refused,
+whatever it is.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +105,9 @@ PIECES = [
 ]
 
 
-@hypothesis.given(strategies.lists(strategies.sampled_from(PIECES), max_size=30).map(" ".join) | strategies.text(max_size=60))
+@hypothesis.given(
+    strategies.lists(strategies.sampled_from(PIECES), max_size=30).map(" ".join) | strategies.text(max_size=60)
+)
 @hypothesis.settings(max_examples=500, deadline=None)
 def test_whatever_a_query_is_it_is_followed_or_refused(query):
     try:

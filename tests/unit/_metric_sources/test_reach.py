@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How long a real Prometheus counts what was before a step of its series, against what is worked out for each query before it is asked."""
+"""How long a real Prometheus counts what was before a step of its series,
+against what is worked out for each query before it is asked.
+"""
 
 from __future__ import annotations
 
@@ -33,15 +35,23 @@ def backfilled(directory, *words):
 
 @pytest.fixture(name="stepped", scope="module")
 def a_server_whose_series_have_a_step(tmp_path_factory):
-    """A server with two hours of samples, in whose middle a load and a rate double: (its source, the moment of the step)."""
+    """A server with two hours of samples, in whose middle a load and a rate double: (its source,
+    the moment of the step).
+    """
     directory = tmp_path_factory.mktemp("prometheus")
     # What is younger is wanted for the time between two samples.
     end = int(time.time()) // INTERVAL * INTERVAL + 120
     step = end - 3600
     moments = range(end - 7200, end, INTERVAL)
-    samples = {"load": [(at, 1 + (at > step)) for at in moments], "requests_total": [(at, at - moments[0] + max(0, at - step)) for at in moments]}
+    samples = {
+        "load": [(at, 1 + (at > step)) for at in moments],
+        "requests_total": [(at, at - moments[0] + max(0, at - step)) for at in moments],
+    }
     kinds = {"load": ("load", "gauge"), "requests_total": ("requests", "counter")}
-    text = "".join(f"# TYPE {family} {kind}\n" + "".join(f"{name} {value} {at}\n" for at, value in samples[name]) for name, (family, kind) in kinds.items())
+    text = "".join(
+        f"# TYPE {family} {kind}\n" + "".join(f"{name} {value} {at}\n" for at, value in samples[name])
+        for name, (family, kind) in kinds.items()
+    )
     (directory / "samples.txt").write_text(text + "# EOF\n")
     backfilled(directory, "openmetrics", "samples.txt", "data")
     for number, rules in enumerate((RULES, OVER_RULES)):

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""HTTP as real servers speak it: Prometheus with answers of every size, alone and behind nginx; and as servers that mean harm do."""
+"""HTTP as real servers speak it: Prometheus with answers of every size, alone and behind nginx;
+and as servers that mean harm do.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,14 @@ def labelled(word, doublings):
 def read_in_every_size(source):
     """Read answers of a real server from 100 bytes to the limit, each value of which is known."""
     # A day at each check of 2 s would be more points than a server gives: there are fewer of them, further apart.
-    for seconds, step, between in ((0, 15, 15), (300, 15, 15), (1200, 15, 15), (300, 2, 2), (3600, 2, 2), (86_400, 2, 9)):
+    for seconds, step, between in (
+        (0, 15, 15),
+        (300, 15, 15),
+        (1200, 15, 15),
+        (300, 2, 2),
+        (3600, 2, 2),
+        (86_400, 2, 9),
+    ):
         found = source.over("time() * 1.1", BEGIN, BEGIN + datetime.timedelta(seconds=seconds), step)
         moments = [AT + number * between for number in range(seconds // between + 1)]
         assert [moment for moment, _value in found.points] == moments and found.expected == len(moments)
@@ -63,8 +72,20 @@ PROXIES = {
     "without buffers": ("proxy_buffering off",),
     "HTTP/1.1 behind it, and connections kept": ("proxy_http_version 1.1", 'proxy_set_header Connection ""'),
     "HTTP/1.1 without buffers": ("proxy_http_version 1.1", "proxy_buffering off"),
-    "nginx packs": ('proxy_set_header Accept-Encoding ""', "gzip on", "gzip_proxied any", "gzip_types application/json", "gzip_min_length 0"),
-    "nginx packs without buffers": ('proxy_set_header Accept-Encoding ""', "gzip on", "gzip_proxied any", "gzip_types application/json", "proxy_buffering off"),
+    "nginx packs": (
+        'proxy_set_header Accept-Encoding ""',
+        "gzip on",
+        "gzip_proxied any",
+        "gzip_types application/json",
+        "gzip_min_length 0",
+    ),
+    "nginx packs without buffers": (
+        'proxy_set_header Accept-Encoding ""',
+        "gzip on",
+        "gzip_proxied any",
+        "gzip_types application/json",
+        "proxy_buffering off",
+    ),
     "nobody packs": ('proxy_set_header Accept-Encoding ""',),
     "small buffers": ("proxy_buffers 2 4k", "proxy_buffer_size 4k", "proxy_busy_buffers_size 4k"),
 }
@@ -79,7 +100,10 @@ def test_answers_of_every_size_through_nginx(url, tmp_path, name):
 def test_a_user_of_nginx(url, tmp_path):
     (tmp_path / "users").write_text(f"trial:{{PLAIN}}{PASSWORD}\n")
     with prometheus_server.nginx(
-        tmp_path, url, 'proxy_set_header Authorization ""', server=('auth_basic "x"', f"auth_basic_user_file {tmp_path}/users")
+        tmp_path,
+        url,
+        'proxy_set_header Authorization ""',
+        server=('auth_basic "x"', f"auth_basic_user_file {tmp_path}/users"),
     ) as front:
         read_in_every_size(source(front, user="trial", password=f"{PASSWORD}\n"))
         with pytest.raises(server.SourceError, match="refuses access"):
@@ -94,7 +118,9 @@ def test_what_nginx_says_while_nothing_is_behind_it(tmp_path):
             source(front).instant(f"load + {'1 + ' * 20_000} 1")
 
 
-ANSWER = json.dumps({"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}, "value": [1.0, "7"]}]}}).encode()
+ANSWER = json.dumps(
+    {"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}, "value": [1.0, "7"]}]}}
+).encode()
 JSON = b"Content-Type: application/json\r\n"
 OK = b"HTTP/1.1 200 OK\r\n" + JSON
 
@@ -106,7 +132,15 @@ def sized(body, *headers):
 def chunks(body, size, *headers, end=b"0\r\n\r\n"):
     """A body in chunks, with an extension of each that nobody needs."""
     pieces = (body[place : place + size] for place in range(0, len(body), size))
-    return b"".join([OK, *headers, b"Transfer-Encoding: chunked\r\n\r\n", *(b"%x;a=b\r\n%s\r\n" % (len(piece), piece) for piece in pieces), end])
+    return b"".join(
+        [
+            OK,
+            *headers,
+            b"Transfer-Encoding: chunked\r\n\r\n",
+            *(b"%x;a=b\r\n%s\r\n" % (len(piece), piece) for piece in pieces),
+            end,
+        ]
+    )
 
 
 GZIP = b"Content-Encoding: gzip\r\n"
@@ -157,15 +191,24 @@ BROKEN = {
         sized(gzip.compress(PACKED), b"Content-Encoding: gzip, gzip\r\n"),
         "its answer is packed as gzip, gzip, which nobody asked for",
     ),
-    "packed by another way": (sized(ANSWER, b"Content-Encoding: br\r\n"), "its answer is packed as br, which nobody asked for"),
-    "deflate": (sized(zlib.compress(ANSWER), b"Content-Encoding: deflate\r\n"), "its answer is packed as deflate, which nobody asked for"),
+    "packed by another way": (
+        sized(ANSWER, b"Content-Encoding: br\r\n"),
+        "its answer is packed as br, which nobody asked for",
+    ),
+    "deflate": (
+        sized(zlib.compress(ANSWER), b"Content-Encoding: deflate\r\n"),
+        "its answer is packed as deflate, which nobody asked for",
+    ),
     "a chunk without a size": (chunks(ANSWER, 10, end=b"zz\r\n"), "its answer broke off: "),
     "a chunk with a line that is too long": (chunks(ANSWER, 10, end=b"a;" + b"x" * 100_000), "its answer broke off: "),
     "no HTTP at all": (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "does not answer as HTTP says: SSH-2.0"),
     "a version of HTTP that is none": (b"HTTP/9.9 200 OK\r\n\r\n", "does not answer as HTTP says: HTTP/9.9"),
     "a status that is none": (b"HTTP/1.1 abc OK\r\n\r\n", "does not answer as HTTP says: HTTP/1.1 abc OK"),
     "a status of many digits": (b"HTTP/1.1 " + b"9" * 5000 + b" OK\r\n\r\n", "does not answer as HTTP says: "),
-    "a header that is too long": (OK + b"X: " + b"x" * 100_000, "does not answer as HTTP says: got more than 65536 bytes"),
+    "a header that is too long": (
+        OK + b"X: " + b"x" * 100_000,
+        "does not answer as HTTP says: got more than 65536 bytes",
+    ),
     "headers that are too many": (OK + b"X: y\r\n" * 1000, "does not answer as HTTP says: got more than 100 headers"),
     "no content": (b"HTTP/1.1 204 No Content\r\n\r\n", "answers with nothing and status 204 instead of JSON"),
     "too many queries": (
@@ -192,7 +235,10 @@ def test_an_answer_of_which_the_end_is_missing():
     def cut(handler):
         handler.wfile.write(sized(ANSWER)[:-9])
 
-    with prometheus_server.serving(cut) as address, pytest.raises(server.SourceError, match="its answer broke off: 9 bytes are missing"):
+    with (
+        prometheus_server.serving(cut) as address,
+        pytest.raises(server.SourceError, match="its answer broke off: 9 bytes are missing"),
+    ):
         source(address).instant("load")
 
 
@@ -200,7 +246,10 @@ def test_chunks_of_which_the_end_is_missing():
     def cut(handler):
         handler.wfile.write(chunks(ANSWER, 10, end=b""))
 
-    with prometheus_server.serving(cut) as address, pytest.raises(server.SourceError, match="its answer broke off: IncompleteRead"):
+    with (
+        prometheus_server.serving(cut) as address,
+        pytest.raises(server.SourceError, match="its answer broke off: IncompleteRead"),
+    ):
         source(address).instant("load")
 
 
@@ -222,11 +271,16 @@ SLOW = {
 def test_what_comes_slowly_or_never_ends_at_the_time_limit(name):
     first, drip = SLOW[name]
     # More slowly than a limit of size or number is reached, and faster than a wait for one part of it ends.
-    with prometheus_server.raw(first, drips=(drip, 0.05)) as address, pytest.raises(server.SourceError, match=r"was not there after [12] s|timed out"):
+    with (
+        prometheus_server.raw(first, drips=(drip, 0.05)) as address,
+        pytest.raises(server.SourceError, match=r"was not there after [12] s|timed out"),
+    ):
         source(address, 1.0).instant("load")
 
 
-@pytest.mark.parametrize("packed", [gzip.compress(b""), b"\x1f\x8b\x08\x08" + bytes(6) + b"x" * 65536], ids=["empty", "named"])
+@pytest.mark.parametrize(
+    "packed", [gzip.compress(b""), b"\x1f\x8b\x08\x08" + bytes(6) + b"x" * 65536], ids=["empty", "named"]
+)
 def test_packed_parts_without_content_end_at_the_time_limit(packed):
     with (
         prometheus_server.raw(OK + GZIP + b"\r\n", drips=(packed * 1000,)) as address,
@@ -247,14 +301,19 @@ def test_all_answers_of_a_check_take_one_limit_together():
         slow_source = source(address)
         with slow_source.at_most(60.0):
             assert slow_source.instant("load") == 7.0
-        with slow_source.at_most(0.0), pytest.raises(server.SourceError, match="its answers before this one took all of the time there is"):
+        with (
+            slow_source.at_most(0.0),
+            pytest.raises(server.SourceError, match="its answers before this one took all of the time there is"),
+        ):
             slow_source.instant("load")
         assert slow_source.instant("load") == 7.0
     assert len(asked) == 2
 
 
 def matrix(values):
-    return json.dumps({"status": "success", "data": {"resultType": "matrix", "result": [{"metric": {}, "values": values}]}})
+    return json.dumps(
+        {"status": "success", "data": {"resultType": "matrix", "result": [{"metric": {}, "values": values}]}}
+    )
 
 
 def over(values, seconds=30, step=15):
@@ -268,7 +327,22 @@ def test_a_moment_that_was_not_asked_for_is_no_point(moment):
 
 
 @pytest.mark.parametrize(
-    "sample", [[True, "1"], ["1", "1"], [None, "1"], [AT, 1], [AT, None], [AT, True], [AT], [AT, "1", "2"], [], {}, "x", [[AT], "1"], [AT, "1" * 200]]
+    "sample",
+    [
+        [True, "1"],
+        ["1", "1"],
+        [None, "1"],
+        [AT, 1],
+        [AT, None],
+        [AT, True],
+        [AT],
+        [AT, "1", "2"],
+        [],
+        {},
+        "x",
+        [[AT], "1"],
+        [AT, "1" * 200],
+    ],
 )
 def test_what_is_no_sample_is_refused(sample):
     with pytest.raises(server.SourceError, match="its answer is not that of a Prometheus server"):
@@ -281,13 +355,20 @@ def test_a_value_that_is_no_number_is_no_point(written):
 
 
 def test_points_are_in_order_and_once():
-    assert over([[AT + 30, "3"], [AT, "1"], [AT, "1"], [AT + 15, "2"]]).points == ((AT, 1.0), (AT + 15, 2.0), (AT + 30, 3.0))
+    assert over([[AT + 30, "3"], [AT, "1"], [AT, "1"], [AT + 15, "2"]]).points == (
+        (AT, 1.0),
+        (AT + 15, 2.0),
+        (AT + 30, 3.0),
+    )
 
 
 @pytest.mark.parametrize("constant", ["NaN", "Infinity", "1e400", "9" * 5000])
 def test_a_moment_that_is_no_number_of_json_is_refused(constant):
     sent = matrix([[1, "1"]]).replace("[[1,", f"[[{constant},")
-    with prometheus_server.serving(lambda handler: prometheus_server.send(handler, sent)) as address, pytest.raises(server.SourceError, match="cannot be read"):
+    with (
+        prometheus_server.serving(lambda handler: prometheus_server.send(handler, sent)) as address,
+        pytest.raises(server.SourceError, match="cannot be read"),
+    ):
         source(address).over("load", BEGIN, BEGIN, 15)
 
 
@@ -298,7 +379,12 @@ def test_answers_of_every_form_are_a_number_or_a_sentence():
     """Every part of an answer is replaced by every odd value."""
     document = json.loads(ANSWER)
     parts = [(), ("status",), ("data",), ("data", "resultType"), ("data", "result"), ("data", "result", 0)]
-    parts += [("data", "result", 0, "metric"), ("data", "result", 0, "value"), ("data", "result", 0, "value", 0), ("data", "result", 0, "value", 1)]
+    parts += [
+        ("data", "result", 0, "metric"),
+        ("data", "result", 0, "value"),
+        ("data", "result", 0, "value", 0),
+        ("data", "result", 0, "value", 1),
+    ]
     sent = []
     with prometheus_server.serving(lambda handler: prometheus_server.send(handler, json.dumps(sent[-1]))) as address:
         for part, odd in itertools.product(parts, ODD):
@@ -338,7 +424,9 @@ def test_a_hundred_thousand_series_and_names_take_no_longer_than_one():
     sent = {"query": {"resultType": "vector", "result": series}, "values": names}
 
     def answer(handler):
-        prometheus_server.send(handler, json.dumps({"status": "success", "data": sent[handler.path.partition("?")[0].rpartition("/")[2]]}))
+        prometheus_server.send(
+            handler, json.dumps({"status": "success", "data": sent[handler.path.partition("?")[0].rpartition("/")[2]]})
+        )
 
     with prometheus_server.serving(answer) as address:
         with pytest.raises(server.SourceError, match="has 50000 series for load, which differ by n: "):
@@ -347,7 +435,8 @@ def test_a_hundred_thousand_series_and_names_take_no_longer_than_one():
         with pytest.raises(server.SourceError) as caught:
             source(address, 5.0).instant('load{instance="web012345"}')
         assert str(caught.value).endswith(
-            ": it knows no instance 'web012345'; there is web012345.example.com:9100, web012495.example.com:9100, web012485.example.com:9100"
+            ": it knows no instance 'web012345'; there is web012345.example.com:9100, web012495.example.com:9100,"
+            " web012485.example.com:9100"
         )
         # Names as long as an answer, and one that is like all others.
         sent["values"] = ["x" * 3_000_000, *(f"web{number:06}" for number in range(80_000))]
@@ -358,7 +447,10 @@ def test_a_hundred_thousand_series_and_names_take_no_longer_than_one():
 @pytest.mark.parametrize(
     ("variables", "said"),
     [
-        ({"token": "Bearer hidden"}, "token has a blank in it, or a letter that is not ASCII: a token is one word, without Bearer before it"),
+        (
+            {"token": "Bearer hidden"},
+            "token has a blank in it, or a letter that is not ASCII: a token is one word, without Bearer before it",
+        ),
         ({"token": "hidden\u20ac"}, "token has a blank in it, or a letter that is not ASCII"),
         ({"token": "hidden\u00e9"}, "token has a blank in it, or a letter that is not ASCII"),
         ({"token": "hidden\r\nX-Other: hidden"}, "token has a line break or another character in it"),
@@ -392,12 +484,20 @@ def test_a_hundred_thousand_series_and_names_take_no_longer_than_one():
 def test_what_cannot_be_used_is_refused_without_showing_it(variables, said):
     with pytest.raises(server.SourceError) as caught:
         server.access({"url": "http://127.0.0.1:1", **variables}.get)
-    assert str(caught.value).startswith(f"smt_trial_metrics_{said}") and "hid" not in str(caught.value) and "4242" not in str(caught.value)
+    assert (
+        str(caught.value).startswith(f"smt_trial_metrics_{said}")
+        and "hid" not in str(caught.value)
+        and "4242" not in str(caught.value)
+    )
     assert caught.value.__cause__ is None
 
 
 def test_how_a_server_is_reached_shows_no_credential():
-    given = {"url": " http://127.0.0.1:1/hidden/prometheus/\n", "user": "hidden-user", "password": "hidden-password\r\n"}
+    given = {
+        "url": " http://127.0.0.1:1/hidden/prometheus/\n",
+        "user": "hidden-user",
+        "password": "hidden-password\r\n",
+    }
     found = server.access(given.get)
     assert (found.url, found.shown) == ("http://127.0.0.1:1/hidden/prometheus", "http://127.0.0.1:1")
     assert found.password.reveal() == "hidden-password" and "hidden" not in repr(found)
@@ -406,21 +506,29 @@ def test_how_a_server_is_reached_shows_no_credential():
 # What a server may do with what it gets.
 REPEATS = {
     "in its error": lambda said: sized(json.dumps({"status": "error", "error": f"not {said}"}).encode()),
-    "in its error, as JSON has it": lambda said: sized(json.dumps({"status": "error", "error": json.dumps([said])}).encode()),
+    "in its error, as JSON has it": lambda said: sized(
+        json.dumps({"status": "error", "error": json.dumps([said])}).encode()
+    ),
     "cut off in its error": lambda said: sized(json.dumps({"status": "error", "error": f"{'x' * 280}{said}"}).encode()),
-    "as its content type": lambda said: f"HTTP/1.1 200 OK\r\nContent-Type: {said}\r\nContent-Length: 0\r\n\r\n".encode(),
+    "as its content type": (
+        lambda said: f"HTTP/1.1 200 OK\r\nContent-Type: {said}\r\nContent-Length: 0\r\n\r\n".encode()
+    ),
     "as its packing": lambda said: sized(ANSWER, f"Content-Encoding: {said}\r\n".encode()),
     "as its status": lambda said: f"HTTP/1.1 {said}\r\n\r\n".encode(),
     "as all that it says": lambda said: f"{said}\r\n\r\n".encode(),
     "as a value": lambda said: sized(ANSWER.replace(b'"7"', json.dumps(said).encode())),
-    "as a label, of which too much is there": lambda said: sized(ANSWER.replace(b"{}", json.dumps({"a": said + "x" * 5000}).encode())),
+    "as a label, of which too much is there": lambda said: sized(
+        ANSWER.replace(b"{}", json.dumps({"a": said + "x" * 5000}).encode())
+    ),
     "as the name of a label": lambda said: sized(ANSWER.replace(b"{}", json.dumps({said + "x" * 300: "a"}).encode())),
     "as a kind of result": lambda said: sized(ANSWER.replace(b'"vector"', json.dumps(said).encode())),
 }
 
 
 @pytest.mark.parametrize("name", REPEATS)
-@pytest.mark.parametrize("variables", [{"token": 'hidden"token\\'}, {"user": "me", "password": "hidden-password"}], ids=["token", "password"])
+@pytest.mark.parametrize(
+    "variables", [{"token": 'hidden"token\\'}, {"user": "me", "password": "hidden-password"}], ids=["token", "password"]
+)
 def test_what_a_server_repeats_is_not_shown(name, variables):
     heads = []
 

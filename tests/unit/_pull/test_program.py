@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which commit a pull enforces, with real repositories: whatever the newest one is, and wherever a pull is killed or finds no room."""
+"""Which commit a pull enforces, with real repositories: whatever the newest one is,
+and wherever a pull is killed or finds no room.
+"""
 
 from __future__ import annotations
 
@@ -38,11 +40,22 @@ def test_a_newer_commit_is_kept_and_one_that_gives_no_verdict_is_not(place):
     for policy in ("broken", "bad_policy", "unknown", "unreachable"):
         broken = place.commit(policy)
         said = place.pull(now=3e9)
-        assert f"Commit {broken[:12]} is refused: " in said and f". The policy of commit {second[:12]} is enforced" in said
+        assert (
+            f"Commit {broken[:12]} is refused: " in said and f". The policy of commit {second[:12]} is enforced" in said
+        )
         assert place.enforced()[-1] == second and place.record() | {"judged_at": 0} == {
-            "schema": "threadwise.smt/pull", "schema_version": 1, "kept": second, "judged_at": 0, "newest": None, "last_success": 2e9,
-        }  # fmt: skip
-        assert (place.value("pull_success"), place.value("pull_last_success_timestamp_seconds"), place.value("pull_run_timestamp_seconds")) == (0, 2e9, 3e9)
+            "schema": "threadwise.smt/pull",
+            "schema_version": 1,
+            "kept": second,
+            "judged_at": 0,
+            "newest": None,
+            "last_success": 2e9,
+        }
+        assert (
+            place.value("pull_success"),
+            place.value("pull_last_success_timestamp_seconds"),
+            place.value("pull_run_timestamp_seconds"),
+        ) == (0, 2e9, 3e9)
 
 
 def test_a_host_that_never_had_a_commit_that_can_be_used_is_unknown(place):
@@ -51,7 +64,11 @@ def test_a_host_that_never_had_a_commit_that_can_be_used_is_unknown(place):
     assert "No earlier commit was in use here, so no policy is enforced" in said and place.enforced() == []
     text = place.metrics.read_text()
     assert 'threadwise_smt_compliant{host="h1",hardware_class=""} 0\n' in text and 'status="unknown"} 1\n' in text
-    assert place.value("pull_success") == 0 and place.value("pull_last_success_timestamp_seconds") is None and "enforced" not in text
+    assert (
+        place.value("pull_success") == 0
+        and place.value("pull_last_success_timestamp_seconds") is None
+        and "enforced" not in text
+    )
 
 
 def test_the_metrics_of_an_unknown_host_are_those_of_compliance(place):
@@ -59,8 +76,13 @@ def test_the_metrics_of_an_unknown_host_are_those_of_compliance(place):
     for parse in (parser.text_string_to_metric_families, openmetrics_parser.text_string_to_metric_families):
         families = {family.name: family for family in parse(text)}
         judged = {name: family.documentation for name, family in families.items() if "_pull_" not in name}
-        assert judged == {name: compliance_report.METRICS[name] for name in ("threadwise_smt_compliant", "threadwise_smt_status")}
-        assert {sample.labels["use"]: sample.labels["commit"][0] for sample in families["threadwise_smt_pull_commit_info"].samples} == {
+        assert judged == {
+            name: compliance_report.METRICS[name] for name in ("threadwise_smt_compliant", "threadwise_smt_status")
+        }
+        assert {
+            sample.labels["use"]: sample.labels["commit"][0]
+            for sample in families["threadwise_smt_pull_commit_info"].samples
+        } == {
             "enforced": "a",
             "refused": "b",
         }
@@ -152,10 +174,13 @@ def test_a_process_that_a_command_leaves_running_keeps_nothing_waiting(tmp_path,
 
 
 def test_what_a_command_says_steers_no_terminal(tmp_path):
-    assert commands.run(["printf", r"error: \033[31m\342\200\256x"], 20, str(tmp_path), {}).reason == "error: \\x1b[31m\\u202ex (exit status 0)"
+    assert (
+        commands.run(["printf", r"error: \033[31m\342\200\256x"], 20, str(tmp_path), {}).reason
+        == "error: \\x1b[31m\\u202ex (exit status 0)"
+    )
 
 
-# ---- signatures -----------------------------------------------------------------------------------------------------------------------------------
+# ---- signatures ------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(name="signed")
@@ -168,7 +193,10 @@ def _signed(place, monkeypatch):
     (home / "signers").write_text("x@example.com " + (home / "trusted.pub").read_text())
     (home / ".gitconfig").write_text(f'[gpg "ssh"]\nallowedSignersFile = {home}/signers\n')
     monkeypatch.setenv("HOME", str(home))
-    return {name: ("-c", "gpg.format=ssh", "-c", f"user.signingkey={home / name}.pub", "-c", "commit.gpgsign=true") for name in ("trusted", "other")}
+    return {
+        name: ("-c", "gpg.format=ssh", "-c", f"user.signingkey={home / name}.pub", "-c", "commit.gpgsign=true")
+        for name in ("trusted", "other")
+    }
 
 
 def test_only_what_a_trusted_key_signed_is_run_and_only_forward(place, signed):
@@ -180,15 +208,24 @@ def test_only_what_a_trusted_key_signed_is_run_and_only_forward(place, signed):
     for options in ((), signed["other"]):
         place.commit("drifted", *options)
         said = place.pull("--verify")
-        assert "is refused: git verify-commit failed: " in said and place.enforced() == [good] and place.value("compliant") == 1
+        assert (
+            "is refused: git verify-commit failed: " in said
+            and place.enforced() == [good]
+            and place.value("compliant") == 1
+        )
         git(place.repository, "reset", "-q", "--hard", good)
     # One that is accepted and cannot be used is not kept, and nothing older than it is accepted any more.
     between = place.commit("drifted", *signed["trusted"])
     broken = place.commit("broken", *signed["trusted"])
     place.pull("--verify")
-    assert place.enforced() == [good] and (place.record("signed")["kept"], place.record("signed")["newest"]) == (good, broken)
+    assert place.enforced() == [good] and (place.record("signed")["kept"], place.record("signed")["newest"]) == (
+        good,
+        broken,
+    )
     git(place.repository, "reset", "-q", "--hard", between)
-    assert f"does not descend from commit {broken[:12]}, the newest one with a good signature so far" in place.pull("--verify")
+    assert f"does not descend from commit {broken[:12]}, the newest one with a good signature so far" in place.pull(
+        "--verify"
+    )
     assert place.enforced() == [good]
     # Also where the repository on the host is lost.
     shutil.rmtree(place.directory / "state/signed/repository.git")
@@ -220,7 +257,18 @@ def test_a_key_of_the_keyring_that_nobody_trusts_is_not_trusted(place, monkeypat
     home.mkdir(mode=0o700)
     monkeypatch.setenv("GNUPGHOME", str(home))
     quietly = {"capture_output": True, "text": True}
-    generate = ["gpg", "--batch", "--pinentry-mode", "loopback", "--passphrase", "", "--quick-generate-key", "x@example.com", "ed25519", "sign"]
+    generate = [
+        "gpg",
+        "--batch",
+        "--pinentry-mode",
+        "loopback",
+        "--passphrase",
+        "",
+        "--quick-generate-key",
+        "x@example.com",
+        "ed25519",
+        "sign",
+    ]
     subprocess.run(generate, check=True, **quietly)
     try:
         place.commit("compliant", "-c", "user.signingkey=x@example.com", "-c", "commit.gpgsign=true")
@@ -235,15 +283,17 @@ def test_a_key_of_the_keyring_that_nobody_trusts_is_not_trusted(place, monkeypat
         subprocess.run(["gpgconf", "--kill", "all"], check=False)
 
 
-# ---- kills, and disks without room ----------------------------------------------------------------------------------------------------------------
+# ---- kills, and disks without room -----------------------------------------------------------------------------------
 
 # Ends a pull at its operation number N: what opens a file to write, changes a name, or starts a command.
 HOOK = """
 import itertools, os, signal, sys
 number = int(sys.argv.pop(1))
-seen, names = itertools.count(1), ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod", "os.link", "os.symlink", "subprocess.Popen")
+seen, names = itertools.count(1), ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod", "os.link",
+    "os.symlink", "subprocess.Popen")
 def hook(event, arguments):
-    if event in names or (event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)):
+    if event in names or (event == "open" and isinstance(arguments[2], int)
+        and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)):
         if next(seen) == number:
             os.kill(os.getpid(), signal.SIGKILL)
 import MODULE
@@ -255,14 +305,22 @@ sys.exit(status)
 
 
 def hooked(place, number):
-    return subprocess.run([sys.executable, "-c", HOOK, str(number), *place.arguments()], capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", HOOK, str(number), *place.arguments()], capture_output=True, text=True, check=False
+    )
 
 
 def copied(place, target):
     """The place at another path."""
     shutil.copytree(place.directory, target, symlinks=True)
     found = object.__new__(Place)
-    found.__dict__.update(place.__dict__, directory=target, repository=target / "repository", log=target / "log", metrics=target / "smt.prom")
+    found.__dict__.update(
+        place.__dict__,
+        directory=target,
+        repository=target / "repository",
+        log=target / "log",
+        metrics=target / "smt.prom",
+    )
     for path in [target / "bin/ansible-playbook", *target.glob("state/pulled/commits/*/.git/objects/info/alternates")]:
         path.write_text(path.read_text().replace(str(place.directory), str(target)))
     return found
@@ -296,7 +354,10 @@ def test_a_pull_that_is_killed_at_any_point_leaves_a_commit_that_can_be_used(pla
         assert killed.enforced() == [kept] and killed.value("compliant") == 1, number
         shutil.move(killed.directory / "gone", killed.repository)
         killed.pull()
-        assert killed.enforced()[-1] == (newer if policy == "compliant" else place.first) and killed.value("compliant") == 1, number
+        assert (
+            killed.enforced()[-1] == (newer if policy == "compliant" else place.first)
+            and killed.value("compliant") == 1
+        ), number
         assert killed.value("pull_success") == (policy == "compliant"), number
 
 
@@ -308,11 +369,15 @@ def test_a_copy_that_was_half_made_when_all_was_killed_is_made_anew(place, monke
     git_itself = shutil.which("git")
     wrapper = place.directory / "bin/git"
     wrapper.write_text(
-        f'#!/bin/sh\ncase " $* " in *" clone "*)\nfor last; do :; done; mkdir -p "$last/.git"; kill -9 $PPID; exit;; esac\nexec {git_itself} "$@"\n'
+        '#!/bin/sh\ncase " $* " in *" clone "*)\nfor last; do :; done; mkdir -p "$last/.git"; kill -9 $PPID; exit;;'
+        f' esac\nexec {git_itself} "$@"\n'
     )
     wrapper.chmod(0o755)
     environment = dict(os.environ, PATH=f"{wrapper.parent}:{os.environ['PATH']}")
-    assert subprocess.run([sys.executable, "-m", MODULE, *place.arguments()], env=environment, check=False).returncode == -9
+    assert (
+        subprocess.run([sys.executable, "-m", MODULE, *place.arguments()], env=environment, check=False).returncode
+        == -9
+    )
     place.pull()
     assert place.enforced() == [place.first]
 
@@ -345,15 +410,21 @@ def test_a_full_disk_ends_neither_enforcement_nor_truth(place, policy):
         enforced = place.enforced()
         # The newer one where there was room for it, else the one that was kept: never none.
         last = enforced[-1]
-        assert last in (place.first, newer) and (policy != "broken" or last == place.first), f"{left}: {done.stdout} {done.stderr}"
-        assert done.returncode == (2 if last == newer and policy == "drifted" else 0), f"{left}: {done.stdout} {done.stderr}"
+        assert last in (place.first, newer) and (policy != "broken" or last == place.first), (
+            f"{left}: {done.stdout} {done.stderr}"
+        )
+        assert done.returncode == (2 if last == newer and policy == "drifted" else 0), (
+            f"{left}: {done.stdout} {done.stderr}"
+        )
         assert re.search(f'"kept": "({place.first}|{last})"', done.stdout), left
         found = re.search(r"^threadwise_smt_pull_run_timestamp_seconds\S* (\d+)$", done.stdout, re.MULTILINE)
         # What there is of metrics is of this pull.
         assert found is None or int(found[1]) > 1.5e9, left
         assert (found is None) == ("so there are no metrics" in done.stdout), left
         seen.add((last == newer, found is None))
-    assert seen >= {(False, False)} and (policy == "broken" or (True, False) in seen), "both an empty and a full disk were seen"
+    assert seen >= {(False, False)} and (policy == "broken" or (True, False) in seen), (
+        "both an empty and a full disk were seen"
+    )
 
 
 def test_metrics_that_cannot_be_replaced_are_removed(place, monkeypatch):

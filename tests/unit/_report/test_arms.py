@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A run of many arms in each output: the right question, a row for each arm, what each leaves open, and no words about SMT for other levers."""
+"""A run of many arms in each output: the right question, a row for each arm, what each leaves open,
+and no words about SMT for other levers.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,12 @@ from xml.etree import ElementTree
 
 import pytest
 import result_maker
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, charts, hardware_classes, plain_charts
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import (
+    build,
+    charts,
+    hardware_classes,
+    plain_charts,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import arms as arms_part
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 
@@ -21,7 +28,9 @@ MANY = {"smt_on": 1.0, "smt_off": 1.0, "isolated": 1.2, "mitigations_off": 1.1}
 
 
 def measured(arms, **options):
-    return result_maker.result(**{"arms": arms, "workloads": BOTH, "blocks": 6, "shape": (1, 2, 2), "names": ("all_threads",), **options})
+    return result_maker.result(
+        **{"arms": arms, "workloads": BOTH, "blocks": 6, "shape": (1, 2, 2), "names": ("all_threads",), **options}
+    )
 
 
 def summary(result, **settings):
@@ -33,12 +42,18 @@ def written(directory, *results, **settings):
     for result in results:
         result_files.save(directory, result)
     build.build(result_files.result_paths(directory), directory, build.Settings(**settings))
-    return {path.name: path.read_text(encoding="utf-8") for path in directory.iterdir() if path.suffix in (".html", ".md", ".json", ".prom")}
+    return {
+        path.name: path.read_text(encoding="utf-8")
+        for path in directory.iterdir()
+        if path.suffix in (".html", ".md", ".json", ".prom")
+    }
 
 
 def shown(page):
     """The words of a page, without its pictures."""
-    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", re.sub(r"<svg.*?</svg>", "", page, flags=re.DOTALL)))).replace("\u00a0", " ")
+    return re.sub(
+        r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", re.sub(r"<svg.*?</svg>", "", page, flags=re.DOTALL)))
+    ).replace("\u00a0", " ")
 
 
 @pytest.mark.parametrize(
@@ -47,14 +62,19 @@ def shown(page):
         (["smt_on", "smt_off"], "Should SMT be on here?"),
         (["as_found", "overcommit_strict"], "What does strict overcommit do here?"),
         (["smt_on", "isolated"], f"What does {result_maker.title_of('isolated')} do here?"),
-        (["smt_on", "smt_off", "isolated"], f"Which of SMT on, SMT off and {result_maker.title_of('isolated')} is best here?"),
+        (
+            ["smt_on", "smt_off", "isolated"],
+            f"Which of SMT on, SMT off and {result_maker.title_of('isolated')} is best here?",
+        ),
         (["smt_on", "smt_off", "isolated", "nosmt", "threads_per_core_2"], "Which of these 5 arms is best here?"),
     ],
 )
 def test_the_question_is_that_of_the_arms(tmp_path, arms, question):
     files = written(tmp_path, measured(dict.fromkeys(arms, 1.0)))
     assert f"<h1>{question} web01</h1>" in files["index.html"]
-    assert f"## `web01`: {question}" in files["summary.md"] and files["summary.md"].count("Should SMT be on") == (len(arms) == 2 and "smt_off" in arms)
+    assert f"## `web01`: {question}" in files["summary.md"] and files["summary.md"].count("Should SMT be on") == (
+        len(arms) == 2 and "smt_off" in arms
+    )
 
 
 @pytest.mark.parametrize("draw", [charts.draw, plain_charts.draw])
@@ -76,7 +96,15 @@ def test_many_workloads_are_drawn_in_several_charts_of_whole_groups():
     assert [len(one.data["rows"]) for one in pictures] == [28, 28, 24]
     assert all(one.data["rows"][0]["verdict"] == charts.BASELINE for one in pictures)
     assert "and 1 more in the table" in pictures[0].label
-    assert sum(len(one.data["rows"]) for one in arms_part.forests([{**one, "workload": f"{one['workload']}{n}"} for n in range(9) for one in found])) <= 180
+    assert (
+        sum(
+            len(one.data["rows"])
+            for one in arms_part.forests(
+                [{**one, "workload": f"{one['workload']}{n}"} for n in range(9) for one in found]
+            )
+        )
+        <= 180
+    )
 
 
 def test_a_page_of_many_arms_says_what_each_does_and_leaves_open(tmp_path):
@@ -86,7 +114,10 @@ def test_a_page_of_many_arms_says_what_each_does_and_leaves_open(tmp_path):
     assert f"{isolated[:1].upper()}{isolated[1:]} is the best of the 4 arms" in page
     assert f"<title>web01: {isolated} is best" in files["index.html"]
     assert "Each other arm against SMT on, every online thread busy" in page.replace("each other", "Each other")
-    assert f"{result_maker.title_of('mitigations_off')} against {isolated}" in page and "The other arms among each other (6 comparisons)" in page
+    assert (
+        f"{result_maker.title_of('mitigations_off')} against {isolated}" in page
+        and "The other arms among each other (6 comparisons)" in page
+    )
     assert "What each arm leaves open" in page and "SMT part closed" in page and "no longer mitigated" in page
     host = json.loads(files["results.json"])["hosts"][0]
     assert {one["name"]: one["states"]["mds"] for one in host["exposure"]} == {
@@ -97,25 +128,39 @@ def test_a_page_of_many_arms_says_what_each_does_and_leaves_open(tmp_path):
     }
     assert host["recommendation"]["best"] == "isolated" and len(host["recommendation"]["pairs"]) == 6
     lines = files["summary.md"].splitlines()
-    assert any(line.startswith("- SMT off: closes the part that depends on SMT, of mds") and line.endswith("(inferred)") for line in lines)
-    assert 'threadwise_smt_arm_ratio{host="web01",' in files["metrics.prom"] and 'arm="mitigations_off",baseline="isolated"' in files["metrics.prom"]
+    assert any(
+        line.startswith("- SMT off: closes the part that depends on SMT, of mds") and line.endswith("(inferred)")
+        for line in lines
+    )
+    assert (
+        'threadwise_smt_arm_ratio{host="web01",' in files["metrics.prom"]
+        and 'arm="mitigations_off",baseline="isolated"' in files["metrics.prom"]
+    )
 
 
 def test_other_levers_are_not_spoken_of_as_smt(tmp_path):
-    page = shown(written(tmp_path, measured({"as_found": 1.0, "overcommit_strict": 0.9, "panic_on_oom": 1.0}))["index.html"])
+    page = shown(
+        written(tmp_path, measured({"as_found": 1.0, "overcommit_strict": 0.9, "panic_on_oom": 1.0}))["index.html"]
+    )
     assert "better with SMT" not in page and "Leave SMT" not in page and "SMT on web01" not in page
     assert "Which of as found, strict overcommit and" in page and "What each arm leaves open" not in page
 
 
 def test_a_fleet_gives_each_arm_its_own_outcome(tmp_path):
     arms = {"smt_on": 1.0, "smt_off": 1.0, "overcommit_strict": 1.2, "panic_on_oom": 0.9}
-    page = written(tmp_path, *(measured(arms, host=f"web{seed}", seed=seed, workloads={"gzip": result_maker.GZIP}) for seed in range(4)))["index.html"]
+    page = written(
+        tmp_path,
+        *(measured(arms, host=f"web{seed}", seed=seed, workloads={"gzip": result_maker.GZIP}) for seed in range(4)),
+    )["index.html"]
     words, panic = shown(page), result_maker.title_of("panic_on_oom")
     assert f"SMT on, strict overcommit: better, {panic}: worse: 4." in words
     assert f"Should SMT be on? What do {panic} and strict overcommit do? 4 hosts" in words
     labels = re.findall(r'aria-label="(Change with its interval[^"]*)"', page)
     assert len(labels) == 2 and "against SMT on" not in labels[0] and labels[1].count("against SMT on") == 8
-    assert f"SMT off against SMT on with every online thread busy; {panic} against the baseline; strict overcommit against the baseline" in words
+    assert (
+        f"SMT off against SMT on with every online thread busy; {panic} against the baseline; strict overcommit against"
+        " the baseline" in words
+    )
     assert page.count("better with SMT off") == 1 and page.count("better than the baseline") == 1
 
 

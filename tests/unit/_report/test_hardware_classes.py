@@ -14,7 +14,10 @@ import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, hardware_classes
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import comparison as comparison_page, fleet as fleet_page
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import (
+    comparison as comparison_page,
+    fleet as fleet_page,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 
 SETTINGS = build.Settings()
@@ -28,7 +31,10 @@ def row(host, hardware_class="class-a", boots=None, confounded=False, **options)
 
 
 def scaled(one, host, factor):
-    workloads = {name: {**it, "ratio": it["ratio"] * factor, "candidate_value": it["candidate_value"] * factor} for name, it in one["workloads"].items()}
+    workloads = {
+        name: {**it, "ratio": it["ratio"] * factor, "candidate_value": it["candidate_value"] * factor}
+        for name, it in one["workloads"].items()
+    }
     return {**one, "host": host, "workloads": workloads}
 
 
@@ -40,9 +46,20 @@ def test_the_host_is_the_unit():
     rows = [row(f"web{number}", seed=number) for number in range(4)]
     (single,) = hardware_classes.by_class(rows[:1], 0.01, 0.95)
     (enough,) = hardware_classes.by_class(rows, 0.01, 0.95)
-    assert single["workloads"][0]["n"] == 1 and single["workloads"][0]["verdict"] == "inconclusive" and single["recommendation"] == "undecided"
-    assert single["workloads"][0]["sentence"] == "One host, which speaks for itself only: how the hosts of its class differ is not known."
-    assert enough["workloads"][0]["n"] == 4 and enough["workloads"][0]["verdict"] == "loss" and enough["recommendation"] == "on"
+    assert (
+        single["workloads"][0]["n"] == 1
+        and single["workloads"][0]["verdict"] == "inconclusive"
+        and single["recommendation"] == "undecided"
+    )
+    assert (
+        single["workloads"][0]["sentence"]
+        == "One host, which speaks for itself only: how the hosts of its class differ is not known."
+    )
+    assert (
+        enough["workloads"][0]["n"] == 4
+        and enough["workloads"][0]["verdict"] == "loss"
+        and enough["recommendation"] == "on"
+    )
     assert enough["workloads"][0]["ratio"] == pytest.approx(0.8, rel=0.01) and enough["workloads"][0]["tau"] < 0.01
     assert enough["counts"] == {"SMT on": 4} and enough["vulnerable"] == 4
 
@@ -52,19 +69,33 @@ def test_three_hosts_that_agree_decide_for_their_class_and_where_they_do_not_the
     (one,) = hardware_classes.by_class(agreeing, 0.01, 0.95)
     assert (one["workloads"][0]["verdict"], one["recommendation"], one["workloads"][0]["blocks"]) == ("loss", "on", 18)
     faster = {"gzip": {**result_maker.GZIP, "share": 0.45}}
-    rows = [*agreeing, row("web3", seed=3, blocks=6), *(row(f"odd{number}", seed=number, blocks=6, workloads=faster) for number in range(2))]
+    rows = [
+        *agreeing,
+        row("web3", seed=3, blocks=6),
+        *(row(f"odd{number}", seed=number, blocks=6, workloads=faster) for number in range(2)),
+    ]
     (one,) = hardware_classes.by_class(rows, 0.01, 0.95)
-    assert (one["recommendation"], one["title"], one["workloads"][0]["verdict"]) == ("hosts_disagree", "its hosts disagree", "hosts_disagree")
+    assert (one["recommendation"], one["title"], one["workloads"][0]["verdict"]) == (
+        "hosts_disagree",
+        "its hosts disagree",
+        "hosts_disagree",
+    )
     sentence = "Its hosts disagree: gain on odd0 and odd1; loss on web0, web1, web2 and 1 more."
     assert one["workloads"][0]["sentence"] == sentence
     text = html.unescape(page(rows))
-    assert f"<li>class-a, gzip of a fixed stream: {sentence}</li>" in text.partition("</section>")[0] and "✚ hosts disagree" in text
+    assert (
+        f"<li>class-a, gzip of a fixed stream: {sentence}</li>" in text.partition("</section>")[0]
+        and "✚ hosts disagree" in text
+    )
 
 
 def test_how_much_hosts_differ_is_said_without_their_noise():
     def said(*shares, first=12):
         rows = [
-            row(f"web{number}", seed=first + number, blocks=6, workloads={"gzip": {**result_maker.GZIP, "share": share}}) for number, share in enumerate(shares)
+            row(
+                f"web{number}", seed=first + number, blocks=6, workloads={"gzip": {**result_maker.GZIP, "share": share}}
+            )
+            for number, share in enumerate(shares)
         ]
         (one,) = hardware_classes.by_class(rows, 0.01, 0.95)
         return one["workloads"][0]["sentence"]
@@ -75,10 +106,16 @@ def test_how_much_hosts_differ_is_said_without_their_noise():
     assert re.fullmatch(r"Hosts differ by .* %\. Each of the 2 says loss by itself; so few decide .*", said(0.6, 0.7))
     rows = [row(f"web{number}", seed=12 + number, blocks=6) for number in range(4)]
     (one,) = hardware_classes.by_class(rows, 0.01, 0.95)
-    about = "gzip of a fixed stream −19.9 % (−20.1 to −19.8 %), loss. Its hosts differ no more than their own noise explains."
+    about = (
+        "gzip of a fixed stream −19.9 % (−20.1 to −19.8 %), loss. Its hosts differ no more than their own noise"
+        " explains."
+    )
     assert hardware_classes.line(one) == f"class-a, 4 hosts combined: SMT on. {about}"
     several = {**one, "workloads": one["workloads"] * 5}
-    assert hardware_classes.line(several).endswith(" And 2 more comparisons.") and hardware_classes.line(several).count(", loss. ") == 3
+    assert (
+        hardware_classes.line(several).endswith(" And 2 more comparisons.")
+        and hardware_classes.line(several).count(", loss. ") == 3
+    )
     assert conclusion.named(["a", "b", "c"]) == "a, b and c" and conclusion.named(list("abcde")) == "a, b, c and 2 more"
 
 
@@ -91,7 +128,11 @@ def test_hosts_that_were_all_booted_in_the_same_order_do_not_tell_the_change_fro
 
 def test_the_largest_class_comes_first_and_the_unknown_last():
     rows = [row("a", None), row("b", "small"), row("c", "large"), row("d", "large"), row("e", None), row("f", None)]
-    assert [(one["hardware_class"], one["hosts"]) for one in hardware_classes.by_class(rows, 0.01, 0.95)] == [("large", 2), ("small", 1), (None, 3)]
+    assert [(one["hardware_class"], one["hosts"]) for one in hardware_classes.by_class(rows, 0.01, 0.95)] == [
+        ("large", 2),
+        ("small", 1),
+        (None, 3),
+    ]
 
 
 def test_a_host_that_was_not_compared_counts_without_a_ratio():
@@ -135,7 +176,9 @@ def test_two_runs_beside_each_other(tmp_path):
     for run, share, hosts in (("before", 0.6, "abcd"), ("after", 0.66, "bcde")):
         for host in hosts:
             workloads = {"gzip": {**result_maker.GZIP, "share": share}}
-            result = result_maker.result(host=host, run=run, blocks=6, shape=(1, 2, 2), seed=ord(host), workloads=workloads)
+            result = result_maker.result(
+                host=host, run=run, blocks=6, shape=(1, 2, 2), seed=ord(host), workloads=workloads
+            )
             result["environment"]["kernel"] = {"before": "6.1.0-38", "after": "6.1.0-40"}[run]
             result_files.save(tmp_path / run, result)
     (tmp_path / "before" / "broken.json").write_text("{")
@@ -157,7 +200,10 @@ def test_what_holds_for_a_class_is_in_the_files_for_programs_and_tickets(tmp_pat
     document = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
     (one,) = document["classes"]
     assert one["recommendation"] == one["workloads"][0]["verdict"] == "hosts_disagree"
-    assert one["workloads"][0]["said"] == {"gain": ["<i>1"], "loss": ["<i>0", "<i>2"]} and "ratios" not in one["workloads"][0]
+    assert (
+        one["workloads"][0]["said"] == {"gain": ["<i>1"], "loss": ["<i>0", "<i>2"]}
+        and "ratios" not in one["workloads"][0]
+    )
     schema = json.loads((pathlib.Path(__file__).parents[3] / "docs/results.schema.json").read_text(encoding="utf-8"))
     jsonschema_rs.Draft202012Validator(schema).validate(document)
     summary = (tmp_path / "summary.md").read_text(encoding="utf-8")
@@ -176,25 +222,41 @@ def test_hosts_that_switched_another_setting_are_shown_with_it_and_not_counted_f
     text = re.sub(r"\s+", " ", (tmp_path / "index.html").read_text(encoding="utf-8"))
     assert "Should SMT be on? What does strict overcommit do? 8 hosts" in text
     assert "SMT on: 4; Strict overcommit: worse: 4." in text
-    assert "gzip of a fixed stream, strict overcommit" in text and "better than the baseline" in text and "better with SMT off" in text
-    rows = [hardware_classes.row(one, "page") for one in json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["hosts"]]
+    assert (
+        "gzip of a fixed stream, strict overcommit" in text
+        and "better than the baseline" in text
+        and "better with SMT off" in text
+    )
+    rows = [
+        hardware_classes.row(one, "page")
+        for one in json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["hosts"]
+    ]
     classes = {one["subject"]: one for one in hardware_classes.by_class(rows, 0.01, 0.95)}
     assert {subject: (one["hosts"], one["recommendation"], one["title"]) for subject, one in classes.items()} == {
         None: (4, "on", "SMT on"),
         "strict overcommit": (4, "not_compared", "strict overcommit: worse"),
     }
     unknown = {**result_maker.policy_result(name="x" * 59, blocks=5, shape=(1, 2, 2)), "host": "odd"}
-    assert hardware_classes.row(build.summarise(unknown, "odd.json", SETTINGS), "odd.html")["title"] == "another arm: worse"
+    assert (
+        hardware_classes.row(build.summarise(unknown, "odd.json", SETTINGS), "odd.html")["title"]
+        == "another arm: worse"
+    )
     booted = {**result_maker.policy_result(name="nosmt", blocks=5, shape=(1, 2, 2)), "host": "booted"}
-    assert hardware_classes.row(build.summarise(booted, "booted.json", SETTINGS), "booted.html")["title"] == "nosmt: worse"
-    assert {workload["workload"] for workload in classes["strict overcommit"]["workloads"]} == {"gzip, all_threads, overcommit_strict"}
+    assert (
+        hardware_classes.row(build.summarise(booted, "booted.json", SETTINGS), "booted.html")["title"] == "nosmt: worse"
+    )
+    assert {workload["workload"] for workload in classes["strict overcommit"]["workloads"]} == {
+        "gzip, all_threads, overcommit_strict"
+    }
 
 
 def declared(host, better="higher", share=0.53, run="now", **about):
     """The result of a host about a user's own workload, which is about 6 % slower with SMT off."""
     metrics = {"rate": {"unit": "1/s", "better": better, "aggregate": "sum", **about}}
     workloads = {"app": {**result_maker.GZIP, "share": share, "metrics": metrics, "title": "my app"}}
-    return result_maker.result(host=host, run=run, blocks=6, shape=(1, 2, 2), seed=sum(map(ord, host)), workloads=workloads)
+    return result_maker.result(
+        host=host, run=run, blocks=6, shape=(1, 2, 2), seed=sum(map(ord, host)), workloads=workloads
+    )
 
 
 @pytest.mark.parametrize("liar", ["afirst", "middle", "zlast"])
@@ -206,8 +268,8 @@ def test_a_class_says_nothing_of_what_its_hosts_declare_differently(tmp_path, li
     (one,) = made.classes
     assert (one["recommendation"], one["title"], one["workloads"]) == ("hosts_disagree", "its hosts disagree", [])
     sentence = (
-        "Its hosts declare it differently, so nothing is said of it: rate in 1/s, higher is better, sum of its workers on b, c, d and 3 more; "
-        f"rate in 1/s, lower is better, sum of its workers on {liar}."
+        "Its hosts declare it differently, so nothing is said of it: rate in 1/s, higher is better, sum of its workers"
+        f" on b, c, d and 3 more; rate in 1/s, lower is better, sum of its workers on {liar}."
     )
     assert one["refused"][0]["sentence"] == sentence and f"my app: {sentence}" in hardware_classes.line(one)
     assert [of["hosts"] for of in one["refused"][0]["declared"]] == [["b", "c", "d", "n", "o", "p"], [liar]]
@@ -224,7 +286,10 @@ def test_a_title_is_what_most_hosts_say_and_of_our_own_workloads_ours():
     rows = [row(f"web{number}", workloads={"gzip": {**result_maker.GZIP, "title": "owned"}}) for number in range(2)]
     (one,) = hardware_classes.by_class(rows, 0.01, 0.95)
     assert one["workloads"][0]["title"] == "gzip of a fixed stream"
-    rows = [row(f"web{number}", workloads={"app": {**result_maker.GZIP, "title": "app" if number else "owned"}}) for number in range(3)]
+    rows = [
+        row(f"web{number}", workloads={"app": {**result_maker.GZIP, "title": "app" if number else "owned"}})
+        for number in range(3)
+    ]
     assert hardware_classes.by_class(rows, 0.01, 0.95)[0]["workloads"][0]["title"] == "app"
 
 
@@ -232,7 +297,10 @@ def test_a_workload_of_one_host_alone_does_not_decide_for_its_class():
     rows = [row(f"web{number}", seed=number) for number in range(4)]
     rows.append(row("own", workloads={"gzip": result_maker.GZIP, "own": {**result_maker.GZIP, "share": 0.4}}, seed=9))
     (one,) = hardware_classes.by_class(rows, 0.01, 0.95)
-    assert one["recommendation"] == "on" and {of["workload"]: of["verdict"] for of in one["workloads"]} == {"gzip": "loss", "own": "inconclusive"}
+    assert one["recommendation"] == "on" and {of["workload"]: of["verdict"] for of in one["workloads"]} == {
+        "gzip": "loss",
+        "own": "inconclusive",
+    }
     assert [of["family"] for of in one["workloads"]] == [1, 1] and rows[-1]["recommendation"] == "by_workload"
 
 
@@ -243,10 +311,16 @@ def test_the_page_names_the_host_that_alone_turns_its_class():
     (one,) = hardware_classes.by_class(rows, 0.01, 0.95)
     workload = one["workloads"][0]
     if workload["turned_by"]:
-        assert "alone" in workload["sentence"] and workload["sentence"] in html.unescape(page(rows)).partition("</section>")[0]
+        assert (
+            "alone" in workload["sentence"]
+            and workload["sentence"] in html.unescape(page(rows)).partition("</section>")[0]
+        )
     two = [row(f"web{number}", seed=number, blocks=6) for number in range(2)]
     (pair,) = hardware_classes.by_class(two, 0.01, 0.95)
-    assert set(pair["workloads"][0]["turned_by"]) == {"web0", "web1"} and "One host alone turns this, each of web0 and web1" in html.unescape(page(two))
+    assert set(pair["workloads"][0]["turned_by"]) == {
+        "web0",
+        "web1",
+    } and "One host alone turns this, each of web0 and web1" in html.unescape(page(two))
 
 
 def test_two_runs_of_different_declarations_are_not_compared(tmp_path):
@@ -256,8 +330,14 @@ def test_two_runs_of_different_declarations_are_not_compared(tmp_path):
     settings = build.Settings(before=tuple(result_files.result_paths(tmp_path / "before")))
     build.build(result_files.result_paths(tmp_path / "after"), tmp_path / "after", settings)
     text = html.unescape((tmp_path / "after" / "compare.html").read_text(encoding="utf-8"))
-    assert "app is not compared: rate in 1/s, higher is better, sum of its workers on a before, a after, b before and 4 more;" in text
-    assert "lower is better, sum of its workers on c after.</li>" in text and "No host compared the same in both runs." in text
+    assert (
+        "app is not compared: rate in 1/s, higher is better, sum of its workers on a before, a after, b before and 4"
+        " more;" in text
+    )
+    assert (
+        "lower is better, sum of its workers on c after.</li>" in text
+        and "No host compared the same in both runs." in text
+    )
 
 
 def test_a_host_that_alone_turns_what_two_runs_say_is_named(tmp_path):
@@ -268,7 +348,10 @@ def test_a_host_that_alone_turns_what_two_runs_say_is_named(tmp_path):
     settings = build.Settings(before=tuple(result_files.result_paths(tmp_path / "before")))
     build.build(result_files.result_paths(tmp_path / "after"), tmp_path / "after", settings)
     text = html.unescape((tmp_path / "after" / "compare.html").read_text(encoding="utf-8"))
-    assert "One host alone turns this, each of a, b, c and 1 more: without it the other 3 say inconclusive; it takes about" in text
+    assert (
+        "One host alone turns this, each of a, b, c and 1 more: without it the other 3 say inconclusive; it takes about"
+        in text
+    )
 
 
 def test_a_host_that_keeps_a_class_open_by_its_blocks_or_its_boots_is_named():
@@ -278,4 +361,6 @@ def test_a_host_that_keeps_a_class_open_by_its_blocks_or_its_boots_is_named():
 
     rows = [row(f"web{number}", seed=number, blocks=6) for number in range(2)]
     assert said([*rows, row("few", seed=3, blocks=2)]).endswith("Too few blocks on few: so few hosts need 4 each.")
-    assert said([*rows, row("odd", seed=3, blocks=6, boots=1, confounded=True)]).endswith("Confounded with the reboot on odd alone.")
+    assert said([*rows, row("odd", seed=3, blocks=6, boots=1, confounded=True)]).endswith(
+        "Confounded with the reboot on odd alone."
+    )

@@ -37,9 +37,15 @@ def test_an_effect_that_is_none_is_not_called(tmp_path):
 
 def test_a_period_without_a_value_is_said_to_count_for_nothing(tmp_path):
     text = text_of(trial_maker.page(tmp_path / "t", effect=0.0))
-    assert re.search("1 of [0-9]+ periods of hosts have no value of p99 and count for nothing, first period 9 of web4: the guardrail errors", text)
+    assert re.search(
+        "1 of [0-9]+ periods of hosts have no value of p99 and count for nothing, first period 9 of web4: the guardrail"
+        " errors",
+        text,
+    )
 
 
 def test_nothing_of_a_host_is_markup(tmp_path):
-    page = trial_maker.page(tmp_path / "t", hosts=("web1", "web2", "web3", ATTACK), reason=ATTACK).read_text(encoding="utf-8")
+    page = trial_maker.page(tmp_path / "t", hosts=("web1", "web2", "web3", ATTACK), reason=ATTACK).read_text(
+        encoding="utf-8"
+    )
     assert "<script>alert(1)" not in page and "&lt;script&gt;alert(1)&lt;/script&gt;{{ 7 * 7 }}" in page

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a host saves before a policy changes it, and puts back: all parts, in whatever form they are, whoever asks and however often."""
+"""What a host saves before a policy changes it, and puts back: all parts, in whatever form they are,
+whoever asks and however often.
+"""
 
 from __future__ import annotations
 
@@ -57,16 +59,28 @@ def _host(tmp_path, monkeypatch):
 def test_what_is_saved_is_put_back_and_said(host):
     before = host.all_but_saved()
     saved = host.rollback("saved", BOTH, rollout=True)
-    words = "boot arguments nosmt=force maxcpus=4, vm.overcommit_memory 2, vm.panic_on_oom 0, db.service spared by the OOM killer"
+    words = (
+        "boot arguments nosmt=force maxcpus=4, vm.overcommit_memory 2, vm.panic_on_oom 0, db.service spared by the OOM"
+        " killer"
+    )
     assert (saved["changed"], saved["back_to"]) == (True, words)
     host.wave()
     assert host.all_but_saved() != before
     assert host.rollback("back", check=True)["changed"] is True
     back = host.rollback("back")
-    assert (back["changed"], back["back_to"], back["not_back"], back["reboot_required"]) == (True, saved["back_to"], [], False)
+    assert (back["changed"], back["back_to"], back["not_back"], back["reboot_required"]) == (
+        True,
+        saved["back_to"],
+        [],
+        False,
+    )
     assert host.all_but_saved() == before and {one["before_header"] for one in back["diff"]} >= {"/proc/sys"}
     assert host.rollback("back")["changed"] is False
-    assert [host.rollback("confirmed", check=True)["changed"], host.rollback("confirmed")["changed"], host.rollback("confirmed")["changed"]] == [
+    assert [
+        host.rollback("confirmed", check=True)["changed"],
+        host.rollback("confirmed")["changed"],
+        host.rollback("confirmed")["changed"],
+    ] == [
         True,
         True,
         False,
@@ -76,7 +90,13 @@ def test_what_is_saved_is_put_back_and_said(host):
 
 def test_without_anything_saved_nothing_is_put_back(host):
     before = host.everything()
-    assert host.rollback("back") == {"changed": False, "back_to": None, "not_back": [], "reboot_required": False, "diff": []}
+    assert host.rollback("back") == {
+        "changed": False,
+        "back_to": None,
+        "not_back": [],
+        "reboot_required": False,
+        "diff": [],
+    }
     assert host.everything() == before
 
 
@@ -88,17 +108,24 @@ def test_the_file_is_for_root_alone_and_comes_before_the_change(host):
 
 def test_check_mode_says_the_same_and_writes_nothing(host):
     before = host.everything()
-    assert host.rollback("saved", BOTH, check=True)["back_to"].startswith("boot arguments nosmt=force maxcpus=4, vm.overcommit_memory 2")
+    assert host.rollback("saved", BOTH, check=True)["back_to"].startswith(
+        "boot arguments nosmt=force maxcpus=4, vm.overcommit_memory 2"
+    )
     assert host.everything() == before
     (host.root / "boot/grub/grub.cfg").unlink()
     for check in (True, False):
-        with pytest.raises(rollback_change.RollbackError, match="the state before the change cannot be saved, and nothing was changed: "):
+        with pytest.raises(
+            rollback_change.RollbackError,
+            match="the state before the change cannot be saved, and nothing was changed: ",
+        ):
             host.rollback("saved", BOTH, check=check)
 
 
 def test_where_it_cannot_be_written_the_error_says_that_nothing_was_changed(host):
     host.fails = lambda effect: effect == "write " + FILE
-    with pytest.raises(rollback_change.RollbackError, match=r"cannot be saved, and nothing was changed: .*No space left on device"):
+    with pytest.raises(
+        rollback_change.RollbackError, match=r"cannot be saved, and nothing was changed: .*No space left on device"
+    ):
         host.rollback("saved", BOTH)
 
 
@@ -121,7 +148,11 @@ def test_what_an_interrupted_rollout_saved_is_older_and_stays(host):
     # The next rollout has another policy, and a play of its own calls the role in between.
     host.rollback("saved", ["memory"])
     second = host.rollback("saved", BOTH, reboot=True, rollout=True)
-    assert (first["changed"], second["changed"], second["back_to"]) == (True, True, "boot arguments nosmt=force maxcpus=4, " + first["back_to"])
+    assert (first["changed"], second["changed"], second["back_to"]) == (
+        True,
+        True,
+        "boot arguments nosmt=force maxcpus=4, " + first["back_to"],
+    )
     host.wave()
     host.rollback("back")
     assert host.all_but_saved() == before
@@ -143,7 +174,9 @@ def test_a_part_that_cannot_be_put_back_does_not_keep_the_others(host):
     host.rollback("saved", BOTH, rollout=True)
     host.wave()
     boot_maker.write(host.root, "mkconfig-fails", "")
-    with pytest.raises(rollback_change.RollbackError, match=r"^not all is back as it was \(.*\): boot arguments: .*grub-probe: error") as caught:
+    with pytest.raises(
+        rollback_change.RollbackError, match=r"^not all is back as it was \(.*\): boot arguments: .*grub-probe: error"
+    ) as caught:
         host.rollback("back")
     assert "vm." not in str(caught.value).partition("): ")[2] and host.read(VM + "overcommit_memory") == "2\n"
     assert (host.root / FILE).exists(), "what is saved is still needed"
@@ -159,7 +192,10 @@ def test_a_change_that_took_a_reboot_takes_one_back_and_the_rest_waits_for_it(ho
     assert host.rollback("back", reboot_ok=True)["reboot_required"] is True
     assert host.read(VM + "overcommit_memory") == "1\n", "the reboot would end what is set before it"
     boot_maker.write(host.root, "proc/cmdline", "root=UUID=1 ro nosmt=force maxcpus=4\n")
-    assert host.rollback("back", reboot_ok=True)["reboot_required"] is False and host.read(VM + "overcommit_memory") == "2\n"
+    assert (
+        host.rollback("back", reboot_ok=True)["reboot_required"] is False
+        and host.read(VM + "overcommit_memory") == "2\n"
+    )
 
 
 def test_without_a_reboot_all_is_put_back_that_can_be(host):
@@ -177,7 +213,10 @@ def test_a_change_that_took_no_reboot_asks_for_none(host):
     assert host.rollback("back", reboot_ok=True)["reboot_required"] is False
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", "[" * 100_000, "{}", '{"schema": "threadwise.smt/rollout-rollback", "schema_version": 1}'])
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "null", "[" * 100_000, "{}", '{"schema": "threadwise.smt/rollout-rollback", "schema_version": 1}'],
+)
 def test_a_damaged_file_is_refused_by_each_request_and_shown_by_facts(host, text):
     host.rollback("saved", BOTH, rollout=True)
     (host.root / FILE).write_text(text)
@@ -193,12 +232,17 @@ def test_a_file_that_others_may_write_is_ignored(host, monkeypatch):
     host.rollback("saved", BOTH, rollout=True)
     monkeypatch.setattr(host_files.HostFs, "is_host", True)
     os.chmod(host.root / FILE, 0o666)
-    assert record.pending(host.fs) == {"since": None, "back_to": None} and "is not owned by root, or" in host.fs.problems[0]
+    assert (
+        record.pending(host.fs) == {"since": None, "back_to": None}
+        and "is not owned by root, or" in host.fs.problems[0]
+    )
 
 
 def test_it_is_written_durably(host, monkeypatch):
     flushed = []
     sync = durable.sync
-    monkeypatch.setattr(durable, "sync", lambda found: (flushed.append(os.readlink(f"/proc/self/fd/{found}")), sync(found))[1])
+    monkeypatch.setattr(
+        durable, "sync", lambda found: (flushed.append(os.readlink(f"/proc/self/fd/{found}")), sync(found))[1]
+    )
     host.rollback("saved", BOTH)
     assert str(host.root / "var/lib/threadwise-smt") in flushed

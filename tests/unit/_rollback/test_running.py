@@ -120,6 +120,8 @@ def test_a_cpu_that_does_not_go_back_is_the_error(host, monkeypatch):
         write(path, text)
 
     monkeypatch.setattr(host, "write", refuse)
-    with pytest.raises(rollback_change.RollbackError, match=r"^not all is back as it was \(CPUs 0-4,6 online\): .*cpu5"):
+    with pytest.raises(
+        rollback_change.RollbackError, match=r"^not all is back as it was \(CPUs 0-4,6 online\): .*cpu5"
+    ):
         rollback(host, "back")
     assert json.loads(host.read(record.FILE.path))["rollout"] is True

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The boots of an evaluation: which arms have some, in which order, what is measured within them, and what is refused before any host is rebooted."""
+"""The boots of an evaluation: which arms have some, in which order, what is measured within them,
+and what is refused before any host is rebooted.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ def test_two_arms_alternate():
     assert [one["smt"] for one in plan.described()] == ["enabled", "disabled"] and plan.within == ("as_found",)
 
 
-@pytest.mark.parametrize("asked", [["smt_on", "nosmt", "maxcpus_4", "mitigations_auto_nosmt"], ["smt_on", "nosmt", "maxcpus_4"]])
+@pytest.mark.parametrize(
+    "asked", [["smt_on", "nosmt", "maxcpus_4", "mitigations_auto_nosmt"], ["smt_on", "nosmt", "maxcpus_4"]]
+)
 def test_each_arm_follows_each_other_one_equally_often(asked):
     """Williams: within the rounds of a whole design, 4 with four arms and 6 with three."""
     count = len(asked)
@@ -35,26 +39,56 @@ def test_each_arm_follows_each_other_one_equally_often(asked):
 def test_arms_that_are_switched_at_run_time_are_measured_within_the_boots_of_the_baseline():
     plan = boot_plan.make(["smt_on", "smt_off", "nosmt"], 2)
     assert plan.order == ["smt_on", "nosmt", "nosmt", "smt_on"]
-    assert {one["name"]: one["arms"] for one in plan.described()} == {"smt_on": ["smt_on", "smt_off"], "nosmt": ["as_found"]}
+    assert {one["name"]: one["arms"] for one in plan.described()} == {
+        "smt_on": ["smt_on", "smt_off"],
+        "nosmt": ["as_found"],
+    }
     assert boot_plan.make(["nosmt", "overcommit_strict", "maxcpus_4"], 1).within == ("as_found", "overcommit_strict")
     assert boot_plan.make(["as_found", "overcommit_strict", "nosmt"], 1).within == ("as_found", "overcommit_strict")
 
 
 def test_what_the_host_cannot_have_is_left_out_with_its_reason():
-    plan = boot_plan.make(["smt_on", "maxcpus_4", "nosmt", "smt_off"], 1, [{"name": "maxcpus_4", "reason": REASON}, {"name": "smt_off", "reason": "x"}])
+    plan = boot_plan.make(
+        ["smt_on", "maxcpus_4", "nosmt", "smt_off"],
+        1,
+        [{"name": "maxcpus_4", "reason": REASON}, {"name": "smt_off", "reason": "x"}],
+    )
     assert plan.order == ["smt_on", "nosmt"] and plan.asked == ("smt_on", "nosmt") and plan.within == ("as_found",)
-    assert plan.left_out == ({"name": "maxcpus_4", "title": "maxcpus=4", "reason": REASON}, {"name": "smt_off", "title": "SMT off", "reason": "x"})
+    assert plan.left_out == (
+        {"name": "maxcpus_4", "title": "maxcpus=4", "reason": REASON},
+        {"name": "smt_off", "title": "SMT off", "reason": "x"},
+    )
     assert f"maxcpus=4 is left out: {REASON}." in boot_plan.announcement(plan, 100)
 
 
 @pytest.mark.parametrize(
     ("asked", "boots", "left_out", "message"),
     [
-        (["maxcpus_4", "nosmt"], 1, {"maxcpus_4": REASON}, f"the baseline maxcpus=4 is not possible on this host: {REASON}"),
-        (["smt_on", "maxcpus_4"], 1, {"maxcpus_4": REASON}, f"no arm is left that takes a reboot (maxcpus_4: {REASON}): leave out smt_eval_boots"),
-        (["as_found", "overcommit_strict"], 1, {}, "no arm is left that takes a reboot (no other arm was asked for): leave out smt_eval_boots"),
+        (
+            ["maxcpus_4", "nosmt"],
+            1,
+            {"maxcpus_4": REASON},
+            f"the baseline maxcpus=4 is not possible on this host: {REASON}",
+        ),
+        (
+            ["smt_on", "maxcpus_4"],
+            1,
+            {"maxcpus_4": REASON},
+            f"no arm is left that takes a reboot (maxcpus_4: {REASON}): leave out smt_eval_boots",
+        ),
+        (
+            ["as_found", "overcommit_strict"],
+            1,
+            {},
+            "no arm is left that takes a reboot (no other arm was asked for): leave out smt_eval_boots",
+        ),
         (["as_found"], 1, {}, "no arm is left that takes a reboot"),
-        (["overcommit_strict", "nosmt"], 1, {}, "overcommit_strict is the baseline, and the host is not booted into it: name smt_on, as_found"),
+        (
+            ["overcommit_strict", "nosmt"],
+            1,
+            {},
+            "overcommit_strict is the baseline, and the host is not booted into it: name smt_on, as_found",
+        ),
         (["smt_on", "as_found", "nosmt"], 1, {}, "as_found can only be the baseline where arms are booted"),
         (["smt_on", "nosmt"], 0, {}, "smt_eval_boots is 0: give the number of boots in each arm, from 1 to 1000"),
         (["smt_on", "nosmt"], 10**9, {}, "from 1 to 1000"),
@@ -69,17 +103,41 @@ def test_what_cannot_be_compared_by_boots_is_refused_with_the_way_out(asked, boo
 @pytest.mark.parametrize(
     ("asked", "boots", "reboot_ok", "allowed", "message"),
     [
-        (["smt_on", "nosmt"], 0, True, [], "nosmt takes a reboot: set smt_eval_boots to the number of boots in each arm, 4 for a verdict, or leave it out"),
+        (
+            ["smt_on", "nosmt"],
+            0,
+            True,
+            [],
+            (
+                "nosmt takes a reboot: set smt_eval_boots to the number of boots in each arm, 4 for a verdict, or leave"
+                " it out"
+            ),
+        ),
         (["smt_on", "nosmt", "maxcpus_2"], 0, True, [], "nosmt, maxcpus_2 take a reboot"),
         (
             ["smt_on", "nosmt"],
             2,
             False,
             [],
-            "rebooted 4 times to compare boots: allow it with smt_boot_reboot_ok=true, or leave out the arms that take a reboot",
+            (
+                "rebooted 4 times to compare boots: allow it with smt_boot_reboot_ok=true, or leave out the arms that"
+                " take a reboot"
+            ),
         ),
-        (["smt_on", "smt_off"], 1, False, [], "rebooted 3 times to compare boots: allow it with smt_boot_reboot_ok=true, or compare without a reboot by"),
-        (["smt_on", "mitigations_off"], 4, True, [], "allow it with smt_eval_allow_mitigations_off=true, or leave it out"),
+        (
+            ["smt_on", "smt_off"],
+            1,
+            False,
+            [],
+            "rebooted 3 times to compare boots: allow it with smt_boot_reboot_ok=true, or compare without a reboot by",
+        ),
+        (
+            ["smt_on", "mitigations_off"],
+            4,
+            True,
+            [],
+            "allow it with smt_eval_allow_mitigations_off=true, or leave it out",
+        ),
         (["smt_on", "mitigations_off"], 4, True, ["smt_eval_allow_mitigations_off"], None),
         (["smt_on", "smt_off"], 0, False, [], None),
         (["smt_on", "overcommit_strict"], 2, True, [], "no arm is left that takes a reboot"),
@@ -109,6 +167,9 @@ def test_names_are_checked(given, message):
 
 def test_the_announcement_says_how_often_for_how_long_and_what_stays_open():
     said = " ".join(boot_plan.announcement(boot_plan.make(["smt_on", "smt_off", "mitigations_off"], 2), 400))
-    assert "rebooted 4 times (smt_on, mitigations_off, mitigations_off, smt_on) and measured after each reboot for 100 s" in said
+    assert (
+        "rebooted 4 times (smt_on, mitigations_off, mitigations_off, smt_on) and measured after each reboot for 100 s"
+        in said
+    )
     assert "Within each boot of SMT on it would be switched to SMT off and back" in said
     assert "leaves open every vulnerability of the processor" in said and "booted with its present arguments" in said

@@ -23,7 +23,11 @@ def stated(**arguments):
 
 
 def test_numbers_of_a_command_line_are_numbers():
-    assert stated(price_per_hour="0.5", nominal_ghz="2.749", licence_per="core") == {"price_per_hour": 0.5, "nominal_ghz": 2.749, "licence_per": "core"}
+    assert stated(price_per_hour="0.5", nominal_ghz="2.749", licence_per="core") == {
+        "price_per_hour": 0.5,
+        "nominal_ghz": 2.749,
+        "licence_per": "core",
+    }
     assert stated() == {"price_per_hour": None, "nominal_ghz": None, "licence_per": None}
 
 

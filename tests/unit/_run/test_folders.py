@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Directories that others may write to: no link is followed, nothing is waited for, and a line is written whole or not at all."""
+"""Directories that others may write to: no link is followed, nothing is waited for,
+and a line is written whole or not at all.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +96,10 @@ def test_what_the_directory_was_stays_it(folder):
     folder.path.symlink_to(folder.path.parent / "elsewhere")
     folder.append(NAME, b"line\n", MOST)
     folder.write("page", io.BytesIO(b"text"))
-    assert sorted(os.listdir(folder.path.parent / "moved")) == ["page", NAME] and os.listdir(folder.path.parent / "elsewhere") == []
+    assert (
+        sorted(os.listdir(folder.path.parent / "moved")) == ["page", NAME]
+        and os.listdir(folder.path.parent / "elsewhere") == []
+    )
 
 
 def test_a_link_is_replaced_and_not_written_through(folder):
@@ -131,7 +136,9 @@ def test_a_line_that_was_not_written_whole_does_not_swallow_the_next(folder):
 
 
 def fill(path):
-    """Add a line to a file that can take a part of it: the kernel writes that part, and refuses the rest, as on a full disk."""
+    """Add a line to a file that can take a part of it: the kernel writes that part, and refuses the rest,
+    as on a full disk.
+    """
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
     with folders.opened(path) as folder:
@@ -176,7 +183,11 @@ def test_a_path_that_a_user_wrote_may_be_a_link_but_no_pipe(folder):
     assert folders.read(folder.path / "link", MOST) == b"text"
     os.mkfifo(folder.path / "pipe")
     (folder.path / "to pipe").symlink_to("pipe")
-    for name, reason in (("pipe", "not a regular file"), ("to pipe", "not a regular file"), ("nothing", "No such file")):
+    for name, reason in (
+        ("pipe", "not a regular file"),
+        ("to pipe", "not a regular file"),
+        ("nothing", "No such file"),
+    ):
         with pytest.raises(OSError, match=reason):
             folders.read(folder.path / name, MOST)
     with pytest.raises(OSError, match="larger than"):

@@ -18,7 +18,15 @@ def refusal(pattern="all", limit=None, groups=None):
 
 
 @pytest.mark.parametrize(
-    ("pattern", "limit"), [("all", None), ("web,nobody", None), ("db:!db1", None), ("~db.", "db2,web1"), ("db", "all:!db1"), ("localhost", None)]
+    ("pattern", "limit"),
+    [
+        ("all", None),
+        ("web,nobody", None),
+        ("db:!db1", None),
+        ("~db.", "db2,web1"),
+        ("db", "all:!db1"),
+        ("localhost", None),
+    ],
 )
 def test_where_a_host_takes_part_there_is_nothing_to_say(pattern, limit):
     assert refusal(pattern, limit) is None
@@ -30,7 +38,9 @@ def test_this_machine_is_taken_by_its_name_without_an_inventory():
 
 @pytest.mark.parametrize("groups", [{}, {"all": [], "ungrouped": []}])
 def test_without_an_inventory_the_sentence_names_the_option(groups):
-    assert refusal(groups=groups).endswith("name it with -i FILE, or take this machine alone with -i localhost, -c local")
+    assert refusal(groups=groups).endswith(
+        "name it with -i FILE, or take this machine alone with -i localhost, -c local"
+    )
 
 
 @pytest.mark.parametrize("pattern", ["web2", "db:!db", "db:&web"])

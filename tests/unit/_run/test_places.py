@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where data from hosts is written on the controller: where a user wants it, and never where a program reads, nor over somebody else's file."""
+"""Where data from hosts is written on the controller: where a user wants it, and never where a program reads,
+nor over somebody else's file.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,33 @@ def project_fixture(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize("dest", ["smt_eval_results", "~/res", "deeper/than/that", "./x/../y", "~/.ansible/tmp/scratch"])
+@pytest.mark.parametrize(
+    "dest", ["smt_eval_results", "~/res", "deeper/than/that", "./x/../y", "~/.ansible/tmp/scratch"]
+)
 def test_results_may_lie_in_places_of_their_own(project, dest):
     made = places.run_directory(dest, "r1")
     assert made.name == "r1" and made.is_absolute() and "~" not in str(made) and ".." not in made.parts
 
 
-@pytest.mark.parametrize("run", ["../inventory/host_vars", "/etc", "..", ".", "", "a/b", "a\nb", "a\n", "x" * 101, "-rf", ".hidden", None, 7, "\u00e4"])
+@pytest.mark.parametrize(
+    "run",
+    [
+        "../inventory/host_vars",
+        "/etc",
+        "..",
+        ".",
+        "",
+        "a/b",
+        "a\nb",
+        "a\n",
+        "x" * 101,
+        "-rf",
+        ".hidden",
+        None,
+        7,
+        "\u00e4",
+    ],
+)
 def test_a_run_that_leads_elsewhere_is_refused(project, run):
     with pytest.raises(text.BorderError, match="is not a valid run name"):
         places.run_directory("smt_eval_results", run)
@@ -76,7 +98,11 @@ def test_nothing_is_written_where_programs_read(project, dest):
     (project / "link").symlink_to("inventory")
     (project / "home").mkdir()
     (project / "link_to_home").symlink_to("home")
-    for place in (places.directory, lambda path: places.run_directory(path, "r1"), lambda path: places.file(f"{path}/x.html", places.PAGE)):
+    for place in (
+        places.directory,
+        lambda path: places.run_directory(path, "r1"),
+        lambda path: places.file(f"{path}/x.html", places.PAGE),
+    ):
         with pytest.raises(text.BorderError, match="data from hosts is not written here"):
             place(dest)
 
@@ -114,7 +140,18 @@ def test_no_file_that_a_program_reads_is_written(project, path):
             places.file(path, suffixes)
 
 
-@pytest.mark.parametrize("path", ["smt.html", "~/public/smt.htm", "/var/www/html/smt.html", "out/a.b.html", "main.html", "~/.cache/x/smt.html", "../smt.html"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "smt.html",
+        "~/public/smt.htm",
+        "/var/www/html/smt.html",
+        "out/a.b.html",
+        "main.html",
+        "~/.cache/x/smt.html",
+        "../smt.html",
+    ],
+)
 def test_pages_lie_where_somebody_wants_them(project, path):
     assert places.file(path, places.PAGE).name.partition(".")[0] in ("smt", "a", "main")
 

@@ -25,7 +25,10 @@ PROGRESS = {
 
 
 def test_a_line_tells_how_far_and_what_was_measured_last():
-    assert progress.line(PROGRESS) == " 42 %, block 3, about 2:55 left, last: gzip throughput (two on one core, SMT on): 78.04 MB/s"
+    assert (
+        progress.line(PROGRESS)
+        == " 42 %, block 3, about 2:55 left, last: gzip throughput (two on one core, SMT on): 78.04 MB/s"
+    )
 
 
 def test_a_phase_without_samples_is_named():
@@ -37,17 +40,31 @@ def test_a_phase_without_samples_is_named():
     ["", "{", "[]", "null", "7", "[" * 5000, " " * (progress.MAX_BYTES + 1)]
     + [
         f'{{"fraction": {number}, "block": 1}}'
-        for number in ("Infinity", "-Infinity", "NaN", "1e400", "-1e400", "1e308", "1" + "0" * 15, "9" * 400, "-" + "9" * 5000)
+        for number in (
+            "Infinity",
+            "-Infinity",
+            "NaN",
+            "1e400",
+            "-1e400",
+            "1e308",
+            "1" + "0" * 15,
+            "9" * 400,
+            "-" + "9" * 5000,
+        )
     ],
 )
 def test_what_is_no_progress_is_none(text):
     assert progress.parse(text) is None
 
 
-@pytest.mark.parametrize("value", ["9e14", "-9e14", "5e-324", "1e18", "9" * 15, "-" + "9" * 15, "true", '"9"', "[9]", "{}", "null", "-0"])
+@pytest.mark.parametrize(
+    "value", ["9e14", "-9e14", "5e-324", "1e18", "9" * 15, "-" + "9" * 15, "true", '"9"', "[9]", "{}", "null", "-0"]
+)
 @pytest.mark.parametrize("field", ["fraction", "block", "seconds_left", "value"])
 def test_each_number_that_json_can_hold_makes_a_short_line_or_none(field, value):
-    actual = json.dumps(PROGRESS).replace(f'"{field}": {json.dumps({**PROGRESS, **PROGRESS["last"]["metric"]}[field])}', f'"{field}": {value}')
+    actual = json.dumps(PROGRESS).replace(
+        f'"{field}": {json.dumps({**PROGRESS, **PROGRESS["last"]["metric"]}[field])}', f'"{field}": {value}'
+    )
     assert actual != json.dumps(PROGRESS)
     parsed = progress.parse(actual)
     assert parsed is None or len(progress.line(parsed)) < 400
@@ -60,7 +77,13 @@ def test_what_no_plan_writes_is_none(more):
 
 def test_hostile_words_make_one_harmless_line():
     nasty = "\x1b[2J\n\u202e\x9b" + "x" * 200
-    last = {**PROGRESS["last"], "workload": nasty, "placement": nasty, "arm": nasty, "metric": {"name": nasty, "value": 7, "unit": nasty}}
+    last = {
+        **PROGRESS["last"],
+        "workload": nasty,
+        "placement": nasty,
+        "arm": nasty,
+        "metric": {"name": nasty, "value": 7, "unit": nasty},
+    }
     line = progress.line(progress.parse(json.dumps({**PROGRESS, "phase": nasty, "last": last})))
     assert line.isprintable() and len(line) < 400
 
@@ -77,7 +100,9 @@ def test_hostile_words_make_one_harmless_line():
 )
 def test_each_part_of_a_plan_gets_a_line_once(lines, fractions, expected):
     shown = progress.Shown(lines)
-    assert [fraction for fraction in fractions if shown.is_due({"phase": "measuring", "fraction": fraction})] == expected
+    assert [
+        fraction for fraction in fractions if shown.is_due({"phase": "measuring", "fraction": fraction})
+    ] == expected
 
 
 def test_progress_without_a_fraction_gets_no_line():

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Result files: what is sound is read, whatever else comes is refused by name, and nothing is overwritten or half written."""
+"""Result files: what is sound is read, whatever else comes is refused by name,
+and nothing is overwritten or half written.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +102,10 @@ def test_a_field_of_another_kind(tmp_path, field, value, place):
     assert place in refusal(write(tmp_path, changed(**{field: value})))
 
 
-@pytest.mark.parametrize(("field", "value"), [("sibling_groups", "0-1"), ("vulnerabilities.mds", "bad"), ("measured", {}), ("more", 1), ("boot.more", 1)])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("sibling_groups", "0-1"), ("vulnerabilities.mds", "bad"), ("measured", {}), ("more", 1), ("boot.more", 1)],
+)
 def test_a_fact_of_another_kind(tmp_path, field, value):
     document = result_maker.result(blocks=1)
     *way, last = field.split(".")
@@ -157,7 +162,24 @@ def test_what_is_not_sound_is_not_saved(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("host", ["../../etc/passwd", "..", ".", "/abs", "-rf", "a/b", "a\\b", "index", "results", "x" * 255, "ü" * 255, "a\nb", "C:x"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "../../etc/passwd",
+        "..",
+        ".",
+        "/abs",
+        "-rf",
+        "a/b",
+        "a\\b",
+        "index",
+        "results",
+        "x" * 255,
+        "ü" * 255,
+        "a\nb",
+        "C:x",
+    ],
+)
 def test_hostile_names_stay_in_the_directory(tmp_path, host):
     path, _written = result_files.save(tmp_path / "run", result_maker.result(host=host, blocks=1))
     assert path.resolve().parent == (tmp_path / "run").resolve()
@@ -171,10 +193,31 @@ def test_two_hosts_never_share_a_file(hosts):
     stems = [result_files.file_stem(host) for host in hosts]
     assert stems[0] != stems[1]
     for stem in stems:
-        assert "/" not in stem and "\0" not in stem and not {f"{stem}.json", f"{stem}.html"} & report_names.NAMES and stem[0] not in ".-"
+        assert (
+            "/" not in stem
+            and "\0" not in stem
+            and not {f"{stem}.json", f"{stem}.html"} & report_names.NAMES
+            and stem[0] not in ".-"
+        )
 
 
-@pytest.mark.parametrize("written", ["\\b", "\\f", "\\r", "\\u0007", "\\ud800", "\\u202e", "\u202e", "\x7f", "\u009b", "\u200b", "\u3164", "\U000e0041"])
+@pytest.mark.parametrize(
+    "written",
+    [
+        "\\b",
+        "\\f",
+        "\\r",
+        "\\u0007",
+        "\\ud800",
+        "\\u202e",
+        "\u202e",
+        "\x7f",
+        "\u009b",
+        "\u200b",
+        "\u3164",
+        "\U000e0041",
+    ],
+)
 def test_what_hides_is_seen_however_it_was_written(tmp_path, written):
     text = changed(message="MARK").replace("MARK", f"a{written}b")
     meant = json.loads('"' + written + '"', strict=False)

@@ -8,12 +8,22 @@ import pytest
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import transport
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run.transport import Connection
 
-WAYS = [Connection("a", "ssh", "ssh"), Connection("b", "ansible.builtin.ssh", "/opt/ssh"), Connection("c", "local", "ssh"), Connection("d", "smart", "ssh")]
+WAYS = [
+    Connection("a", "ssh", "ssh"),
+    Connection("b", "ansible.builtin.ssh", "/opt/ssh"),
+    Connection("c", "local", "ssh"),
+    Connection("d", "smart", "ssh"),
+]
 
 
 @pytest.mark.parametrize(
     ("installed", "lost"),
-    [(("ssh", "/opt/ssh"), {}), (("ssh",), {"b": "/opt/ssh"}), (("/opt/ssh",), {"a": "ssh", "d": "ssh"}), ((), {"a": "ssh", "b": "/opt/ssh", "d": "ssh"})],
+    [
+        (("ssh", "/opt/ssh"), {}),
+        (("ssh",), {"b": "/opt/ssh"}),
+        (("/opt/ssh",), {"a": "ssh", "d": "ssh"}),
+        ((), {"a": "ssh", "b": "/opt/ssh", "d": "ssh"}),
+    ],
 )
 def test_each_host_is_held_against_the_program_that_it_takes(installed, lost):
     assert transport.unreachable(WAYS, lambda name: name if name in installed else None) == lost
@@ -28,4 +38,7 @@ def test_a_program_is_looked_for_once_however_many_hosts_take_it():
 def test_a_fleet_is_described_in_one_short_sentence():
     assert transport.sentence({}, 3) is None
     actual = transport.sentence({f"h{number}": "ssh" for number in range(1000)}, 2000)
-    assert actual.startswith("this controller has no ssh, which 1000 of 2000 hosts need for their connection (h0, h1, h2, h3, h4 and 995 more): install it")
+    assert actual.startswith(
+        "this controller has no ssh, which 1000 of 2000 hosts need for their connection (h0, h1, h2, h3, h4 and 995"
+        " more): install it"
+    )

@@ -29,7 +29,12 @@ HYBRID = """
 def test_counts_of_cpus_and_of_the_core_they_share():
     found = perf_counters.by_core(perf_counters.parse(COUNTED), ((0, 32), (1, 33), (5, 37)))
     assert set(found["cpus"]) == {"0", "32"} and set(found["cores"]) == {"0,32"}
-    assert found["cpus"]["0"] == {"cycles": 499711000190.0, "instructions": 702978039409.0, "ipc": 1.4068, "cpi": 0.7108}
+    assert found["cpus"]["0"] == {
+        "cycles": 499711000190.0,
+        "instructions": 702978039409.0,
+        "ipc": 1.4068,
+        "cpi": 0.7108,
+    }
     # The core's cycles are those of its busiest thread, its instructions those of both.
     assert found["cores"]["0,32"]["cycles"] == 499711000190.0
     assert found["cores"]["0,32"]["ipc"] == 2.8135
@@ -75,13 +80,18 @@ def test_the_perf_of_this_machine_is_believed():
         if counting.text:
             break
     assert bool(perf_counters.parse(counting.text)) == supported
-    assert {json.loads(line)["cpu"] for line in counting.text.splitlines() if line} == {str(cpu) for cpu in os.sched_getaffinity(0)}
+    assert {json.loads(line)["cpu"] for line in counting.text.splitlines() if line} == {
+        str(cpu) for cpu in os.sched_getaffinity(0)
+    }
 
 
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
-        ("echo 'Access to performance monitoring is limited.' >&2; exit 255", "perf stat failed: Access to performance monitoring is limited."),
+        (
+            "echo 'Access to performance monitoring is limited.' >&2; exit 255",
+            "perf stat failed: Access to performance monitoring is limited.",
+        ),
         ("exit 1", "perf stat failed: it printed no error message"),
     ],
 )

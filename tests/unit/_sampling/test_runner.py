@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The runner, with real processes on this machine: pinned, started at the same moment, ended with everything they started."""
+"""The runner, with real processes on this machine: pinned, started at the same moment,
+ended with everything they started.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def test_the_memory_of_workers_comes_from_one_node():
 
 
 def test_a_node_without_memory_is_an_error_with_the_reason():
-    with pytest.raises(runner.RunnerError, match=r"memory of node 1000 cannot be used: (it has no memory|the kernel has no)"):
+    with pytest.raises(
+        runner.RunnerError, match=r"memory of node 1000 cannot be used: (it has no memory|the kernel has no)"
+    ):
         runner.run(["true"], [[HERE[0]]], memory_node=1000)
 
 
@@ -98,7 +102,9 @@ def test_a_command_that_cannot_start_is_an_error_with_the_reason(argv, cpus, rea
 
 
 def test_failures_and_signals_are_distinguished():
-    failed, killed = (runner.run(["sh", "-c", line], [[]])["workers"][0] for line in ("echo no >&2; exit 3", "kill -9 $$"))
+    failed, killed = (
+        runner.run(["sh", "-c", line], [[]])["workers"][0] for line in ("echo no >&2; exit 3", "kill -9 $$")
+    )
     assert (failed["exit_status"], failed["errors"]) == (3, "no\n")
     assert killed["exit_status"] == -signal.SIGKILL
 
@@ -110,7 +116,11 @@ def test_children_left_behind_are_ended():
 
 def test_a_hanging_worker_that_ignores_sigterm_is_killed_with_its_children(tmp_path, monkeypatch):
     time_limit.not_before(monkeypatch, (tmp_path / "hangs").exists)
-    result = runner.run(["sh", "-c", f"trap '' TERM; sleep 300 & echo $!; touch {tmp_path}/hangs; while :; do sleep 0.1; done"], [[]], timeout=1)
+    result = runner.run(
+        ["sh", "-c", f"trap '' TERM; sleep 300 & echo $!; touch {tmp_path}/hangs; while :; do sleep 0.1; done"],
+        [[]],
+        timeout=1,
+    )
     assert result["timed_out"]
     assert gone(int(result["workers"][0]["output"]))
 
@@ -124,7 +134,9 @@ def test_workers_die_with_a_caller_that_is_killed(tmp_path):
     pid_file = tmp_path / "pid"
     caller = os.fork()
     if caller == 0:
-        runner.run(["sh", "-c", f"echo $$ > {pid_file}.new; mv {pid_file}.new {pid_file}; sleep 300"], [[]], timeout=300)
+        runner.run(
+            ["sh", "-c", f"echo $$ > {pid_file}.new; mv {pid_file}.new {pid_file}; sleep 300"], [[]], timeout=300
+        )
         os._exit(0)
     while not pid_file.exists():
         time.sleep(0.02)
@@ -145,8 +157,15 @@ def test_a_supervisor_that_is_killed_while_it_reports_fails_its_sample_only(monk
 
 
 def test_usage_and_steal_between_two_readings():
-    before = {"0": {"user": 10, "idle": 90, "iowait": 0, "steal": 0}, "1": {"user": 0, "idle": 0, "iowait": 0, "steal": 0}}
-    after = {"0": {"user": 40, "idle": 110, "iowait": 0, "steal": 50}, "1": {"user": 0, "idle": 80, "iowait": 20, "steal": 0}, "2": {"user": 5, "idle": 0}}
+    before = {
+        "0": {"user": 10, "idle": 90, "iowait": 0, "steal": 0},
+        "1": {"user": 0, "idle": 0, "iowait": 0, "steal": 0},
+    }
+    after = {
+        "0": {"user": 40, "idle": 110, "iowait": 0, "steal": 50},
+        "1": {"user": 0, "idle": 80, "iowait": 20, "steal": 0},
+        "2": {"user": 5, "idle": 0},
+    }
     assert runner.cpu_usage(before, after) == ({"0": 0.8, "1": 0.0}, 0.25)
     assert runner.cpu_usage({}, {}) == ({}, None)
     assert set(runner.cpu_times()) >= {str(cpu) for cpu in HERE}
@@ -183,7 +202,10 @@ def test_niceness_applies_to_the_workers_only():
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can take a capability from itself")
 def test_a_higher_priority_needs_a_capability():
-    script = "from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner; runner.run(['true'], [[]], nice=-20)"
+    script = (
+        "from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner; runner.run(['true'],"
+        " [[]], nice=-20)"
+    )
     without = ["setpriv", "--bounding-set=-sys_nice", "--inh-caps=-sys_nice"]
     done = subprocess.run([*without, sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert "RunnerError: nice -20: only root may raise the priority of a process" in done.stderr
@@ -215,7 +237,9 @@ def test_no_worker_of_an_ordinary_user_becomes_root(root_sleep, monkeypatch):
             os.setgroups([])
             os.setgid(65534)
             os.setuid(65534)
-            taken = runner.run(["sh", "-c", f"grep NoNewPrivs /proc/self/status; exec {root_sleep} 300"], [[]], timeout=1)
+            taken = runner.run(
+                ["sh", "-c", f"grep NoNewPrivs /proc/self/status; exec {root_sleep} 300"], [[]], timeout=1
+            )
             os.write(report_write, json.dumps(taken["workers"]).encode("ascii"))
         finally:
             os._exit(0)

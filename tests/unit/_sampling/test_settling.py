@@ -50,7 +50,11 @@ def chosen(host, monkeypatch, seconds=None):
     [(0.0, 0.2, 1.0), (0.4, 0.6, 1.0), (2.0, 3.0, 2.3), (60.0, 5.0, 5.0)],
 )
 def test_the_pause_is_half_as_long_again_as_the_host_was_busier_than_before(monkeypatch, busy_seconds, seconds, first):
-    assert chosen(Host(busy_seconds), monkeypatch) == (True, pytest.approx(seconds, abs=0.16), [pytest.approx(first, abs=0.11)] * 2)
+    assert chosen(Host(busy_seconds), monkeypatch) == (
+        True,
+        pytest.approx(seconds, abs=0.16),
+        [pytest.approx(first, abs=0.11)] * 2,
+    )
 
 
 def test_a_host_that_is_busy_anyway_is_not_waited_for(monkeypatch):
@@ -68,7 +72,8 @@ def test_without_a_switch_nothing_is_chosen():
 def test_a_busy_process_of_this_machine_is_seen():
     cpu = min(os.sched_getaffinity(0))
     spinner = subprocess.Popen(
-        [sys.executable, "-c", f"import os\nos.sched_setaffinity(0, [{cpu}])\nprint(flush=True)\nwhile True: pass"], stdout=subprocess.PIPE
+        [sys.executable, "-c", f"import os\nos.sched_setaffinity(0, [{cpu}])\nprint(flush=True)\nwhile True: pass"],
+        stdout=subprocess.PIPE,
     )
     try:
         spinner.stdout.readline()

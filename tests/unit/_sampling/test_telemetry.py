@@ -13,7 +13,10 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host.files import 
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import perf_counters, telemetry
 
 CORES = ((0, 4), (1, 5))
-CPUINFO = "processor\t: 0\nmodel name\t: x\ncpu MHz\t\t: 2300.5\n\nprocessor\t: 1\nmodel name\t: x\n\nprocessor\t: 5\ncpu MHz\t\t: 1800\n"
+CPUINFO = (
+    "processor\t: 0\nmodel name\t: x\ncpu MHz\t\t: 2300.5\n\nprocessor\t: 1\nmodel name\t: x\n\nprocessor\t: 5\ncpu"
+    " MHz\t\t: 1800\n"
+)
 
 
 def tree(root, files):
@@ -67,7 +70,13 @@ def test_frequency_is_the_mean_of_start_and_end_and_throttling_the_difference(re
 def test_a_host_that_reports_nothing_has_nothing_recorded(tmp_path):
     record = recorded(telemetry.Recorder(CORES, tree(tmp_path, {})), [[0]])
     assert (record["frequency"], record["throttled"]) == ({}, None)
-    garbled = tree(tmp_path, {**cpu_file(0, "cpufreq/scaling_cur_freq", "<unknown>\n"), **cpu_file(0, "thermal_throttle/core_throttle_count", "")})
+    garbled = tree(
+        tmp_path,
+        {
+            **cpu_file(0, "cpufreq/scaling_cur_freq", "<unknown>\n"),
+            **cpu_file(0, "thermal_throttle/core_throttle_count", ""),
+        },
+    )
     assert recorded(telemetry.Recorder(CORES, garbled), [[0]])["frequency"] == {}
 
 
@@ -88,11 +97,16 @@ def test_each_sample_has_the_reason_for_missing_counters(tmp_path, monkeypatch):
 
 
 def test_counters_where_perf_counts(tmp_path, monkeypatch):
-    """A stand-in for perf on a machine with a PMU, in the format of test_perf_counters; the real perf is tested there."""
+    """A stand-in for perf on a machine with a PMU, in the format of test_perf_counters;
+    the real perf is tested there.
+    """
     line = '{"cpu" : "%d", "counter-value" : "%d.000000", "event" : "%s"}'
-    output = "\n".join(line % (cpu, count, event) for cpu in (0, 4) for event, count in (("cycles", 1000), ("instructions", 500 + cpu)))
+    output = "\n".join(
+        line % (cpu, count, event) for cpu in (0, 4) for event, count in (("cycles", 1000), ("instructions", 500 + cpu))
+    )
     (tmp_path / "perf").write_text(
-        f"#!/bin/sh\nprint_counts() {{ cat >&2 <<'END'\n{output}\nEND\nexit 0\n}}\ncase \"$*\" in *true) print_counts;; esac\ntrap print_counts INT\n"
+        f"#!/bin/sh\nprint_counts() {{ cat >&2 <<'END'\n{output}\nEND\nexit 0\n}}\ncase \"$*\" in *true) print_counts;;"
+        " esac\ntrap print_counts INT\n"
         f'echo "$*" > {tmp_path}/arguments\nwhile :; do sleep 0.02; done\n'
     )
     (tmp_path / "perf").chmod(0o755)
@@ -109,7 +123,9 @@ def test_counters_where_perf_counts(tmp_path, monkeypatch):
 
 def test_perf_does_not_outlive_a_sample_that_fails(monkeypatch, tmp_path):
     monkeypatch.setattr(perf_counters, "unavailable_reason", lambda: None)
-    (tmp_path / "perf").write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\ntrap 'exit 0' INT\nwhile :; do sleep 0.02; done\n")
+    (tmp_path / "perf").write_text(
+        f"#!/bin/sh\necho $$ > {tmp_path}/pid\ntrap 'exit 0' INT\nwhile :; do sleep 0.02; done\n"
+    )
     (tmp_path / "perf").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(ZeroDivisionError), telemetry.Recorder(CORES).around([[0]], {}):

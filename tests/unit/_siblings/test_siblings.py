@@ -23,7 +23,8 @@ HERE = sorted(os.sched_getaffinity(0))
 
 
 class SimulatedMachine:
-    """Simulation of `Workers`: each further active thread of a core adds ``cost`` times the slowness alone to that of the others.
+    """Simulation of `Workers`: each further active thread of a core adds ``cost`` times the slowness alone to that of
+    the others.
 
     Args:
         cores: the true cores, tuples of CPUs.
@@ -68,7 +69,11 @@ class SimulatedMachine:
         return {cpu: self.sample(cpu, active) for cpu in active}
 
     def sample(self, cpu, active):
-        slowness = self.pace[cpu] * (1 + self.cost * (len(active.intersection(self.core[cpu])) - 1)) * self.chance.lognormvariate(0, self.spread)
+        slowness = (
+            self.pace[cpu]
+            * (1 + self.cost * (len(active.intersection(self.core[cpu])) - 1))
+            * self.chance.lognormvariate(0, self.spread)
+        )
         if self.chance.random() < self.stolen:
             slowness *= self.chance.uniform(1, 10)
         return slowness * 2 if self.burst[cpu] else slowness
@@ -77,7 +82,9 @@ class SimulatedMachine:
 def machine_of(count, threads, order=None, **noise):
     cpus = list(range(count))
     random.Random(order).shuffle(cpus)
-    return SimulatedMachine([tuple(sorted(cpus[first : first + threads])) for first in range(0, count, threads)], **noise)
+    return SimulatedMachine(
+        [tuple(sorted(cpus[first : first + threads])) for first in range(0, count, threads)], **noise
+    )
 
 
 def measured(machine, seconds=30.0, seed=1):
@@ -130,12 +137,21 @@ def test_no_wrong_core_is_claimed_on_a_very_noisy_machine(threads):
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(2, 12), st.sampled_from([1, 2, 4]), st.floats(0.0, 0.6), st.floats(0.0, 0.6), st.floats(0.0, 0.6), st.integers(0, 10000))
+@given(
+    st.integers(2, 12),
+    st.sampled_from([1, 2, 4]),
+    st.floats(0.0, 0.6),
+    st.floats(0.0, 0.6),
+    st.floats(0.0, 0.6),
+    st.integers(0, 10000),
+)
 def test_what_is_claimed_is_true_whatever_the_noise(count, threads, spread, stolen, bursts, seed):
     machine = machine_of(count, threads, order=seed, cost=0.6, spread=spread, stolen=stolen, bursts=bursts, seed=seed)
     cores, result = measured(machine, 4.0, seed)
     assert cores.issubset(machine.core.values())
-    assert sorted([cpu for core in cores for cpu in core] + list(cpulist.parse(result["unclear"]))) == sorted(machine.core)
+    assert sorted([cpu for core in cores for cpu in core] + list(cpulist.parse(result["unclear"]))) == sorted(
+        machine.core
+    )
 
 
 def test_a_machine_that_only_makes_noise_is_unclear():
@@ -353,6 +369,8 @@ def test_a_disagreement_is_one_short_sentence(measured, expected):
     assert len(sentence) < 300 and sentence.isprintable()
 
 
-@pytest.mark.parametrize("measured", [None, [], "x", {}, dict(RESULT, agrees_with_kernel=True), dict(RESULT, agrees_with_kernel=None)])
+@pytest.mark.parametrize(
+    "measured", [None, [], "x", {}, dict(RESULT, agrees_with_kernel=True), dict(RESULT, agrees_with_kernel=None)]
+)
 def test_without_a_disagreement_there_is_no_sentence(measured):
     assert sibling_cache.disagreement(measured) is None

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whose siblings count: the kernel's, measured ones, or those that a user names; what is not valid or not known is refused with the reason."""
+"""Whose siblings count: the kernel's, measured ones, or those that a user names;
+what is not valid or not known is refused with the reason.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology 
 from fake_host import Host
 from fake_kernel import numbered_cores
 
-FOUR = Topology(present=(0, 1, 2, 3), online=(0, 1, 2, 3), cores=((0,), (1,), (2,), (3,)), source="sysfs", complete=True)
+FOUR = Topology(
+    present=(0, 1, 2, 3), online=(0, 1, 2, 3), cores=((0,), (1,), (2,), (3,)), source="sysfs", complete=True
+)
 
 
 def measured(**changes):
@@ -48,8 +52,12 @@ def measured(**changes):
 def test_what_can_be_asked_for(given, cores):
     found = source.applied(FOUR, given, measured())
     assert found.cores == cores and found.complete
-    assert found.source == {"kernel": "sysfs", "measured": "measured"}.get(given if isinstance(given, str) else "", "declared")
-    assert (source.method(found), source.described(found) is None) == (("auto", True) if given == "kernel" else ("cpu_online", False))
+    assert found.source == {"kernel": "sysfs", "measured": "measured"}.get(
+        given if isinstance(given, str) else "", "declared"
+    )
+    assert (source.method(found), source.described(found) is None) == (
+        ("auto", True) if given == "kernel" else ("cpu_online", False)
+    )
 
 
 @pytest.mark.parametrize(
@@ -104,7 +112,12 @@ def test_disabled_and_restored_by_measured_siblings(misled):
     assert misled.ask("disabled", siblings="measured")["changed"]
     assert smt_state.read(files=misled)["online"] == [0, 2]
     assert not misled.ask("disabled", siblings="measured")["changed"]
-    assert smt_snapshot.seen_cores(HostFs(misled.sysroot)) == [[0], [1], [2], [3]], "what is saved is what the kernel shows"
+    assert smt_snapshot.seen_cores(HostFs(misled.sysroot)) == [
+        [0],
+        [1],
+        [2],
+        [3],
+    ], "what is saved is what the kernel shows"
     assert misled.ask("enabled", siblings=[[0, 1], [2, 3]])["changed"]
     assert smt_state.read(files=misled) == before
     misled.ask("disabled", siblings=["0,2", "1,3"])
@@ -126,7 +139,13 @@ def test_restoring_needs_no_siblings(misled):
 
 def test_the_kernels_control_is_not_used_for_other_siblings(tmp_path):
     host = Host(tmp_path)
-    with pytest.raises(SmtError, match="the method smt_control switches the kernel's siblings, and these are declared: use the method auto or cpu_online"):
+    with pytest.raises(
+        SmtError,
+        match=(
+            "the method smt_control switches the kernel's siblings, and these are declared: use the method auto or"
+            " cpu_online"
+        ),
+    ):
         host.ask("disabled", siblings=[[0, 2], [1, 3]], method="smt_control")
     host.ask("disabled", siblings=[[0, 2], [1, 3], [4, 6], [5, 7]])
     state = smt_state.read(files=host)
@@ -142,7 +161,10 @@ def test_facts_arms_and_placements_follow_them(misled):
     kernels = smt_facts.gather(filesystem)
     assert (kernels["source"], kernels["supported"], kernels["cores"]) == ("sysfs", False, 4)
     facts = smt_facts.gather(filesystem, "measured")
-    shown = {name: facts[name] for name in ("source", "supported", "active", "cores", "sibling_groups", "numbering", "complete")}
+    shown = {
+        name: facts[name]
+        for name in ("source", "supported", "active", "cores", "sibling_groups", "numbering", "complete")
+    }
     assert shown == {
         "source": "measured",
         "supported": True,
@@ -156,7 +178,9 @@ def test_facts_arms_and_placements_follow_them(misled):
     reasons = facts["methods"]["runtime"]["impossible"]
     assert reasons["smt_control"] == "smt/control knows only the kernel's siblings, and these are measured"
     assert "recorded tree" in reasons["cpu_online"], "not that there is no sibling"
-    assert not topology_cache.save(filesystem, source.read(filesystem, "measured")), "only what the kernel shows is saved"
+    assert not topology_cache.save(filesystem, source.read(filesystem, "measured")), (
+        "only what the kernel shows is saved"
+    )
 
 
 def switched(facts, topology):

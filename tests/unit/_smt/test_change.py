@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whole requests on a fake kernel: the snapshot, a second run, a reboot, and the files that make a setting persistent."""
+"""Whole requests on a fake kernel: the snapshot, a second run, a reboot,
+and the files that make a setting persistent.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def test_back_to_the_state_before_the_first_change(host):
 
 
 def test_known_cores_are_remembered(tmp_path):
-    """CPU 5 is offline from the start, so no topology cache is saved, and later changes take more CPUs offline: their cores have to stay known."""
+    """CPU 5 is offline from the start, so no topology cache is saved, and later changes take more CPUs offline:
+    their cores have to stay known.
+    """
     host = Host(tmp_path, offline=[5])
     host.ask(threads=2)
     assert smt_state.read(files=host)["online"] == ALL
@@ -65,7 +69,14 @@ def test_known_cores_are_remembered(tmp_path):
 def test_an_unknown_core_is_explored_once(tmp_path):
     host = Host(tmp_path, offline=[6, 7])
     host.ask(threads=2)
-    assert host.writes and smt_state.read(files=host)["online"] == [0, 1, 2, 3, 4, 5], "the core was completely offline and stays so"
+    assert host.writes and smt_state.read(files=host)["online"] == [
+        0,
+        1,
+        2,
+        3,
+        4,
+        5,
+    ], "the core was completely offline and stays so"
     host.writes.clear()
     assert host.ask(threads=2)["changed"] is False
     assert host.writes == []
@@ -79,12 +90,17 @@ def test_second_run_writes_nothing(host, state):
     assert host.writes == []
 
 
-@pytest.mark.parametrize("request_options", [{"state": "disabled", "persist": "systemd"}, {"threads": 1, "method": "cpu_online", "persist": "tmpfiles"}])
+@pytest.mark.parametrize(
+    "request_options",
+    [{"state": "disabled", "persist": "systemd"}, {"threads": 1, "method": "cpu_online", "persist": "tmpfiles"}],
+)
 def test_check_mode_predicts_the_result(host, request_options):
     predicted = host.ask(check=True, **request_options)
     assert (host.writes, host.saved()) == ([], None)
     done = host.ask(**request_options)
-    assert {key: done[key] for key in ("changed", "before", "after", "diff")} == {key: predicted[key] for key in ("changed", "before", "after", "diff")}
+    assert {key: done[key] for key in ("changed", "before", "after", "diff")} == {
+        key: predicted[key] for key in ("changed", "before", "after", "diff")
+    }
     assert host.ask(check=True, **request_options)["changed"] is False
 
 
@@ -108,7 +124,10 @@ def test_reboot_into_a_persistent_setting(host, tmp_path):
     assert not again.exists(persistence.TMPFILES_PATH)
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"schema": 1}', '{"schema": "threadwise.smt/state", "schema_version": 1, "cpu": {}}', "[" * 5000])
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", '{"schema": 1}', '{"schema": "threadwise.smt/state", "schema_version": 1, "cpu": {}}', "[" * 5000],
+)
 def test_damaged_snapshot(host, text):
     host.put(smt_snapshot.PATH, text)
     with pytest.raises(smt_snapshot.SmtSnapshotError, match=r"smt-snapshot.json cannot be used .*Remove it"):
@@ -153,7 +172,8 @@ def test_nothing_to_confirm(host):
         ("auto", ["w /sys/devices/system/cpu/smt/control - - - - off"]),
         (
             "cpu_online",
-            ["w /sys/devices/system/cpu/smt/control - - - - on"] + [f"w /sys/devices/system/cpu/cpu{cpu}/online - - - - 0" for cpu in (1, 3, 5, 7)],
+            ["w /sys/devices/system/cpu/smt/control - - - - on"]
+            + [f"w /sys/devices/system/cpu/cpu{cpu}/online - - - - 0" for cpu in (1, 3, 5, 7)],
         ),
     ],
 )
@@ -231,10 +251,14 @@ def test_a_task_pinned_by_a_user_prevents_a_change_only_on_request(host):
             host.ask("disabled", conflicts_of=whose)
     assert host.writes == []
     predicted = host.ask("disabled", check=True)
-    warned = [re.match("expected affinity conflict: CPU 3: " + what, warning) is not None for warning in predicted["warnings"]]
+    warned = [
+        re.match("expected affinity conflict: CPU 3: " + what, warning) is not None for warning in predicted["warnings"]
+    ]
     assert (predicted["after"]["online"], warned) == ("0,2,4,6", [True])
     done = host.ask("disabled")
-    assert re.match("affinity conflict: CPU 3: " + what, done["warnings"][0]) and [task["pid"] for task in host.saved()["masks"]["tasks"]] == [5]
+    assert re.match("affinity conflict: CPU 3: " + what, done["warnings"][0]) and [
+        task["pid"] for task in host.saved()["masks"]["tasks"]
+    ] == [5]
 
 
 @pytest.mark.parametrize("check", [True, False])
@@ -317,13 +341,17 @@ def test_the_topology_is_saved_once_all_cpus_are_online(tmp_path, reads):
     assert topology_cache.load(host_files.HostFs(host.sysroot)).cores == reads[-1].cores
 
 
-# Part of the host ---------------------------------------------------------------------------------------------------------------
+# Part of the host -----------------------------------------------------------------------------------------------------
 
 
 PART = {"cpus": "4-7"}
 
 
-@pytest.fixture(params=[{}, {"modern": True}, {"control": None}, {"numeric": True}], ids=["old", "modern", "no control", "power"], name="any_host")
+@pytest.fixture(
+    params=[{}, {"modern": True}, {"control": None}, {"numeric": True}],
+    ids=["old", "modern", "no control", "power"],
+    name="any_host",
+)
 def hosts_of_each_kernel(request, tmp_path):
     return Host(tmp_path, **request.param)
 
@@ -378,7 +406,10 @@ def test_a_part_refused_at_each_cpu_is_undone(any_host, start, cpu):
 
 @pytest.mark.parametrize("state", ["enabled", "restored"])
 def test_a_part_has_no_such_state(host, state):
-    with pytest.raises(smt_change.ChangeRefusedError, match=rf"cores names a part of the host \(CPUs 4-7\), and {state} is a state of all of it"):
+    with pytest.raises(
+        smt_change.ChangeRefusedError,
+        match=rf"cores names a part of the host \(CPUs 4-7\), and {state} is a state of all of it",
+    ):
         host.ask(state, cores=PART)
     assert host.writes == []
 

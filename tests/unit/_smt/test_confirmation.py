@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A confirmation and the rollback timer at the same time: the lock decides which of them is first, and both report correctly."""
+"""A confirmation and the rollback timer at the same time: the lock decides which of them is first,
+and both report correctly.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,16 @@ import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import steps
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, locks
 from ansible_collections.threadwise.smt.plugins.module_utils._resident import service
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import change as smt_change, restore as smt_restore, state as smt_state
-from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback import pending as pending_rollback, program, timer as rollback_timer
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
+    change as smt_change,
+    restore as smt_restore,
+    state as smt_state,
+)
+from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback import (
+    pending as pending_rollback,
+    program,
+    timer as rollback_timer,
+)
 from fake_host import Host
 
 ALL, FIRST = list(range(8)), [0, 2, 4, 6]
@@ -115,7 +125,9 @@ def test_a_confirmation_during_the_rollback_is_too_late(host, waiting, monkeypat
     may_continue.set()
     assert timer.ended().error is None
     error = confirming.ended().error
-    assert isinstance(error, smt_change.ChangeRefusedError) and "too late" in str(error) and "was restored" in str(error)
+    assert (
+        isinstance(error, smt_change.ChangeRefusedError) and "too late" in str(error) and "was restored" in str(error)
+    )
     assert online(host) == ALL
     # A later confirmation is refused, too, until somebody changes the host again.
     assert "too late" in str(confirm(host).ended().error)
@@ -140,7 +152,11 @@ def test_a_timer_whose_time_is_over_after_the_confirmation_does_nothing(host):
     may_continue.set()
     assert confirming.ended().error is None and confirming.result["rollback_pending"] is False
     assert timer.ended().error is None and online(host) == FIRST
-    assert ["systemctl", "stop", rollback_timer.UNIT] in host.commands, "a service that waits for the lock would roll back the next change"
+    assert [
+        "systemctl",
+        "stop",
+        rollback_timer.UNIT,
+    ] in host.commands, "a service that waits for the lock would roll back the next change"
 
 
 def test_a_confirmation_does_not_repeat_a_change(host):
@@ -173,7 +189,9 @@ def test_a_second_change_that_fails_keeps_the_pending_rollback(host):
 def test_restored_can_wait_for_a_confirmation_too(host):
     host.status = {}
     assert host.ask("restored", rollback_after=60)["rollback_pending"] is True and host.pending()
-    assert host.ask("restored", confirm=True)["rollback_pending"] is False and online(host) == ALL and not host.pending()
+    assert (
+        host.ask("restored", confirm=True)["rollback_pending"] is False and online(host) == ALL and not host.pending()
+    )
 
 
 def test_a_record_of_another_boot_is_ignored(host):
@@ -183,18 +201,29 @@ def test_a_record_of_another_boot_is_ignored(host):
     assert host.ask("disabled", confirm=True)["rollback_pending"] is False
 
 
-@pytest.mark.parametrize("python", [sys.executable, pytest.param(old_python.PYTHON, marks=old_python.needed)], ids=["new", "old"])
+@pytest.mark.parametrize(
+    "python", [sys.executable, pytest.param(old_python.PYTHON, marks=old_python.needed)], ids=["new", "old"]
+)
 def test_the_rollback_program_needs_only_its_own_file(host, python):
-    """It uses only Python and what is in it. There is no kernel behind the files here, so it reports the CPUs that did not come online, and tries again."""
+    """It uses only Python and what is in it.
+
+    There is no kernel behind the files here, so it reports the CPUs that did not come online, and tries again.
+    """
     with subprocess.Popen(
-        [python, "-BES", host.sysroot + "/" + rollback_timer.PROGRAM, host.sysroot], cwd=host.sysroot, stderr=subprocess.PIPE, text=True
+        [python, "-BES", host.sysroot + "/" + rollback_timer.PROGRAM, host.sysroot],
+        cwd=host.sysroot,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as running:
         try:
             # Whatever it is sent, it is ready for it: nothing of it is lost.
             while not blocks(running.pid):
                 time.sleep(0.05)
             running.send_signal(service.UNDO_NOW)
-            assert running.stderr.readline() == "threadwise-smt: not rolled back yet: CPUs 1,3,5,7 were online, are offline\n"
+            assert (
+                running.stderr.readline()
+                == "threadwise-smt: not rolled back yet: CPUs 1,3,5,7 were online, are offline\n"
+            )
             assert host.pending()
             host.write(smt_state.CONTROL, "on")
             running.send_signal(service.UNDO_NOW)
@@ -274,7 +303,9 @@ def test_no_evaluation_starts_while_a_rollback_is_pending(host):
     steps._see_that_no_change_waits(host_files.HostFs(host.sysroot))
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"boot_id": "first"}', '{"boot_id": "first", "cpu": {}, "masks": {}}', "[" * 100_000])
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"boot_id": "first"}', '{"boot_id": "first", "cpu": {}, "masks": {}}', "[" * 100_000]
+)
 def test_a_damaged_record_is_named_and_the_rollback_goes_by_its_memory(host, text):
     known = host.pending()
     host.put(pending_rollback.PATH, text)

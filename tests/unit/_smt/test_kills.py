@@ -1,9 +1,10 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Programs that write on a host, killed before each of their changes: the next call works, and each file has its old or its new content.
+"""Programs that write on a host, killed before each of their changes: the next call works,
+and each file has its old or its new content.
 
-Tests of an evaluation's run are in test_run_directory.py. Changes of the SMT state are killed on a real kernel (molecule/smt_runtime), and whole
-guests in molecule/smt_hostile_host.
+Tests of an evaluation's run are in test_run_directory.py. Changes of the SMT state are killed on a real kernel
+(molecule/smt_runtime), and whole guests in molecule/smt_hostile_host.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ pytestmark = needs_trace
 
 
 def switch(root, smt):
-    return boot_change.run(host_files.HostFs(str(root)), boot_change.Request(smt, None, False, False), "x86_64", "6.1.0-13-amd64")
+    return boot_change.run(
+        host_files.HostFs(str(root)), boot_change.Request(smt, None, False, False), "x86_64", "6.1.0-13-amd64"
+    )
 
 
 def remade(root, before):
@@ -34,7 +37,9 @@ def remade(root, before):
         switch(root, before)
 
 
-@pytest.mark.parametrize(("before", "wanted"), [(None, "disabled"), ("disabled", "forced_off"), ("disabled", "enabled")])
+@pytest.mark.parametrize(
+    ("before", "wanted"), [(None, "disabled"), ("disabled", "forced_off"), ("disabled", "enabled")]
+)
 def test_boot_arguments(tmp_path, before, wanted):
     root = tmp_path / "tree"
     remade(root, before)
@@ -85,7 +90,9 @@ def test_configuration_files(tmp_path, wanted):
     assert killed_at_each(lambda: fresh(root, template), work, check) >= 4
 
 
-@pytest.mark.parametrize("saved", [{"sysctls": {"vm.panic_on_oom": 1}, "units": {}}, {"sysctls": {}, "units": {}}], ids=["more", "nothing"])
+@pytest.mark.parametrize(
+    "saved", [{"sysctls": {"vm.panic_on_oom": 1}, "units": {}}, {"sysctls": {}, "units": {}}], ids=["more", "nothing"]
+)
 def test_the_snapshot_of_the_memory_policy(tmp_path, saved):
     root = tmp_path / "tree"
     fs = host_files.HostFs(str(root))

@@ -1,9 +1,10 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The first state is never lost: random orders of changes, confirmations, rollbacks, reboots and other people's changes, each with a fault at any write.
+"""The first state is never lost: random orders of changes, confirmations, rollbacks, reboots and other people's
+changes, each with a fault at any write.
 
-The model knows three things of a host: its first state, the state before a change that is not confirmed, and what it is to be after a boot. After each
-step the host is held against it. ``ORDERS`` says how many orders are tried.
+The model knows three things of a host: its first state, the state before a change that is not confirmed, and what it is
+to be after a boot. After each step the host is held against it. ``ORDERS`` says how many orders are tried.
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 from ansible_collections.threadwise.smt.plugins.module_utils._resident import archive
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import change as smt_change, frame as smt_frame, state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
+    change as smt_change,
+    frame as smt_frame,
+    state as smt_state,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.at_boot import persistence
 from fake_host import Host
 from fake_kernel import CPUS, Killed
@@ -64,13 +69,15 @@ class Machine(stateful.RuleBasedStateMachine):
     def teardown(self):
         shutil.rmtree(self.directory)
 
-    # What is seen of the host ----------------------------------------------------------------------------------------------------
+    # What is seen of the host -----------------------------------------------------------------------------------------
     def online(self):
         return smt_state.read(files=self.host)["online"]
 
     def files(self):
         fs = host_files.HostFs(str(self.directory))
-        return {path: fs.read(path) if ".wants" not in path else fs.status(path) is not None for path in persistence.PATHS}
+        return {
+            path: fs.read(path) if ".wants" not in path else fs.status(path) is not None for path in persistence.PATHS
+        }
 
     def seen(self):
         """All that a change may change, but for when, and by whom."""
@@ -89,13 +96,16 @@ class Machine(stateful.RuleBasedStateMachine):
         assert (pending and pending["cpu"]["online"]) == (self.before and self.before[0])
         state = self.directory / "var/lib/threadwise-smt"
         if self.first is None and self.before is None and self.boots == 0 and state.exists():
-            assert {path.name for path in state.iterdir() if path.name[0] != "."} <= LEFT | {"rolled-back.json", "rollback.pyz"}, sorted(state.iterdir())
+            assert {path.name for path in state.iterdir() if path.name[0] != "."} <= LEFT | {
+                "rolled-back.json",
+                "rollback.pyz",
+            }, sorted(state.iterdir())
         # What a killed process leaves half written, the next one removes.
         assert self.was_killed or [*self.directory.glob("**/.*")] == []
 
     was_killed = False
 
-    # What happens ----------------------------------------------------------------------------------------------------------------
+    # What happens -----------------------------------------------------------------------------------------------------
     def ask(self, fault, **request):
         """Return whether the request was carried out. Whatever comes, it was or it was not: nothing in between."""
         before = self.seen()
@@ -140,7 +150,9 @@ class Machine(stateful.RuleBasedStateMachine):
             self.before = None
             moved = now != was_online
             self.first = had_first if had_first is not None else was_online if moved else None
-            if (asked["state"] == "restored" if "state" in asked else False) or (self.first == now and (moved or result.get("rollback_ended"))):
+            if (asked["state"] == "restored" if "state" in asked else False) or (
+                self.first == now and (moved or result.get("rollback_ended"))
+            ):
                 self.first = None
 
     @stateful.rule(
@@ -158,7 +170,9 @@ class Machine(stateful.RuleBasedStateMachine):
                 assert self.online() == (had_first or was_online)
             elif name in ("off", "one by one"):
                 assert all(len({first, first + 1}.intersection(self.online())) <= 1 for first in range(0, 8, 2))
-            assert result["rollback_pending"] or (any(self.files().values()) == (persist != "none" and name != "restored"))
+            assert result["rollback_pending"] or (
+                any(self.files().values()) == (persist != "none" and name != "restored")
+            )
         self.follow(asked, result, was_online, had_first)
 
     @stateful.precondition(lambda self: self.before is not None)
@@ -220,7 +234,11 @@ class Machine(stateful.RuleBasedStateMachine):
     @stateful.rule()
     def frame_is_saved(self):
         """As a rollout does before it changes a host."""
-        self.frame = json.loads(json.dumps(smt_frame.present(self.host, host_files.HostFs(str(self.directory))))), self.first, self.before is None
+        self.frame = (
+            json.loads(json.dumps(smt_frame.present(self.host, host_files.HostFs(str(self.directory))))),
+            self.first,
+            self.before is None,
+        )
 
     @stateful.precondition(lambda self: self.frame is not None and self.frame[2] and self.before is None)
     @stateful.rule(fault=FAULTS)
@@ -232,7 +250,9 @@ class Machine(stateful.RuleBasedStateMachine):
             return
         assert self.online() == frame["cpu"]["online"]
         assert {path: text for path, text in frame["files"].items() if text is not None and ".wants" not in path} == {
-            path: host_files.HostFs(str(self.directory)).read(path) for path, text in self.files().items() if text and ".wants" not in path
+            path: host_files.HostFs(str(self.directory)).read(path)
+            for path, text in self.files().items()
+            if text and ".wants" not in path
         }
         self.first = None if first is None else had_first if had_first is not None else first
         if self.first == self.online() and was_online != self.online():
@@ -252,6 +272,10 @@ def without_processes():
 @pytest.mark.usefixtures("in_process")
 def test_random_orders():
     settings = hypothesis.settings(
-        max_examples=ORDERS, stateful_step_count=STEPS, deadline=None, suppress_health_check=list(hypothesis.HealthCheck), report_multiple_bugs=False
+        max_examples=ORDERS,
+        stateful_step_count=STEPS,
+        deadline=None,
+        suppress_health_check=list(hypothesis.HealthCheck),
+        report_multiple_bugs=False,
     )
     stateful.run_state_machine_as_test(Machine, settings=settings)

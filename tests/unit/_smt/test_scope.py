@@ -28,7 +28,11 @@ ARCHIVE = TOPOLOGIES / "open.tar.xz"
         ({"package": "01"}, "package_1", "package 1"),
         ({"unit": "postgresql.service"}, "unit_postgresql.service", "unit postgresql.service"),
         ({"unit": "postgresql@14-main.service"}, "unit_postgresql@14-main.service", "unit postgresql@14-main.service"),
-        ({"unit": r"machine-qemu\x2d1\x2da_b.scope"}, r"unit_machine-qemu\x2d1\x2da_b.scope", r"unit machine-qemu\x2d1\x2da_b.scope"),
+        (
+            {"unit": r"machine-qemu\x2d1\x2da_b.scope"},
+            r"unit_machine-qemu\x2d1\x2da_b.scope",
+            r"unit machine-qemu\x2d1\x2da_b.scope",
+        ),
     ],
 )
 def test_names(given, name, title):
@@ -135,7 +139,9 @@ def test_siblings_that_only_the_cache_knows(tmp_path):
     assert (known.source, by_node) == ("saved", {4, 6})
     assert resolved(tmp_path, {"package": 1})[1] == {4, 5, 6, 7}
     state = smt_state.of("on", True, "0-4,6", "0-7")
-    assert smt_state.predict(state, known.cores, 1, origin=smt_state.of("on", True, "0-7", "0-7"), only=by_node) == state
+    assert (
+        smt_state.predict(state, known.cores, 1, origin=smt_state.of("on", True, "0-7", "0-7"), only=by_node) == state
+    )
 
 
 UNIT = "sys/fs/cgroup/system.slice/db.service"
@@ -146,7 +152,10 @@ UNIT = "sys/fs/cgroup/system.slice/db.service"
     [
         ({UNIT + "/cpuset.cpus": "6-7", UNIT + "/cpuset.cpus.effective": "6-7"}, {6, 7}),
         ({UNIT + "/cpuset.cpus.effective": "0-7", "proc/10/task/10/status": "Cpus_allowed_list:\t2\n"}, {2}),
-        ({"proc/10/task/10/status": "Cpus_allowed_list:\t2\n", "proc/10/task/11/status": "Cpus_allowed_list:\t3\n"}, {2, 3}),
+        (
+            {"proc/10/task/10/status": "Cpus_allowed_list:\t2\n", "proc/10/task/11/status": "Cpus_allowed_list:\t3\n"},
+            {2, 3},
+        ),
         ({UNIT + "/cpuset.cpus.effective": "0-7", "proc/10/task/10/status": "Cpus_allowed_list:\t0-7\n"}, None),
         # One thread of each core: a change of its cores is one of all cores, also when the siblings are offline.
         ({UNIT + "/cpuset.cpus": "0,2,4,6", UNIT + "/cpuset.cpus.effective": "0,2,4,6"}, None),
@@ -154,7 +163,9 @@ UNIT = "sys/fs/cgroup/system.slice/db.service"
 )
 def test_a_unit(tmp_path, files, expected):
     mounts = "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n"
-    tree = sysfs_tree.write(tmp_path, {**sysfs_tree.files(MACHINE), "proc/self/mounts": mounts, UNIT + "/cgroup.procs": "10\n", **files})
+    tree = sysfs_tree.write(
+        tmp_path, {**sysfs_tree.files(MACHINE), "proc/self/mounts": mounts, UNIT + "/cgroup.procs": "10\n", **files}
+    )
     if expected is None:
         with pytest.raises(scope.ScopeError, match=r"unit db\.service may run on every core of this host"):
             resolved(tree, {"unit": "db.service"})
@@ -167,7 +178,7 @@ def test_facts_have_no_units():
         scope.resolve(scope.parse({"unit": "db.service"}), topology.Topology(present=(0,), online=(0,)), None)
 
 
-# Recorded machines -------------------------------------------------------------------------------------------------------------
+# Recorded machines ----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module", name="trees")
@@ -207,6 +218,8 @@ def test_recorded(trees, machine, given, offline):
 
 def test_a_machine_of_two_packages_with_split_numbering(tmp_path):
     """As EC2's d2.8xlarge numbers them: siblings are 18 apart."""
-    known, cpus = resolved(sysfs_tree.write(tmp_path, sysfs_tree.files(sysfs_tree.Machine(packages=2, cores=9, threads=2))), {"package": 1})
+    known, cpus = resolved(
+        sysfs_tree.write(tmp_path, sysfs_tree.files(sysfs_tree.Machine(packages=2, cores=9, threads=2))), {"package": 1}
+    )
     goal = smt_state.predict(smt_state.of("on", True, "0-35", "0-35"), known.cores, 1, only=cpus)
     assert cpulist.render(goal["online"]) == "0-26"

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The transaction on a fake kernel: cases that a guest does not have (refusal on the k-th CPU, POWER, incomplete writes), and many sequences."""
+"""The transaction on a fake kernel: cases that a guest does not have (refusal on the k-th CPU, POWER,
+incomplete writes), and many sequences.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,9 @@ def test_power_takes_a_number_in_one_write(tmp_path):
 
 
 def test_random_sequences(tmp_path):
-    """Two hundred sequences: after each step exactly the right CPUs, at the end the state before the first change, with CPUs that were offline."""
+    """Two hundred sequences: after each step exactly the right CPUs, at the end the state before the first change,
+    with CPUs that were offline.
+    """
     chance = random.Random(4)
     for number in range(200):
         shape = chance.choice(SHAPES)
@@ -111,7 +115,9 @@ def test_refused_on_the_kth_cpu(kernel, cores, code):
     before = smt_state.read(kernel.sysroot)
     for cpu in sorted(set(every(cores)) - set(first(cores, 1))):
         kernel.refusals = {(cpu, False): code}
-        with pytest.raises(smt_state.StateError, match=f"CPU {cpu}: {errno.errorcode[code]}: .*the previous state was restored"):
+        with pytest.raises(
+            smt_state.StateError, match=f"CPU {cpu}: {errno.errorcode[code]}: .*the previous state was restored"
+        ):
             smt_state.disable(kernel.sysroot, cores, files=kernel)
         assert smt_state.read(kernel.sysroot) == before
 
@@ -121,7 +127,10 @@ def test_refused_on_the_way_up(kernel, cores):
     before = smt_state.read(kernel.sysroot)
     for cpu in sorted(set(every(cores)) - set(first(cores, 1))):
         kernel.refusals = {(cpu, True): errno.ENOSPC}
-        with pytest.raises(smt_state.StateError, match=f"CPU {cpu}: ENOSPC: the other CPUs have no free interrupt vectors.*the previous state was restored"):
+        with pytest.raises(
+            smt_state.StateError,
+            match=f"CPU {cpu}: ENOSPC: the other CPUs have no free interrupt vectors.*the previous state was restored",
+        ):
             smt_state.enable(kernel.sysroot, cores, files=kernel)
         assert smt_state.read(kernel.sysroot) == before
 
@@ -144,7 +153,9 @@ def test_an_incomplete_off_from_before(tmp_path, goal):
     kernel.write(smt_state.CONTROL, "off")
     assert smt_state.read(tmp_path)["control"] == "1"
     after = getattr(smt_state, goal)("", cores, files=kernel)
-    assert (after["control"], after["online"]) == (("off", first(cores, 1)) if goal == "disable" else ("on", every(cores)))
+    assert (after["control"], after["online"]) == (
+        ("off", first(cores, 1)) if goal == "disable" else ("on", every(cores))
+    )
 
 
 def test_off_that_never_works_is_rolled_back(tmp_path):
@@ -152,7 +163,9 @@ def test_off_that_never_works_is_rolled_back(tmp_path):
     kernel = FakeKernel(tmp_path, cores, modern=True)
     kernel.swallow_off = 99
     before = smt_state.read(tmp_path)
-    with pytest.raises(smt_state.StateError, match=r"the kernel accepted the writes, but afterwards CPU 1 is online|smt/control"):
+    with pytest.raises(
+        smt_state.StateError, match=r"the kernel accepted the writes, but afterwards CPU 1 is online|smt/control"
+    ):
         smt_state.disable("", cores, method="smt_control", files=kernel)
     assert smt_state.read(tmp_path) == before
 
@@ -178,7 +191,10 @@ def test_no_smt(tmp_path):
     cores = [(0,), (1,)]
     kernel = FakeKernel(tmp_path, cores, control="notsupported")
     smt_state.disable("", cores, files=kernel)
-    for change in (lambda: smt_state.enable("", cores, files=kernel), lambda: smt_state.set_threads_per_core("", cores, 2, files=kernel)):
+    for change in (
+        lambda: smt_state.enable("", cores, files=kernel),
+        lambda: smt_state.set_threads_per_core("", cores, 2, files=kernel),
+    ):
         with pytest.raises(smt_state.StateError, match=r"no core has a second thread .smt/control: notsupported"):
             change()
     assert kernel.writes == []
@@ -186,7 +202,10 @@ def test_no_smt(tmp_path):
 
 @pytest.mark.parametrize("modern", [False, True])
 def test_siblings_of_unknown_cores(tmp_path, modern):
-    """Booted with nosmt, no topology cache: the cores of the siblings are known only once they are online. CPU 6 and its core were off on purpose."""
+    """Booted with nosmt, no topology cache: the cores of the siblings are known only once they are online.
+
+    CPU 6 and its core were off on purpose.
+    """
     known = numbered_cores(4, 2, "split")
     kernel = FakeKernel(tmp_path, known, control="off", modern=modern, offline=[3])
     after = smt_state.enable("", [(0,), (1,), (2,)], files=kernel)
@@ -200,7 +219,9 @@ def test_unknown_core_of_one_thread_of_four(tmp_path):
 
 @pytest.mark.parametrize("control", ["on", None])
 def test_unknown_core_with_a_number_of_threads(tmp_path, control):
-    """No topology cache, one sibling off on purpose: enabled leaves it, a number of threads brings it online; 3 and 7 are a core that is offline."""
+    """No topology cache, one sibling off on purpose: enabled leaves it, a number of threads brings it online;
+    3 and 7 are a core that is offline.
+    """
     kernel = FakeKernel(tmp_path, numbered_cores(4, 2, "split"), control=control, offline=[5, 3, 7])
     cores = [(0, 4), (1,), (2, 6)]
     assert smt_state.enable("", cores, files=kernel)["online"] == [0, 1, 2, 4, 6]
@@ -247,7 +268,15 @@ def test_restore_reports_what_remains(tmp_path):
     kernel.refusals = {(5, True): errno.EIO}
     left = smt_state.restore("", state, files=kernel)
     assert [line for line in left if line.startswith("CPU 5 was online, is offline (CPU 5: EIO")]
-    assert smt_state.read(tmp_path)["online"] == [0, 1, 2, 3, 4, 6, 7], "one CPU that refuses does not keep others offline"
+    assert smt_state.read(tmp_path)["online"] == [
+        0,
+        1,
+        2,
+        3,
+        4,
+        6,
+        7,
+    ], "one CPU that refuses does not keep others offline"
 
 
 @pytest.mark.parametrize("text", ["", "x", "3-1", "0-", "-3", "0-99999999", "1,,b"])
@@ -287,7 +316,9 @@ def test_prediction_equals_the_result(kernel, cores):
             assert predicted == smt_state.set_threads_per_core("", cores, threads, files=kernel)
 
 
-@pytest.mark.parametrize(("machine", "numeric"), [("ppc64le", True), ("ppc64", True), ("x86_64", False), ("s390x", False)])
+@pytest.mark.parametrize(
+    ("machine", "numeric"), [("ppc64le", True), ("ppc64", True), ("x86_64", False), ("s390x", False)]
+)
 def test_prediction_of_a_number_of_threads(tmp_path, machine, numeric):
     cores = numbered_cores(2, 4, "adjacent")
     kernel = FakeKernel(tmp_path, cores, modern=True, numeric=numeric)
@@ -297,7 +328,7 @@ def test_prediction_of_a_number_of_threads(tmp_path, machine, numeric):
     assert predicted == smt_state.set_threads_per_core("", cores, 2, files=kernel)
 
 
-# Part of the machine ------------------------------------------------------------------------------------------------------------
+# Part of the machine --------------------------------------------------------------------------------------------------
 
 
 def part_of(cores, named, threads):
@@ -324,7 +355,9 @@ def test_part_of_the_machine(kernel, cores, start, threads):
     assert after["control"] not in smt_state.OFF
     assert predicted == after
     written = len(kernel.writes)
-    assert smt_state.set_threads_per_core(kernel.sysroot, cores, threads, files=kernel, origin=origin, only=named) == after
+    assert (
+        smt_state.set_threads_per_core(kernel.sysroot, cores, threads, files=kernel, origin=origin, only=named) == after
+    )
     assert len(kernel.writes) == written
     assert smt_state.restore(kernel.sysroot, origin, files=kernel) == []
     assert smt_state.read(kernel.sysroot) == origin
@@ -338,7 +371,9 @@ def test_all_cores_are_the_whole_machine(kernel, cores):
 
 
 def test_random_parts(tmp_path):
-    """Two hundred sequences of parts, with CPUs that were offline on purpose: after each step exactly the right CPUs, at the end the state before it."""
+    """Two hundred sequences of parts, with CPUs that were offline on purpose: after each step exactly the right CPUs,
+    at the end the state before it.
+    """
     chance = random.Random(19)
     for number in range(200):
         shape = chance.choice(SHAPES)
@@ -373,10 +408,16 @@ def test_part_refused_at_each_cpu(kernel, cores, start, code):
         smt_state.disable(kernel.sysroot, cores, files=kernel)
     before = smt_state.read(kernel.sysroot)
     named = frozenset({cores[-1][0]})
-    ways = [(cpu, False) for cpu in cores[-1][1:]] if start == "on" else [(cpu, True) for core in cores for cpu in core[1:]]
+    ways = (
+        [(cpu, False) for cpu in cores[-1][1:]]
+        if start == "on"
+        else [(cpu, True) for core in cores for cpu in core[1:]]
+    )
     for way in ways:
         kernel.refusals = {way: code}
-        with pytest.raises(smt_state.StateError, match=f"CPU {way[0]}: {errno.errorcode[code]}: .*the previous state was restored"):
+        with pytest.raises(
+            smt_state.StateError, match=f"CPU {way[0]}: {errno.errorcode[code]}: .*the previous state was restored"
+        ):
             smt_state.disable(kernel.sysroot, cores, files=kernel, origin=origin, only=named)
         assert smt_state.read(kernel.sysroot) == before
 
@@ -391,7 +432,9 @@ def test_part_with_forceoff(tmp_path):
 
 
 def test_part_with_the_control_alone(kernel, cores):
-    expected = "cannot be used here" if kernel.control in (None, "notimplemented") else "switches the siblings of all cores"
+    expected = (
+        "cannot be used here" if kernel.control in (None, "notimplemented") else "switches the siblings of all cores"
+    )
     with pytest.raises(smt_state.StateError, match=expected):
         smt_state.disable("", cores, method="smt_control", files=kernel, only=frozenset(cores[0]))
     assert kernel.writes == []
@@ -404,7 +447,9 @@ def test_part_of_a_machine_without_smt(tmp_path):
 
 
 def test_part_whose_siblings_are_unknown(tmp_path):
-    """Booted with nosmt, no topology cache: the siblings of the other cores have to come online, so all of them do first."""
+    """Booted with nosmt, no topology cache: the siblings of the other cores have to come online,
+    so all of them do first.
+    """
     kernel = FakeKernel(tmp_path, numbered_cores(4, 2, "split"), control="off", offline=[3])
     learned = []
     after = smt_state.disable("", [(0,), (1,), (2,)], files=kernel, only=frozenset({1}), learned=learned)
@@ -414,16 +459,33 @@ def test_part_whose_siblings_are_unknown(tmp_path):
 
 def test_part_named_by_a_sibling_of_unknown_core(tmp_path):
     kernel = FakeKernel(tmp_path, numbered_cores(4, 2, "split"), control="off")
-    assert smt_state.disable("", [(0,), (1,), (2,), (3,)], files=kernel, only=frozenset({5}))["online"] == [0, 1, 2, 3, 4, 6, 7]
+    assert smt_state.disable("", [(0,), (1,), (2,), (3,)], files=kernel, only=frozenset({5}))["online"] == [
+        0,
+        1,
+        2,
+        3,
+        4,
+        6,
+        7,
+    ]
 
 
 def test_part_leaves_siblings_of_unknown_core_that_are_off_on_purpose(tmp_path):
     kernel = FakeKernel(tmp_path, numbered_cores(4, 2, "split"), offline=[7])
-    assert smt_state.disable("", [(0, 4), (1, 5), (2, 6), (3,)], files=kernel, only=frozenset({1}))["online"] == [0, 1, 2, 3, 4, 6]
+    assert smt_state.disable("", [(0, 4), (1, 5), (2, 6), (3,)], files=kernel, only=frozenset({1}))["online"] == [
+        0,
+        1,
+        2,
+        3,
+        4,
+        6,
+    ]
 
 
 def test_part_keeps_the_wider_cores_of_a_hybrid(tmp_path):
-    """Cores with and without a sibling: all cores with one are named, and the control still does not decide for the others."""
+    """Cores with and without a sibling: all cores with one are named,
+    and the control still does not decide for the others.
+    """
     cores = [(0, 1), (2, 3), (4,), (5,)]
     kernel = FakeKernel(tmp_path, cores, modern=True)
     after = smt_state.disable("", cores, files=kernel, only=frozenset({0, 2}))
@@ -431,8 +493,18 @@ def test_part_keeps_the_wider_cores_of_a_hybrid(tmp_path):
 
 
 def test_a_state_from_what_files_read():
-    assert smt_state.of(None, None, "0-1,4", None) == {"control": "absent", "active": None, "online": [0, 1, 4], "present": [0, 1, 4]}
-    assert smt_state.of("off", False, "0", "0-1") == {"control": "off", "active": False, "online": [0], "present": [0, 1]}
+    assert smt_state.of(None, None, "0-1,4", None) == {
+        "control": "absent",
+        "active": None,
+        "online": [0, 1, 4],
+        "present": [0, 1, 4],
+    }
+    assert smt_state.of("off", False, "0", "0-1") == {
+        "control": "off",
+        "active": False,
+        "online": [0],
+        "present": [0, 1],
+    }
     for online, present in ((None, "0-1"), ("", "0-1"), ("0-", "0-1"), ("0", "x")):
         with pytest.raises(smt_state.StateError, match=r"cpu/(online|present): "):
             smt_state.of("on", True, online, present)

@@ -66,7 +66,8 @@ def wait_until(is_true):
 
 @pytest.mark.parametrize(
     ("only", "online", "writes", "ends"),
-    [(None, [0, 2, 4, 6], writes, writes == 4) for writes in range(5)] + [(frozenset({3, 4}), [0, 1, 2, 4, 6, 7], writes, writes == 2) for writes in range(3)],
+    [(None, [0, 2, 4, 6], writes, writes == 4) for writes in range(5)]
+    + [(frozenset({3, 4}), [0, 1, 2, 4, 6, 7], writes, writes == 2) for writes in range(3)],
 )
 def test_killed_between_two_writes(tmp_path, only, online, writes, ends):
     kernel = Dying(tmp_path, CORES, control=None)
@@ -176,7 +177,11 @@ def test_the_watchdog_outlives_the_session_and_a_child_that_holds_the_pipe(tmp_p
 def test_a_kill_by_name_does_not_hit_the_watchdog(tmp_path):
     with watchdog.Watchdog(str(tmp_path / "log"), list):
         mine = pathlib.Path("/proc/self/cmdline").read_bytes()
-        shown = [(path / "cmdline").read_bytes() for path in pathlib.Path("/proc").glob("[0-9]*") if comm(path) == "smt-watchdog\n"]
+        shown = [
+            (path / "cmdline").read_bytes()
+            for path in pathlib.Path("/proc").glob("[0-9]*")
+            if comm(path) == "smt-watchdog\n"
+        ]
     assert b"smt-watchdog".ljust(len(mine), b"\0") in shown
 
 
@@ -245,7 +250,10 @@ def test_the_lock_is_held_until_the_watchdog_has_restored(tmp_path):
             os.kill(os.getpid(), signal.SIGKILL)
 
     in_child(change)
-    with pytest.raises(locks.HostLockError, match=r"is being restored after smt_state .pid [0-9]+. died"), locks.HostLock(str(tmp_path), "the next"):
+    with (
+        pytest.raises(locks.HostLockError, match=r"is being restored after smt_state .pid [0-9]+. died"),
+        locks.HostLock(str(tmp_path), "the next"),
+    ):
         pytest.fail("while the watchdog restores")
     go.write_text("")
     with locks.HostLock(str(tmp_path), "the next", seconds=600):
@@ -259,17 +267,29 @@ def test_lock_on_a_read_only_host(tmp_path):
 
 
 def test_the_lock_names_the_user_of_its_holder(tmp_path):
-    """Sudo removes the connection from the environment: it is found in that of an ancestor. Here that is a shell, and its child takes the lock."""
+    """Sudo removes the connection from the environment: it is found in that of an ancestor.
+
+    Here that is a shell, and its child takes the lock.
+    """
     held = tmp_path / "held"
     program = (
-        f"import sys, time; sys.path[:0] = {sys.path!r}\nfrom ansible_collections.threadwise.smt.plugins.module_utils._host import locks\n"
-        f'with locks.HostLock({str(tmp_path)!r}, "smt_state"):\n    open({str(held)!r}, "w").close()\n    sys.stdin.read()'
+        f"import sys, time; sys.path[:0] = {sys.path!r}\nfrom"
+        " ansible_collections.threadwise.smt.plugins.module_utils._host import locks\n"
+        f'with locks.HostLock({str(tmp_path)!r}, "smt_state"):\n    open({str(held)!r}, "w").close()\n   '
+        " sys.stdin.read()"
     )
     environment = dict(os.environ, SSH_CONNECTION="192.0.2.7 50123 192.0.2.1 22", PROGRAM=program)
-    with subprocess.Popen(["sh", "-c", 'env -u SSH_CONNECTION "$0" -c "$PROGRAM"; true', sys.executable], stdin=subprocess.PIPE, env=environment) as shell:
+    with subprocess.Popen(
+        ["sh", "-c", 'env -u SSH_CONNECTION "$0" -c "$PROGRAM"; true', sys.executable],
+        stdin=subprocess.PIPE,
+        env=environment,
+    ) as shell:
         wait_until(held.exists)
         with (
-            pytest.raises(locks.HostLockError, match=r"changed by smt_state, pid [0-9]+ for user \S+ from 192\.0\.2\.7 port 50123 since 2"),
+            pytest.raises(
+                locks.HostLockError,
+                match=r"changed by smt_state, pid [0-9]+ for user \S+ from 192\.0\.2\.7 port 50123 since 2",
+            ),
             locks.HostLock(str(tmp_path), "the second"),
         ):
             pytest.fail("two at once")
@@ -279,9 +299,16 @@ def test_the_lock_names_the_user_of_its_holder(tmp_path):
 @pytest.mark.parametrize("connection", ["1.2.3.4 1\x1b[2J", "x", "", "1.2.3.4 22 1.2.3.4", "a b c d"])
 def test_a_connection_that_is_not_valid(connection):
     program = (
-        f"import sys; sys.path[:0] = {sys.path!r}\nfrom ansible_collections.threadwise.smt.plugins.module_utils._host import locks\nprint(locks.requester())"
+        f"import sys; sys.path[:0] = {sys.path!r}\nfrom ansible_collections.threadwise.smt.plugins.module_utils._host"
+        " import locks\nprint(locks.requester())"
     )
-    done = subprocess.run([sys.executable, "-c", program], env=dict(os.environ, SSH_CONNECTION=connection), capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=dict(os.environ, SSH_CONNECTION=connection),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert "for user" in done.stdout and done.stdout.strip().isprintable() and "[2J" not in done.stdout
 
 

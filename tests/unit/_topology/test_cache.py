@@ -20,8 +20,12 @@ UUID = "sys/class/dmi/id/product_uuid"
 def host_of(root, machine=MACHINE, **further):
     for path in (root / "sys", root / "proc"):
         if path.exists():
-            path.rename(root / (f"old-{path.name}-{len(os.listdir(root))}"))
-    return host_files.HostFs(sysfs_tree.write(root, dict(sysfs_tree.files(machine), **dict({UUID: "an-uuid\n", "etc/machine-id": "an-id\n"}, **further))))
+            path.rename(root / f"old-{path.name}-{len(os.listdir(root))}")
+    return host_files.HostFs(
+        sysfs_tree.write(
+            root, dict(sysfs_tree.files(machine), **dict({UUID: "an-uuid\n", "etc/machine-id": "an-id\n"}, **further))
+        )
+    )
 
 
 def save(fs):
@@ -36,7 +40,12 @@ def test_the_cache_supplies_the_cores_of_offline_siblings(tmp_path):
     assert save(host_of(tmp_path))
     fs = host_of(tmp_path, offline(4, 5, 6, 7))
     host = topology.read_topology(fs, topology_cache.load(fs))
-    assert (host.cores, host.packages, host.source, host.complete) == (MACHINE.core_groups, MACHINE.groups(1), "saved", True)
+    assert (host.cores, host.packages, host.source, host.complete) == (
+        MACHINE.core_groups,
+        MACHINE.groups(1),
+        "saved",
+        True,
+    )
     assert fs.problems == []
 
 
@@ -152,7 +161,9 @@ def test_invalid_json_is_ignored(tmp_path, text):
 
 
 class OwnedFs(host_files.HostFs):
-    """A tree that is treated like `/`, with given owners and modes: on a host only a cache that is owned by root is used."""
+    """A tree that is treated like `/`, with given owners and modes:
+    on a host only a cache that is owned by root is used.
+    """
 
     is_host = True
 
@@ -162,7 +173,11 @@ class OwnedFs(host_files.HostFs):
 
     def status(self, path):
         real = super().status(path)
-        return None if real is None else types.SimpleNamespace(**dict({"st_mode": real.st_mode, "st_uid": 0}, **self.statuses.get(path, {})))
+        return (
+            None
+            if real is None
+            else types.SimpleNamespace(**dict({"st_mode": real.st_mode, "st_uid": 0}, **self.statuses.get(path, {})))
+        )
 
 
 DIRECTORY = os.path.dirname(topology_cache.PATH)

@@ -1,11 +1,17 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Placements depend on the topology: they are the same for each CPU numbering, and have a reason where they do not exist."""
+"""Placements depend on the topology: they are the same for each CPU numbering,
+and have a reason where they do not exist.
+"""
 
 from __future__ import annotations
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._topology.placement import PlacementError, Placements, same_as_earlier
+from ansible_collections.threadwise.smt.plugins.module_utils._topology.placement import (
+    PlacementError,
+    Placements,
+    same_as_earlier,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.placements import NAMES
 
 ADJACENT = ((0, 1), (2, 3), (4, 5), (6, 7))
@@ -65,7 +71,10 @@ def test_workers_are_pinned_on_cores_first_or_on_siblings_first(cores, name, cpu
 
 
 def test_pinned_workers_are_at_most_the_cpus_and_free_ones_are_not():
-    assert on(ADJACENT).workers("spread_9") == (None, "9 pinned workers need more than the 8 usable CPUs: free_9 leaves them to the scheduler")
+    assert on(ADJACENT).workers("spread_9") == (
+        None,
+        "9 pinned workers need more than the 8 usable CPUs: free_9 leaves them to the scheduler",
+    )
     assert on(ADJACENT).workers("packed_9")[0] is None
     assert on(ADJACENT).workers("free_9") == ([list(range(8))] * 9, None)
     assert on(ADJACENT, usable=(0, 2, 4, 6)).workers("free_3")[0] == [[0, 2, 4, 6]] * 3
@@ -88,7 +97,10 @@ def test_two_packages():
     assert on(SPLIT, packages=(tuple(range(8)),)).workers("packages_2") == (None, "there is only one package")
     assert on(SPLIT, packages=()).workers("packages_2") == (None, "this host does not report its packages")
     # The first core of the other package is of another kind.
-    assert on(((0, 1), (2,), (3, 4)), usable=range(5), packages=((0, 1), (2, 3, 4))).workers("packages_2")[0] == [[0], [3]]
+    assert on(((0, 1), (2,), (3, 4)), usable=range(5), packages=((0, 1), (2, 3, 4))).workers("packages_2")[0] == [
+        [0],
+        [3],
+    ]
 
 
 def test_remote_memory_is_of_a_node_that_has_some_and_is_not_that_of_the_cpu():
@@ -132,8 +144,19 @@ def test_with_one_cpu_of_an_unknown_core_there_are_no_siblings():
 
 
 def test_no_usable_cpu_and_wrong_names():
-    assert on(ADJACENT, usable=()).workers("single") == (None, "no CPU is usable: none is online, in the affinity mask of this process and not isolated")
-    wrong_numbers = ("free_0", "spread_01", "packed_\u00b2", "free_" + "9" * 30, "cpus_01", "cpus_0_", "cpus" + 17 * "_1")
+    assert on(ADJACENT, usable=()).workers("single") == (
+        None,
+        "no CPU is usable: none is online, in the affinity mask of this process and not isolated",
+    )
+    wrong_numbers = (
+        "free_0",
+        "spread_01",
+        "packed_\u00b2",
+        "free_" + "9" * 30,
+        "cpus_01",
+        "cpus_0_",
+        "cpus" + 17 * "_1",
+    )
     for name in ("nonsense", "", "free_", "free_x", "free_-1", "cpus", "cpus_", "__init__", *wrong_numbers):
         with pytest.raises(PlacementError, match="there is no placement"):
             on(ADJACENT).workers(name)

@@ -1,6 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tests on machines recorded by other projects, if present in ../shared/topologies beside the repository. They are not part of it."""
+"""Tests on machines recorded by other projects, if present in ../shared/topologies beside the repository.
+
+They are not part of it.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,14 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border import fact
 
 TOPOLOGIES = pathlib.Path(__file__).resolve().parents[3].parent / "shared" / "topologies"
 ARCHIVE = TOPOLOGIES / "open.tar.xz"
-EXPECTED = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted((TOPOLOGIES / "expected").glob("*.json"))}
+EXPECTED = {
+    path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted((TOPOLOGIES / "expected").glob("*.json"))
+}
 CONFIDENT = ("peer-siblings", "peer-counts", "self-consistent", "single-source", "derived")
 
-pytestmark = pytest.mark.skipif(not ARCHIVE.is_file() or not EXPECTED, reason=f"the recorded machines are not here: {ARCHIVE} is missing")
+pytestmark = pytest.mark.skipif(
+    not ARCHIVE.is_file() or not EXPECTED, reason=f"the recorded machines are not here: {ARCHIVE} is missing"
+)
 
 
 @pytest.fixture(scope="module", name="trees")
@@ -58,7 +65,18 @@ def test_confident_expectations_are_met(trees, name):
         "socket_groups": [cpulist.render(package) for package in host.packages],
     } == {
         key: expected[key]
-        for key in ("present", "online", "offline", "sockets", "cores", "siblings", "threads_per_core", "threads_per_core_min", "numa_nodes", "socket_groups")
+        for key in (
+            "present",
+            "online",
+            "offline",
+            "sockets",
+            "cores",
+            "siblings",
+            "threads_per_core",
+            "threads_per_core_min",
+            "numa_nodes",
+            "socket_groups",
+        )
     }
     assert host.complete == (not expected["offline"])
 
@@ -67,8 +85,20 @@ def test_confident_expectations_are_met(trees, name):
 def test_without_topology_files_nothing_is_claimed(trees, name):
     host, fs = read(trees, name)
     facts = smt_facts.gather(fs)
-    assert (facts["complete"], facts["source"], facts["sibling_groups"], facts["primaries"], facts["secondaries"]) == (False, "unknown", [], "", "")
-    assert (facts["sockets"], facts["cores"], facts["supported"], facts["active"], facts["hardware_class"]) == (None, None, None, None, None)
+    assert (facts["complete"], facts["source"], facts["sibling_groups"], facts["primaries"], facts["secondaries"]) == (
+        False,
+        "unknown",
+        [],
+        "",
+        "",
+    )
+    assert (facts["sockets"], facts["cores"], facts["supported"], facts["active"], facts["hardware_class"]) == (
+        None,
+        None,
+        None,
+        None,
+        None,
+    )
     assert set(facts["threads_per_core"].values()) == {None}
     assert cpulist.render(host.present) == EXPECTED[name]["present"]
 

@@ -16,7 +16,15 @@ from sysfs_tree import CPU, NODE, Machine
 LISTS = ("/core_cpus_list", "/thread_siblings_list")
 MASKS = ("/core_cpus", "/thread_siblings")
 PACKAGE_SETS = ("/package_cpus_list", "/core_siblings_list", "/package_cpus", "/core_siblings")
-OLD_NAMES = ("/core_cpus", "/core_cpus_list", "/die_cpus", "/die_cpus_list", "/die_id", "/package_cpus", "/package_cpus_list")
+OLD_NAMES = (
+    "/core_cpus",
+    "/core_cpus_list",
+    "/die_cpus",
+    "/die_cpus_list",
+    "/die_id",
+    "/package_cpus",
+    "/package_cpus_list",
+)
 SET_FILES = (CPU + "present", CPU + "possible", CPU + "online", CPU + "offline")
 
 
@@ -76,11 +84,28 @@ def test_a_machine_is_read_whatever_is_missing(tmp_path, machine, missing):
     assert problems == []
 
 
-OFFLINE = {"siblings": (2, 3, 6, 7), "one sibling": (5,), "a primary": (1,), "cpu 0": (0,), "a whole core": (1, 5), "all but one": tuple(range(1, 8))}
+OFFLINE = {
+    "siblings": (2, 3, 6, 7),
+    "one sibling": (5,),
+    "a primary": (1,),
+    "cpu 0": (0,),
+    "a whole core": (1, 5),
+    "all but one": tuple(range(1, 8)),
+}
 
 
 @pytest.mark.parametrize(
-    "missing", ["nothing", "the newer names", "all but masks", "siblings: ids alone", "the online file", "all set files", "cpuinfo", "all but cpuinfo and dies"]
+    "missing",
+    [
+        "nothing",
+        "the newer names",
+        "all but masks",
+        "siblings: ids alone",
+        "the online file",
+        "all set files",
+        "cpuinfo",
+        "all but cpuinfo and dies",
+    ],
 )
 @pytest.mark.parametrize("offline", OFFLINE)
 def test_the_core_of_an_offline_cpu_is_unknown(tmp_path, offline, missing):
@@ -119,7 +144,10 @@ def test_the_core_of_an_online_cpu_without_a_directory_is_unknown(tmp_path):
 @pytest.mark.parametrize("wrong", ["-1", "", "65535x", "none", "\0"])
 def test_without_valid_package_ids_packages_come_from_the_lists(tmp_path, wrong):
     machine = Machine(packages=2, cores=2)
-    tree = {path: wrong + "\n" if path.endswith("/physical_package_id") else text for path, text in sysfs_tree.files(machine).items()}
+    tree = {
+        path: wrong + "\n" if path.endswith("/physical_package_id") else text
+        for path, text in sysfs_tree.files(machine).items()
+    }
     host, _dummy = read(tmp_path, tree)
     assert host.packages == machine.groups(1)
     assert host.cores == machine.core_groups
@@ -130,7 +158,13 @@ def test_books_and_drawers_distinguish_packages_with_the_same_id(tmp_path):
     tree = sysfs_tree.files(machine)
     for cpu in machine.present:
         folder = f"{CPU}cpu{cpu}/topology/"
-        tree.update({folder + "physical_package_id": "1\n", folder + "book_id": f"{cpu % 2}\n", folder + "drawer_id": f"{cpu // 2}\n"})
+        tree.update(
+            {
+                folder + "physical_package_id": "1\n",
+                folder + "book_id": f"{cpu % 2}\n",
+                folder + "drawer_id": f"{cpu // 2}\n",
+            }
+        )
     assert read(tmp_path, tree)[0].packages == ((0,), (1,), (2,), (3,))
 
 
@@ -141,7 +175,9 @@ def test_identical_core_ids_do_not_matter(tmp_path):
 
 
 def test_ids_that_restart_in_each_die_are_corrected_by_the_counts_of_cpuinfo(tmp_path):
-    tree = sysfs_tree.without(sysfs_tree.files(Machine(packages=2, dies=2, cores=2, threads=1)), *LISTS, *MASKS, "/die_id")
+    tree = sysfs_tree.without(
+        sysfs_tree.files(Machine(packages=2, dies=2, cores=2, threads=1)), *LISTS, *MASKS, "/die_id"
+    )
     tree["proc/cpuinfo"] = tree["proc/cpuinfo"].replace("cpu cores\t: 2", "cpu cores\t: 4")
     host, _dummy = read(tmp_path, tree)
     assert host.cores == tuple((cpu,) for cpu in range(8))
@@ -164,16 +200,33 @@ def test_an_empty_tree_is_unknown(tmp_path):
 
 
 CPUINFO = {
-    "arm": "processor\t: 0\nBogoMIPS\t: 48.00\nCPU part\t: 0xd03\n\nprocessor\t: 1\nBogoMIPS\t: 48.00\nCPU part\t: 0xd03\n",
-    "old arm": "Processor\t: ARMv7 Processor rev 3 (v7l)\nprocessor\t: 0\nBogoMIPS\t: 1594.16\n\nprocessor\t: 1\nBogoMIPS\t: 1594.16\n\nHardware\t: x\n",
-    "ppc": "processor\t: 0\ncpu\t\t: POWER7 (architected)\nclock\t\t: 3550.0MHz\n\nprocessor\t: 1\ncpu\t\t: POWER7\n\n"
-    "timebase\t: 512000000\nplatform\t: pSeries\n",
+    "arm": (
+        "processor\t: 0\nBogoMIPS\t: 48.00\nCPU part\t: 0xd03\n\nprocessor\t: 1\nBogoMIPS\t: 48.00\nCPU part\t: 0xd03\n"
+    ),
+    "old arm": (
+        "Processor\t: ARMv7 Processor rev 3 (v7l)\nprocessor\t: 0\nBogoMIPS\t: 1594.16\n\nprocessor\t: 1\nBogoMIPS\t:"
+        " 1594.16\n\nHardware\t: x\n"
+    ),
+    "ppc": (
+        "processor\t: 0\ncpu\t\t: POWER7 (architected)\nclock\t\t: 3550.0MHz\n\nprocessor\t: 1\ncpu\t\t: POWER7\n\n"
+        "timebase\t: 512000000\nplatform\t: pSeries\n"
+    ),
     "riscv": "processor\t: 0\nhart\t\t: 1\nisa\t\t: rv64imafdc\n\nprocessor\t: 1\nhart\t\t: 2\nisa\t\t: rv64imafdc\n",
-    "s390": "vendor_id       : IBM/S390\n# processors    : 2\nprocessor 0: version = FF,  identification = FF,  machine = 2964\n"
-    "processor 1: version = FF,  identification = FF,  machine = 2964\n",
-    "sparc": "cpu\t\t: UltraSparc T5\nncpus probed\t: 2\nncpus active\t: 2\nCpu0ClkTck\t: d692\nState:\nCPU0:\t\tonline\nCPU1:\t\tonline\n",
-    "mips": "system type\t: x\nprocessor\t: 0\ncpu model\t: y\ncore\t\t: 0\n\nprocessor\t: 1\ncpu model\t: y\ncore\t\t: 0\n",
-    "loongarch": "system type\t: generic\n\nprocessor\t: 0\npackage\t\t: 0\ncore\t\t: 0\n\nprocessor\t: 1\npackage\t\t: 0\ncore\t\t: 0\n",
+    "s390": (
+        "vendor_id       : IBM/S390\n# processors    : 2\nprocessor 0: version = FF,  identification = FF,  machine ="
+        " 2964\nprocessor 1: version = FF,  identification = FF,  machine = 2964\n"
+    ),
+    "sparc": (
+        "cpu\t\t: UltraSparc T5\nncpus probed\t: 2\nncpus active\t: 2\nCpu0ClkTck\t:"
+        " d692\nState:\nCPU0:\t\tonline\nCPU1:\t\tonline\n"
+    ),
+    "mips": (
+        "system type\t: x\nprocessor\t: 0\ncpu model\t: y\ncore\t\t: 0\n\nprocessor\t: 1\ncpu model\t: y\ncore\t\t: 0\n"
+    ),
+    "loongarch": (
+        "system type\t: generic\n\nprocessor\t: 0\npackage\t\t: 0\ncore\t\t: 0\n\nprocessor\t: 1\npackage\t\t:"
+        " 0\ncore\t\t: 0\n"
+    ),
     "half an x86": "processor\t: 0\nphysical id\t: 0\n\nprocessor\t: 1\nphysical id\t: 0\n",
 }
 
@@ -194,22 +247,41 @@ def blocks(fields, *values):
 
 def test_cores_from_cpuinfo_alone(tmp_path):
     fields = ("physical id", "siblings", "core id", "cpu cores")
-    host, _dummy = read(tmp_path, {"proc/cpuinfo": blocks(fields, (0, 4, 0, 2), (0, 4, 9, 2), (0, 4, 0, 2), (0, 4, 9, 2))})
-    assert (host.cores, host.packages, host.source, host.complete) == (((0, 2), (1, 3)), ((0, 1, 2, 3),), "cpuinfo", True)
+    host, _dummy = read(
+        tmp_path, {"proc/cpuinfo": blocks(fields, (0, 4, 0, 2), (0, 4, 9, 2), (0, 4, 0, 2), (0, 4, 9, 2))}
+    )
+    assert (host.cores, host.packages, host.source, host.complete) == (
+        ((0, 2), (1, 3)),
+        ((0, 1, 2, 3),),
+        "cpuinfo",
+        True,
+    )
 
 
 def test_equal_counts_in_cpuinfo_mean_no_smt_although_ids_collide(tmp_path):
-    host, _dummy = read(tmp_path, {"proc/cpuinfo": blocks(("physical id", "siblings", "core id", "cpu cores"), (0, 1, 0, 1), (0, 1, 0, 1))})
+    host, _dummy = read(
+        tmp_path,
+        {"proc/cpuinfo": blocks(("physical id", "siblings", "core id", "cpu cores"), (0, 1, 0, 1), (0, 1, 0, 1))},
+    )
     assert host.cores == ((0,), (1,))
 
 
 def test_the_cpu_number_field_of_itanium_is_not_a_cpu_number(tmp_path):
-    host, _dummy = read(tmp_path, {"proc/cpuinfo": blocks(("cpu number", "siblings", "physical id", "core id", "thread id"), (0, 2, 0, 0, 0), (0, 2, 0, 0, 1))})
+    host, _dummy = read(
+        tmp_path,
+        {
+            "proc/cpuinfo": blocks(
+                ("cpu number", "siblings", "physical id", "core id", "thread id"), (0, 2, 0, 0, 0), (0, 2, 0, 0, 1)
+            )
+        },
+    )
     assert host.cores == ((0, 1),)
 
 
 def test_s390_cores_from_cpuinfo_by_drawer_book_and_package(tmp_path):
-    lines = ["vendor_id : IBM/S390"] + [f"processor {cpu}: version = 00,  identification = FF,  machine = 3906" for cpu in range(8)]
+    lines = ["vendor_id : IBM/S390"] + [
+        f"processor {cpu}: version = 00,  identification = FF,  machine = 3906" for cpu in range(8)
+    ]
     for cpu in range(8):
         lines += [
             "",
@@ -230,7 +302,12 @@ def test_nul_bytes_at_the_ends_of_files_do_no_harm(tmp_path):
     machine = Machine(packages=2, cores=9)
     tree = {path: text + "\0" for path, text in sysfs_tree.files(machine).items() if path != "proc/cpuinfo"}
     host, problems = read(tmp_path, tree)
-    assert (host.cores, host.packages, host.nodes, problems) == (machine.core_groups, machine.groups(1), dict(enumerate(machine.groups(1))), [])
+    assert (host.cores, host.packages, host.nodes, problems) == (
+        machine.core_groups,
+        machine.groups(1),
+        dict(enumerate(machine.groups(1))),
+        [],
+    )
 
 
 def test_empty_online_files_of_recorded_trees_are_ignored(tmp_path):
@@ -274,15 +351,32 @@ def test_a_contradictory_list_is_ignored_and_the_next_source_is_used(tmp_path, c
 
 def test_without_a_consistent_source_the_cores_are_unknown(tmp_path):
     tree = sysfs_tree.without(sysfs_tree.files(Machine(cores=2)), "/core_id", "proc/cpuinfo")
-    host, problems = read(tmp_path, {path: "0\n" if "topology/core_cpus" in path or "topology/thread" in path else text for path, text in tree.items()})
+    host, problems = read(
+        tmp_path,
+        {
+            path: "0\n" if "topology/core_cpus" in path or "topology/thread" in path else text
+            for path, text in tree.items()
+        },
+    )
     assert (host.cores, host.complete, host.source) == ((), False, "unknown")
     assert len(problems) == 4
 
 
-@pytest.mark.parametrize("text", ["", "\0", "0-", "3-1", "99999999999", "0-99999999", "abc", "-1", "0,,1", "x" * 5000, "\n" * 5000])
+@pytest.mark.parametrize(
+    "text", ["", "\0", "0-", "3-1", "99999999999", "0-99999999", "abc", "-1", "0,,1", "x" * 5000, "\n" * 5000]
+)
 @pytest.mark.parametrize(
     "path",
-    ["present", "online", "possible", "isolated", "cpu1/topology/core_cpus_list", "cpu1/topology/physical_package_id", "cpu0/online", "../node/node0/cpulist"],
+    [
+        "present",
+        "online",
+        "possible",
+        "isolated",
+        "cpu1/topology/core_cpus_list",
+        "cpu1/topology/physical_package_id",
+        "cpu0/online",
+        "../node/node0/cpulist",
+    ],
 )
 def test_a_damaged_file_is_ignored(tmp_path, path, text):
     machine = Machine(cores=2)
@@ -291,9 +385,15 @@ def test_a_damaged_file_is_ignored(tmp_path, path, text):
     assert host.present == machine.present
 
 
-@pytest.mark.parametrize("path", ["present", "online", "cpu1", "cpu1/topology", "cpu1/topology/core_cpus_list", "../node", "smt"])
+@pytest.mark.parametrize(
+    "path", ["present", "online", "cpu1", "cpu1/topology", "cpu1/topology/core_cpus_list", "../node", "smt"]
+)
 def test_a_file_for_a_directory_or_a_directory_for_a_file_is_ignored(tmp_path, path):
-    tree = {name: text for name, text in sysfs_tree.files(Machine(cores=2)).items() if not name.startswith((CPU + path, NODE if path == "../node" else "\0"))}
+    tree = {
+        name: text
+        for name, text in sysfs_tree.files(Machine(cores=2)).items()
+        if not name.startswith((CPU + path, NODE if path == "../node" else "\0"))
+    }
     root = sysfs_tree.write(tmp_path, tree)
     target = (tmp_path / CPU / path).resolve()
     if "." in target.name or ("/" not in path and path in ("present", "online")) or path.endswith("_list"):
@@ -312,7 +412,20 @@ def test_damage_in_any_file_never_leads_to_an_inconsistent_topology(tmp_path_fac
     tree = sysfs_tree.files(Machine(packages=2, cores=2, offline=(7,)))
     for path in seed.sample(sorted(tree), 6):
         tree[path] = seed.choice(
-            ["", "\0\0", "0-", "3-1", "99999999999", "ffffffff,ffffffff", "-1", "0-3", "1", b"\xff\xfe", "0\n1\n", "processor : 99999999999\n"]
+            [
+                "",
+                "\0\0",
+                "0-",
+                "3-1",
+                "99999999999",
+                "ffffffff,ffffffff",
+                "-1",
+                "0-3",
+                "1",
+                b"\xff\xfe",
+                "0\n1\n",
+                "processor : 99999999999\n",
+            ]
         )
     host, _dummy = read(tmp_path_factory.mktemp("damaged"), tree)
     placed = [cpu for core in host.cores for cpu in core]
@@ -378,7 +491,9 @@ def test_hot_plug_slots_in_a_node_are_ignored(tmp_path):
 
 
 FULL = Machine(packages=2, cores=2)
-FULL_CACHE = topology.Topology(present=FULL.present, cores=FULL.core_groups, packages=FULL.groups(1), source="saved", complete=True)
+FULL_CACHE = topology.Topology(
+    present=FULL.present, cores=FULL.core_groups, packages=FULL.groups(1), source="saved", complete=True
+)
 
 
 @pytest.mark.parametrize("offline", OFFLINE)
@@ -397,7 +512,9 @@ def test_the_cache_is_not_used_when_the_kernel_shows_all_cores(tmp_path):
 
 @pytest.mark.parametrize("cores", [((0, 1), (2, 3), (4, 5), (6, 7)), tuple((cpu,) for cpu in range(8))])
 def test_a_cache_that_contradicts_the_kernel_is_ignored(tmp_path, cores):
-    host, problems = read(tmp_path, sysfs_tree.files(dataclasses.replace(FULL, offline=(7,))), FULL_CACHE._replace(cores=cores))
+    host, problems = read(
+        tmp_path, sysfs_tree.files(dataclasses.replace(FULL, offline=(7,))), FULL_CACHE._replace(cores=cores)
+    )
     assert host.source == "sysfs" and not host.complete
     assert "topology cache was ignored" in problems[0]
 

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The design of a trial: balanced in each block, opposite at the same time, fair, and within what may be switched at once."""
+"""The design of a trial: balanced in each block, opposite at the same time, fair,
+and within what may be switched at once.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,10 @@ TWO, THREE = ("smt_on", "smt_off"), ("smt_on", "smt_off", "threads_per_core_2")
 
 
 def members(count, **changed):
-    return [Member(f"web{number}", **{"hardware_class": "x", "load": float(number), **changed}) for number in range(1, count + 1)]
+    return [
+        Member(f"web{number}", **{"hardware_class": "x", "load": float(number), **changed})
+        for number in range(1, count + 1)
+    ]
 
 
 def drawn(hosts, name=SWITCHBACK, arms=TWO, periods=24, before=12, most=100, seed=1):
@@ -49,14 +54,25 @@ def test_blocks_and_groups_are_drawn_independently():
 
 
 def test_groups_are_of_one_class_and_of_neighbours_by_load():
-    hosts = [Member("a", "x", 9.0), Member("b", "y", 1.0), Member("c", "x", 1.0), Member("d", "x", 8.0), Member("e", "x", 2.0), Member("f", None, 1.0)]
+    hosts = [
+        Member("a", "x", 9.0),
+        Member("b", "y", 1.0),
+        Member("c", "x", 1.0),
+        Member("d", "x", 8.0),
+        Member("e", "x", 2.0),
+        Member("f", None, 1.0),
+    ]
     assert set(drawn(hosts).groups) == {("c", "e"), ("d", "a"), ("b",), ("f",)}
 
 
 def away(found, hosts):
     """The most hosts that are in another arm than the baseline in one period."""
     return max(
-        sum(found.schedule[host][period - found.first[host]] != "smt_on" for host in hosts if 0 <= period - found.first[host] < len(found.schedule[host]))
+        sum(
+            found.schedule[host][period - found.first[host]] != "smt_on"
+            for host in hosts
+            if 0 <= period - found.first[host] < len(found.schedule[host])
+        )
         for period in range(found.periods)
     )
 
@@ -70,7 +86,9 @@ def test_no_more_hosts_are_switched_at_once_than_allowed(most, waves):
 
 
 def test_hosts_of_a_policy_group_are_never_switched_at_once():
-    hosts = [Member(f"web{number}", "x", float(number), group="front" if number % 3 == 0 else None) for number in range(1, 9)]
+    hosts = [
+        Member(f"web{number}", "x", float(number), group="front" if number % 3 == 0 else None) for number in range(1, 9)
+    ]
     found = drawn(hosts)
     assert away(found, ["web3", "web6"]) == 1
 

@@ -25,13 +25,29 @@ REQUESTS = Metric("requests", "1/s", "higher", False, None)
 def trial(hosts=8, periods=24, name=design.SWITCHBACK, metrics=(RATE,), seed=3, traffic=None, arms=(ON, OFF)):
     members = [design.Member(f"web{number}", "x", float(number)) for number in range(hosts)]
     drawn = design.draw(name, members, design.Wanted(arms, periods, periods // 2, hosts, seed))
-    return Trial("r", "2026-11-23T12:00:00Z", arms, {arm: arm for arm in arms}, metrics, traffic, (), 0.01, 300.0, 60.0, drawn, seed)
+    return Trial(
+        "r",
+        "2026-11-23T12:00:00Z",
+        arms,
+        {arm: arm for arm in arms},
+        metrics,
+        traffic,
+        (),
+        0.01,
+        300.0,
+        60.0,
+        drawn,
+        seed,
+    )
 
 
 def measured(one, value, periods=24):
     """Periods of all hosts; ``value(host number, period, arm)`` returns the metrics."""
     return {
-        host: [units.Period(number, arms[number], value(place, number, arms[number])) for number in range(min(periods, len(arms)))]
+        host: [
+            units.Period(number, arms[number], value(place, number, arms[number]))
+            for number in range(min(periods, len(arms)))
+        ]
         for place, (host, arms) in enumerate(one.design.schedule.items())
     }
 
@@ -57,14 +73,19 @@ def test_a_unit_is_a_block_of_a_group_each_host_with_itself():
 
 def test_a_host_without_a_value_is_left_out_of_its_block_alone():
     one = trial(hosts=2, periods=12)
-    periods = measured(one, lambda host, period, arm: {} if (host, period) == (1, 4) else {"rate": 2.0 if arm == OFF else 1.0})
+    periods = measured(
+        one, lambda host, period, arm: {} if (host, period) == (1, 4) else {"rate": 2.0 if arm == OFF else 1.0}
+    )
     found = units.of_metric(one.design, (ON, OFF), periods, "rate")
     assert [len(unit.hosts) for unit in found] == [2, 2, 1, 2, 2, 2]
 
 
 def test_a_metric_per_another_one():
     one = trial(hosts=2, periods=12)
-    periods = measured(one, lambda host, period, arm: {"cpu": 3.0 * (period + 1), "requests": float(period + 1) * (2 if arm == OFF else 1)})
+    periods = measured(
+        one,
+        lambda host, period, arm: {"cpu": 3.0 * (period + 1), "requests": float(period + 1) * (2 if arm == OFF else 1)},
+    )
     found = units.of_metric(one.design, (ON, OFF), periods, "cpu", per="requests")
     assert [math.exp(unit.log_ratio) for unit in found] == pytest.approx([0.5] * 6)
 
@@ -77,7 +98,10 @@ def test_a_value_without_a_logarithm_makes_no_unit(value):
 
 def test_parallel_is_the_difference_of_differences():
     one = trial(hosts=12, name=design.PARALLEL)
-    periods = measured(one, lambda host, period, arm: {"rate": (1 + host) * (3.0 if period >= 12 else 1.0) * (0.8 if arm == OFF else 1.0)})
+    periods = measured(
+        one,
+        lambda host, period, arm: {"rate": (1 + host) * (3.0 if period >= 12 else 1.0) * (0.8 if arm == OFF else 1.0)},
+    )
     found = units.of_metric(one.design, (ON, OFF), periods, "rate")
     assert len(found) == 6
     assert [math.exp(unit.log_ratio) for unit in found] == pytest.approx([0.8] * 6)
@@ -100,7 +124,9 @@ def test_the_primary_metric_is_a_family_of_its_own_and_the_direction_counts():
         ("requests", 2, "loss"),
     ]
     rate, p99 = evidence.by_hosts(one, measured(one, noisy(-0.1)), [rate, p99])
-    assert answer.sentences(one, [rate, p99], evidence.Looks())[0].startswith("With smt_off instead of smt_on, rate changes by −10")
+    assert answer.sentences(one, [rate, p99], evidence.Looks())[0].startswith(
+        "With smt_off instead of smt_on, rate changes by −10"
+    )
     assert "p99 changes by +1" in answer.others(one, [rate, p99])[0]
 
 
@@ -109,8 +135,16 @@ def test_the_primary_metric_is_a_family_of_its_own_and_the_direction_counts():
     [
         ({}, "the switch took so long", "the switch took so long"),
         ({"rate": {"value": None, "reason": "1 of 5 points"}}, None, "1 of 5 points"),
-        ({"rate": {"value": 2.0, "reason": None}, "requests": {"value": None, "reason": "no points"}}, None, "no points"),
-        ({"rate": {"value": 0.0, "reason": None}, "requests": {"value": 1.0, "reason": None}}, None, "rate was not above 0"),
+        (
+            {"rate": {"value": 2.0, "reason": None}, "requests": {"value": None, "reason": "no points"}},
+            None,
+            "no points",
+        ),
+        (
+            {"rate": {"value": 0.0, "reason": None}, "requests": {"value": 1.0, "reason": None}},
+            None,
+            "rate was not above 0",
+        ),
     ],
 )
 def test_the_first_period_without_a_value_is_named_with_its_reason(metrics, reason, why):
@@ -120,8 +154,13 @@ def test_the_first_period_without_a_value_is_named_with_its_reason(metrics, reas
     def record(number, metrics, reason=None):
         return {"period": number, "arm": ON, "complete": reason is None, "reason": reason, "metrics": metrics}
 
-    written = {"web0": [record(0, whole), record(1, whole), record(2, metrics, reason)], "web1": [record(0, whole), record(1, metrics, reason)]}
-    assert answer.lost(one, written) == [f"2 of 5 periods of hosts have no value of rate and count for nothing, first period 2 of web1: {why}."]
+    written = {
+        "web0": [record(0, whole), record(1, whole), record(2, metrics, reason)],
+        "web1": [record(0, whole), record(1, metrics, reason)],
+    }
+    assert answer.lost(one, written) == [
+        f"2 of 5 periods of hosts have no value of rate and count for nothing, first period 2 of web1: {why}."
+    ]
     assert answer.lost(one, {"web0": [record(0, whole), record(1, {}, "each arm is decided: smt_off: loss")]}) == []
 
 
@@ -154,7 +193,16 @@ def test_a_large_effect_ends_the_trial_at_a_look():
 
 @pytest.mark.parametrize("seed", range(1, 41))
 def test_the_interval_of_the_primary_metric_agrees_with_what_a_look_decided(seed):
-    one = trial(hosts=4, metrics=(RATE, P99, REQUESTS, *(Metric(f"of_nothing_{number}", "1", "lower", False, None) for number in range(3))), seed=seed)
+    one = trial(
+        hosts=4,
+        metrics=(
+            RATE,
+            P99,
+            REQUESTS,
+            *(Metric(f"of_nothing_{number}", "1", "lower", False, None) for number in range(3)),
+        ),
+        seed=seed,
+    )
     effect = noisy(-0.1, scatter=0.08, seed=seed)
 
     # Noise that is drawn once: what was looked at is what is compared.
@@ -170,7 +218,9 @@ def test_the_interval_of_the_primary_metric_agrees_with_what_a_look_decided(seed
 
 
 def test_where_nothing_is_to_be_found_the_trial_ends_before_its_end():
-    outcomes = [followed(trial(seed=seed), noisy(0.0, scatter=0.1, seed=seed))[0].decided.get(OFF) for seed in range(40)]
+    outcomes = [
+        followed(trial(seed=seed), noisy(0.0, scatter=0.1, seed=seed))[0].decided.get(OFF) for seed in range(40)
+    ]
     assert sum(outcome in ("gain", "loss") for outcome in outcomes) <= 5
     assert sum(outcome in ("futile", "equivalent") for outcome in outcomes) >= 25
 
@@ -212,7 +262,10 @@ def test_traffic_explains_what_goes_along_with_it():
 
     def value(host, period, arm):
         log = asked[host, period]
-        return {"rate": math.exp(log + source.gauss(0, 0.01) + (math.log(0.95) if arm == OFF else 0)), "requests": math.exp(log)}
+        return {
+            "rate": math.exp(log + source.gauss(0, 0.01) + (math.log(0.95) if arm == OFF else 0)),
+            "requests": math.exp(log),
+        }
 
     rate, _requests = evidence.compare(one, measured(one, value))
     assert rate["adjusted"]["verdict"] == "loss"
@@ -245,14 +298,20 @@ def test_the_correlation_of_neighbouring_periods(rho):
         for _period in range(99):
             series.append(rho * series[-1] + source.gauss(0, math.sqrt(1 - rho * rho)))
         levels.append(series)
-    periods = measured(one, lambda host, period, arm: {"rate": math.exp(0.1 * levels[host][period] + math.sin(period) + (arm == OFF))}, 100)
+    periods = measured(
+        one,
+        lambda host, period, arm: {"rate": math.exp(0.1 * levels[host][period] + math.sin(period) + (arm == OFF))},
+        100,
+    )
     assert assumptions.autocorrelation(one.design, periods, "rate") == pytest.approx(rho, abs=0.1)
 
 
 @pytest.mark.parametrize("name", design.DESIGNS)
 @pytest.mark.parametrize("liars", [1, 2])
 def test_a_host_with_numbers_beyond_all_sense_stops_neither_the_looks_nor_the_report(name, liars):
-    one = trial(hosts=12, name=name, metrics=(RATE, dataclasses.replace(P99, per="requests"), REQUESTS), traffic="requests")
+    one = trial(
+        hosts=12, name=name, metrics=(RATE, dataclasses.replace(P99, per="requests"), REQUESTS), traffic="requests"
+    )
     honest = noisy(-0.3)
 
     def value(host, period, arm):
@@ -272,11 +331,13 @@ def test_a_host_with_numbers_beyond_all_sense_stops_neither_the_looks_nor_the_re
     assert answer.sentences(one, found, looks) and answer.rests_on(one, found, periods)
 
 
-# ---- one host alone -------------------------------------------------------------------------------------------------------------------------------
+# ---- one host alone --------------------------------------------------------------------------------------------------
 
 
 def lied(hosts, lie, name=design.SWITCHBACK, liar=0, effect=0.0):
-    """A trial without an effect in which one host's rate is another one with SMT off; return the comparison and its sentence."""
+    """A trial without an effect in which one host's rate is another one with SMT off;
+    return the comparison and its sentence.
+    """
     one, honest = trial(hosts=hosts, name=name), noisy(effect)
 
     def value(host, period, arm):
@@ -294,7 +355,9 @@ def test_a_host_that_alone_turns_a_trial_is_named_with_how_many_more_it_takes(ho
     found, sentence, host = lied(hosts, lie, liar=liar)
     assert (found["verdict"], found["hosts"], list(found["turned_by"])) == ("loss", hosts, [host])
     others = "the other host says" if hosts == 2 else f"the other {hosts - 1} say"
-    assert sentence.endswith(f"{host} alone turns this: without it {others} not decided; it takes about {found['more_hosts']} more hosts.")
+    assert sentence.endswith(
+        f"{host} alone turns this: without it {others} not decided; it takes about {found['more_hosts']} more hosts."
+    )
     assert found["more_hosts"] > 1
 
 
@@ -307,7 +370,9 @@ def test_a_liar_among_pairs_of_hosts_is_named():
 @pytest.mark.parametrize("hosts", [2, 6, 12])
 def test_where_all_hosts_say_the_same_none_is_named(hosts):
     found, sentence, _host = lied(hosts, 0.0, effect=-0.3)
-    assert (found["verdict"], found["turned_by"], found["more_hosts"]) == ("loss", {}, None) and sentence.endswith("observations.")
+    assert (found["verdict"], found["turned_by"], found["more_hosts"]) == ("loss", {}, None) and sentence.endswith(
+        "observations."
+    )
 
 
 def test_a_trial_of_one_host_says_that_it_is_one():
@@ -317,15 +382,26 @@ def test_a_trial_of_one_host_says_that_it_is_one():
 
 def test_nothing_is_asked_of_what_is_not_decided():
     found, sentence, _host = lied(4, 0.0)
-    assert (found["verdict"], found["turned_by"], found["more_hosts"]) == ("inconclusive", {}, None) and "alone" not in sentence
+    assert (found["verdict"], found["turned_by"], found["more_hosts"]) == (
+        "inconclusive",
+        {},
+        None,
+    ) and "alone" not in sentence
 
 
 def test_the_units_without_a_host_are_those_of_a_trial_that_never_had_its_values():
     for name in design.DESIGNS:
         one = trial(hosts=7 if name == design.SWITCHBACK else 12, name=name, periods=24)
-        periods = measured(one, lambda host, period, arm: {} if (host, period) == (1, 4) else {"rate": 2.0 + host + period % 3 + (arm == OFF)})
+        periods = measured(
+            one,
+            lambda host, period, arm: (
+                {} if (host, period) == (1, 4) else {"rate": 2.0 + host + period % 3 + (arm == OFF)}
+            ),
+        )
         found = units.without_each(one.design, (ON, OFF), periods, "rate")
         assert set(found) == set(periods)
         for host, log_ratios in found.items():
             rest = {other: of_host for other, of_host in periods.items() if other != host}
-            assert log_ratios == pytest.approx([unit.log_ratio for unit in units.of_metric(one.design, (ON, OFF), rest, "rate")])
+            assert log_ratios == pytest.approx(
+                [unit.log_ratio for unit in units.of_metric(one.design, (ON, OFF), rest, "rate")]
+            )

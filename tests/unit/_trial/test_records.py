@@ -36,7 +36,20 @@ def a_trial(request):
     drawn = design.draw(request.param, members, design.Wanted(arms, 24, 12, 6, 7))
     metrics = (records.Metric("p99", "s", "lower", True, None), records.Metric("rate", "", "higher", False, "p99"))
     titles = {"smt_on": "SMT on", "smt_off_on_node_0": "SMT off on node 0"}
-    return records.Trial("october", "2026-11-23T12:00:00Z", arms, titles, metrics, "rate", ("errors above 1",), 0.01, 300.0, 60.0, drawn, 7)
+    return records.Trial(
+        "october",
+        "2026-11-23T12:00:00Z",
+        arms,
+        titles,
+        metrics,
+        "rate",
+        ("errors above 1",),
+        0.01,
+        300.0,
+        60.0,
+        drawn,
+        7,
+    )
 
 
 def test_a_trial_is_read_as_it_was_written(trial):

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A trial's files that others may write: what they put there is a host's failure or ends the trial, and never leads elsewhere or stops a report."""
+"""A trial's files that others may write: what they put there is a host's failure or ends the trial,
+and never leads elsewhere or stops a report.
+"""
 
 from __future__ import annotations
 
@@ -115,7 +117,11 @@ def test_a_host_whose_file_is_damaged_is_left_out_and_named_and_the_others_count
     files, trial = made
     damage(files.host_file("web2"))
     seen = looking.known(files, trial)
-    assert list(seen.unreadable) == ["web2"] and seen.unreadable["web2"].startswith("hosts/web2.periods.jsonl: ") and len(seen.unreadable["web2"]) < 500
+    assert (
+        list(seen.unreadable) == ["web2"]
+        and seen.unreadable["web2"].startswith("hosts/web2.periods.jsonl: ")
+        and len(seen.unreadable["web2"]) < 500
+    )
     assert [host for host, of_host in seen.periods.items() if of_host] == ["web1", "web3", "web4"]
 
 
@@ -127,7 +133,9 @@ def test_the_report_names_a_host_whose_file_is_damaged_and_counts_the_others(mad
     (warning,) = result["warnings"]
     assert warning.startswith("web2 counts for nothing: hosts/web2.periods.jsonl: period 4: month must be in 1..12")
     assert result["answer"][0].startswith("With SMT off instead of SMT on, p99 changes by ")
-    assert "web2: its files cannot be read, so it counts for nothing: hosts/web2.periods.jsonl: period 4: " in " ".join(page.split())
+    assert "web2: its files cannot be read, so it counts for nothing: hosts/web2.periods.jsonl: period 4: " in " ".join(
+        page.split()
+    )
     assert "Not over yet" not in page
     results = json.loads((files.path / "results.json").read_text())
     assert warning in results["others"] and results["comparisons"]
@@ -143,7 +151,14 @@ def test_an_integer_with_a_point_is_one(made):
 
 ENDS = {
     "of another host": {"host": "web1", "ended": AT, "reason": None, "restored": True, "before": "0-3", "after": "0-3"},
-    "without a state": {"host": "web2", "ended": AT, "reason": None, "restored": "yes", "before": "0-3", "after": "0-3"},
+    "without a state": {
+        "host": "web2",
+        "ended": AT,
+        "reason": None,
+        "restored": "yes",
+        "before": "0-3",
+        "after": "0-3",
+    },
 }
 
 
@@ -159,7 +174,9 @@ def test_a_directory_of_hosts_that_is_a_link_has_no_host(made, tmp_path):
     (files.path / "hosts").rename(tmp_path / "elsewhere")
     (files.path / "hosts").symlink_to(tmp_path / "elsewhere")
     assert len(looking.known(files, trial).unreadable) == 4
-    assert report(files)[0]["answer"] == ["Nothing can be said: no host has a value of p99 in both arms of a comparison yet."]
+    assert report(files)[0]["answer"] == [
+        "Nothing can be said: no host has a value of p99 in both arms of a comparison yet."
+    ]
 
 
 def test_a_report_replaces_links_and_pipes_and_does_not_write_through_them(made, tmp_path):
@@ -175,7 +192,9 @@ def test_a_report_replaces_links_and_pipes_and_does_not_write_through_them(made,
 LOOKS = {
     "deep": DEEP,
     "no document": "{}",
-    "not rising": "\n".join(json.dumps({"at": AT, "units": units, "share": share, "decided": {}}) for units, share in ((8, 0.5), (4, 0.6))),
+    "not rising": "\n".join(
+        json.dumps({"at": AT, "units": units, "share": share, "decided": {}}) for units, share in ((8, 0.5), (4, 0.6))
+    ),
     "a look at nothing": json.dumps({"at": AT, "units": 0, "share": 0.5, "decided": {}}),
 }
 
@@ -211,7 +230,9 @@ def test_whatever_has_the_name_of_the_end_ends_the_trial_and_says_so(made, make)
     files, _trial = made
     make(files.path / "ended.json")
     reason = files.ended()
-    assert reason.startswith("somebody else ended the trial by ended.json, which cannot be read: ") and len(reason) < 500
+    assert (
+        reason.startswith("somebody else ended the trial by ended.json, which cannot be read: ") and len(reason) < 500
+    )
     files.end("a guardrail")
     assert files.ended() == reason
 
@@ -244,7 +265,10 @@ EDITS = {
     "a parallel trial of lone hosts": lone,
     "an arm twice": lambda document: {**document, "arms": [document["arms"][0]] * 2},
     "a metric twice": lambda document: {**document, "metrics": [*document["metrics"], {**document["metrics"][1]}]},
-    "a divisor that is not there": lambda document: {**document, "metrics": [{**document["metrics"][0], "per": "none"}]},
+    "a divisor that is not there": lambda document: {
+        **document,
+        "metrics": [{**document["metrics"][0], "per": "none"}],
+    },
     "a traffic that is not there": edited(traffic="none"),
 }
 
@@ -272,7 +296,9 @@ def test_nobody_is_switched_by_a_design_that_was_changed(made):
     path = files.path / "trial.json"
     path.write_text(path.read_text().replace("smt_off", "threads_per_core_1"))
     assert files.trial().arms == ("smt_on", "threads_per_core_1")
-    with pytest.raises(text.BorderError, match="somebody has changed it since the schedule was drawn, so no host is switched by it"):
+    with pytest.raises(
+        text.BorderError, match="somebody has changed it since the schedule was drawn, so no host is switched by it"
+    ):
         files.trial(digest)
 
 
@@ -294,7 +320,10 @@ def test_a_trial_does_not_begin_through_a_link(tmp_path, place):
     (tmp_path / place).symlink_to(tmp_path / ("elsewhere" if place == "run" else "elsewhere/precious"))
     with pytest.raises(directory.TrialFileError, match="it is a link, and links are not followed here"):
         directory.TrialDirectory(tmp_path / "run").create("{}")
-    assert os.listdir(tmp_path / "elsewhere") == ["precious"] and (tmp_path / "elsewhere" / "precious").read_text() == "precious"
+    assert (
+        os.listdir(tmp_path / "elsewhere") == ["precious"]
+        and (tmp_path / "elsewhere" / "precious").read_text() == "precious"
+    )
 
 
 def test_the_directory_of_trials_may_be_a_link_of_the_user(tmp_path):
@@ -318,4 +347,4 @@ def test_a_trial_directory_has_the_modes_of_the_umask_but_for_its_lock(made):
 def test_an_end_without_a_known_state_can_be_written():
     record = {"host": "web1", "ended": AT, "reason": "x" * 10**6, "restored": True, "before": None, "after": None}
     written = json.loads(records.written(record, trials.ENDED))
-    assert len(written["reason"]) == records.MOST_SAID and written["before"] is None
+    assert len(written["reason"]) == records.MAX_SAID and written["before"] is None

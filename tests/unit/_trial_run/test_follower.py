@@ -67,7 +67,10 @@ class World:
         return None
 
     def of_period(self, begin, end):
-        return {"metrics": {"p99": {"value": (end - begin).total_seconds(), "points": 4, "expected": 4, "reason": None}}, "series": {}}
+        return {
+            "metrics": {"p99": {"value": (end - begin).total_seconds(), "points": 4, "expected": 4, "reason": None}},
+            "series": {},
+        }
 
     # Files
     def period(self, record):
@@ -88,7 +91,9 @@ def a_world():
 def test_each_period_is_in_its_arm_and_the_host_goes_back(world):
     assert world.follow() is None
     assert world.done == [(0, "smt_on"), (60, "smt_off"), (180, "smt_on"), (240, "own")]
-    assert [(one["period"], one["arm"], one["complete"]) for one in world.records] == [(number, arm, True) for number, arm in enumerate(SCHEDULE)]
+    assert [(one["period"], one["arm"], one["complete"]) for one in world.records] == [
+        (number, arm, True) for number, arm in enumerate(SCHEDULE)
+    ]
     # What is counted is the period without what settles.
     assert {one["metrics"]["p99"]["value"] for one in world.records} == {50.0}
     assert [one["started"] for one in world.records] == [f"2026-11-23T12:0{1 + number}:40Z" for number in range(4)]
@@ -159,7 +164,11 @@ def test_what_settles_begins_when_a_switch_has_ended(world, seconds, counted):
     world.follow()
     # The third period follows its own arm, and needs no switch.
     assert [one["metrics"].get("p99", {}).get("value") for one in world.records] == [counted, counted, 50.0, counted]
-    reason = None if counted else "the switch took so long that 10 s of the period were left to count: give it longer periods"
+    reason = (
+        None
+        if counted
+        else "the switch took so long that 10 s of the period were left to count: give it longer periods"
+    )
     assert [one["reason"] for one in world.records] == [reason, reason, None, reason]
 
 
@@ -209,13 +218,21 @@ def test_a_service_that_does_not_follow_its_cpus_is_an_event(world):
         [],
         ["switched", "after_switch"],
     ]
-    assert [record["events"][-1]["detail"].split(":")[0] for record in world.records[1::2]] == ["4 CPUs before", "2 CPUs before"]
+    assert [record["events"][-1]["detail"].split(":")[0] for record in world.records[1::2]] == [
+        "4 CPUs before",
+        "2 CPUs before",
+    ]
 
 
 def test_a_period_in_which_the_clock_was_set_has_no_numbers_and_the_next_one_has(world):
     world.at[100 + 85.0] = lambda: setattr(world, "started", world.started - datetime.timedelta(hours=1))
     assert world.follow() is None
-    assert [one["reason"] for one in world.records] == [None, "the controller's clock was set by -3600 s in this period", None, None]
+    assert [one["reason"] for one in world.records] == [
+        None,
+        "the controller's clock was set by -3600 s in this period",
+        None,
+        None,
+    ]
     assert world.done == [(0, "smt_on"), (60, "smt_off"), (180, "smt_on"), (240, "own")]
 
 

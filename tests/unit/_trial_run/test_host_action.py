@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the action of smt_trial_host asks of a host, and that a host which is lost keeps the reason that its part ended with."""
+"""What the action of smt_trial_host asks of a host, and that a host which is lost keeps the reason that its part ended
+with.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,13 @@ import trial_maker
 from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.threadwise.smt.plugins.action import smt_trial_design, smt_trial_host
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostAction, HostFailedError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import directory, follower, host_check, live_host, looking
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import (
+    directory,
+    follower,
+    host_check,
+    live_host,
+    looking,
+)
 
 
 def test_what_cannot_be_removed_from_a_lost_host_is_not_its_result(monkeypatch):
@@ -49,7 +57,10 @@ def test_an_arm_is_asked_for_with_its_rollback_timer_before_the_trial(monkeypatc
     [
         (None, []),
         ("each arm is decided: smt_off: loss", []),
-        ("CPUs 0-2 are online instead of 0-3: somebody else changed them", ["web1: left the trial, and is in its own state: CPUs 0-2 are online"]),
+        (
+            "CPUs 0-2 are online instead of 0-3: somebody else changed them",
+            ["web1: left the trial, and is in its own state: CPUs 0-2 are online"],
+        ),
     ],
 )
 def test_a_host_that_left_is_named_and_one_whose_trial_was_decided_is_not(monkeypatch, reason, shown):
@@ -81,7 +92,14 @@ def an_action(tmp_path, monkeypatch):
     times = {"check": 10, "begin": 0.0, "on_breach": "continue"}
     of_conflicts = {"affinity_conflicts": "fail", "affinity_conflicts_of": []}
     where = {"dest": str(tmp_path / "trials"), "run": "october", "digest": trial_maker.digest(files)}
-    action._options = {**times, **of_conflicts, **where, "arms": list(trial.arms), "design": "switchback", "after_switch": []}
+    action._options = {
+        **times,
+        **of_conflicts,
+        **where,
+        "arms": list(trial.arms),
+        "design": "switchback",
+        "after_switch": [],
+    }
     action._readings = types.SimpleNamespace(commands=[])
     monkeypatch.setattr(signal, "signal", lambda *_given: None)
     return action, files, trial
@@ -119,7 +137,14 @@ def test_a_host_that_is_lost_before_its_first_check_has_an_end_and_is_not_waited
     action, files, trial = action
     assert carry_out(action, raising(error)) is error
     seen = looking.known(files, trial)
-    assert seen.ends["web1"] == {"host": "web1", "ended": seen.ends["web1"]["ended"], "reason": reason, "restored": True, "before": None, "after": None}
+    assert seen.ends["web1"] == {
+        "host": "web1",
+        "ended": seen.ends["web1"]["ended"],
+        "reason": reason,
+        "restored": True,
+        "before": None,
+        "after": None,
+    }
     for host in list(trial.design.schedule)[1:]:
         part = looking.HostFiles(files, trial, host, lambda _line: None)
         for number in range(4):
@@ -131,7 +156,9 @@ def test_a_host_follows_the_times_of_the_trial_that_was_drawn(action, monkeypatc
     """Those were seen to keep its periods apart."""
     action, _files, _trial = action
     followed = []
-    monkeypatch.setattr(follower.Follower, "follow", lambda part, _schedule, _first, begin: followed.append((part._times, begin)))
+    monkeypatch.setattr(
+        follower.Follower, "follow", lambda part, _schedule, _first, begin: followed.append((part._times, begin))
+    )
     carry_out(action, lambda _self: host_check.Checked((0, 1), True, ()))
     assert followed == [(follower.Times(300, 60, 10), 0.0)]
 
@@ -171,7 +198,9 @@ def test_a_record_that_cannot_be_written_is_the_hosts_failure_and_its_state_is_n
     assert result["failed"] and result["changed"]
     state = "it left the trial, and is in its own state: " if restored else "it may not be in its own state: "
     assert result["msg"].startswith(f"web1: {state}")
-    assert not restored or result["msg"].endswith("web1.periods.jsonl: cannot be written: it is a link, and links are not followed here")
+    assert not restored or result["msg"].endswith(
+        "web1.periods.jsonl: cannot be written: it is a link, and links are not followed here"
+    )
     assert len(warned) == 1 and "web1.ended.jsonl: cannot be written" in warned[0]
 
 

@@ -11,11 +11,19 @@ import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import host_check
 
-COMMANDS = [["echo", "1.5"], ["false"], ["sh", "-c", "printf 'two\\nlines'; exit 3"], ["printf", "%s", "$(id) `id` ; '"], ["no-such-command"]]
+COMMANDS = [
+    ["echo", "1.5"],
+    ["false"],
+    ["sh", "-c", "printf 'two\\nlines'; exit 3"],
+    ["printf", "%s", "$(id) `id` ; '"],
+    ["no-such-command"],
+]
 
 
 def test_a_check_in_a_shell():
-    printed = subprocess.run(["sh", "-c", host_check.check(COMMANDS)], check=True, capture_output=True, text=True).stdout
+    printed = subprocess.run(
+        ["sh", "-c", host_check.check(COMMANDS)], check=True, capture_output=True, text=True
+    ).stdout
     found = host_check.parse(printed, len(COMMANDS))
     with open("/sys/devices/system/cpu/online", encoding="ascii") as online:
         assert found.online == cpulist.parse(online.read())
@@ -24,9 +32,11 @@ def test_a_check_in_a_shell():
 
 def test_what_a_command_prints_without_end_is_cut_off():
     commands = [["yes", "0-7"], ["echo", "2"]]
-    printed = subprocess.run(["sh", "-c", host_check.check(commands)], check=True, capture_output=True, text=True).stdout
+    printed = subprocess.run(
+        ["sh", "-c", host_check.check(commands)], check=True, capture_output=True, text=True
+    ).stdout
     first, second = host_check.parse(printed, 2).printed
-    assert len(first) == host_check.MOST_OF_ONE and second == "2\n"
+    assert len(first) == host_check.MAX_OF_ONE and second == "2\n"
 
 
 @pytest.mark.parametrize(
@@ -45,7 +55,10 @@ def test_an_answer_that_is_none(printed, sentence):
         host_check.parse(printed, 1)
 
 
-@pytest.mark.parametrize(("reload", "state", "is_armed"), [(0, "active", True), (1, "activating", True), (1, "inactive", False), (1, "failed", False)])
+@pytest.mark.parametrize(
+    ("reload", "state", "is_armed"),
+    [(0, "active", True), (1, "activating", True), (1, "inactive", False), (1, "failed", False)],
+)
 def test_whether_what_undoes_a_boot_waits(tmp_path, reload, state, is_armed):
     (tmp_path / "systemctl").write_text(f'#!/bin/sh\n[ "$1" = is-active ] && echo {state} && exit 3\nexit {reload}\n')
     (tmp_path / "systemctl").chmod(0o755)
@@ -60,7 +73,9 @@ def test_what_a_pending_rollback_says(tmp_path, is_active, said):
     (tmp_path / "systemctl").write_text(f'#!/bin/sh\n[ "$1" = show ] && echo "{said}"\nexit {0 if is_active else 3}\n')
     (tmp_path / "systemctl").chmod(0o755)
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    done = subprocess.run(["sh", "-c", host_check.pending()], check=False, capture_output=True, text=True, env=environment)
+    done = subprocess.run(
+        ["sh", "-c", host_check.pending()], check=False, capture_output=True, text=True, env=environment
+    )
     assert (done.stdout.strip() if done.returncode == 0 else None) == said
 
 

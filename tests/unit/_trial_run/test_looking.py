@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Hosts that write at the same time: each look is taken once, when a block of all hosts is over, and ends the trial when all is decided."""
+"""Hosts that write at the same time: each look is taken once, when a block of all hosts is over,
+and ends the trial when all is decided.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def a_trial():
     members = [design.Member(f"web{number}", "x", float(number)) for number in range(4)]
     drawn = design.draw(design.SWITCHBACK, members, design.Wanted(ARMS, 12, 0, 4, 1))
     metric = records.Metric("rate", "1/s", "higher", True, None)
-    return records.Trial("r", AT, ARMS, {"smt_on": "SMT on", "smt_off": "SMT off"}, (metric,), None, (), 0.01, 60.0, 10.0, drawn, 1)
+    return records.Trial(
+        "r", AT, ARMS, {"smt_on": "SMT on", "smt_off": "SMT off"}, (metric,), None, (), 0.01, 60.0, 10.0, drawn, 1
+    )
 
 
 @pytest.fixture(name="files")
@@ -35,9 +39,25 @@ def its_directory(trial, tmp_path):
 
 def record(trial, host, number, value):
     arm = trial.design.schedule[host][number]
-    metrics = {"rate": {"value": value * (0.5 if arm == "smt_off" else 1.0) * (1 + 0.01 * ((7 * number) % 5)), "points": 4, "expected": 4, "reason": None}}
+    metrics = {
+        "rate": {
+            "value": value * (0.5 if arm == "smt_off" else 1.0) * (1 + 0.01 * ((7 * number) % 5)),
+            "points": 4,
+            "expected": 4,
+            "reason": None,
+        }
+    }
     times = {"started": AT, "counted_from": AT, "ended": AT}
-    return {"period": number, "arm": arm, **times, "complete": True, "reason": None, "metrics": metrics, "series": {}, "events": []}
+    return {
+        "period": number,
+        "arm": arm,
+        **times,
+        "complete": True,
+        "reason": None,
+        "metrics": metrics,
+        "series": {},
+        "events": [],
+    }
 
 
 def follow(files, trial, host, periods):
@@ -77,7 +97,11 @@ def test_the_host_that_ends_a_period_last_says_how_long_it_still_takes(files, tr
 def test_observations_without_a_value_are_told_from_those_that_count(files, trial):
     said = []
     hosts = {host: looking.HostFiles(files, trial, host, said.append) for host in trial.design.schedule}
-    cut = {"complete": False, "reason": "the switch took so long that 3 s of the period were left to count: give it longer periods", "metrics": {}}
+    cut = {
+        "complete": False,
+        "reason": "the switch took so long that 3 s of the period were left to count: give it longer periods",
+        "metrics": {},
+    }
     for number in range(10):
         for host, of_host in hosts.items():
             if of_host.stopped() is None:
@@ -101,7 +125,9 @@ def test_processes_of_all_hosts_take_each_look_once(files, trial):
 def test_a_host_that_left_is_not_waited_for(files, trial):
     hosts = list(trial.design.schedule)
     gone = looking.HostFiles(files, trial, hosts[0], lambda _line: None)
-    gone.ended({"host": hosts[0], "ended": AT, "reason": "a guardrail", "restored": True, "before": "0-3", "after": "0-3"})
+    gone.ended(
+        {"host": hosts[0], "ended": AT, "reason": "a guardrail", "restored": True, "before": "0-3", "after": "0-3"}
+    )
     for host in hosts[1:]:
         follow(files, trial, host, range(12))
     assert looking.looks_of(files).decided == {"smt_off": "loss"}
@@ -170,26 +196,40 @@ INVALID = {
 @pytest.mark.parametrize("fields", INVALID.values(), ids=INVALID)
 def test_a_record_that_could_not_be_read_is_its_hosts_failure_and_is_written_as_one(files, trial, fields):
     with pytest.raises(records.RecordError, match=r"^this cannot be written down: ") as caught:
-        looking.HostFiles(files, trial, "web0", lambda _line: None).period({**record(trial, "web0", 0, 100.0), **fields})
+        looking.HostFiles(files, trial, "web0", lambda _line: None).period(
+            {**record(trial, "web0", 0, 100.0), **fields}
+        )
     seen = looking.known(files, trial)
     assert seen.unreadable == {}
     (one,) = seen.periods["web0"]
-    assert (one["complete"], one["metrics"], one["reason"]) == (False, {}, str(caught.value)) and len(one["reason"]) < 400
+    assert (one["complete"], one["metrics"], one["reason"]) == (False, {}, str(caught.value)) and len(
+        one["reason"]
+    ) < 400
     looking.HostFiles(files, trial, "web1", lambda _line: None).period(record(trial, "web1", 0, 100.0))
 
 
-@pytest.mark.parametrize("said", ["x" * 10**6, "CPUs " + ",".join(map(str, range(0, 10_000, 2))), "\x1b[31m\u202e\ud800\n" * 9999])
+@pytest.mark.parametrize(
+    "said", ["x" * 10**6, "CPUs " + ",".join(map(str, range(0, 10_000, 2))), "\x1b[31m\u202e\ud800\n" * 9999]
+)
 def test_a_sentence_of_any_length_is_shortened_and_read_again(files, trial, said):
     of_host = looking.HostFiles(files, trial, "web0", lambda _line: None)
     metrics = {"rate": {"value": None, "points": 0, "expected": 4, "reason": said}}
     events = [{"at": AT, "event": "after_switch", "detail": said}]
-    of_host.period({**record(trial, "web0", 0, 100.0), "complete": False, "reason": said, "metrics": metrics, "events": events})
+    of_host.period(
+        {**record(trial, "web0", 0, 100.0), "complete": False, "reason": said, "metrics": metrics, "events": events}
+    )
     of_host.ended({"host": "web0", "ended": AT, "reason": said, "restored": True, "before": "0-3", "after": "0-3"})
     files.end(said)
     seen = looking.known(files, trial)
     (one,) = seen.periods["web0"]
-    for found in (one["reason"], one["metrics"]["rate"]["reason"], one["events"][0]["detail"], seen.ends["web0"]["reason"], files.ended()):
-        assert found.isprintable() and len(found) == records.MOST_SAID
+    for found in (
+        one["reason"],
+        one["metrics"]["rate"]["reason"],
+        one["events"][0]["detail"],
+        seen.ends["web0"]["reason"],
+        files.ended(),
+    ):
+        assert found.isprintable() and len(found) == records.MAX_SAID
 
 
 def test_the_trial_goes_on_without_a_host_whose_file_is_damaged(files, trial):
@@ -213,7 +253,10 @@ def test_a_host_whose_file_is_damaged_leaves_the_trial(files, trial):
 def test_a_host_that_wrote_nothing_is_not_waited_for_without_end(files, trial):
     """One that was never reached, or whose worker was killed, has no end."""
     now = [0.0]
-    parts = {host: looking.HostFiles(files, trial, host, lambda _line: None, lambda: now[0]) for host in list(trial.design.schedule)[1:]}
+    parts = {
+        host: looking.HostFiles(files, trial, host, lambda _line: None, lambda: now[0])
+        for host in list(trial.design.schedule)[1:]
+    }
 
     def follow_until(begin, end):
         for number in range(begin, end):

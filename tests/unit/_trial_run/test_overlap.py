@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Periods that count samples of each other are refused, with times that work; a whole trial of it is in tests/playbooks/test_trial_rules.py."""
+"""Periods that count samples of each other are refused, with times that work; a whole trial of it is in
+tests/playbooks/test_trial_rules.py.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,10 @@ def a_server_with_a_rule(tmp_path_factory):
 
 def test_the_metric_that_counts_most_is_the_one_of_a_trial(url):
     load = {"name": "load", "query": "load", "better": "lower"}
-    said = "rate counts samples from up to 2 min 3 s before (the rule job:rate:2m is evaluated every 2 s and looks back 2 min; load has a sample every 1 s)"
+    said = (
+        "rate counts samples from up to 2 min 3 s before (the rule job:rate:2m is evaluated every 2 s and looks back 2"
+        " min; load has a sample every 1 s)"
+    )
     for metrics in (
         [RATE, load],
         [{**load, "primary": True}, {**RATE, "primary": False}],
@@ -53,9 +58,10 @@ def test_what_is_read_on_the_host_counts_since_the_check_before():
 def test_what_is_not_known_names_the_way_out(url):
     with pytest.raises(lineage.NotKnownError) as caught:
         longest([{**RATE, "query": "other:rate"}], url)
-    assert str(caught.value) == (
-        "how far back rate counts is not known: other:rate has the name of a rule's series, and no rule of the metrics server makes it. "
-        "Say it as looks_back of rate in smt_trial_metrics, such as looks_back: 2m"
+    assert (
+        str(caught.value)
+        == "how far back rate counts is not known: other:rate has the name of a rule's series, and no rule of the"
+        " metrics server makes it. Say it as looks_back of rate in smt_trial_metrics, such as looks_back: 2m"
     )
     assert longest([{**RATE, "query": "other:rate", "looks_back": "2m"}], url).seconds == 120
 
@@ -64,8 +70,9 @@ def test_times_that_count_the_period_before_are_refused_with_times_that_work(url
     found = longest([RATE], url)
     with pytest.raises(settings.TrialSettingsError) as caught:
         overlap.refuse(found, 60, 26)
-    assert str(caught.value) == (
-        f"smt_trial_settle is 26, and {found.said}: a period would count what was in the one before. "
+    assert (
+        str(caught.value)
+        == f"smt_trial_settle is 26, and {found.said}: a period would count what was in the one before. "
         "Set smt_trial_settle to 123 or more, and smt_trial_period to 157 to count as much of each period as with 60"
     )
     overlap.refuse(found, 157, 123)

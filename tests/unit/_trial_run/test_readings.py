@@ -37,14 +37,20 @@ class Server:
 
     def over(self, query, begin, end, step):
         value = self.instant(query)
-        return prometheus.Series(tuple((begin.timestamp() + step * number, value + number) for number in range(self.points)), 5)
+        return prometheus.Series(
+            tuple((begin.timestamp() + step * number, value + number) for number in range(self.points)), 5
+        )
 
 
 def of(metrics, guardrails=(), server=None):
     """The readings of a host, and a clock of a check each ten seconds: (readings, check)."""
     clock = [0.0]
     found = readings.HostReadings(
-        settings.metrics(list(metrics)), settings.guardrails(list(guardrails)), server, lambda: START + datetime.timedelta(seconds=clock[0]), 15.0
+        settings.metrics(list(metrics)),
+        settings.guardrails(list(guardrails)),
+        server,
+        lambda: START + datetime.timedelta(seconds=clock[0]),
+        15.0,
     )
 
     def check(*printed):
@@ -66,12 +72,24 @@ def test_a_period_with_few_points_or_none_has_no_value_and_the_reason():
     server.points = 2
     found, _check = of([P99, {**P99, "name": "other", "query": "other", "primary": False}], server=server)
     record = found.of_period(START, START + datetime.timedelta(seconds=60))["metrics"]
-    assert record["p99"] == {"value": None, "points": 2, "expected": 5, "reason": "2 of 5 points: a period with fewer than half of them has no value"}
+    assert record["p99"] == {
+        "value": None,
+        "points": 2,
+        "expected": 5,
+        "reason": "2 of 5 points: a period with fewer than half of them has no value",
+    }
     assert record["other"] == {"value": None, "points": 0, "expected": 5, "reason": "no series for other"}
 
 
 def test_numbers_of_the_host_are_read_at_each_check_one_command_each():
-    rate = {"name": "rate", "file": "/run/x.prom", "sample": "requests_total", "counter": True, "better": "higher", "primary": True}
+    rate = {
+        "name": "rate",
+        "file": "/run/x.prom",
+        "sample": "requests_total",
+        "counter": True,
+        "better": "higher",
+        "primary": True,
+    }
     load = {"name": "load", "command": ["cat", "/proc/loadavg"], "better": "lower"}
     limit = {"name": "too_busy", "command": ["cat", "/proc/loadavg"], "above": 8}
     found, check = of([rate, load], [limit])
@@ -95,7 +113,9 @@ def test_a_server_that_is_lost_shows_without_a_guardrail():
     assert said[6] == "nothing was known of p99 for 60 s: no series for p99"
 
 
-@pytest.mark.parametrize(("value", "reason"), [(0.4, None), (0.6, "the guardrail errors was breached: above 0.5 (0.6)")])
+@pytest.mark.parametrize(
+    ("value", "reason"), [(0.4, None), (0.6, "the guardrail errors was breached: above 0.5 (0.6)")]
+)
 def test_a_guardrail_of_the_server(value, reason):
     _found, check = of([P99], [{"name": "errors", "query": "errors", "above": 0.5}], Server(p99=1.0, errors=value))
     assert check() == reason
@@ -126,7 +146,12 @@ def test_two_hosts_have_a_value_in_every_period_of_a_real_server(tmp_path):
                 end = START + datetime.timedelta(minutes=minutes)
                 record = found.of_period(START, end)
                 points = 30 * minutes + 1
-                assert record["metrics"]["clock"] == {"value": START.timestamp() + 30 * minutes, "points": points, "expected": points, "reason": None}
+                assert record["metrics"]["clock"] == {
+                    "value": START.timestamp() + 30 * minutes,
+                    "points": points,
+                    "expected": points,
+                    "reason": None,
+                }
                 assert record["series"]["clock"][-1] == [60.0 * minutes, end.timestamp()]
 
 
@@ -135,10 +160,18 @@ FAULTS = {
     "silence": ((), "timed out|was not there"),
     "no HTTP": ((b"SSH-2.0\r\n\r\n",), "does not answer as HTTP says"),
     "a packed body that is damaged": (
-        (b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nabcd",),
+        (
+            (
+                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\nContent-Length:"
+                b" 4\r\n\r\nabcd"
+            ),
+        ),
         "broke off",
     ),
-    "half of a chunk": ((b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",), "broke off"),
+    "half of a chunk": (
+        (b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",),
+        "broke off",
+    ),
     "a page": ((b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 0\r\n\r\n",), "instead of JSON"),
     "its queue is full": ((b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n",), "answers no queries now"),
 }
@@ -149,23 +182,31 @@ def test_a_fault_of_a_server_is_borne_for_a_minute_and_its_reason_is_true(name):
     sent, said = FAULTS[name]
     with prometheus_server.raw(*sent) as url:
         found, check = of(
-            [P99], [{"name": "errors", "query": "errors", "above": 0.5}], prometheus.Prometheus(access({"url": url}.get), 0.5 if not sent else 15.0)
+            [P99],
+            [{"name": "errors", "query": "errors", "above": 0.5}],
+            prometheus.Prometheus(access({"url": url}.get), 0.5 if not sent else 15.0),
         )
         reasons = [check() for _number in range(7)]
         assert reasons[:6] == [None] * 6
-        assert reasons[6].startswith(f"nothing was known of p99 for 60 s: the metrics server {url}") and re.search(said, reasons[6])
+        assert reasons[6].startswith(f"nothing was known of p99 for 60 s: the metrics server {url}") and re.search(
+            said, reasons[6]
+        )
         # At the end of a period, too.
         record = found.of_period(START, START + datetime.timedelta(seconds=60))
         assert record["metrics"]["p99"]["value"] is None and re.search(said, record["metrics"]["p99"]["reason"])
 
 
 def test_a_slow_server_is_not_waited_for_longer_than_the_rollback_timer_runs(monkeypatch):
-    """Each of many queries would wait for its own limit, and the host would go back by itself for a reason that nobody knows."""
+    """Each of many queries would wait for its own limit,
+    and the host would go back by itself for a reason that nobody knows.
+    """
     monkeypatch.setattr(readings, "ANSWERS_SECONDS", 0.6)
     with prometheus_server.raw() as url:
         limits = [{"name": f"limit_{number}", "query": f"q{number}", "above": 1} for number in range(20)]
         found, check = of(
-            [P99, *({**P99, "name": f"m{number}", "primary": False} for number in range(20))], limits, prometheus.Prometheus(access({"url": url}.get), 0.4)
+            [P99, *({**P99, "name": f"m{number}", "primary": False} for number in range(20))],
+            limits,
+            prometheus.Prometheus(access({"url": url}.get), 0.4),
         )
         reasons = []
         for guard in found._guards.values():
@@ -174,13 +215,18 @@ def test_a_slow_server_is_not_waited_for_longer_than_the_rollback_timer_runs(mon
         assert check() is None
         record = found.of_period(START, START + datetime.timedelta(seconds=60))["metrics"]
     late = "its answers before this one took all of the time there is"
-    assert sum(late in reason for reason in reasons) >= 18 and sum(late in one["reason"] for one in record.values()) >= 18
+    assert (
+        sum(late in reason for reason in reasons) >= 18 and sum(late in one["reason"] for one in record.values()) >= 18
+    )
 
 
 def test_a_moment_of_a_server_that_no_file_can_have_ends_no_trial():
     """1e200 was written, and read no more: the trial was over for all of its hosts."""
     values = ", ".join(f'[{moment}, "1"]' for moment in ("1e200", "-1e200", START.timestamp(), START.timestamp() + 15))
-    body = f'{{"status": "success", "data": {{"resultType": "matrix", "result": [{{"metric": {{}}, "values": [{values}]}}]}}}}'
+    body = (
+        '{"status": "success", "data": {"resultType": "matrix", "result": [{"metric": {}, "values":'
+        f" [{values}]}}]}}}}"
+    )
     with prometheus_server.serving(lambda handler: prometheus_server.send(handler, body)) as url:
         found, _check = of([P99], server=prometheus.Prometheus(access({"url": url}.get)))
         record = found.of_period(START, START + datetime.timedelta(seconds=30))

@@ -47,13 +47,19 @@ def test_metrics_that_are_not_valid(given, sentence):
 
 
 def test_how_far_back_a_metric_counts_as_the_user_says_it():
-    assert [settings.metrics([{**P99, **more}])[0].looks_back for more in ({}, {"looks_back": None}, {"looks_back": "2m"}, {"looks_back": 135})] == [
+    assert [
+        settings.metrics([{**P99, **more}])[0].looks_back
+        for more in ({}, {"looks_back": None}, {"looks_back": "2m"}, {"looks_back": 135})
+    ] == [
         None,
         None,
         120.0,
         135.0,
     ]
-    with pytest.raises(settings.TrialSettingsError, match=r"smt_trial_metrics\[0\]: looks_back is -1: it must be a duration such as 30s or 2m"):
+    with pytest.raises(
+        settings.TrialSettingsError,
+        match=r"smt_trial_metrics\[0\]: looks_back is -1: it must be a duration such as 30s or 2m",
+    ):
         settings.metrics([{**P99, "looks_back": -1}])
 
 
@@ -69,7 +75,10 @@ def test_a_guardrail():
         ([{"name": "errors", "query": "e", "above": 1, "below": 0}], "give the value that errors may not be above"),
         ([{"name": "errors", "query": "e", "above": "many"}], "above is many: it must be a number"),
         ([{"name": "errors", "query": "e", "above": float("nan")}], "above is nan: it must be a number"),
-        ([{"name": "errors", "query": "e", "above": 1, "for": "long"}], "for is long: it must be a duration such as 30s or 2m"),
+        (
+            [{"name": "errors", "query": "e", "above": 1, "for": "long"}],
+            "for is long: it must be a duration such as 30s or 2m",
+        ),
         ([{"name": "errors", "query": "e", "above": 1, "for": -3}], "for is -3: it must be a duration"),
     ],
 )
@@ -78,12 +87,17 @@ def test_guardrails_that_are_not_valid(given, sentence):
         settings.guardrails(given)
 
 
-@pytest.mark.parametrize(("given", "seconds"), [(30, 30.0), ("30", 30.0), ("2m", 120.0), ("500 ms", 0.5), ("1.5 h", 5400.0), ("2 min", 120.0)])
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [(30, 30.0), ("30", 30.0), ("2m", 120.0), ("500 ms", 0.5), ("1.5 h", 5400.0), ("2 min", 120.0)],
+)
 def test_durations(given, seconds):
     assert settings.seconds("for", given) == seconds
 
 
-@pytest.mark.parametrize(("given", "hosts", "most"), [("50%", 8, 4), ("50%", 1, 1), (3, 8, 3), ("100%", 8, 8), ("1", 8, 1)])
+@pytest.mark.parametrize(
+    ("given", "hosts", "most"), [("50%", 8, 4), ("50%", 1, 1), (3, 8, 3), ("100%", 8, 8), ("1", 8, 1)]
+)
 def test_how_many_hosts_may_be_switched(given, hosts, most):
     assert settings.most_switched(given, hosts) == most
 
@@ -122,14 +136,21 @@ def test_arms_that_a_live_host_cannot_be_held_in(given, sentence):
 def test_arms_that_take_a_reboot_as_options_of_smt_boot_args():
     names = arm_states.names(["smt_on", "nosmt", "maxcpus_4", "mitigations_auto_nosmt"], with_boots=True)
     assert [arm_states.takes_reboot(name) for name in names] == [False, True, True, True]
-    assert [arm_states.boot_request(name) for name in names[1:]] == [{"smt": "disabled"}, {"maxcpus": "4"}, {"mitigations": "auto_nosmt"}]
+    assert [arm_states.boot_request(name) for name in names[1:]] == [
+        {"smt": "disabled"},
+        {"maxcpus": "4"},
+        {"mitigations": "auto_nosmt"},
+    ]
 
 
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
         (["nosmt", "smt_on"], "nosmt takes a reboot, and the baseline is what all hosts run first"),
-        (["smt_on", "mitigations_off"], "mitigations_off is not an arm of a trial: live hosts would leave open every vulnerability"),
+        (
+            ["smt_on", "mitigations_off"],
+            "mitigations_off is not an arm of a trial: live hosts would leave open every vulnerability",
+        ),
     ],
 )
 def test_arms_that_a_live_host_is_not_booted_into(given, sentence):

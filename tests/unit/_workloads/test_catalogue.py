@@ -25,7 +25,10 @@ def declared_in(name):
 
 def test_unknown_names_are_refused_with_a_list_of_the_valid_names():
     assert [workload["name"] for workload in catalogue.named(["stream", "gzip"])] == ["stream", "gzip"]
-    with pytest.raises(declaration.WorkloadError, match=r"no workload nonsense: choose from array_columns, .*, gzip, .*, sysbench_threads"):
+    with pytest.raises(
+        declaration.WorkloadError,
+        match=r"no workload nonsense: choose from array_columns, .*, gzip, .*, sysbench_threads",
+    ):
         catalogue.named(["gzip", "nonsense"])
 
 
@@ -35,17 +38,30 @@ def test_each_declaration_is_complete(name):
     assert set(workload) == set(declaration.PLAIN) | {"name", "title", "argv", "metrics"}
     assert set(workload["placements"] or []) <= set(placements.NAMES)
     assert workload["source"] is None or workload["source"] in sources()
-    assert (workload["work"] is not None) == any("{work}" in argument or "{total}" in argument for argument in workload["argv"]) or workload["stdin"]
-    assert (workload["parameter"] is not None) == any("{parameter}" in argument or "{percent}" in argument for argument in workload["argv"])
+    assert (workload["work"] is not None) == any(
+        "{work}" in argument or "{total}" in argument for argument in workload["argv"]
+    ) or workload["stdin"]
+    assert (workload["parameter"] is not None) == any(
+        "{parameter}" in argument or "{percent}" in argument for argument in workload["argv"]
+    )
     assert declaration.package(workload) and not workload["custom"]
     names = [metric["name"] for metric in workload["metrics"]]
     assert names and len(set(names)) == len(names)
-    assert all(metric["better"] in ("higher", "lower") and metric["aggregate"] in metrics.AGGREGATES for metric in workload["metrics"])
+    assert all(
+        metric["better"] in ("higher", "lower") and metric["aggregate"] in metrics.AGGREGATES
+        for metric in workload["metrics"]
+    )
 
 
 def test_each_source_belongs_to_a_workload_that_is_declared_beside_it():
-    declared = {(name, workload["source"]) for name in (path.stem for path in FOLDER.glob("*.py") if path.stem != "registry") for workload in declared_in(name)}
-    assert {(name.partition(".")[0], name) for name in sources()} == {(file, source) for file, source in declared if source}
+    declared = {
+        (name, workload["source"])
+        for name in (path.stem for path in FOLDER.glob("*.py") if path.stem != "registry")
+        for workload in declared_in(name)
+    }
+    assert {(name.partition(".")[0], name) for name in sources()} == {
+        (file, source) for file, source in declared if source
+    }
 
 
 @pytest.mark.parametrize("name", sorted(catalogue.BUILT_IN))
@@ -53,17 +69,26 @@ def test_what_a_worker_does_is_said_for_the_documentation(name):
     assert catalogue.BUILT_IN[name]["description"] and "|" not in catalogue.BUILT_IN[name]["description"]
 
 
-# What each name meant in release 1.0.0, whose results are still read: the metrics, the primary one first, and the parameter.
+# What each name meant in release 1.0.0, whose results are still read: the metrics, the primary one first, and the
+# parameter.
 MEANT = {
     "array": "throughput MB/s higher sum, wall_time s lower mean",
     "false_sharing": "throughput M increments/s higher sum",
     "gzip": "throughput MB/s higher sum",
     "int_float_loop": "throughput bogo ops/s higher sum, wall_time s lower mean, cpu_time s lower sum",
-    "load_levels": "throughput pieces/s higher sum, wall_time s lower mean, cpu_time s lower sum, load of each CPU for each worker",
+    "load_levels": (
+        "throughput pieces/s higher sum, wall_time s lower mean, cpu_time s lower sum, load of each CPU for each worker"
+    ),
     "memory_pages": "throughput MB/s higher sum, page_faults faults/s higher sum",
-    "oltp": "throughput transactions/s higher sum, latency_mean ms lower max, latency_median ms lower max, latency_p99 ms lower max, clients clients",
+    "oltp": (
+        "throughput transactions/s higher sum, latency_mean ms lower max, latency_median ms lower max, latency_p99 ms"
+        " lower max, clients clients"
+    ),
     "stream": "throughput MB/s higher sum",
-    "sysbench": "throughput events/s higher sum, latency_mean ms lower max, latency_median ms lower max, latency_p99 ms lower max",
+    "sysbench": (
+        "throughput events/s higher sum, latency_mean ms lower max, latency_median ms lower max, latency_p99 ms"
+        " lower max"
+    ),
 }
 
 
@@ -71,11 +96,17 @@ MEANT = {
 def test_a_name_keeps_the_meaning_that_it_had_in_each_release(name):
     workload = catalogue.BUILT_IN[name]
     parameter = workload["parameter"]
-    found = [" ".join(metric[field] for field in ("name", "unit", "better", "aggregate")) for metric in workload["metrics"]]
+    found = [
+        " ".join(metric[field] for field in ("name", "unit", "better", "aggregate")) for metric in workload["metrics"]
+    ]
     if parameter:
-        found.append(f"{parameter['name']} {parameter['unit']}{' for each worker' if parameter.get('per_worker') else ''}")
+        found.append(
+            f"{parameter['name']} {parameter['unit']}{' for each worker' if parameter.get('per_worker') else ''}"
+        )
     meant = next(text for start, text in MEANT.items() if name.startswith(start))
-    assert ", ".join(found) == meant, "results of earlier releases are compared with it: give what is new a name of its own"
+    assert ", ".join(found) == meant, (
+        "results of earlier releases are compared with it: give what is new a name of its own"
+    )
     assert catalogue.difference(declaration.described(workload, 8)) is None
 
 
@@ -85,13 +116,28 @@ def test_a_name_keeps_the_meaning_that_it_had_in_each_release(name):
         ("gzip", ("metrics", "throughput", "better"), "lower", "has better lower instead of higher for throughput"),
         ("gzip", ("metrics", "throughput", "unit"), "s", "has unit s instead of MB/s for throughput"),
         ("gzip", ("metrics", "throughput", "aggregate"), "mean", "has aggregate mean instead of sum for throughput"),
-        ("array_rows", ("metrics", "wall_time", "better"), "higher", "has better higher instead of lower for wall_time"),
-        ("int_float_loop", ("metrics", "cpu_time", "better"), "higher", "has better higher instead of lower for cpu_time"),
+        (
+            "array_rows",
+            ("metrics", "wall_time", "better"),
+            "higher",
+            "has better higher instead of lower for wall_time",
+        ),
+        (
+            "int_float_loop",
+            ("metrics", "cpu_time", "better"),
+            "higher",
+            "has better higher instead of lower for cpu_time",
+        ),
         ("oltp", ("primary",), "latency_mean", "decides by latency_mean instead of throughput"),
         ("oltp", ("parameter",), None, "has a parameter with name None instead of clients"),
         ("oltp", ("parameter", "unit"), "s", "has a parameter with unit s instead of clients"),
         ("load_levels", ("parameter", "per_worker"), False, "has a parameter with per_worker None instead of True"),
-        ("gzip", ("parameter",), {"name": "x", "unit": None, "values": [1], "per_worker": False}, "has a parameter with name x instead of None"),
+        (
+            "gzip",
+            ("parameter",),
+            {"name": "x", "unit": None, "values": [1], "per_worker": False},
+            "has a parameter with name x instead of None",
+        ),
     ],
 )
 def test_a_result_that_declares_a_built_in_workload_otherwise_is_told_apart(name, where, value, words):
@@ -105,7 +151,18 @@ def test_a_result_that_declares_a_built_in_workload_otherwise_is_told_apart(name
 
 def test_metrics_come_and_go_and_a_users_own_workload_is_declared_by_the_user():
     stated = declaration.described(catalogue.BUILT_IN["oltp"], 8)
-    fewer = {**stated, "metrics": {"throughput": stated["metrics"]["throughput"], "new": {"unit": "1", "better": "lower", "aggregate": "max"}}, "title": "PG"}
+    fewer = {
+        **stated,
+        "metrics": {
+            "throughput": stated["metrics"]["throughput"],
+            "new": {"unit": "1", "better": "lower", "aggregate": "max"},
+        },
+        "title": "PG",
+    }
     assert catalogue.difference(fewer) is None
     assert catalogue.difference({**fewer, "name": "own", "primary": "new"}) is None
-    assert (catalogue.title("gzip", "owned"), catalogue.title("own", "My own"), catalogue.title("own", "")) == ("gzip of a fixed stream", "My own", "own")
+    assert (catalogue.title("gzip", "owned"), catalogue.title("own", "My own"), catalogue.title("own", "")) == (
+        "gzip of a fixed stream",
+        "My own",
+        "own",
+    )

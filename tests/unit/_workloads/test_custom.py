@@ -37,7 +37,12 @@ def test_a_users_own_command_is_measured_like_a_built_in_workload(tmp_path):
 
 def test_missing_keys_have_default_values():
     made = declared()
-    assert (made["title"], made["multithreaded"], made["timeout"], made["metrics"][0]["aggregate"]) == ("own", False, 60, "sum")
+    assert (made["title"], made["multithreaded"], made["timeout"], made["metrics"][0]["aggregate"]) == (
+        "own",
+        False,
+        60,
+        "sum",
+    )
     assert declared(**metric(better="lower"))["metrics"][0]["aggregate"] == "max"
     # Each worker does the whole job, so the time per job describes the placement.
     by_the_clock = metric(better="lower", pattern=None, clock="wall_seconds")
@@ -55,8 +60,17 @@ def test_parameters_are_values_in_rising_order_and_written_as_they_are_read():
 
 def test_hooks_make_a_server_that_is_started_in_each_arm():
     made = declared(start=["run-it"], ready=["true"], stop=["end-it"])["server"]
-    assert (made["serve"], made["ready"], made["end"], made["in_each_arm"], made["user"]) == (["run-it"], ["true"], ["end-it"], True, None)
-    assert missing(declared(start=["no-such-server"], ready=["true"]), os.environ["PATH"]) == "no-such-server is not installed"
+    assert (made["serve"], made["ready"], made["end"], made["in_each_arm"], made["user"]) == (
+        ["run-it"],
+        ["true"],
+        ["end-it"],
+        True,
+        None,
+    )
+    assert (
+        missing(declared(start=["no-such-server"], ready=["true"]), os.environ["PATH"])
+        == "no-such-server is not installed"
+    )
 
 
 @pytest.mark.parametrize(
@@ -90,14 +104,23 @@ def test_hooks_make_a_server_that_is_started_in_each_arm():
         ({"placements": ["singel"]}, "placements of own has 'singel': choose from single, "),
         ({"parameters": {"name": "clients", "values": []}}, "parameters of own must have 1 to 50 values above 0"),
         ({"parameters": {"name": "clients", "values": [0]}}, "parameters of own must have 1 to 50 values above 0"),
-        ({"parameters": {"name": "clients", "values": [float("inf")]}}, "parameters of own must have 1 to 50 values above 0"),
-        ({"parameters": {"name": "clients", "values": [float("nan")]}}, "parameters of own must have 1 to 50 values above 0"),
+        (
+            {"parameters": {"name": "clients", "values": [float("inf")]}},
+            "parameters of own must have 1 to 50 values above 0",
+        ),
+        (
+            {"parameters": {"name": "clients", "values": [float("nan")]}},
+            "parameters of own must have 1 to 50 values above 0",
+        ),
         ({"parameters": {"name": "clients", "values": [1] * 51}}, "parameters of own must have 1 to 50 values above 0"),
         ({"parameters": {"name": "No Name", "values": [1]}}, "the name of the parameters of own must have only"),
         ({"environment": {"A B": "1"}}, "environment of own has the variable 'A B'"),
         ({"environment": {"A": "x" * 4001}}, "environment of own has the variable 'A'"),
         ({"environment": {f"A{number}": 1 for number in range(101)}}, "environment of own has 101 variables"),
-        ({"start": ["run-it"]}, "own has start: start, and ready, which succeeds when what was started is ready, need each other"),
+        (
+            {"start": ["run-it"]},
+            "own has start: start, and ready, which succeeds when what was started is ready, need each other",
+        ),
         ({"stop": ["end-it"]}, "own has stop: start, and ready"),
         ({"ready": ["true"], "stop": ["end-it"]}, "own has ready and stop: start, and ready"),
         ({"start": ["run it all"], "ready": ["true"]}, "start of own is a string"),
@@ -143,7 +166,9 @@ def test_the_example_of_nexmark_reads_what_its_queries_print(tmp_path):
     (play,) = yaml.safe_load((ROOT / "examples" / "nexmark" / "nexmark.yml").read_text(encoding="utf-8"))
     given = play["vars"]["smt_eval_custom"]
     assert [one["name"] for one in given] == ["nexmark_q0", "nexmark_q1", "nexmark_q2", "nexmark_q5"]
-    printed = '{"records": 80000, "seconds": 7.425, "records_per_second": 10774.411, "cores": 1.9973, "per_core": 5394.571}'
+    printed = (
+        '{"records": 80000, "seconds": 7.425, "records_per_second": 10774.411, "cores": 1.9973, "per_core": 5394.571}'
+    )
     files = RunDirectory(str(tmp_path / "runs"), "r")
     files.create()
     for made in custom.declarations(given):
@@ -162,9 +187,14 @@ def test_the_example_for_fio_measures(tmp_path):
     absent = missing(custom.declarations([given])[0], os.environ["PATH"])
     if absent:
         pytest.skip(absent)
-    argv = [argument.replace("/srv/fio.data", str(tmp_path / "data")).replace("--size=1g", "--size=4m") for argument in given["argv"]]
+    argv = [
+        argument.replace("/srv/fio.data", str(tmp_path / "data")).replace("--size=1g", "--size=4m")
+        for argument in given["argv"]
+    ]
     files = RunDirectory(str(tmp_path / "runs"), "r")
     files.create()
-    taken = prepared.PreparedWorkload(custom.declarations([dict(given, argv=argv)])[0], files, {}, 0.05, 2).sample([[], []], None)
+    taken = prepared.PreparedWorkload(custom.declarations([dict(given, argv=argv)])[0], files, {}, 0.05, 2).sample(
+        [[], []], None
+    )
     assert set(taken["metrics"]) == {"throughput", "latency_median", "latency_p99"}
     assert all(metric["value"] > 0 for metric in taken["metrics"].values())

@@ -18,13 +18,18 @@ def executable(path):
 
 
 def test_a_missing_command_is_reported_with_its_package(tmp_path):
-    assert declaration.missing(BUILT_IN["sysbench_cpu"], str(tmp_path)) == "sysbench is not installed (package sysbench)"
+    assert (
+        declaration.missing(BUILT_IN["sysbench_cpu"], str(tmp_path)) == "sysbench is not installed (package sysbench)"
+    )
     executable(tmp_path / "sysbench")
     assert declaration.missing(BUILT_IN["sysbench_cpu"], f"/nowhere:{tmp_path}") is None
 
 
 def test_a_missing_compiler_is_reported_for_a_compiled_workload(tmp_path):
-    assert declaration.missing(BUILT_IN["stream"], str(tmp_path)) == "no C compiler is installed: none of cc, gcc, clang (package gcc)"
+    assert (
+        declaration.missing(BUILT_IN["stream"], str(tmp_path))
+        == "no C compiler is installed: none of cc, gcc, clang (package gcc)"
+    )
     executable(tmp_path / "clang")
     assert declaration.missing(BUILT_IN["stream"], str(tmp_path)) is None
     assert declaration.compiler(str(tmp_path)) == str(tmp_path / "clang")
@@ -45,7 +50,10 @@ def test_the_newest_version_of_a_server_is_found_by_number_not_by_name(tmp_path)
     assert declaration.missing(oltp, "/nowhere") == "pgbench is not installed (package postgresql)"
 
 
-@pytest.mark.parametrize(("cpus", "clients"), [(1, [1, 2, 4]), (2, [1, 2, 3, 4, 8]), (8, [2, 4, 8, 12, 16, 32]), (64, [16, 32, 64, 96, 128, 256])])
+@pytest.mark.parametrize(
+    ("cpus", "clients"),
+    [(1, [1, 2, 4]), (2, [1, 2, 3, 4, 8]), (8, [2, 4, 8, 12, 16, 32]), (64, [16, 32, 64, 96, 128, 256])],
+)
 def test_the_numbers_of_clients_depend_on_the_number_of_cpus(cpus, clients):
     assert declaration.parameter_values(BUILT_IN["oltp"], cpus) == clients
 
@@ -65,7 +73,12 @@ def test_the_part_of_a_declaration_in_a_result():
 
 def test_the_arguments_of_a_users_own_command_are_not_in_a_result():
     metric = {"name": "tps", "unit": "1/s", "better": "higher", "pattern": "tps = ([0-9.]+)"}
-    given = {"name": "own", "title": "pgbench", "argv": ["env", "PGPASSWORD=hunter2hunter2", "pgbench"], "metric": metric}
+    given = {
+        "name": "own",
+        "title": "pgbench",
+        "argv": ["env", "PGPASSWORD=hunter2hunter2", "pgbench"],
+        "metric": metric,
+    }
     own = declaration.described(custom.declarations([given])[0], 4)
     assert (own["argv"], own["title"]) == (["env"], "pgbench") and "hunter2" not in str(own)
 

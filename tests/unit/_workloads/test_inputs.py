@@ -18,7 +18,10 @@ needs_compiler = pytest.mark.skipif(compiler(PATH) is None, reason="no C compile
 
 
 def test_the_stream_is_the_same_on_every_python():
-    assert hashlib.sha256(inputs.stream_block()).hexdigest() == "719b7af2b7f971e60f81ca2ab3f6a9f3f869090ee7a4b357c8a686970d76b95b"
+    assert (
+        hashlib.sha256(inputs.stream_block()).hexdigest()
+        == "719b7af2b7f971e60f81ca2ab3f6a9f3f869090ee7a4b357c8a686970d76b95b"
+    )
     assert len(inputs.stream_block()) == inputs.MEGABYTE
 
 
@@ -31,7 +34,13 @@ def test_the_output_of_gzip_is_compared_with_its_input(tmp_path):
         inputs.verify(dict(BUILT_IN["gzip"], argv=["cat"]), str(stream))
     # A file with a valid gzip header and damaged data: the error is from zlib, not from gzip.
     with pytest.raises(WorkloadError, match=r"cannot be decompressed: Error -3"):
-        inputs.verify(dict(BUILT_IN["gzip"], argv=["sh", "-c", "gzip -c | head -c 1000; head -c 100000 /dev/zero | tr '\\\\0' '\\\\377'"]), str(stream))
+        inputs.verify(
+            dict(
+                BUILT_IN["gzip"],
+                argv=["sh", "-c", "gzip -c | head -c 1000; head -c 100000 /dev/zero | tr '\\\\0' '\\\\377'"],
+            ),
+            str(stream),
+        )
     with pytest.raises(WorkloadError, match=r"does not decompress to its input"):
         inputs.verify(dict(BUILT_IN["gzip"], argv=["sh", "-c", "head -c 1000 | gzip"]), str(stream))
 

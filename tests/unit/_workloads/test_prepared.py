@@ -46,7 +46,9 @@ def test_each_workload_runs_here(name, files):
     assert taken["metrics"][workload["metrics"][0]["name"]]["value"] == pytest.approx(sum(taken["values"]))
     assert len(taken["workers"]) == (1 if workload["multithreaded"] else 2)
     assert list(taken["metrics"]) == [metric["name"] for metric in workload["metrics"]]
-    assert [folder for folder in os.listdir(files.path) if folder.endswith(".server") or folder == prepared.SCRATCH] == []
+    assert [
+        folder for folder in os.listdir(files.path) if folder.endswith(".server") or folder == prepared.SCRATCH
+    ] == []
 
 
 def test_the_amount_of_work_for_the_wanted_time():
@@ -59,7 +61,9 @@ def test_the_amount_of_work_for_the_wanted_time():
 def test_only_known_placeholders_are_replaced(files):
     each = own("echo", "rate 1 {threads} {seconds} {cpus} {work} {other} $(id)")
     assert ready(each, files).sample(TWO, None)["workers"][0]["output"] == "rate 1 2 1 {cpus} {work} {other} $(id)\n"
-    multithreaded = own("sh", "-c", "echo rate 1 {threads} {cpus} $(taskset -cp $$ | sed 's/.*: //')", multithreaded=True)
+    multithreaded = own(
+        "sh", "-c", "echo rate 1 {threads} {cpus} $(taskset -cp $$ | sed 's/.*: //')", multithreaded=True
+    )
     workers = ready(multithreaded, files).sample([[HERE[0]], [HERE[0]]], None)["workers"]
     assert [worker["output"] for worker in workers] == [f"rate 1 2 {HERE[0]},{HERE[0]} {HERE[0]}\n"]
     unpinned = ready(multithreaded, files).sample([[], []], None)["workers"]
@@ -92,7 +96,10 @@ def test_a_command_that_hangs_is_ended_with_its_children_and_reported_with_its_l
     pid_file, hangs = files.file("pid"), files.file("hangs")
     time_limit.not_before(monkeypatch, lambda: os.path.exists(hangs))
     child = f'trap "" TERM; echo $$ > {pid_file}; sleep 300'
-    line = f"trap '' TERM; setsid sh -c '{child}' & until [ -s {pid_file} ]; do sleep 0.05; done; echo waiting for nothing; touch {hangs}; wait"
+    line = (
+        f"trap '' TERM; setsid sh -c '{child}' & until [ -s {pid_file} ]; do sleep 0.05; done; echo waiting for"
+        f" nothing; touch {hangs}; wait"
+    )
     with pytest.raises(WorkloadError, match=r"sh did not end within 1 s and was ended: waiting for nothing"):
         ready(own("sh", "-c", line, timeout=1), files).sample([[]], None)
     with open(pid_file, encoding="ascii") as pid:
@@ -102,7 +109,10 @@ def test_a_command_that_hangs_is_ended_with_its_children_and_reported_with_its_l
 def test_a_command_that_ends_well_when_it_is_asked_to_end_is_reported_too(files, monkeypatch):
     time_limit.not_before(monkeypatch, lambda: os.path.exists(files.file("hangs")))
     monkeypatch.setattr(processes, "end_children", functools.partial(processes.end_children, time_limit=600))
-    line = f"if mkdir first; then echo rate 1; else trap 'echo asked to end; exit 0' TERM; touch {files.file('hangs')}; while :; do sleep 0.05; done; fi"
+    line = (
+        f"if mkdir first; then echo rate 1; else trap 'echo asked to end; exit 0' TERM; touch {files.file('hangs')};"
+        " while :; do sleep 0.05; done; fi"
+    )
     with pytest.raises(WorkloadError, match=r"sh did not end within 1 s and was ended: asked to end"):
         ready(own("sh", "-c", line, timeout=1), files).sample([[], []], None)
 
@@ -130,7 +140,9 @@ def test_co_runners_and_nice_value_reach_the_workers(files):
     line = "echo rate $(ps -o nice= -p $$ | tr -d ' ' | sed 's/-//;s/^0$/100/')"
     assert ready(own("sh", "-c", line, nice=5), files).sample([[]], None)["values"] == [os.nice(0) + 5]
     began = time.process_time()
-    taken = ready(own("sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo rate 1", co_runners=3), files).sample([[HERE[0]]], None)
+    taken = ready(
+        own("sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo rate 1", co_runners=3), files
+    ).sample([[HERE[0]]], None)
     worker = taken["workers"][0]
     # Four processes share one CPU: each has a quarter of its time.
     assert worker["cpu_seconds"] < 0.5 * worker["wall_seconds"]

@@ -43,7 +43,15 @@ def calibrated(files, monkeypatch, start, seconds, **changed):
         return {"workers": [worker], "timed_out": False, "cpu_usage": {}, "steal": 0.0}
 
     monkeypatch.setattr(prepared, "runner", types.SimpleNamespace(run=run, environment=dict))
-    declaration = {**PLAIN, "name": "own", "title": "own", "argv": ["true", "{work}"], "metrics": [RATE], "work": WORK, **changed}
+    declaration = {
+        **PLAIN,
+        "name": "own",
+        "title": "own",
+        "argv": ["true", "{work}"],
+        "metrics": [RATE],
+        "work": WORK,
+        **changed,
+    }
     one = prepared.PreparedWorkload(declaration, files, {}, seconds, os.cpu_count())
     said = one.calibrate([[0]])
     return one.work, said

@@ -13,12 +13,18 @@ import time
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import run_directory as run_directory_module
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads import declaration, prepared, server as server_module
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import (
+    declaration,
+    prepared,
+    server as server_module,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in.oltp import POSTGRESQL, TRANSACTION
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.catalogue import BUILT_IN
 
 PATH = declaration.search_path(BUILT_IN["oltp"], os.environ["PATH"])
-needs_postgresql = pytest.mark.skipif(declaration.missing(BUILT_IN["oltp"], os.environ["PATH"]) is not None, reason="PostgreSQL is not installed here")
+needs_postgresql = pytest.mark.skipif(
+    declaration.missing(BUILT_IN["oltp"], os.environ["PATH"]) is not None, reason="PostgreSQL is not installed here"
+)
 ME = pwd.getpwuid(os.geteuid()).pw_name
 # Runs until it gets SIGINT.
 SERVER = {
@@ -103,7 +109,10 @@ def test_a_supervisor_that_is_killed_while_it_starts_is_no_running_server(files)
 @pytest.mark.parametrize(
     ("changed", "error"),
     [
-        ({"prepare": [["sh", "-c", "echo the disk is full >&2; exit 1"]]}, "sh failed with exit status 1: the disk is full"),
+        (
+            {"prepare": [["sh", "-c", "echo the disk is full >&2; exit 1"]]},
+            "sh failed with exit status 1: the disk is full",
+        ),
         ({"serve": ["sh", "-c", "echo no memory; exit 2"]}, "the server sh did not start: no memory"),
         ({"fill": [["false"]]}, "false failed with exit status 1"),
         ({"serve": ["no-such-server"], "prepare": []}, "No such file or directory"),
@@ -124,7 +133,9 @@ def test_a_server_that_is_never_ready_is_given_up(files, monkeypatch):
 
 def test_a_server_that_ignores_signals_is_killed(files, monkeypatch):
     monkeypatch.setattr(server_module, "STOP_SECONDS", 0.3)
-    server = started(dict(SERVER, serve=["sh", "-c", "trap '' INT TERM; touch {server}/up; setsid sleep 300 & sleep 300"]), files)
+    server = started(
+        dict(SERVER, serve=["sh", "-c", "trap '' INT TERM; touch {server}/up; setsid sleep 300 & sleep 300"]), files
+    )
     server.stop()
     assert gone(server.folder)
 
@@ -134,7 +145,8 @@ def test_a_server_ends_with_a_plan_that_is_killed(number, files):
     plan = os.fork()
     if plan == 0:
         try:
-            # An earlier test can have left a handler, and no exception must lead this copy of the process back into pytest.
+            # An earlier test can have left a handler, and no exception must lead this copy of the process back into
+            # pytest.
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             started(SERVER, files)
             open(files.file("serving"), "w", encoding="utf-8").close()
@@ -150,11 +162,13 @@ def test_a_server_ends_with_a_plan_that_is_killed(number, files):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root changes the user")
 def test_a_missing_user_is_reported():
-    with pytest.raises(declaration.WorkloadError, match="sh refuses to run as root, and this host has no user nobody-at-all"):
+    with pytest.raises(
+        declaration.WorkloadError, match="sh refuses to run as root, and this host has no user nobody-at-all"
+    ):
         server_module.owner(dict(SERVER, user="nobody-at-all"))
 
 
-# ---- a hostile server user: root does nothing in the server's directory, whatever is in it ----------------------------------------------------------
+# ---- a hostile server user: root does nothing in the server's directory, whatever is in it ---------------------------
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
 OTHER = "nobody"
@@ -174,7 +188,9 @@ def a_file_of_root(files):
 
 
 def planted(*names):
-    """Return a command of the server's user that replaces each name in its directory with a link to the file at {victim}."""
+    """Return a command of the server's user that replaces each name in its directory with a link to the file at
+    {victim}.
+    """
     return ["sh", "-c", f"cd {{server}}; for name in {' '.join(names)}; do rm -rf $name; ln -s {{victim}} $name; done"]
 
 
@@ -182,7 +198,12 @@ def hostile(victim, **changed):
     """Return the server as another user, with {victim} filled in."""
     made = dict(SERVER, user=OTHER, **changed)
     return {
-        key: [[argument.replace("{victim}", victim) for argument in argv] for argv in made[key]] if key in ("prepare", "fill") else made[key] for key in made
+        key: (
+            [[argument.replace("{victim}", victim) for argument in argv] for argv in made[key]]
+            if key in ("prepare", "fill")
+            else made[key]
+        )
+        for key in made
     }
 
 
@@ -231,9 +252,19 @@ def test_directories_without_permissions_are_removed(files, victim):
 
 def client(line, **changed):
     """Return a workload whose command is the client of a server."""
-    metric = dict({"name": "rate", "unit": "1/s", "better": "higher", "aggregate": "sum"}, **changed.pop("metric", {"pattern": "rate ([0-9.]+)"}))
+    metric = dict(
+        {"name": "rate", "unit": "1/s", "better": "higher", "aggregate": "sum"},
+        **changed.pop("metric", {"pattern": "rate ([0-9.]+)"}),
+    )
     return dict(
-        declaration.PLAIN, name="own", title="own", argv=["sh", "-c", line], metrics=[metric], server=dict(SERVER, user=OTHER), multithreaded=True, **changed
+        declaration.PLAIN,
+        name="own",
+        title="own",
+        argv=["sh", "-c", line],
+        metrics=[metric],
+        server=dict(SERVER, user=OTHER),
+        multithreaded=True,
+        **changed,
     )
 
 
@@ -265,7 +296,9 @@ def test_a_client_runs_as_the_servers_user_and_cannot_gain_privileges(sampled):
 def test_root_reads_no_links_or_special_files_of_a_client(plant, sampled, victim):
     with open(victim, "a", encoding="utf-8") as secret:
         secret.write("0 0 5 \n")
-    workload = client(plant.replace("{victim}", victim), metric={"file": "latency.*", "pattern": TRANSACTION, "quantile": 0.5})
+    workload = client(
+        plant.replace("{victim}", victim), metric={"file": "latency.*", "pattern": TRANSACTION, "quantile": 0.5}
+    )
     with pytest.raises(declaration.WorkloadError, match="sh printed no rate"):
         sampled(workload)
     with open(victim, "w", encoding="utf-8") as secret:
@@ -284,7 +317,8 @@ def test_root_does_not_follow_links_beside_a_real_postgresql(files, victim):
                 "sh",
                 "-c",
                 "setsid sh -c '{}' > /dev/null 2>&1 &".format(
-                    f"cd {{server}}; while :; do for name in log data/logfile latency.1 scratch .lock; do ln -snf {victim} $name; done; sleep 0.05; done"
+                    "cd {server}; while :; do for name in log data/logfile latency.1 scratch .lock; do ln -snf"
+                    f" {victim} $name; done; sleep 0.05; done"
                 ),
             ]
         ],

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Trees of hosts with a boot loader, and stand-ins for its tools that work below such a tree.
 
-The stand-in for grub-mkconfig reads the settings as the real one does (a shell sources /etc/default/grub, then each file of the directory in name
-order) and writes entries in the form of 10_linux. The stand-in for grubby has the habits of real ones, also the bad ones, by their release:
-`tests/unit/_boot/loaders/test_grubby.py` holds it against calls that were recorded.
+The stand-in for grub-mkconfig reads the settings as the real one does (a shell sources /etc/default/grub, then each
+file of the directory in name order) and writes entries in the form of 10_linux. The stand-in for grubby has the habits
+of real ones, also the bad ones, by their release: `tests/unit/_boot/loaders/test_grubby.py` holds it against calls that
+were recorded.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ MKCONFIG = r"""#!/bin/sh
 set -e
 root=%(root)s
 [ "$1" = -o ] && out="$2"
-[ ! -e "$root/mkconfig-fails" ] || { echo 'grub-probe: error: cannot find a device for / (is /dev mounted?).' >&2; exit 1; }
+[ ! -e "$root/mkconfig-fails" ] || { echo 'grub-probe: error: cannot find a device for / (is /dev mounted?).' >&2
+    exit 1; }
 if test -f "$root/etc/default/grub"; then . "$root/etc/default/grub"; fi
 # reads /etc/default/grub.d
 if [ %(drop_ins)s = yes ]; then
@@ -92,7 +94,9 @@ def kernelopts():
 
 def expanded(line):
     words = line.split()
-    return ' '.join(line.replace('$kernelopts', kernelopts(), 1).split()) if '$kernelopts' in words and kernelopts() else line
+    if '$kernelopts' in words and kernelopts():
+        return ' '.join(line.replace('$kernelopts', kernelopts(), 1).split())
+    return line
 
 files = sorted(glob.glob(root + '/boot/loader/entries/*.conf'), reverse=True)
 texts = [open(name).read() for name in files]
@@ -111,9 +115,11 @@ if 'info' in options:
     sys.exit(0)
 target = options['update-kernel']
 if target == 'ALL' and release > 40 and os.path.exists(settings):
-    asked = subprocess.run(['sh', '-c', '. "$1"; echo $GRUB_CMDLINE_LINUX', 'sh', settings], capture_output=True, text=True, check=True).stdout.strip()
+    asked = subprocess.run(['sh', '-c', '. "$1"; echo $GRUB_CMDLINE_LINUX', 'sh', settings], capture_output=True,
+        text=True, check=True).stdout.strip()
     if asked:
-        text = re.sub(r'^GRUB_CMDLINE_LINUX.*', 'GRUB_CMDLINE_LINUX="%%s"' %% changed(asked), open(settings).read(), flags=re.M)
+        text = re.sub(r'^GRUB_CMDLINE_LINUX.*', 'GRUB_CMDLINE_LINUX="%%s"' %% changed(asked), open(settings).read(),
+            flags=re.M)
         open(settings, 'w').write(text)
 if target == 'ALL' and release > 27 and kernelopts():
     text = open(env).read().replace('kernelopts=' + kernelopts(), 'kernelopts=' + changed(kernelopts()))
@@ -163,9 +169,19 @@ def running(
     write(root, "proc/cpuinfo", "processor\t: 0\nvendor_id\t: GenuineIntel\n")
     write(root, "etc/machine-id", "0123456789abcdef0123456789abcdef\n")
     base = "sys/devices/system/cpu/"
-    for name, text in (("present", "0-7"), ("possible", "0-7"), ("online", online), ("smt/control", control), ("smt/active", active)):
+    for name, text in (
+        ("present", "0-7"),
+        ("possible", "0-7"),
+        ("online", online),
+        ("smt/control", control),
+        ("smt/active", active),
+    ):
         write(root, base + name, text + "\n")
-    cores = [(first, first + 1) for first in range(0, 8, 2)] if numbering == "adjacent" else [(first, first + 4) for first in range(4)]
+    cores = (
+        [(first, first + 1) for first in range(0, 8, 2)]
+        if numbering == "adjacent"
+        else [(first, first + 4) for first in range(4)]
+    )
     for number, core in enumerate(cores):
         for cpu in core:
             write(root, f"{base}cpu{cpu}/topology/core_cpus_list", f"{core[0]},{core[1]}\n")
@@ -191,9 +207,22 @@ def grub_tree(
         write(root, f"boot/config-{kernel}", "CONFIG_SMP=y\n")
     for name in ("00_header", "10_linux"):
         write(root, "etc/grub.d/" + name, "#!/bin/sh\n", executable=True)
-    write(root, "etc/grub.d/40_custom", "### BEGIN /etc/grub.d/40_custom ###\n### END /etc/grub.d/40_custom ###\n", executable=True)
-    tool = write(root, f"usr/sbin/{grub}-mkconfig", MKCONFIG % {"root": root, "drop_ins": "no" if suse else "yes"}, executable=True)
-    check = f'#!/bin/sh\n[ ! -e {root}/script-check-fails ] || {{ echo "error: syntax error. Incorrect command." >&2; exit 1; }}\nexec test -s "$1"\n'
+    write(
+        root,
+        "etc/grub.d/40_custom",
+        "### BEGIN /etc/grub.d/40_custom ###\n### END /etc/grub.d/40_custom ###\n",
+        executable=True,
+    )
+    tool = write(
+        root,
+        f"usr/sbin/{grub}-mkconfig",
+        MKCONFIG % {"root": root, "drop_ins": "no" if suse else "yes"},
+        executable=True,
+    )
+    check = (
+        f'#!/bin/sh\n[ ! -e {root}/script-check-fails ] || {{ echo "error: syntax error. Incorrect command." >&2; exit'
+        ' 1; }\nexec test -s "$1"\n'
+    )
     write(root, f"usr/bin/{grub}-script-check", check, executable=True)
     if suse:
         write(root, "usr/sbin/update-bootloader", "", executable=True)
@@ -213,12 +242,18 @@ def grubby_tree(
 ) -> pathlib.Path:
     """A host with grubby, 8.40 of some release, and entries of the Boot Loader Specification."""
     running(root)
-    write(root, "usr/sbin/grubby", GRUBBY % {"python": sys.executable, "root": str(root), "release": release}, executable=True)
+    write(
+        root,
+        "usr/sbin/grubby",
+        GRUBBY % {"python": sys.executable, "root": str(root), "release": release},
+        executable=True,
+    )
     for number, line in enumerate(options):
         write(
             root,
             f"boot/loader/entries/m-5.14.0-{number}.conf",
-            f"title Linux 5.14.0-{number}\nversion 5.14.0-{number}\nlinux /vmlinuz-5.14.0-{number}\ninitrd /initramfs-5.14.0-{number}.img\noptions {line}\n",
+            f"title Linux 5.14.0-{number}\nversion 5.14.0-{number}\nlinux /vmlinuz-5.14.0-{number}\ninitrd"
+            f" /initramfs-5.14.0-{number}.img\noptions {line}\n",
         )
         write(root, f"boot/config-5.14.0-{number}", "CONFIG_SMP=y\n")
     if kernelopts is not None:
@@ -228,10 +263,16 @@ def grubby_tree(
     return root
 
 
-def systemd_tree(root: pathlib.Path, options: str = "root=UUID=1 ro", cmdline: str | None = "root=UUID=1 ro\n") -> pathlib.Path:
+def systemd_tree(
+    root: pathlib.Path, options: str = "root=UUID=1 ro", cmdline: str | None = "root=UUID=1 ro\n"
+) -> pathlib.Path:
     """A host with systemd-boot."""
     running(root)
-    write(root, "efi/loader/entries/m-6.1.0-13.conf", f"title Linux\nversion 6.1.0-13\nlinux /m/6.1.0-13/linux\ninitrd /m/6.1.0-13/initrd\noptions {options}\n")
+    write(
+        root,
+        "efi/loader/entries/m-6.1.0-13.conf",
+        f"title Linux\nversion 6.1.0-13\nlinux /m/6.1.0-13/linux\ninitrd /m/6.1.0-13/initrd\noptions {options}\n",
+    )
     write(root, "boot/config-6.1.0-13", "CONFIG_SMP=y\n")
     if cmdline is not None:
         write(root, "etc/kernel/cmdline", cmdline)

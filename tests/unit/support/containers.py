@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a container's root may not do, by real namespaces of the kernel: a read-only mount, and files of users that the container does not know."""
+"""What a container's root may not do, by real namespaces of the kernel: a read-only mount,
+and files of users that the container does not know.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A program that is killed just before its N-th change of the file system, for each N; and what it changed, system call by system call.
+"""A program that is killed just before its N-th change of the file system, for each N; and what it changed,
+system call by system call.
 
-The kernel stops the program at each of its system calls (ptrace(2)), so it does not matter by which of Python's ways it writes.
+The kernel stops the program at each of its system calls (ptrace(2)), so it does not matter by which of Python's ways it
+writes.
 """
 
 from __future__ import annotations
@@ -105,7 +107,8 @@ def changes(work, last=None):
         last: the number of the change, from 1, before which it is killed; None lets it come to its end.
 
     Returns:
-        A pair: the changes, each the name of a system call, for ``fsync`` with what is flushed (``fsync directory``, ``fsync file``); whether it was killed.
+        A pair: the changes, each the name of a system call, for ``fsync`` with what is flushed (``fsync directory``,
+        ``fsync file``); whether it was killed.
     """
     pid = os.fork()
     if pid == 0:
@@ -118,7 +121,9 @@ def changes(work, last=None):
         _ptrace(PTRACE_SYSCALL, pid, 0, number)
         status = _wait(pid)
         if not os.WIFSTOPPED(status):
-            assert os.WIFEXITED(status) and os.WEXITSTATUS(status) == 0, "the program failed; its traceback is on standard error"
+            assert os.WIFEXITED(status) and os.WEXITSTATUS(status) == 0, (
+                "the program failed; its traceback is on standard error"
+            )
             return seen, False
         number = 0 if os.WSTOPSIG(status) & 0x7F == signal.SIGTRAP else os.WSTOPSIG(status)
         change = _change(pid) if os.WSTOPSIG(status) == signal.SIGTRAP | 0x80 else None
@@ -197,12 +202,17 @@ def assert_durable(work):
 def can_trace():
     """Whether this kernel lets a process trace its child, and its system calls are known here."""
     try:
-        return bool(NUMBERS) and changes(lambda: os.mkdir("/proc/none") if os.path.exists("/proc/none") else None) == ([], False)
+        return bool(NUMBERS) and changes(lambda: os.mkdir("/proc/none") if os.path.exists("/proc/none") else None) == (
+            [],
+            False,
+        )
     except OSError:
         return False
 
 
-needs_trace = pytest.mark.skipif(not can_trace(), reason="this kernel does not let a process trace another one's system calls")
+needs_trace = pytest.mark.skipif(
+    not can_trace(), reason="this kernel does not let a process trace another one's system calls"
+)
 
 
 def fresh(folder, template):

@@ -1,9 +1,10 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A host with SMT, cgroup v2 and a systemd, on a directory tree: cpusets and their partitions after Documentation/admin-guide/cgroup-v2.rst.
+"""A host with SMT, cgroup v2 and a systemd, on a directory tree: cpusets and their partitions after
+Documentation/admin-guide/cgroup-v2.rst.
 
-Before Linux 6.2 each change of a cpuset gives all its tasks the mask of the cpuset, and so does handing the controller down or taking it back; later kernels
-remember the mask that was asked for (``remembers``).
+Before Linux 6.2 each change of a cpuset gives all its tasks the mask of the cpuset, and so does handing the controller
+down or taking it back; later kernels remember the mask that was asked for (``remembers``).
 """
 
 from __future__ import annotations
@@ -21,11 +22,15 @@ CONTROL = "run/systemd/system.control"
 DATABASE = "postgresql@15-main.service"
 DATABASE_GROUP = "/system.slice/" + DATABASE
 SESSION = "/user.slice/user-0.slice/session-3.scope"
-HEADER = '# This is a drop-in unit file extension, created via "systemctl set-property"\n# or an equivalent operation. Do not edit.\n'
+HEADER = (
+    '# This is a drop-in unit file extension, created via "systemctl set-property"\n# or an equivalent operation. Do'
+    " not edit.\n"
+)
 
 
 class CgroupHost(FakeKernel):
-    """Two cores of four threads; the database has the processes 20 (pinned to CPU 5) and 21, ssh is pinned to CPU 1, and this test process is in a session.
+    """Two cores of four threads; the database has the processes 20 (pinned to CPU 5) and 21, ssh is pinned to CPU 1,
+    and this test process is in a session.
 
     Args:
         old: a kernel before 6.1, which has no isolated partitions.
@@ -42,16 +47,30 @@ class CgroupHost(FakeKernel):
         self.put("proc/self/mounts", f"cgroup2 /{MOUNT} cgroup2 rw,nosuid,nodev,noexec,relatime 0 0\n")
         self.put("run/systemd/system/README", "")
         self.put(MOUNT + "/cgroup.controllers", "cpuset cpu io memory pids\n")
-        for group in ("/init.scope", "/system.slice", DATABASE_GROUP, "/system.slice/ssh.service", "/user.slice", "/user.slice/user-0.slice", SESSION):
+        for group in (
+            "/init.scope",
+            "/system.slice",
+            DATABASE_GROUP,
+            "/system.slice/ssh.service",
+            "/user.slice",
+            "/user.slice/user-0.slice",
+            SESSION,
+        ):
             self.groups[group] = {"cpus": set(), "partition": "member", "down": False, "procs": []}
-        for pid, group in ((1, "/init.scope"), (20, DATABASE_GROUP), (21, DATABASE_GROUP), (30, "/system.slice/ssh.service"), (os.getpid(), SESSION)):
+        for pid, group in (
+            (1, "/init.scope"),
+            (20, DATABASE_GROUP),
+            (21, DATABASE_GROUP),
+            (30, "/system.slice/ssh.service"),
+            (os.getpid(), SESSION),
+        ):
             self.groups[group]["procs"].append(pid)
             self.processes[pid] = {"asked": set(), "mask": set(self.online)}
         self.set_affinity(20, {5} & self.online or {1})
         self.set_affinity(30, {1})
         self.show()
 
-    # What the kernel shows ----------------------------------------------------------------------------------------------------------
+    # What the kernel shows --------------------------------------------------------------------------------------------
     def put(self, path, text):
         full = pathlib.Path(self.sysroot) / path
         full.parent.mkdir(parents=True, exist_ok=True)
@@ -65,13 +84,25 @@ class CgroupHost(FakeKernel):
 
     def valid(self, group):
         one = self.groups[group]
-        others = [other for name, other in self.groups.items() if name not in ("/", group) and self.above(name) == self.above(group)]
+        others = [
+            other
+            for name, other in self.groups.items()
+            if name not in ("/", group) and self.above(name) == self.above(group)
+        ]
         exclusive = not any(one["cpus"] & other["cpus"] for other in others)
-        return bool(one["partition"] != "member" and self.above(group) == "/" and one["cpus"] & self.online and exclusive and self.has_cpuset(group))
+        return bool(
+            one["partition"] != "member"
+            and self.above(group) == "/"
+            and one["cpus"] & self.online
+            and exclusive
+            and self.has_cpuset(group)
+        )
 
     def effective(self, group):
         if group == "/":
-            return self.online - set().union(*(one["cpus"] for name, one in self.groups.items() if name != "/" and self.valid(name)))
+            return self.online - set().union(
+                *(one["cpus"] for name, one in self.groups.items() if name != "/" and self.valid(name))
+            )
         if self.valid(group):
             return self.groups[group]["cpus"] & self.online
         above = self.effective(self.above(group))
@@ -121,7 +152,7 @@ class CgroupHost(FakeKernel):
     def group_of(self, pid):
         return next(name for name, one in self.groups.items() if pid in one["procs"])
 
-    # What the kernel does -----------------------------------------------------------------------------------------------------------
+    # What the kernel does ---------------------------------------------------------------------------------------------
     def make_directory(self, path):
         group = path[len(MOUNT) :]
         if group in self.groups:
@@ -171,7 +202,11 @@ class CgroupHost(FakeKernel):
             return
         self.groups[group]["down"] = down
         for name, one in self.groups.items():
-            for pid in one["procs"] if name != group and (name + "/").startswith(group.rstrip("/") + "/") and not self.remembers else ():
+            for pid in (
+                one["procs"]
+                if name != group and (name + "/").startswith(group.rstrip("/") + "/") and not self.remembers
+                else ()
+            ):
                 self.processes[pid]["mask"] = set(self.effective(name))
 
     def write_cgroup_procs(self, group, text):
@@ -188,7 +223,7 @@ class CgroupHost(FakeKernel):
             raise OSError(errno.EINVAL, "Invalid argument")
         self.groups[group]["partition"] = text
 
-    # What systemd does --------------------------------------------------------------------------------------------------------------
+    # What systemd does ------------------------------------------------------------------------------------------------
     def run(self, argv):
         self.commands.append(argv[2:])
         verb = argv[2]
@@ -201,7 +236,11 @@ class CgroupHost(FakeKernel):
         if verb == "show":
             if unit not in self.allowed:
                 return 0, f"Id={unit}\nLoadState=not-found\nActiveState=inactive\nControlGroup=\nAllowedCPUs=\n", ""
-            return 0, f"Id={unit}\nLoadState=loaded\nActiveState=active\nControlGroup={DATABASE_GROUP}\nAllowedCPUs={self.allowed[unit]}\n", ""
+            return (
+                0,
+                f"Id={unit}\nLoadState=loaded\nActiveState=active\nControlGroup={DATABASE_GROUP}\nAllowedCPUs={self.allowed[unit]}\n",
+                "",
+            )
         assert argv[2:4] == ["set-property", "--runtime"], argv
         cpus = argv[-1].partition("=")[2]
         self.allowed[unit] = cpus.replace(",", " ")
@@ -217,4 +256,7 @@ class CgroupHost(FakeKernel):
     def everything(self):
         """Return the text of each file, and the directories, by path."""
         root = pathlib.Path(self.sysroot)
-        return {str(path.relative_to(root)): path.read_text(encoding="utf-8") if path.is_file() else None for path in root.rglob("*")}
+        return {
+            str(path.relative_to(root)): path.read_text(encoding="utf-8") if path.is_file() else None
+            for path in root.rglob("*")
+        }

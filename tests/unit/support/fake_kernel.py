@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A kernel's SMT control and CPU hotplug on a directory tree, after kernel/cpu.c of 6.1 and of 6.12.
 
-Tests on real guests judge; this one stands in for what a guest cannot show: POWER's numeric control, refusals on the k-th CPU,
-half-done writes of 6.6+. Reads come from real files, so that other readers of sysfs see the same tree.
+Tests on real guests judge; this one stands in for what a guest cannot show: POWER's numeric control, refusals on the
+k-th CPU, half-done writes of 6.6+. Reads come from real files, so that other readers of sysfs see the same tree.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ def cpulist(cpus) -> str:
 
 
 class FakeKernel(kernel_files.KernelFiles):
-    """``control`` None: a kernel without the file. ``numeric``: powerpc's CONFIG_SMT_NUM_THREADS_DYNAMIC. ``modern``: 6.6 and later."""
+    """``control`` None: a kernel without the file.
+
+    ``numeric``: powerpc's CONFIG_SMT_NUM_THREADS_DYNAMIC. ``modern``: 6.6 and later.
+    """
 
     def __init__(self, sysroot, cores, control="on", modern=False, numeric=False, offline=()):
         super().__init__(str(sysroot))
@@ -56,7 +59,7 @@ class FakeKernel(kernel_files.KernelFiles):
         self.faults = None  # what counts each write, see faults.py
         self._show_all()
 
-    # What the kernel shows ------------------------------------------------------------------------------------------------------
+    # What the kernel shows --------------------------------------------------------------------------------------------
     def _put(self, path, text):
         if self._shown.get(path) == text:
             return
@@ -91,7 +94,9 @@ class FakeKernel(kernel_files.KernelFiles):
                 self._put(folder + "/topology/physical_package_id", "0")
             elif folder + "/topology/core_id" in self._shown:
                 shutil.rmtree(topology)
-                self._shown = {path: text for path, text in self._shown.items() if not path.startswith(folder + "/topology/")}
+                self._shown = {
+                    path: text for path, text in self._shown.items() if not path.startswith(folder + "/topology/")
+                }
 
     def put_present(self, cpus):
         """Show other CPUs as present, as after a hot-plug of the machine's processors."""
@@ -106,7 +111,7 @@ class FakeKernel(kernel_files.KernelFiles):
     def _active(self):
         return any(len(self.online.intersection(core)) > 1 for core in self.cores)
 
-    # What the kernel does -------------------------------------------------------------------------------------------------------
+    # What the kernel does ---------------------------------------------------------------------------------------------
     def _primary(self, cpu):
         return self.core_of[cpu][0] == cpu
 
@@ -119,12 +124,18 @@ class FakeKernel(kernel_files.KernelFiles):
             raise OSError(refusal, os.strerror(refusal))
         if not online and self.online == {cpu}:
             raise OSError(errno.EBUSY, "last CPU")
-        if online and not self._primary(cpu) and not (self.control in (None, "on", "notsupported", "notimplemented") and self._thread_allowed(cpu)):
+        if (
+            online
+            and not self._primary(cpu)
+            and not (self.control in (None, "on", "notsupported", "notimplemented") and self._thread_allowed(cpu))
+        ):
             raise OSError(errno.EPERM, "SMT is off")
         (self.online.add if online else self.online.discard)(cpu)
 
     def _read_again(self):
-        """In a process that was forked, such as the watchdog, the memory is that of the fork: the tree shows what became of the kernel since."""
+        """In a process that was forked, such as the watchdog, the memory is that of the fork:
+        the tree shows what became of the kernel since.
+        """
         if os.getpid() == self._pid:
             return
         self._pid, self._shown, self.writes_left = os.getpid(), {}, None
@@ -191,7 +202,15 @@ class FakeKernel(kernel_files.KernelFiles):
         if wanted > before:
             self.control = "on"
             # topology_is_core_online: a core that is wholly off stays so.
-            self._raise({cpu for core in self.cores if self.online.intersection(core) for cpu in core if self._thread_allowed(cpu)})
+            self._raise(
+                {
+                    cpu
+                    for core in self.cores
+                    if self.online.intersection(core)
+                    for cpu in core
+                    if self._thread_allowed(cpu)
+                }
+            )
         elif wanted < before:
             control = "off" if wanted == 1 else "on"
             for cpu in sorted(self.online):

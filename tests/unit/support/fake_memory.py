@@ -1,6 +1,7 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A host whose memory policy can be changed: a directory tree with the kernel's rules for its sysctls, and a systemd with services.
+"""A host whose memory policy can be changed: a directory tree with the kernel's rules for its sysctls,
+and a systemd with services.
 
 Each write, removal and command counts as an effect, and any of them can fail.
 """
@@ -35,7 +36,11 @@ class Systemd:
     def __call__(self, argv):
         if argv[1] == "daemon-reload":
             self.reloads += 1
-            self.loaded = {name: -900 for name in self.services if os.path.exists(os.path.join(self.root, oom_score.drop_in_path(name + ".service")))}
+            self.loaded = {
+                name: -900
+                for name in self.services
+                if os.path.exists(os.path.join(self.root, oom_score.drop_in_path(name + ".service")))
+            }
             return 0, "", ""
         names = argv[argv.index("--") + 1 :]
         return 0, "\n\n".join(self._show(name) for name in names) + "\n", ""
@@ -46,7 +51,8 @@ class Systemd:
             return f"Id={name}\nLoadState=not-found"
         service = self.services[short]
         score = self.loaded.get(short, service.get("score", 0))
-        return f"MainPID={service['main']}\nControlGroup=/system.slice/{name}\nOOMScoreAdjust={score}\nId={name}\nLoadState=loaded"
+        group = f"MainPID={service['main']}\nControlGroup=/system.slice/{name}"
+        return f"{group}\nOOMScoreAdjust={score}\nId={name}\nLoadState=loaded"
 
 
 def process(root, pid, score, unit="db.service"):
@@ -58,7 +64,8 @@ def process(root, pid, score, unit="db.service"):
 
 
 class MemoryHost:
-    """A host of the tree ``memory_tree.tree`` with the services ``db`` (score 100, processes 10 and 11) and ``web`` (0, process 20).
+    """A host of the tree ``memory_tree.tree`` with the services ``db`` (score 100,
+    processes 10 and 11) and ``web`` (0, process 20).
 
     Attributes:
         effects: what was written, removed and called.
@@ -75,8 +82,16 @@ class MemoryHost:
         self.fails = lambda effect: False
         write, unlink = HostFs.write, durable.unlink
         monkeypatch.setattr(kernel_files.KernelFiles, "write", lambda _files, path, text: self._kernel(path, text))
-        monkeypatch.setattr(HostFs, "write", lambda fs, path, *rest, **how: (self._do("write " + path, errno.ENOSPC), write(fs, path, *rest, **how))[1])
-        monkeypatch.setattr(durable, "unlink", lambda path: (self._do(f"remove {os.path.relpath(path, root)}", errno.EROFS), unlink(path))[1])
+        monkeypatch.setattr(
+            HostFs,
+            "write",
+            lambda fs, path, *rest, **how: (self._do("write " + path, errno.ENOSPC), write(fs, path, *rest, **how))[1],
+        )
+        monkeypatch.setattr(
+            durable,
+            "unlink",
+            lambda path: (self._do(f"remove {os.path.relpath(path, root)}", errno.EROFS), unlink(path))[1],
+        )
 
     def _do(self, effect, number):
         self.effects.append(effect)

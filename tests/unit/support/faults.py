@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What may go wrong while files are written: the process is killed before its n-th change of a file or of the kernel, or the disk is full from then on."""
+"""What may go wrong while files are written: the process is killed before its n-th change of a file or of the kernel,
+or the disk is full from then on.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,10 @@ class Faults:
 
 
 class Watchdog:
-    """The watchdog without a process of its own: what it restores is what the process restores that it watches. The real one is in test_watchdog.py."""
+    """The watchdog without a process of its own: what it restores is what the process restores that it watches.
+
+    The real one is in test_watchdog.py.
+    """
 
     faults: Faults
     is_disarmed = False

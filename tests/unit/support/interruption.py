@@ -12,7 +12,8 @@ import subprocess
 def interrupt(process, number):
     """Send a signal to a process that leads its group and to all of the group, until the process has ended.
 
-    A worker of Ansible that ends by Ctrl-C may hold a lock that its main process then waits for: a person presses the keys again.
+    A worker of Ansible that ends by Ctrl-C may hold a lock that its main process then waits for: a person presses the
+    keys again.
     """
     while process.poll() is None:
         os.killpg(process.pid, number)

@@ -21,10 +21,16 @@ def _find() -> str | None:
 
 
 def _runs(python: str) -> bool:
-    """Say whether it is one: a name on the PATH may be that of pyenv, which starts nothing unless a version is chosen."""
-    done = subprocess.run([python, "-c", "import sys; print(sys.version_info[:2])"], capture_output=True, text=True, check=False)
+    """Say whether it is one: a name on the PATH may be that of pyenv,
+    which starts nothing unless a version is chosen.
+    """
+    done = subprocess.run(
+        [python, "-c", "import sys; print(sys.version_info[:2])"], capture_output=True, text=True, check=False
+    )
     return done.stdout.strip() == str(OLDEST)
 
 
 PYTHON = _find()
-needed = pytest.mark.skipif(PYTHON is None, reason="there is no Python 3.6 on this machine: install one as python3.6, or with pyenv")
+needed = pytest.mark.skipif(
+    PYTHON is None, reason="there is no Python 3.6 on this machine: install one as python3.6, or with pyenv"
+)

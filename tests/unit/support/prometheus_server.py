@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A real Prometheus on loopback that scrapes an exporter of the test each second, a real nginx in front of it, and servers that lie."""
+"""A real Prometheus on loopback that scrapes an exporter of the test each second, a real nginx in front of it,
+and servers that lie.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +36,18 @@ def free_port():
 
 def unpacked(package, path):
     """Return the path of a program of one of Debian's packages, which is not installed."""
-    return subprocess.run([str(REPOSITORY / "tools" / "unpacked.sh"), package, path], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    return subprocess.run(
+        [str(REPOSITORY / "tools" / "unpacked.sh"), package, path], check=True, stdout=subprocess.PIPE, text=True
+    ).stdout.strip()
 
 
 @contextlib.contextmanager
 def raw(*pieces, drips=()):
-    """Answer each connection with these bytes as they are, then the ``drips`` again and again; wait until the other side closes it. Yields the address.
+    """Answer each connection with these bytes as they are, then the ``drips`` again and again; wait until the other
+    side closes it. Yields the address.
 
-    A number is a pause of so many seconds. Nothing is closed here: what ends before that knows from the bytes themselves where an answer ends.
+    A number is a pause of so many seconds. Nothing is closed here: what ends before that knows from the bytes
+    themselves where an answer ends.
     """
 
     class Handler(socketserver.StreamRequestHandler):
@@ -131,8 +137,8 @@ class Exporter:
 def prometheus(directory, targets, web_config=None, scheme="http", instance_labels=None, credentials=None, rules=()):
     """Run Prometheus over ``targets`` (addresses without scheme), and wait until it answers. Yields its address.
 
-    ``rules`` are groups of rules, as in a file of them. ``credentials`` (user and password) are those that its ``web_config`` asks for: without them nothing
-    is heard about its state.
+    ``rules`` are groups of rules, as in a file of them. ``credentials`` (user and password) are those that its
+    ``web_config`` asks for: without them nothing is heard about its state.
     """
     with running(directory, targets, web_config, scheme, instance_labels, rules) as (process, url):
         for _turn in range(600):
@@ -210,7 +216,9 @@ def nginx(directory, url, *directives, server=()):
         server: further directives, of the place where it listens.
     """
     port = free_port()
-    temporary = "".join(f"{kind}_temp_path {directory}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+    temporary = "".join(
+        f"{kind}_temp_path {directory}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
     of_proxy = "".join(f"{one};" for one in directives)
     of_server = "".join(f"{one};" for one in server)
     (directory / "nginx.conf").write_text(
@@ -219,7 +227,15 @@ def nginx(directory, url, *directives, server=()):
         f"server {{ listen 127.0.0.1:{port}; {of_server} location / {{ proxy_pass http://behind; {of_proxy} }} }} }}"
     )
     with (directory / "log").open("wb") as log:
-        command = [unpacked("nginx", "usr/sbin/nginx"), "-p", directory, "-c", directory / "nginx.conf", "-e", directory / "errors"]
+        command = [
+            unpacked("nginx", "usr/sbin/nginx"),
+            "-p",
+            directory,
+            "-c",
+            directory / "nginx.conf",
+            "-e",
+            directory / "errors",
+        ]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         try:
             for _turn in range(600):

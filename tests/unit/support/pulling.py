@@ -1,9 +1,10 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The program of smt_pull with real git repositories, and with a stand-in for ansible-playbook where a test needs hundreds of pulls.
+"""The program of smt_pull with real git repositories, and with a stand-in for ansible-playbook where a test needs
+hundreds of pulls.
 
-The stand-in reads the file `policy` of the commit as a playbook would: its text is the status that the host gets, and `broken` gives none. What Ansible really
-does with commits that are broken is tested in tests/playbooks/test_pull.py.
+The stand-in reads the file `policy` of the commit as a playbook would: its text is the status that the host gets, and
+`broken` gives none. What Ansible really does with commits that are broken is tested in tests/playbooks/test_pull.py.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ if "__smt_pull_status_file" in given:
     with open("LOG", "a") as stream:
         stream.write(os.path.basename(os.path.dirname(inventory)) + "\n")
 else:
-    metrics = '# HELP threadwise_smt_compliant x\nthreadwise_smt_compliant{host="h1"} %d\n# EOF\n' % (policy == "compliant")
+    value = 'threadwise_smt_compliant{host="h1"} %d' % (policy == "compliant")
+    metrics = "# HELP threadwise_smt_compliant x\n%s\n# EOF\n" % value
     for name, text in (("json", document), ("metrics", metrics), ("page", "<p>")):
         with open(given["smt_compliance_" + name], "w") as stream:
             stream.write(text)
@@ -44,7 +46,9 @@ sys.exit(0 if policy == "compliant" else 2)
 
 
 def git(directory: pathlib.Path, *arguments: str) -> str:
-    return subprocess.run(["git", *AUTHOR, *arguments], cwd=directory, check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(
+        ["git", *AUTHOR, *arguments], cwd=directory, check=True, capture_output=True, text=True
+    ).stdout.strip()
 
 
 class Place:
@@ -56,7 +60,10 @@ class Place:
     """
 
     def __init__(self, directory: pathlib.Path) -> None:
-        self.directory, self.repository, self.log, self.metrics = (directory, *(directory / name for name in ("repository", "log", "smt.prom")))
+        self.directory, self.repository, self.log, self.metrics = (
+            directory,
+            *(directory / name for name in ("repository", "log", "smt.prom")),
+        )
         for name in ("repository", "state", "scratch", "bin"):
             (directory / name).mkdir()
         stand_in = directory / "bin/ansible-playbook"
@@ -94,5 +101,9 @@ class Place:
 
     def value(self, name: str) -> float | None:
         """A metric of the host, None where there is none."""
-        found = re.search(rf"^threadwise_smt_{name}{{[^}}]*}} (\S+)$", self.metrics.read_text() if self.metrics.exists() else "", re.MULTILINE)
+        found = re.search(
+            rf"^threadwise_smt_{name}{{[^}}]*}} (\S+)$",
+            self.metrics.read_text() if self.metrics.exists() else "",
+            re.MULTILINE,
+        )
         return found and float(found[1])

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Makes result documents of hosts that never were, with effects that are known exactly.
 
-The placements are those of the collection's own placement code; the rates follow a small model: a worker alone does ``rate``, a worker
-whose core is shared by two does ``share`` of it, one that shares its CPU does half. So the truth is known: the cost of sharing is
-``1 - share``, the yield of SMT ``2 * share``, and switching SMT off changes the whole machine's rate by ``1 / (2 * share)``.
+The placements are those of the collection's own placement code; the rates follow a small model: a worker alone does
+``rate``, a worker whose core is shared by two does ``share`` of it, one that shares its CPU does half. So the truth is
+known: the cost of sharing is ``1 - share``, the yield of SMT ``2 * share``, and switching SMT off changes the whole
+machine's rate by ``1 / (2 * share)``.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ def machine(sockets=2, cores=2, threads=2):
     """CPU tuples one a core, and CPU tuples one a package, numbered with siblings side by side."""
     count = sockets * cores
     groups = [tuple(range(core * threads, (core + 1) * threads)) for core in range(count)]
-    packages = [tuple(cpu for group in groups[socket * cores : (socket + 1) * cores] for cpu in group) for socket in range(sockets)]
+    packages = [
+        tuple(cpu for group in groups[socket * cores : (socket + 1) * cores] for cpu in group)
+        for socket in range(sockets)
+    ]
     return groups, packages
 
 
@@ -86,7 +90,9 @@ def nothing_further(_arm, _spot):
 
 def declared(workload):
     """The metrics of a workload, the primary one first."""
-    return copy.deepcopy(workload.get("metrics")) or {"throughput": {"unit": workload["unit"], "better": "higher", "aggregate": "sum"}}
+    return copy.deepcopy(workload.get("metrics")) or {
+        "throughput": {"unit": workload["unit"], "better": "higher", "aggregate": "sum"}
+    }
 
 
 def policy_result(name="overcommit_strict", without=(), title="strict overcommit", **options):
@@ -102,9 +108,12 @@ def policy_result(name="overcommit_strict", without=(), title="strict overcommit
     names = {"smt_on": "as_found", "smt_off": name}
     document["arms"] = [arm("as_found", "as found", True), arm(name, title, False)]
     document["plan"]["placements"] = {
-        names[one]: {spot: about for spot, about in spots.items() if spot not in without} for one, spots in document["plan"]["placements"].items()
+        names[one]: {spot: about for spot, about in spots.items() if spot not in without}
+        for one, spots in document["plan"]["placements"].items()
     }
-    document["samples"] = [{**one, "arm": names[one["arm"]]} for one in document["samples"] if one["placement"] not in without]
+    document["samples"] = [
+        {**one, "arm": names[one["arm"]]} for one in document["samples"] if one["placement"] not in without
+    ]
     return document
 
 
@@ -128,8 +137,9 @@ def result(
     Args:
         host: name in the inventory
         run: name of the run
-        workloads: name -> {rate, share, unit, title}; or, instead of rate and share, a ``model`` of each worker's value (arm, placement, workers) -> values,
-            for the first metric that is declared in ``metrics``; ``further`` gives the others of a sample (arm, placement) -> {metric: value}
+        workloads: name -> {rate, share, unit, title}; or, instead of rate and share, a ``model`` of each worker's value
+            (arm, placement, workers) -> values, for the first metric that is declared in ``metrics``; ``further`` gives
+            the others of a sample (arm, placement) -> {metric: value}
         shape: sockets, cores a socket, threads a core
         blocks: how many blocks were measured
         noise: standard deviation of the log of each worker's rate
@@ -138,7 +148,8 @@ def result(
         compared: whether SMT was switched
         reason: why SMT was not switched, where it was not
         names: of the placements
-        arms: other arms than SMT on and off, the baseline first: name -> what it multiplies each worker's value by, a number or one for each workload
+        arms: other arms than SMT on and off, the baseline first: name -> what it multiplies each worker's value by, a
+            number or one for each workload
         changes: top-level fields to replace
     """
     workloads = {"gzip": GZIP} if workloads is None else workloads
@@ -183,15 +194,28 @@ def result(
                 "error": None,
                 "wall_seconds": 0.8,
                 "metrics": {
-                    metric: {"value": AGGREGATES[primary["aggregate"]](values), "unit": primary["unit"], "better": primary["better"]},
+                    metric: {
+                        "value": AGGREGATES[primary["aggregate"]](values),
+                        "unit": primary["unit"],
+                        "better": primary["better"],
+                    },
                     **{
-                        other: {"value": value * math.exp(source.gauss(0, noise)), **{key: declared(workload)[other][key] for key in ("unit", "better")}}
+                        other: {
+                            "value": value * math.exp(source.gauss(0, noise)),
+                            **{key: declared(workload)[other][key] for key in ("unit", "better")},
+                        }
                         for other, value in workload.get("further", nothing_further)(arm_name, spot).items()
                     },
                 },
-                "workers": [{"cpus": cpulist(worker), "value": value, "wall_seconds": 0.8, "cpu_seconds": 0.79} for worker, value in zip(workers, values)],
+                "workers": [
+                    {"cpus": cpulist(worker), "value": value, "wall_seconds": 0.8, "cpu_seconds": 0.79}
+                    for worker, value in zip(workers, values)
+                ],
                 "parameter": None,
-                "telemetry": {"cpu_usage": {str(cpu): (1.0 if str(cpu) in busy else 0.02) for cpu in online[arm_name]}, "steal": 0.0},
+                "telemetry": {
+                    "cpu_usage": {str(cpu): 1.0 if str(cpu) in busy else 0.02 for cpu in online[arm_name]},
+                    "steal": 0.0,
+                },
             }
         )
     smt = shape[2] > 1
@@ -215,7 +239,13 @@ def result(
             "sockets": shape[0],
             "cores": len(groups),
             "threads_per_core": {"min": shape[2], "max": shape[2], "online_max": shape[2]},
-            "cpus": {"present": cpulist(everything), "possible": cpulist(everything), "online": cpulist(everything), "offline": "", "isolated": ""},
+            "cpus": {
+                "present": cpulist(everything),
+                "possible": cpulist(everything),
+                "online": cpulist(everything),
+                "offline": "",
+                "isolated": "",
+            },
             "sibling_groups": [cpulist(group) for group in groups],
             "primaries": cpulist(primaries),
             "secondaries": cpulist(cpu for cpu in everything if cpu not in primaries),
@@ -253,9 +283,14 @@ def result(
             "nominal_mhz": 2500.0,
         },
         "arms": [arm(name, title_of(name), name == next(iter(online))) for name in online],
-        "arms_left_out": []
-        if compared
-        else [{"name": name, "title": title, "reason": reason} for name, title in (("smt_on", "SMT on"), ("smt_off", "SMT off"))],
+        "arms_left_out": (
+            []
+            if compared
+            else [
+                {"name": name, "title": title, "reason": reason}
+                for name, title in (("smt_on", "SMT on"), ("smt_off", "SMT off"))
+            ]
+        ),
         "plan": {
             "seconds_budget": 170,
             "sample_seconds": 0.8,
@@ -341,7 +376,12 @@ def spoilt(value, attack):
 
 def hostile(attack, host="evil", **options):
     """A result whose every free text is an attack; options as for :func:`result`."""
-    document = spoilt(result(host=f"{host}{attack}", workloads={"own": {**GZIP, "title": attack, "unit": attack}}, blocks=5, **options), attack)
+    document = spoilt(
+        result(
+            host=f"{host}{attack}", workloads={"own": {**GZIP, "title": attack, "unit": attack}}, blocks=5, **options
+        ),
+        attack,
+    )
     document["outcome"] = "failed"
     document["facts"].update(control=attack[:100], hypervisor=attack[:100])
     document["arms_left_out"] = [{"name": "overcommit_strict", "title": attack[:255] or "x", "reason": attack}]
@@ -354,7 +394,12 @@ def hostile(attack, host="evil", **options):
     for sample in document["samples"][1:3]:
         sample["telemetry"]["perf"] = {"reason": attack}
     document["skipped"] = [{"workload": "own", "placement": "same_cpu", "arm": "smt_on", "reason": attack}]
-    document["restored"] = {"ok": False, "before": {"control": attack, "online": [0]}, "after": None, "differences": [attack]}
+    document["restored"] = {
+        "ok": False,
+        "before": {"control": attack, "online": [0]},
+        "after": None,
+        "differences": [attack],
+    }
     return document
 
 

@@ -1,8 +1,10 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Results of hosts as the published studies would have left them: their raw figures, in placements that this collection's own code makes.
+"""Results of hosts as the published studies would have left them: their raw figures,
+in placements that this collection's own code makes.
 
-Sources: docs/measures.md. Each published figure becomes blocks with a small scatter; a figure of each single run stays as it is.
+Sources: docs/measures.md. Each published figure becomes blocks with a small scatter; a figure of each single run stays
+as it is.
 """
 
 from __future__ import annotations
@@ -40,7 +42,11 @@ def hp(numbers=range(1, 13), blocks=6, tests=tuple(HP), **options):
 
     def of_test(name):
         times = dict(zip(("smt_on", "smt_off"), HP[name]))
-        return {"title": f"array, {name}", "metrics": STREAM_TIME, "model": lambda arm, _spot, placed: [times[arm][len(placed) - 1]] * len(placed)}
+        return {
+            "title": f"array, {name}",
+            "metrics": STREAM_TIME,
+            "model": lambda arm, _spot, placed: [times[arm][len(placed) - 1]] * len(placed),
+        }
 
     # A name in results has no capital letters that tell it from another one in file systems without them.
     workloads = {f"{name.lower()}_write" if name.isupper() else name: of_test(name) for name in tests}
@@ -59,18 +65,31 @@ def pythian_free():
     """Two streams on any of the four CPUs of a host that shows them as cores."""
     rates = [float(rate) for rate, count in PYTHIAN_FREE.items() for _time in range(count)]
     taken = iter(rates)
-    gzip = {"title": "gzip of a fixed stream", "metrics": RATES, "model": lambda _arm, _spot, placed: [next(taken) for _worker in placed]}
-    return result_maker.result(workloads={"gzip": gzip}, shape=(1, 4, 1), blocks=20, noise=0.0, compared=False, names=["free_2"])
+    gzip = {
+        "title": "gzip of a fixed stream",
+        "metrics": RATES,
+        "model": lambda _arm, _spot, placed: [next(taken) for _worker in placed],
+    }
+    return result_maker.result(
+        workloads={"gzip": gzip}, shape=(1, 4, 1), blocks=20, noise=0.0, compared=False, names=["free_2"]
+    )
 
 
 def pythian_pinned():
     """The three pinned runs and one stream alone, six blocks of each."""
-    gzip = {"title": "gzip of a fixed stream", "metrics": RATES, "model": lambda _arm, spot, placed: [PYTHIAN[spot]] * len(placed)}
+    gzip = {
+        "title": "gzip of a fixed stream",
+        "metrics": RATES,
+        "model": lambda _arm, spot, placed: [PYTHIAN[spot]] * len(placed),
+    }
     names = ["single", "same_cpu", "cpus_0_2", "cpus_0_1"]
-    return result_maker.result(workloads={"gzip": gzip}, shape=(1, 4, 1), blocks=6, noise=0.002, compared=False, names=names)
+    return result_maker.result(
+        workloads={"gzip": gzip}, shape=(1, 4, 1), blocks=6, noise=0.002, compared=False, names=names
+    )
 
 
-# Measuring Intel Hyper-Thread overhead, 2016: four cores do 4 units a second, their eight threads 5, each unit then taking 1.6 s instead of 1 s.
+# Measuring Intel Hyper-Thread overhead, 2016: four cores do 4 units a second, their eight threads 5, each unit then
+# taking 1.6 s instead of 1 s.
 UNITS = {
     "throughput": {"unit": "units/s", "better": "higher", "aggregate": "sum"},
     "latency": {"unit": "s", "better": "lower", "aggregate": "max"},
@@ -85,7 +104,9 @@ def overhead(blocks=6):
         "model": lambda arm, _spot, placed: [(5 if arm == "smt_on" else 4) / len(placed)] * len(placed),
         "further": lambda arm, _spot: {"latency": 1.6 if arm == "smt_on" else 1.0},
     }
-    return result_maker.result(workloads={"units": units}, shape=(1, 4, 2), blocks=blocks, noise=0.002, names=["all_threads"])
+    return result_maker.result(
+        workloads={"units": units}, shape=(1, 4, 2), blocks=blocks, noise=0.002, names=["all_threads"]
+    )
 
 
 # HP World 2004, SAP SD on a DL560: users -> response time in s, None where it failed.
@@ -99,18 +120,26 @@ def sap(blocks=6):
         "latency_mean": {"unit": "s", "better": "lower", "aggregate": "max"},
     }
     users = {"title": "SAP SD", "metrics": metrics, "model": lambda _arm, _spot, placed: [1.0] * len(placed)}
-    document = result_maker.result(workloads={"sap": users}, shape=(1, 4, 2), blocks=blocks, noise=0.002, names=["all_threads"])
-    document["plan"]["workloads"][0].update(parameter={"name": "users", "unit": "users", "values": [550, 650], "per_worker": False}, response_limit=2.0)
+    document = result_maker.result(
+        workloads={"sap": users}, shape=(1, 4, 2), blocks=blocks, noise=0.002, names=["all_threads"]
+    )
+    document["plan"]["workloads"][0].update(
+        parameter={"name": "users", "unit": "users", "values": [550, 650], "per_worker": False}, response_limit=2.0
+    )
     samples = []
     for sample in document["samples"]:
         for number, time in SAP[sample["arm"]].items():
             failed = {"ok": False, "error": "the response time was not reached", "metrics": {}, "workers": []}
-            served = {"throughput": {"value": number, "unit": "users", "better": "higher"}, "latency_mean": {"value": time, "unit": "s", "better": "lower"}}
+            served = {
+                "throughput": {"value": number, "unit": "users", "better": "higher"},
+                "latency_mean": {"value": time, "unit": "s", "better": "lower"},
+            }
             samples.append({**sample, "parameter": number, **(failed if time is None else {"metrics": served})})
     return {**document, "samples": samples}
 
 
-# Linux: CPU, core, HyperThread, 2014: CPU time of both threads, and average wall time, in ms. Siblings are 0 and 1 here.
+# Linux: CPU, core, HyperThread, 2014: CPU time of both threads, and average wall time, in ms. Siblings are 0 and 1
+# here.
 THREADS = {"single": (10697, 10716), "siblings": (32589, 16324), "cores": (21461, 10750), "same_cpu": (21447, 21475)}
 TIMES = {
     "wall_time": {"unit": "ms", "better": "lower", "aggregate": "mean"},
@@ -126,7 +155,9 @@ def threads_2014(blocks=6):
         "model": lambda _arm, spot, placed: [THREADS[spot][1]] * len(placed),
         "further": lambda _arm, spot: {"cpu_time": THREADS[spot][0]},
     }
-    return result_maker.result(workloads={"loop": loop}, shape=(1, 2, 2), blocks=blocks, noise=0.002, compared=False, names=list(THREADS))
+    return result_maker.result(
+        workloads={"loop": loop}, shape=(1, 2, 2), blocks=blocks, noise=0.002, compared=False, names=list(THREADS)
+    )
 
 
 # Arm's sketch of headroom: 6 requests a second at 30 % usage, and 10 with every thread busy.
@@ -136,8 +167,17 @@ ARM = {0.3: (6.0, 0.3), 1.0: (10.0, 1.0)}
 def arm(blocks=6):
     """Two loads on all threads of a core with two of them."""
     requests = {"title": "requests", "metrics": RATES, "model": lambda _arm, _spot, placed: [1.0] * len(placed)}
-    document = result_maker.result(workloads={"requests": requests}, shape=(1, 1, 2), blocks=blocks, noise=0.002, compared=False, names=["all_threads"])
-    document["plan"]["workloads"][0].update(parameter={"name": "load", "unit": "of each CPU", "values": list(ARM), "per_worker": False})
+    document = result_maker.result(
+        workloads={"requests": requests},
+        shape=(1, 1, 2),
+        blocks=blocks,
+        noise=0.002,
+        compared=False,
+        names=["all_threads"],
+    )
+    document["plan"]["workloads"][0].update(
+        parameter={"name": "load", "unit": "of each CPU", "values": list(ARM), "per_worker": False}
+    )
     samples = []
     for sample in document["samples"]:
         for worker, (load, (rate, usage)) in zip(sample["workers"], ARM.items()):

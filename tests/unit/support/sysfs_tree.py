@@ -1,8 +1,10 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Maker of synthetic trees: the files of sysfs and procfs that a machine of a given shape shows, with what a test wants to be missing or wrong.
+"""Maker of synthetic trees: the files of sysfs and procfs that a machine of a given shape shows,
+with what a test wants to be missing or wrong.
 
-The kernel's rules are kept: a CPU that goes offline loses its topology folder and its place in every list, mask, node and in /proc/cpuinfo.
+The kernel's rules are kept: a CPU that goes offline loses its topology folder and its place in every list, mask, node
+and in /proc/cpuinfo.
 """
 
 from __future__ import annotations
@@ -72,7 +74,9 @@ class Machine:
         return tuple(cpu for cpu in self.present if cpu not in self.offline)
 
     def groups(self, depth, cpus=None):
-        """CPUs grouped by the first `depth` of (package, die, core), as sorted tuples; of all present CPUs unless given."""
+        """CPUs grouped by the first `depth` of (package, die, core), as sorted tuples;
+        of all present CPUs unless given.
+        """
         found = {}
         for cpu in self.present if cpus is None else cpus:
             found.setdefault(self.places[cpu][:depth], []).append(cpu)
@@ -87,14 +91,21 @@ def files(machine):
     """Path (str) -> text of each file a kernel of today shows for the machine."""
     tree = {
         CPU + "present": cpulist(machine.present),
-        CPU + "possible": cpulist(machine.present + tuple(range(machine.present[-1] + 1, machine.present[-1] + 1 + machine.slots))),
+        CPU + "possible": cpulist(
+            machine.present + tuple(range(machine.present[-1] + 1, machine.present[-1] + 1 + machine.slots))
+        ),
         CPU + "online": cpulist(machine.online),
         CPU + "offline": cpulist(machine.offline),
         CPU + "isolated": machine.isolated + "\n",
         CPU + "kernel_max": "8191\n",
     }
     tree.update(_smt_files(machine))
-    siblings = {cpu: group for depth in (1, 2, 3) for group in machine.groups(depth, machine.online) for cpu in [(depth, one) for one in group]}
+    siblings = {
+        cpu: group
+        for depth in (1, 2, 3)
+        for group in machine.groups(depth, machine.online)
+        for cpu in [(depth, one) for one in group]
+    }
     for cpu in machine.present:
         tree[f"{CPU}cpu{cpu}/online"] = "0\n" if cpu in machine.offline else "1\n"
         if cpu in machine.online:
@@ -117,8 +128,16 @@ def _smt_files(machine):
 def _topology_files(machine, cpu, siblings):
     folder = f"{CPU}cpu{cpu}/topology/"
     package, die, core = machine.places[cpu]
-    tree = {folder + "physical_package_id": f"{package}\n", folder + "die_id": f"{die}\n", folder + "core_id": f"{core}\n"}
-    for depth, names in ((3, ("core_cpus", "thread_siblings")), (2, ("die_cpus",)), (1, ("package_cpus", "core_siblings"))):
+    tree = {
+        folder + "physical_package_id": f"{package}\n",
+        folder + "die_id": f"{die}\n",
+        folder + "core_id": f"{core}\n",
+    }
+    for depth, names in (
+        (3, ("core_cpus", "thread_siblings")),
+        (2, ("die_cpus",)),
+        (1, ("package_cpus", "core_siblings")),
+    ):
         for name in names:
             tree[folder + name] = mask(siblings[depth, cpu])
             tree[folder + name + "_list"] = cpulist(siblings[depth, cpu])
@@ -129,9 +148,9 @@ def _cpuinfo_block(machine, cpu, siblings):
     package, _dummy, core = machine.places[cpu]
     cores = len({machine.places[one] for one in siblings[1, cpu]})
     return (
-        f"processor\t: {cpu}\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 85\nmodel name\t: {machine.model}\nstepping\t: 7\n"
-        f"microcode\t: 0x1\nphysical id\t: {package}\nsiblings\t: {len(siblings[1, cpu])}\ncore id\t\t: {core}\ncpu cores\t: {cores}\n"
-        f"flags\t\t: {machine.flags}\n\n"
+        f"processor\t: {cpu}\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 85\nmodel name\t:"
+        f" {machine.model}\nstepping\t: 7\nmicrocode\t: 0x1\nphysical id\t: {package}\nsiblings\t:"
+        f" {len(siblings[1, cpu])}\ncore id\t\t: {core}\ncpu cores\t: {cores}\nflags\t\t: {machine.flags}\n\n"
     )
 
 

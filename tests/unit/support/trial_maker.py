@@ -27,14 +27,23 @@ def begun(path, hosts=("web1", "web2", "web3", "web4")):
     drawn = design.draw(design.SWITCHBACK, members, design.Wanted(ARMS, 24, 0, len(hosts), 7))
     metrics = (records.Metric("p99", "s", "lower", True, None), records.Metric("traffic", "1/s", "higher", False, None))
     titles = {"smt_on": "SMT on", "smt_off": "SMT off"}
-    trial = records.Trial("october", moment(0), ARMS, titles, metrics, "traffic", ("errors above 0.01",), 0.01, PERIOD, 60, drawn, 7)
+    trial = records.Trial(
+        "october", moment(0), ARMS, titles, metrics, "traffic", ("errors above 0.01",), 0.01, PERIOD, 60, drawn, 7
+    )
     files = directory.TrialDirectory(path)
     files.create(trial.written())
     return files, trial
 
 
-def followed(path, hosts=("web1", "web2", "web3", "web4"), effect=0.2, reason="the guardrail errors was breached: above 0.01 (0.5)"):
-    """Write such a trial, in which the last host left early for a reason; return its directory, trial, periods, ends and looks."""
+def followed(
+    path,
+    hosts=("web1", "web2", "web3", "web4"),
+    effect=0.2,
+    reason="the guardrail errors was breached: above 0.01 (0.5)",
+):
+    """Write such a trial, in which the last host left early for a reason; return its directory, trial, periods,
+    ends and looks.
+    """
     files, trial = begun(path, hosts)
     source = random.Random(3)
     parts = {host: looking.HostFiles(files, trial, host, lambda _line: None) for host in hosts}
@@ -42,7 +51,16 @@ def followed(path, hosts=("web1", "web2", "web3", "web4"), effect=0.2, reason="t
         for host, part in parts.items():
             if (host == hosts[-1] and number >= 9) or files.ended():
                 continue
-            part.period(record(number, trial.design.schedule[host][number], effect, source, host == hosts[-1] and number == 8, reason))
+            part.period(
+                record(
+                    number,
+                    trial.design.schedule[host][number],
+                    effect,
+                    source,
+                    host == hosts[-1] and number == 8,
+                    reason,
+                )
+            )
     for host, part in parts.items():
         at = moment(9 * PERIOD if host == hosts[-1] else 24 * PERIOD)
         why = reason if host == hosts[-1] else files.ended()
@@ -69,7 +87,11 @@ def record(number, arm, effect=0.0, source=random, is_cut=False, reason=None):
         "ended": moment(start + PERIOD),
         "complete": not is_cut,
         "reason": reason if is_cut else None,
-        "metrics": {} if is_cut else {name: {"value": value, "points": 16, "expected": 16, "reason": None} for name, value in known.items()},
+        "metrics": (
+            {}
+            if is_cut
+            else {name: {"value": value, "points": 16, "expected": 16, "reason": None} for name, value in known.items()}
+        ),
         "series": {} if is_cut else series,
         "events": [{"at": moment(start), "event": "switched", "detail": arm}],
     }

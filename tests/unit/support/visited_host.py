@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A tree of a host that is booted into other arguments for a while: its systemd is a record of what it was asked for, a reboot reads its own grub.cfg."""
+"""A tree of a host that is booted into other arguments for a while: its systemd is a record of what it was asked for,
+a reboot reads its own grub.cfg.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._boot_visit import 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
 BOOT_ID = "proc/sys/kernel/random/boot_id"
-MOST_WAITS = 200
+MAX_WAITS = 200
 NOSMT = change.Request("disabled", None, False, False)
 UNIT_FILE = f"etc/systemd/system/{record.UNIT}.service"
 
@@ -77,14 +79,16 @@ class EndedError(BaseException):
 
 
 class Time:
-    """The clock of the program, and what happens while it waits: (moment, what is called); what it returns is the signal that is heard."""
+    """The clock of the program, and what happens while it waits: (moment, what is called);
+    what it returns is the signal that is heard.
+    """
 
     def __init__(self, *events):
         self.now, self.events, self.waits = 0.0, list(events), 0
 
     def wait(self, seconds):
         self.waits += 1
-        assert self.waits < MOST_WAITS, "it does not end"
+        assert self.waits < MAX_WAITS, "it does not end"
         end = self.now + seconds
         if self.events and self.events[0][0] <= end:
             moment, call = self.events.pop(0)

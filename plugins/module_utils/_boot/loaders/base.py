@@ -8,7 +8,10 @@ A boot loader is one file of this folder with a ``LOADER``. `tools/registries.py
 import enum
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments, entries as boot_entries
+from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
+    arguments as boot_arguments,
+    entries as boot_entries,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import Protocol, TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
@@ -23,7 +26,8 @@ class BootLoaderError(boot_arguments.BootError):
 
     Attributes:
         reason: the same.
-        outcome: what has become of the files, without a full stop; `transaction.Undo` sets it after files may have been written.
+        outcome: what has become of the files, without a full stop; `transaction.Undo` sets it after files may have been
+            written.
     """
 
     def __init__(self, reason: str) -> None:
@@ -84,7 +88,8 @@ class Backend(Protocol):
         """Make the changes, or raise `BootLoaderError` and leave everything as it was."""
 
     def texts(self) -> "dict[str, str | None]":
-        """Return the text of each file that the backend writes arguments into, by its path below the sysroot; None for no file.
+        """Return the text of each file that the backend writes arguments into, by its path below the sysroot;
+        None for no file.
 
         Of a file that is the administrator's otherwise it is the part of this collection alone, where there is one.
         """
@@ -93,7 +98,9 @@ class Backend(Protocol):
         """Return the changes of files that `put_back` would make, without writing anything."""
 
     def put_back(self, before: "t.Mapping[str, str | None]") -> None:
-        """Give these texts, from `texts`, the arguments they had, and generate what is generated from them; or raise `BootLoaderError`, as `apply`."""
+        """Give these texts, from `texts`, the arguments they had, and generate what is generated from them;
+        or raise `BootLoaderError`, as `apply`.
+        """
 
 
 class Evidence(enum.IntEnum):
@@ -132,10 +139,11 @@ class Loader(t.NamedTuple):
         name: its name in facts and results: lower-case letters, digits and underscores.
         title: its name in sentences.
         find: returns how it was found among a host's files, or None when it is not there.
-        read_entries: returns a host's boot entries from files alone, without running a program; empty when they cannot be read.
+        read_entries: returns a host's boot entries from files alone, without running a program; empty when they cannot
+            be read.
         backend: makes the backend from a host's files and the `tool` of the finding.
-        keeps_settings: whether the administrator's own arguments stay in files that are not written, so that they are back when ours are removed. Otherwise
-            arguments are written into the entries themselves.
+        keeps_settings: whether the administrator's own arguments stay in files that are not written, so that they are
+            back when ours are removed. Otherwise arguments are written into the entries themselves.
     """
 
     name: str
@@ -151,8 +159,12 @@ def first_existing(fs: host_files.HostFs, paths: "t.Iterable[str]") -> "str | No
     return next((path for path in paths if fs.status(path) is not None), None)
 
 
-def entries_change(where: str, entries: "list[boot_entries.Entry]", desired: boot_arguments.DesiredArguments) -> "TextChange | None":
-    """Return the change of the entries' SMT arguments, one line for each entry; None when all entries have the desired arguments."""
+def entries_change(
+    where: str, entries: "list[boot_entries.Entry]", desired: boot_arguments.DesiredArguments
+) -> "TextChange | None":
+    """Return the change of the entries' SMT arguments, one line for each entry;
+    None when all entries have the desired arguments.
+    """
     if all(not boot_arguments.differences(entry.arguments, desired) for entry in entries):
         return None
     before = "".join(_entry_line(entry, entry.arguments) for entry in entries)
@@ -161,7 +173,8 @@ def entries_change(where: str, entries: "list[boot_entries.Entry]", desired: boo
 
 
 def texts_back(now: "t.Mapping[str, str | None]", before: "t.Mapping[str, str | None]") -> "dict[str, str | None]":
-    """Return the new text of each file whose arguments are not as before; files that are gone or new since are left alone.
+    """Return the new text of each file whose arguments are not as before;
+    files that are gone or new since are left alone.
 
     Args:
         now: the present texts, by path.
@@ -179,7 +192,10 @@ def texts_back(now: "t.Mapping[str, str | None]", before: "t.Mapping[str, str | 
 
 
 def _entry_line(entry: boot_entries.Entry, arguments: "t.Iterable[str]") -> str:
-    return f"{entry.title or entry.kernel}: {' '.join(boot_arguments.related_arguments(arguments)) or '(no SMT arguments)'}\n"
+    return (
+        f"{entry.title or entry.kernel}:"
+        f" {' '.join(boot_arguments.related_arguments(arguments)) or '(no SMT arguments)'}\n"
+    )
 
 
 def entry_differences(entries: "list[boot_entries.Entry]", desired: boot_arguments.DesiredArguments) -> str:

@@ -1,9 +1,18 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Boot arguments on Debian and Ubuntu: our own file in /etc/default/grub.d, which is read after those of the administrator, and grub-mkconfig."""
+"""Boot arguments on Debian and Ubuntu: our own file in /etc/default/grub.d,
+which is read after those of the administrator, and grub-mkconfig.
+"""
 
-from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments, entries as boot_entries
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base, grub_mkconfig, transaction
+from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
+    arguments as boot_arguments,
+    entries as boot_entries,
+)
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import (
+    base as loader_base,
+    grub_mkconfig,
+    transaction,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
 GRUB_CFG = "boot/grub/grub.cfg"
@@ -22,7 +31,9 @@ class GrubDebian(grub_mkconfig.GrubMkconfig):
     settings_path = DROP_IN
 
     def _settings(self, desired: boot_arguments.DesiredArguments, is_needed: bool) -> "tuple[str | None, str | None]":
-        return transaction.read_exact(self._fs, DROP_IN), HEADER + grub_mkconfig.shell_text(desired) if is_needed else None
+        return transaction.read_exact(self._fs, DROP_IN), (
+            HEADER + grub_mkconfig.shell_text(desired) if is_needed else None
+        )
 
     def _with_own(self, settings: "str | None", own: "str | None") -> "str | None":
         return own
@@ -31,7 +42,9 @@ class GrubDebian(grub_mkconfig.GrubMkconfig):
         return settings
 
     def _administrators_files(self) -> "list[str]":
-        paths = ["etc/default/grub"] + [DIRECTORY + "/" + name for name in self._fs.names(DIRECTORY) if name.endswith(".cfg") and name[0] != "."]
+        paths = ["etc/default/grub"] + [
+            DIRECTORY + "/" + name for name in self._fs.names(DIRECTORY) if name.endswith(".cfg") and name[0] != "."
+        ]
         return [self._fs.path(path) for path in paths if path != DROP_IN and self._fs.status(path) is not None]
 
 

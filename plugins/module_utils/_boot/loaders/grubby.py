@@ -2,15 +2,19 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Boot arguments with grubby: RHEL family and Fedora, with entries of the Boot Loader Specification or without.
 
-The exit code of grubby is not enough: versions before 8.40-21 search for an argument as a substring, so they take ``mds=full,nosmt`` for ``nosmt``, and later
-ones remove only one of two equal arguments. Therefore each entry is read back and all its arguments are compared. Kernels installed later get their arguments
-from /etc/kernel/cmdline, or from `kernelopts` in grub's environment block, which grub2-mkconfig makes anew from /etc/default/grub.
+The exit code of grubby is not enough: versions before 8.40-21 search for an argument as a substring, so they take
+``mds=full,nosmt`` for ``nosmt``, and later ones remove only one of two equal arguments. Therefore each entry is read
+back and all its arguments are compared. Kernels installed later get their arguments from /etc/kernel/cmdline, or from
+`kernelopts` in grub's environment block, which grub2-mkconfig makes anew from /etc/default/grub.
 """
 
 import re
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments, entries as boot_entries
+from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
+    arguments as boot_arguments,
+    entries as boot_entries,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base, transaction
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders.base import BootLoaderError, TextChange
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
@@ -44,7 +48,9 @@ class Grubby:
         """Return the arguments to remove from the entries and from the arguments of future kernels."""
         places = [(f"boot entry {entry.title or entry.kernel}", list(entry.arguments)) for entry in self.entries()]
         places += [(where, boot_arguments.split_arguments(text)) for where, text in self._future() if text is not None]
-        places += [(self._fs.path(_SETTINGS), boot_arguments.split_arguments(value)) for value in _values(self._settings())]
+        places += [
+            (self._fs.path(_SETTINGS), boot_arguments.split_arguments(value)) for value in _values(self._settings())
+        ]
         found: dict[str, str] = {}
         for where, arguments in places:
             for argument in boot_arguments.superfluous(arguments, desired):
@@ -56,7 +62,9 @@ class Grubby:
         changes = [loader_base.entries_change("grubby --info=ALL", self.entries(), desired)]
         future = self._future()
         changes += [
-            TextChange(where, text, boot_arguments.rewritten_text(text, desired)) for where, text in future if text is not None and _differences(text, desired)
+            TextChange(where, text, boot_arguments.rewritten_text(text, desired))
+            for where, text in future
+            if text is not None and _differences(text, desired)
         ]
         settings = self._settings() or ""
         rewritten = _rewritten(settings, desired)
@@ -64,19 +72,25 @@ class Grubby:
             changes.append(TextChange(self._fs.path(_SETTINGS), settings, rewritten))
         if all(text is None for dummy, text in future):
             self.warnings.append(
-                f"Neither {self._fs.path(boot_entries.KERNEL_CMDLINE)}, which grubby creates since 8.40-66, nor kernelopts in grub's environment block exists: "
-                "check the arguments in the entry of a kernel that is installed later."
+                f"Neither {self._fs.path(boot_entries.KERNEL_CMDLINE)}, which grubby creates since 8.40-66, nor"
+                " kernelopts in grub's environment block exists: check the arguments in the entry of a kernel that is"
+                " installed later."
             )
         return [change for change in changes if change is not None] + transaction.leftovers(self._fs, self._files())
 
     def apply(self, desired: boot_arguments.DesiredArguments) -> None:
-        """Make the changes. A run that is killed leaves some entries changed and others not: each of them boots, and the next run continues."""
+        """Make the changes.
+
+        A run that is killed leaves some entries changed and others not: each of them boots, and the next run continues.
+        """
         before = self._indexed()
         cmdline, settings = transaction.read_exact(self._fs, boot_entries.KERNEL_CMDLINE), self._settings()
         with transaction.Undo(self._fs) as undo:
             for path in self._files():
                 undo.back_up(path)
-            if any(boot_arguments.differences(entry.arguments, desired) for dummy, entry in before) or self._kernelopts_differences(desired):
+            if any(
+                boot_arguments.differences(entry.arguments, desired) for dummy, entry in before
+            ) or self._kernelopts_differences(desired):
                 self._update(before, desired)
             self._write_kernel_cmdline(cmdline, desired)
             self._write_settings(settings, desired)
@@ -92,7 +106,9 @@ class Grubby:
         return [TextChange(self._fs.path(path), now[path], text) for path, text in _texts_back(now, before).items()]
 
     def put_back(self, before: "t.Mapping[str, str | None]") -> None:
-        """Make these changes; see `base.Backend`. grubby itself would put the arguments at another place of their line."""
+        """Make these changes; see `base.Backend`. grubby itself would put the arguments at another place of their
+        line.
+        """
         transaction.replace_all(self._fs, _texts_back(self.texts(), before))
 
     def _files(self) -> "list[str]":
@@ -110,9 +126,13 @@ class Grubby:
                 if "kernel" in values:
                     arguments = values.get("args", "")
                     # The outer quotes come from grubby, which does not escape those in an argument.
-                    arguments = arguments[1:-1] if arguments[:1] == arguments[-1:] == '"' and len(arguments) > 1 else arguments
+                    arguments = (
+                        arguments[1:-1] if arguments[:1] == arguments[-1:] == '"' and len(arguments) > 1 else arguments
+                    )
                     expanded = tuple(boot_arguments.split_arguments(self._expanded(arguments)))
-                    entry = boot_entries.Entry(values.get("title", "").strip('"'), values["kernel"].strip('"'), expanded)
+                    entry = boot_entries.Entry(
+                        values.get("title", "").strip('"'), values["kernel"].strip('"'), expanded
+                    )
                     indexed.append((values["index"], entry))
                 values = {}
             values[name] = value
@@ -130,7 +150,10 @@ class Grubby:
     def _update(self, before: "list[tuple[str, boot_entries.Entry]]", desired: boot_arguments.DesiredArguments) -> None:
         self._remove([entry for dummy, entry in before], desired)
         for dummy, entry in before:
-            remainders = [boot_arguments.remainder(argument, desired) for argument in boot_arguments.superfluous(entry.arguments, desired)]
+            remainders = [
+                boot_arguments.remainder(argument, desired)
+                for argument in boot_arguments.superfluous(entry.arguments, desired)
+            ]
             shortened = [argument for argument in remainders if argument is not None]
             if shortened:
                 self._run("--update-kernel=" + entry.kernel, "--args=" + " ".join(shortened))
@@ -138,18 +161,29 @@ class Grubby:
             self._run("--update-kernel=ALL", "--args=" + " ".join(desired.arguments))
 
     def _remove(self, entries: "list[boot_entries.Entry]", desired: boot_arguments.DesiredArguments) -> None:
-        """Remove superfluous arguments. Of equal ones a call may remove only one, so there are as many calls as one place has of them, at most."""
+        """Remove superfluous arguments.
+
+        Of equal ones a call may remove only one, so there are as many calls as one place has of them, at most.
+        """
         left = self._superfluous(entries, desired)
         for dummy in range(max(map(len, left))):
             if not any(left):
                 break
-            self._run("--update-kernel=ALL", "--remove-args=" + " ".join(sorted({argument for of_place in left for argument in of_place})))
+            self._run(
+                "--update-kernel=ALL",
+                "--remove-args=" + " ".join(sorted({argument for of_place in left for argument in of_place})),
+            )
             left = self._superfluous(self.entries(), desired)
 
-    def _superfluous(self, entries: "list[boot_entries.Entry]", desired: boot_arguments.DesiredArguments) -> "list[list[str]]":
+    def _superfluous(
+        self, entries: "list[boot_entries.Entry]", desired: boot_arguments.DesiredArguments
+    ) -> "list[list[str]]":
         """Return the arguments to remove of each entry and of kernelopts."""
         kernelopts = boot_arguments.split_arguments(boot_entries.read_kernelopts(self._fs) or "")
-        return [boot_arguments.superfluous(arguments, desired) for arguments in [kernelopts, *(entry.arguments for entry in entries)]]
+        return [
+            boot_arguments.superfluous(arguments, desired)
+            for arguments in [kernelopts, *(entry.arguments for entry in entries)]
+        ]
 
     def _settings(self) -> "str | None":
         return transaction.read_exact(self._fs, _SETTINGS)
@@ -168,7 +202,9 @@ class Grubby:
         return [] if kernelopts is None else _differences(kernelopts, desired)
 
     def _write_kernel_cmdline(self, text: "str | None", desired: boot_arguments.DesiredArguments) -> None:
-        """Write /etc/kernel/cmdline from its earlier text: grubby of EL 8 does not, and newer versions split quoted arguments at their blanks."""
+        """Write /etc/kernel/cmdline from its earlier text: grubby of EL 8 does not,
+        and newer versions split quoted arguments at their blanks.
+        """
         if text is None:
             return
         new = boot_arguments.rewritten_text(text, desired) if _differences(text, desired) else text
@@ -176,7 +212,9 @@ class Grubby:
             transaction.replace(self._fs, boot_entries.KERNEL_CMDLINE, new)
 
     def _write_settings(self, text: "str | None", desired: boot_arguments.DesiredArguments) -> None:
-        """Write /etc/default/grub from its earlier text: grubby also overwrites each other variable whose name begins with GRUB_CMDLINE_LINUX."""
+        """Write /etc/default/grub from its earlier text:
+        grubby also overwrites each other variable whose name begins with GRUB_CMDLINE_LINUX.
+        """
         now = self._settings()
         if text is None or now is None:
             return
@@ -184,7 +222,9 @@ class Grubby:
         lines, written = text.split("\n"), now.split("\n")
         if not _values(text) and len(lines) == len(written):
             # Only a shell knows what such a line says; grubby has asked one.
-            new = "\n".join(after if re.match(r"GRUB_CMDLINE_LINUX\+?=", line) else line for line, after in zip(lines, written))
+            new = "\n".join(
+                after if re.match(r"GRUB_CMDLINE_LINUX\+?=", line) else line for line, after in zip(lines, written)
+            )
         if new != now:
             transaction.replace(self._fs, _SETTINGS, new)
 
@@ -202,7 +242,11 @@ class Grubby:
                 )
         differences = self._kernelopts_differences(desired)
         if differences:
-            raise BootLoaderError("grubby left wrong arguments for future kernels in kernelopts in grub's environment block: {}".format(", ".join(differences)))
+            raise BootLoaderError(
+                "grubby left wrong arguments for future kernels in kernelopts in grub's environment block: {}".format(
+                    ", ".join(differences)
+                )
+            )
 
 
 def _texts_back(now: "t.Mapping[str, str | None]", before: "t.Mapping[str, str | None]") -> "dict[str, str | None]":
@@ -221,7 +265,10 @@ def _differences(text: str, desired: boot_arguments.DesiredArguments) -> "list[s
 
 
 def _values(settings: "str | None") -> "list[str]":
-    """Return the values of GRUB_CMDLINE_LINUX in /etc/default/grub, as far as they are plain text. An empty one is not changed, neither by grubby."""
+    """Return the values of GRUB_CMDLINE_LINUX in /etc/default/grub, as far as they are plain text.
+
+    An empty one is not changed, neither by grubby.
+    """
     return [match.group(3) for match in _PLAIN_SETTING.finditer(settings or "") if match.group(3).strip()]
 
 
@@ -230,7 +277,11 @@ def _rewritten(settings: str, desired: boot_arguments.DesiredArguments) -> str:
 
     def value(match: "re.Match[str]") -> str:
         is_right = not match.group(3).strip() or not _differences(match.group(3), desired)
-        return match.group(0) if is_right else match.group(1) + boot_arguments.rewritten_text(match.group(3), desired) + match.group(4)
+        return (
+            match.group(0)
+            if is_right
+            else match.group(1) + boot_arguments.rewritten_text(match.group(3), desired) + match.group(4)
+        )
 
     return _PLAIN_SETTING.sub(value, settings)
 

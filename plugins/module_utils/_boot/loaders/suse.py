@@ -1,6 +1,7 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Boot arguments on SUSE: our own block at the end of /etc/default/grub, whose other bytes do not change, and grub2-mkconfig.
+"""Boot arguments on SUSE: our own block at the end of /etc/default/grub, whose other bytes do not change,
+and grub2-mkconfig.
 
 On SUSE grub2-mkconfig reads no drop-in directory.
 """
@@ -8,8 +9,15 @@ On SUSE grub2-mkconfig reads no drop-in directory.
 import os
 import tempfile
 
-from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments, entries as boot_entries
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base, grub_mkconfig, transaction
+from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
+    arguments as boot_arguments,
+    entries as boot_entries,
+)
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import (
+    base as loader_base,
+    grub_mkconfig,
+    transaction,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
 GRUB_CFG = "boot/grub2/grub.cfg"
@@ -71,7 +79,9 @@ def _block(text: str) -> "tuple[int, int]":
 
 def _find(fs: host_files.HostFs) -> "loader_base.Finding | None":
     mkconfig = loader_base.first_existing(fs, ("usr/sbin/grub2-mkconfig", "usr/bin/grub2-mkconfig"))
-    suse = loader_base.first_existing(fs, ("usr/sbin/update-bootloader", "sbin/update-bootloader", "usr/sbin/pbl", "sbin/pbl"))
+    suse = loader_base.first_existing(
+        fs, ("usr/sbin/update-bootloader", "sbin/update-bootloader", "usr/sbin/pbl", "sbin/pbl")
+    )
     if mkconfig is None or suse is None or fs.status(GRUB_CFG) is None:
         return None
     return loader_base.Finding(loader_base.Evidence.DISTRIBUTION, mkconfig)

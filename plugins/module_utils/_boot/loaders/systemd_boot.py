@@ -9,7 +9,10 @@ import itertools
 import re
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments, entries as boot_entries
+from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
+    arguments as boot_arguments,
+    entries as boot_entries,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base, transaction
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders.base import BootLoaderError, TextChange
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
@@ -35,7 +38,11 @@ class _Line(t.NamedTuple):
         options = value.rstrip(" \t")
         after = value[len(options) :]
         # As systemd-boot does, whatever is between them.
-        return cls(before + '"', options[1:-1], '"' + after) if boot_entries.is_quoted(options) else cls(before, options, after)
+        return (
+            cls(before + '"', options[1:-1], '"' + after)
+            if boot_entries.is_quoted(options)
+            else cls(before, options, after)
+        )
 
     def written(self, options: "str | None") -> str:
         """Return the line with other options; those that would be taken for quoted ones get quotes."""
@@ -59,7 +66,10 @@ class SystemdBoot:
         self.warnings: list[str] = []
 
     def entries(self) -> "list[boot_entries.Entry]":
-        """Return the entries of type 1. Unified kernel images are refused, because their arguments are embedded in them."""
+        """Return the entries of type 1.
+
+        Unified kernel images are refused, because their arguments are embedded in them.
+        """
         unified = _unified(self._fs, self._directory)
         if unified:
             raise BootLoaderError(unified)
@@ -89,7 +99,10 @@ class SystemdBoot:
         return changes + transaction.leftovers(self._fs, [path for path, dummy in texts])
 
     def apply(self, desired: boot_arguments.DesiredArguments) -> None:
-        """Make the changes. A run that is killed leaves some entries changed and others not: each of them boots, and the next run continues."""
+        """Make the changes.
+
+        A run that is killed leaves some entries changed and others not: each of them boots, and the next run continues.
+        """
         texts = self._texts()
         with transaction.Undo(self._fs) as undo:
             for path, dummy in texts:
@@ -108,14 +121,19 @@ class SystemdBoot:
     def changes_back(self, before: "t.Mapping[str, str | None]") -> "list[loader_base.TextChange]":
         """Return the changes; see `base.Backend`."""
         now = self.texts()
-        return [TextChange(self._fs.path(path), now[path], text) for path, text in loader_base.texts_back(now, before).items()]
+        return [
+            TextChange(self._fs.path(path), now[path], text)
+            for path, text in loader_base.texts_back(now, before).items()
+        ]
 
     def put_back(self, before: "t.Mapping[str, str | None]") -> None:
         """Make these changes; see `base.Backend`."""
         transaction.replace_all(self._fs, loader_base.texts_back(self.texts(), before))
 
     def _warn_of_other_directories(self) -> None:
-        """Say which entries systemd-boot shows beside those that are changed: it reads the EFI system partition and the extended boot partition."""
+        """Say which entries systemd-boot shows beside those that are changed:
+        it reads the EFI system partition and the extended boot partition.
+        """
         here = self._fs.status(self._directory)
         for path in boot_entries.BLS_DIRECTORIES:
             there = self._fs.status(path)
@@ -124,8 +142,8 @@ class SystemdBoot:
                 continue
             if boot_entries.bls_names(self._fs, path):
                 self.warnings.append(
-                    f"{self._fs.path(path)} also has entries, which keep their arguments: those of {self._fs.path(self._directory)} are changed. "
-                    "Remove them, or do not boot them."
+                    f"{self._fs.path(path)} also has entries, which keep their arguments: those of"
+                    f" {self._fs.path(self._directory)} are changed. Remove them, or do not boot them."
                 )
 
     def _texts(self) -> "list[tuple[str, str]]":
@@ -134,7 +152,8 @@ class SystemdBoot:
         cmdline = transaction.read_exact(self._fs, path)
         if cmdline is None:
             raise BootLoaderError(
-                f"{self._fs.path(path)} is missing, so kernel-install would give a new kernel the arguments of the running one: create the file first"
+                f"{self._fs.path(path)} is missing, so kernel-install would give a new kernel the arguments of the"
+                " running one: create the file first"
             )
         texts = [(path, cmdline)]
         for path, dummy in boot_entries.read_bls(self._fs):
@@ -167,7 +186,8 @@ def _rewritten(path: str, text: str, desired: boot_arguments.DesiredArguments) -
     for line, end in zip(lines, [*boot_entries.LINE_END.findall(text), ""]):
         options = line.options
         if options is not None and is_kernels:
-            # The lines are one command line: what follows `--`, or a quote that is not closed, is no argument of the kernel's in later lines either.
+            # The lines are one command line: what follows `--`, or a quote that is not closed, is no argument of the
+            # kernel's in later lines either.
             is_kernels = boot_arguments.split_arguments(options + " -")[-1:] == ["-"]
             options = boot_arguments.rewritten_text(options, next(desired_lines))
             # A line that would be left without an argument goes: an entry that had none gets its bytes back.
@@ -194,13 +214,19 @@ def _find(fs: host_files.HostFs) -> "loader_base.Finding | None":
     if "systemd-boot" in (fs.head(_LOADER_INFO, 256) or "").replace("\0", ""):
         if directory is None:
             places = ", ".join(fs.path(path) for path in boot_entries.BLS_DIRECTORIES)
-            missing = f"systemd-boot started this system, and none of {places} has an entry of it: mount the EFI system partition, at /boot/efi for example"
+            missing = (
+                f"systemd-boot started this system, and none of {places} has an entry of it: mount the EFI system"
+                " partition, at /boot/efi for example"
+            )
             unified = next(filter(None, (_unified(fs, path) for path in boot_entries.BLS_DIRECTORIES)), None)
             return loader_base.Finding(loader_base.Evidence.FIRMWARE, "", unified or missing)
         return loader_base.Finding(loader_base.Evidence.FIRMWARE, directory)
     if directory is None:
         return None
-    if loader_base.first_existing(fs, boot_entries.GRUB_CFGS) is None and fs.status(boot_entries.KERNEL_CMDLINE) is not None:
+    if (
+        loader_base.first_existing(fs, boot_entries.GRUB_CFGS) is None
+        and fs.status(boot_entries.KERNEL_CMDLINE) is not None
+    ):
         return loader_base.Finding(loader_base.Evidence.ONLY_ONE, directory)
     return None
 

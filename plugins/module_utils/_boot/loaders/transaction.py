@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A change of files that is made completely or undone, and what else loaders share: termination signals, and running of tools."""
+"""A change of files that is made completely or undone, and what else loaders share: termination signals,
+and running of tools.
+"""
 
 import contextlib
 import hashlib
@@ -15,7 +17,11 @@ import time
 import types
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders.base import NOTHING_WAS_CHANGED, BootLoaderError, TextChange
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders.base import (
+    NOTHING_WAS_CHANGED,
+    BootLoaderError,
+    TextChange,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._host import durable, files as host_files
 
 NEW_SUFFIX = ".threadwise-smt-new"
@@ -29,16 +35,17 @@ MAX_CONFIG_SIZE = 16 << 20
 _LOCALE_FILES = ("etc/default/locale", "etc/locale.conf")
 _LANG = re.compile(r'^\s*LANG=["\']?([A-Za-z0-9_.@-]+)["\']?\s*$', re.MULTILINE)
 
-# ---- termination signals --------------------------------------------------------------------------------------------------------------------------
+# ---- termination signals ---------------------------------------------------------------------------------------------
 
 _received_signals: "list[int]" = []
 
 
 def defer_termination_signals() -> None:
-    """Record the signals that end a process instead of ending at once; `check_signals` and a running tool react to them.
+    """Record the signals that end a process instead of ending at once;
+    `check_signals` and a running tool react to them.
 
-    An exception from a signal handler could interrupt the code that replaces or restores files. Once the new configuration is in place, no code
-    checks for signals any more, and the run ends with success.
+    An exception from a signal handler could interrupt the code that replaces or restores files. Once the new
+    configuration is in place, no code checks for signals any more, and the run ends with success.
     """
     for number in TERMINATION_SIGNALS:
         signal.signal(number, lambda received, dummy: _received_signals.append(received))
@@ -50,7 +57,7 @@ def check_signals() -> None:
         raise BootLoaderError(f"The run was ended by signal {_received_signals[0]}")
 
 
-# ---- files ----------------------------------------------------------------------------------------------------------------------------------------
+# ---- files -----------------------------------------------------------------------------------------------------------
 
 
 def read_exact(fs: host_files.HostFs, path: str) -> "str | None":
@@ -74,7 +81,9 @@ def read_exact(fs: host_files.HostFs, path: str) -> "str | None":
     except OSError as error:
         raise BootLoaderError(f"{fs.path(path)} cannot be read: {error.strerror}") from error
     if len(text) > MAX_CONFIG_SIZE:
-        raise BootLoaderError(f"{fs.path(path)} is larger than {MAX_CONFIG_SIZE} bytes, so it is not a configuration file")
+        raise BootLoaderError(
+            f"{fs.path(path)} is larger than {MAX_CONFIG_SIZE} bytes, so it is not a configuration file"
+        )
     return text
 
 
@@ -89,7 +98,9 @@ def beside(fs: host_files.HostFs, path: str, suffix: str) -> "tuple[str, str]":
 
 def leftovers(fs: host_files.HostFs, paths: "t.Iterable[str]") -> "list[TextChange]":
     """Return changes that remove the hidden files of an interrupted run."""
-    hidden = [beside(fs, path, suffix)[1] for path in paths for suffix in (NEW_SUFFIX, NEW_SUFFIX + ".new", BACKUP_SUFFIX)]
+    hidden = [
+        beside(fs, path, suffix)[1] for path in paths for suffix in (NEW_SUFFIX, NEW_SUFFIX + ".new", BACKUP_SUFFIX)
+    ]
     return [TextChange(name, "left behind by an interrupted run\n", None) for name in hidden if os.path.lexists(name)]
 
 
@@ -143,12 +154,16 @@ def replace_all(fs: host_files.HostFs, texts: "t.Mapping[str, str | None]") -> N
 
 
 def boots(fs: host_files.HostFs, target: str) -> bool:
-    """Return whether a boot loader of this host reads a file. Settings that a tool makes its files of are in /etc; other trees are not booted."""
+    """Return whether a boot loader of this host reads a file.
+
+    Settings that a tool makes its files of are in /etc; other trees are not booted.
+    """
     return fs.is_host and not target.startswith(fs.path("etc") + "/")
 
 
 def install(new: str, target: str, is_booted: bool) -> None:
-    """Rename a file durably over another one, with the owner and mode of that one, after its content has reached the disk.
+    """Rename a file durably over another one, with the owner and mode of that one,
+    after its content has reached the disk.
 
     Args:
         new: path of the file.
@@ -186,7 +201,9 @@ def remove_quietly(full: str) -> None:
 
 
 class _Backup(t.NamedTuple):
-    """A file that may change: its path, its copy (None when it does not exist), and its state as `_state` returns it."""
+    """A file that may change: its path, its copy (None when it does not exist),
+    and its state as `_state` returns it.
+    """
 
     target: str
     copy: "str | None"
@@ -196,7 +213,8 @@ class _Backup(t.NamedTuple):
 class Undo:
     """A context in which an exception restores files, and an error says what has become of them.
 
-    Each file is copied into its own directory before it may change. Restoring it is then a rename, which works on a full disk too.
+    Each file is copied into its own directory before it may change. Restoring it is then a rename, which works on a
+    full disk too.
 
     Args:
         fs: the host's files.
@@ -223,14 +241,21 @@ class Undo:
     def __enter__(self) -> "Undo":
         return self
 
-    def __exit__(self, kind: "type[BaseException] | None", error: "BaseException | None", traceback: t.Optional[types.TracebackType]) -> None:
+    def __exit__(
+        self,
+        kind: "type[BaseException] | None",
+        error: "BaseException | None",
+        traceback: t.Optional[types.TracebackType],
+    ) -> None:
         try:
             self._end(kind, error)
         finally:
             self._settle()
 
     def _settle(self) -> None:
-        """See that a boot loader finds the files after a power failure, once for each file system: it may not replay a journal."""
+        """See that a boot loader finds the files after a power failure, once for each file system:
+        it may not replay a journal.
+        """
         folders = {os.path.dirname(backup.target) for backup in self._backups if boots(self._fs, backup.target)}
         found: dict[int, str] = {}
         for folder in sorted(folders):
@@ -258,7 +283,8 @@ class Undo:
     def _restore(self) -> "tuple[str, bool]":
         """Restore the files, and return what has become of them and whether all are as they were.
 
-        The files themselves are compared, because a tool that fails may or may not have written them, and a call that fails may have had its effect.
+        The files themselves are compared, because a tool that fails may or may not have written them, and a call that
+        fails may have had its effect.
         """
         restored, failed, remaining = [], [], []
         for target, copy, state in self._backups:
@@ -278,9 +304,14 @@ class Undo:
             if _current_state(target) == state:
                 restored.append(target)
             else:
-                failed.append(f"{target}: {reason}" + (f" (what it contained is in {copy})" if copy is not None and os.path.lexists(copy) else ""))
+                failed.append(
+                    f"{target}: {reason}"
+                    + (f" (what it contained is in {copy})" if copy is not None and os.path.lexists(copy) else "")
+                )
         if failed:
-            sentences = [f"Not restored: {'; '.join(failed)}"] + (["The other changed files were restored"] if restored else [])
+            sentences = [f"Not restored: {'; '.join(failed)}"] + (
+                ["The other changed files were restored"] if restored else []
+            )
         else:
             sentences = ["All changed files were restored" if restored else NOTHING_WAS_CHANGED]
         if remaining:
@@ -292,7 +323,10 @@ _MISSING = "missing"
 
 
 def _state(full: str) -> str:
-    """Return a text that differs when the content, the owner or the mode of a file does, or `_MISSING`. Raises OSError."""
+    """Return a text that differs when the content, the owner or the mode of a file does, or `_MISSING`.
+
+    Raises OSError.
+    """
     try:
         with open(full, "rb") as stream:
             status = os.fstat(stream.fileno())
@@ -311,11 +345,18 @@ def _current_state(full: str) -> "str | None":
 
 
 def _copy(full: str, copy: str) -> None:
-    """Copy a file with its owner, mode, times and extended attributes, onto the disk. At no moment may more users open the copy. Raises OSError."""
+    """Copy a file with its owner, mode, times and extended attributes, onto the disk.
+
+    At no moment may more users open the copy. Raises OSError.
+    """
     with open(full, "rb") as source:
         status = os.fstat(source.fileno())
         # The bits of the group and of others follow when the group is the right one.
-        descriptor = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, stat.S_IMODE(status.st_mode) & 0o700)
+        descriptor = os.open(
+            copy,
+            os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
+            stat.S_IMODE(status.st_mode) & 0o700,
+        )
         with open(descriptor, "wb") as stream:
             os.fchown(descriptor, status.st_uid, status.st_gid)
             shutil.copystat(full, copy)
@@ -338,7 +379,7 @@ def _removal_error(copy: "str | None") -> str:
     return ""
 
 
-# ---- tools ----------------------------------------------------------------------------------------------------------------------------------------
+# ---- tools -----------------------------------------------------------------------------------------------------------
 
 
 def run_tool(fs: host_files.HostFs, arguments: "list[str]") -> str:
@@ -354,16 +395,28 @@ def run_tool(fs: host_files.HostFs, arguments: "list[str]") -> str:
         What the program wrote to standard output.
 
     Raises:
-        BootLoaderError: The program cannot be started, ends with another exit code than 0, or takes longer than `TOOL_SECONDS`; or this run got a
-            termination signal.
+        BootLoaderError: The program cannot be started, ends with another exit code than 0, or takes longer than
+            `TOOL_SECONDS`; or this run got a termination signal.
     """
     check_signals()
-    environment = {"PATH": os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
-    match = next((match for match in (_LANG.search(fs.read(path) or "") for path in _LOCALE_FILES) if match is not None), None)
+    environment = {
+        "PATH": os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME": "/root",
+    }
+    match = next(
+        (match for match in (_LANG.search(fs.read(path) or "") for path in _LOCALE_FILES) if match is not None), None
+    )
     if match is not None:
         environment["LANG"] = match.group(1)
     try:
-        process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, start_new_session=True)
+        process = subprocess.Popen(
+            arguments,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            start_new_session=True,
+        )
     except OSError as error:
         raise BootLoaderError(f"{arguments[0]} cannot be run: {error.strerror}") from error
     output, errors = _wait_for(process, arguments[0])
@@ -377,7 +430,8 @@ def run_tool(fs: host_files.HostFs, arguments: "list[str]") -> str:
 def _wait_for(process: "subprocess.Popen[bytes]", name: str) -> "tuple[bytes, bytes]":
     """Wait until a tool in its own session has ended, and return its standard output and standard error.
 
-    After the time limit or a termination signal the tool is killed with all its children: a child that kept running could overwrite restored files.
+    After the time limit or a termination signal the tool is killed with all its children: a child that kept running
+    could overwrite restored files.
     """
     end = time.monotonic() + TOOL_SECONDS
     with process:
@@ -397,8 +451,8 @@ def _wait_for(process: "subprocess.Popen[bytes]", name: str) -> "tuple[bytes, by
 def _read_all(process: "subprocess.Popen[bytes]", name: str, end: float) -> "tuple[bytes, bytes]":
     """Read both outputs of a tool to their end.
 
-    Before Python 3.7.2, communicate() fails when it is called again after a time limit and the tool has closed one of its outputs
-    (bpo-35182).
+    Before Python 3.7.2, communicate() fails when it is called again after a time limit and the tool has closed one of
+    its outputs (bpo-35182).
     """
     pipes = [pipe for pipe in (process.stdout, process.stderr) if pipe is not None]
     parts: dict[int, list[bytes]] = {pipe.fileno(): [] for pipe in pipes}

@@ -1,9 +1,11 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Services protected from the OOM killer: a drop-in with OOMScoreAdjust= for the next start, oom_score_adj for the running processes.
+"""Services protected from the OOM killer: a drop-in with OOMScoreAdjust= for the next start,
+oom_score_adj for the running processes.
 
-A process inherits its score when it is forked, and systemd does not change running processes (systemd.exec(5)). Some services set scores of their own
-(sshd itself -1000, PostgreSQL its backends 0): only scores that a process has from its unit are changed.
+A process inherits its score when it is forked, and systemd does not change running processes (systemd.exec(5)). Some
+services set scores of their own (sshd itself -1000, PostgreSQL its backends 0): only scores that a process has from its
+unit are changed.
 """
 
 import contextlib
@@ -20,10 +22,12 @@ from ansible_collections.threadwise.smt.plugins.module_utils._memory.errors impo
 
 SYSTEM_UNITS = "etc/systemd/system"
 DROP_IN = "zz-threadwise-smt-memory.conf"
-# Killed only when nothing else is left. With -1000 a service that leaks memory would bring down all others, and then the kernel.
+# Killed only when nothing else is left. With -1000 a service that leaks memory would bring down all others, and then
+# the kernel.
 SCORE = -900
 TEXT = f"# Written by threadwise.smt.smt_memory.\n[Service]\nOOMScoreAdjust={SCORE}\n"
-# systemd.unit(5): "unit name prefix" and instance; at most 255 characters. Without a slash the name cannot leave the directory of units.
+# systemd.unit(5): "unit name prefix" and instance; at most 255 characters. Without a slash the name cannot leave the
+# directory of units.
 NAME = re.compile(r"\A[A-Za-z0-9:_.\\-]+(@[A-Za-z0-9:_.\\-]+)?\.service\Z")
 MAX_NAME_LENGTH = 255
 PROPERTIES = ("Id", "LoadState", "MainPID", "ControlGroup", "OOMScoreAdjust")
@@ -71,7 +75,8 @@ class Work(TypedDict):
     Attributes:
         protect: tasks by unit.
         release: units that are protected and no longer wanted.
-        kept: units that are protected and stay so, with the scores that systemd gives their processes at the next start.
+        kept: units that are protected and stay so, with the scores that systemd gives their processes at the next
+            start.
     """
 
     protect: "dict[str, Task]"
@@ -91,8 +96,8 @@ def check_name(name: str) -> str:
     full = name if name.endswith(".service") else name + ".service"
     if not NAME.match(full) or len(full) > MAX_NAME_LENGTH:
         raise UnitError(
-            f"{name!r:.80} is not a valid name of a systemd service: use letters, digits and ':-_.\\', an instance after '@' for a template, "
-            "and .service or nothing at the end"
+            f"{name!r:.80} is not a valid name of a systemd service: use letters, digits and ':-_.\\', an instance"
+            " after '@' for a template, and .service or nothing at the end"
         )
     return full
 
@@ -123,10 +128,18 @@ def ask_systemd(run: Run, names: "Sequence[str]") -> "dict[str, dict[str, str]]"
     """
     if not names:
         return {}
-    status, output, errors = run(["systemctl", "show", "--no-pager", "--property=" + ",".join(PROPERTIES), "--", *names])
-    blocks = [dict(line.partition("=")[::2] for line in block.split("\n") if "=" in line) for block in output.strip().split("\n\n")]
+    status, output, errors = run(
+        ["systemctl", "show", "--no-pager", "--property=" + ",".join(PROPERTIES), "--", *names]
+    )
+    blocks = [
+        dict(line.partition("=")[::2] for line in block.split("\n") if "=" in line)
+        for block in output.strip().split("\n\n")
+    ]
     if status != 0 or len(blocks) != len(names):
-        raise UnitError(f"systemctl show failed for {', '.join(names)[:200]}: {errors.strip() or output.strip() or 'it printed no error message'!s:.200}")
+        raise UnitError(
+            f"systemctl show failed for {', '.join(names)[:200]}:"
+            f" {errors.strip() or output.strip() or 'it printed no error message'!s:.200}"
+        )
     return dict(zip(names, blocks))
 
 
@@ -218,7 +231,8 @@ def work_out(fs: HostFs, run: Run, names: "Iterable[str]", saved: "Mapping[str, 
     ours = set(saved) | set(with_drop_in(fs))
     if wanted and not fs.runs_systemd:
         raise UnitError(
-            f"protect names {', '.join(wanted)!s:.200}, and systemd, which gives services their scores, does not run on this host: leave protect out there"
+            f"protect names {', '.join(wanted)!s:.200}, and systemd, which gives services their scores, does not run on"
+            " this host: leave protect out there"
         )
     shown = ask_systemd(run, [*wanted, *sorted(ours.difference(wanted))])
     missing = next((name for name in wanted if shown[name].get("LoadState") == "not-found"), None)
@@ -264,7 +278,10 @@ def to_save(saved: "Mapping[str, int]", work: Work) -> "dict[str, int]":
 
 def files(work: Work) -> "dict[str, str | None]":
     """Return the drop-ins that the work wants, by path; None for one that must not exist."""
-    return {**{drop_in_path(unit): TEXT for unit in work["protect"]}, **dict.fromkeys(map(drop_in_path, work["release"]))}
+    return {
+        **{drop_in_path(unit): TEXT for unit in work["protect"]},
+        **dict.fromkeys(map(drop_in_path, work["release"])),
+    }
 
 
 def files_before(work: Work) -> "dict[str, str | None]":
@@ -281,10 +298,14 @@ def remove_empty_folders(fs: HostFs, paths: "Iterable[str]") -> None:
 
 
 def reload_units(run: Run) -> None:
-    """Let systemd read its files again after drop-ins were written or removed; raise UnitError when it has not read them."""
+    """Let systemd read its files again after drop-ins were written or removed;
+    raise UnitError when it has not read them.
+    """
     status, output, errors = run(["systemctl", "daemon-reload"])
     if status != 0:
-        raise UnitError(f"systemctl daemon-reload failed, so systemd has not read the change: {(errors or output).strip()!s:.300}")
+        raise UnitError(
+            f"systemctl daemon-reload failed, so systemd has not read the change: {(errors or output).strip()!s:.300}"
+        )
 
 
 def set_scores(fs: HostFs, run: Run, work: Work) -> None:
@@ -303,7 +324,12 @@ def set_scores(fs: HostFs, run: Run, work: Work) -> None:
     # Without the drop-in systemd shows the scores that the units give their processes themselves.
     for block in ask_systemd(run, list(work["release"])).values():
         running = processes(fs, block.get("ControlGroup", ""))
-        _set_scores(fs, dict.fromkeys([pid for pid, score in running.items() if score == SCORE], _integer(block.get("OOMScoreAdjust"))))
+        _set_scores(
+            fs,
+            dict.fromkeys(
+                [pid for pid, score in running.items() if score == SCORE], _integer(block.get("OOMScoreAdjust"))
+            ),
+        )
 
 
 def changed_scores(fs: HostFs, work: Work) -> "dict[int, int]":
@@ -312,7 +338,10 @@ def changed_scores(fs: HostFs, work: Work) -> "dict[int, int]":
     A process that was forked in between and has inherited the score of a protected service is included.
     """
     found: dict[int, int] = {}
-    for before, own in [*((task, task["score"]) for task in work["protect"].values()), *((unit, SCORE) for unit in work["release"].values())]:
+    for before, own in [
+        *((task, task["score"]) for task in work["protect"].values()),
+        *((unit, SCORE) for unit in work["release"].values()),
+    ]:
         for pid, score in processes(fs, before["cgroup"]).items():
             wanted = before["scores"].get(pid, own if score == SCORE else score)
             if wanted != score:
@@ -345,7 +374,8 @@ def overrides(scores: "Mapping[str, int]") -> "list[str]":
         scores: the scores that systemd gives their processes at the next start.
     """
     return [
-        f"{unit}: another drop-in sets OOMScoreAdjust to {score} and overrides {DROP_IN}: remove that line from it (systemctl cat {unit})"
+        f"{unit}: another drop-in sets OOMScoreAdjust to {score} and overrides {DROP_IN}: remove that line from it"
+        f" (systemctl cat {unit})"
         for unit, score in scores.items()
         if score > SCORE
     ]

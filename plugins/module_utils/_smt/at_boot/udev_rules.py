@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """udev rules that bring CPUs online on their "add" event, and override files that disable them.
 
-Such rules undo changes of cpuN/online (and ``maxcpus=``) at boot and after each hot-plug; they cannot undo a control that reads off. A file of the
-same name in /etc/udev/rules.d overrides a rules file in another directory (udev(7)).
+Such rules undo changes of cpuN/online (and ``maxcpus=``) at boot and after each hot-plug; they cannot undo a control
+that reads off. A file of the same name in /etc/udev/rules.d overrides a rules file in another directory (udev(7)).
 """
 
 import fnmatch
@@ -13,10 +13,19 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
 # udev(7): if several directories have a file of the same name, the first one is used.
-DIRECTORIES = ("etc/udev/rules.d", "run/udev/rules.d", "usr/local/lib/udev/rules.d", "usr/lib/udev/rules.d", "lib/udev/rules.d")
+DIRECTORIES = (
+    "etc/udev/rules.d",
+    "run/udev/rules.d",
+    "usr/local/lib/udev/rules.d",
+    "usr/lib/udev/rules.d",
+    "lib/udev/rules.d",
+)
 OVERRIDES = DIRECTORIES[0]
 BACKUPS = "var/lib/threadwise-smt/udev-rules"
-HEADER = "# Written by the Ansible role threadwise.smt.smt_runtime (smt_runtime_neutralise_udev_rules): rules that online CPUs are commented out.\n"
+HEADER = (
+    "# Written by the Ansible role threadwise.smt.smt_runtime (smt_runtime_neutralise_udev_rules): rules that online"
+    " CPUs are commented out.\n"
+)
 DISABLED_MARK = "# threadwise.smt: "
 
 _PART = re.compile(r'\s*,?\s*([A-Z_]+(?:\{[^}]*\})?)\s*(==|!=|\+=|-=|:=|=)\s*e?"((?:[^"\\]|\\.)*)"')
@@ -35,7 +44,10 @@ def brings_cpus_online(rule: str) -> bool:
             if name == key and operator in ("==", "!=")
         )
 
-    is_about_cpus = any(name in ("SUBSYSTEM", "KERNEL", "DEVPATH") and operator == "==" and "cpu" in text for name, operator, text in parts)
+    is_about_cpus = any(
+        name in ("SUBSYSTEM", "KERNEL", "DEVPATH") and operator == "==" and "cpu" in text
+        for name, operator, text in parts
+    )
     sets = any(name == "ATTR{online}" and operator in ("=", ":=") and text == "1" for name, operator, text in parts)
     return sets and is_about_cpus and matches("SUBSYSTEM", "cpu") and matches("ACTION", "add")
 
@@ -62,7 +74,10 @@ def active(fs: host_files.HostFs) -> "list[str]":
 
 
 def wanted(fs: host_files.HostFs, neutralise: bool) -> "dict[str, str | None]":
-    """Return the text of each override file and backup; None for a file that must not exist. Without ``neutralise`` the rules are restored."""
+    """Return the text of each override file and backup; None for a file that must not exist.
+
+    Without ``neutralise`` the rules are restored.
+    """
     files: dict[str, t.Optional[str]] = {}
     for path in active(fs) if neutralise else []:
         name = path.rpartition("/")[2]
@@ -82,7 +97,9 @@ def wanted(fs: host_files.HostFs, neutralise: bool) -> "dict[str, str | None]":
 
 
 def ours(fs: host_files.HostFs) -> "list[str]":
-    """Return the paths of the override files that this collection has written, and of the administrator's files behind them."""
+    """Return the paths of the override files that this collection has written,
+    and of the administrator's files behind them.
+    """
     return [path for path in wanted(fs, neutralise=False) if fs.status(path) is not None]
 
 

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The pending rollback: what the host goes back to unless its change is confirmed.
 
-The file `_PENDING` alone decides whether a change is rolled back or stays; it is only changed while the host's lock is held. A confirmation removes it. The
-rollback program restores the state and renames the file to `_ROLLED_BACK`: that takes no room on the disk. Of the two, the one that gets the lock later no
-longer finds it.
+The file `_PENDING` alone decides whether a change is rolled back or stays; it is only changed while the host's lock is
+held. A confirmation removes it. The rollback program restores the state and renames the file to `_ROLLED_BACK`: that
+takes no room on the disk. Of the two, the one that gets the lock later no longer finds it.
 """
 
 import time
@@ -29,7 +29,8 @@ class Pending(TypedDict):
         boot_id: of the boot in which it is valid.
         cpu: the CPUs before the change, which the rollback restores.
         masks: masks that it restores.
-        snapshot: the snapshot before the change, None where there was none. It is the snapshot again after the rollback.
+        snapshot: the snapshot before the change, None where there was none. It is the snapshot again after the
+            rollback.
         seconds: after so many without a sign of the controller the host goes back.
         since: seconds of CLOCK_MONOTONIC, when they began.
         by: who made the change, as part of a sentence.
@@ -45,12 +46,17 @@ class Pending(TypedDict):
 
 
 def load(fs: host_files.HostFs) -> "Pending | None":
-    """Return the pending rollback of this boot, or None if there is none. Hold the host's lock if the result has to stay true."""
+    """Return the pending rollback of this boot, or None if there is none.
+
+    Hold the host's lock if the result has to stay true.
+    """
     return _of_this_boot(fs, _PENDING)
 
 
 def rolled_back(fs: host_files.HostFs) -> "Pending | None":
-    """Return the rollback that ended the last change of this boot, None where it was confirmed or another change followed."""
+    """Return the rollback that ended the last change of this boot,
+    None where it was confirmed or another change followed.
+    """
     return _of_this_boot(fs, _ROLLED_BACK)
 
 
@@ -75,13 +81,18 @@ def end(fs: host_files.HostFs) -> None:
 
 
 def forget(fs: host_files.HostFs) -> None:
-    """Remove the note that a change was rolled back, because another change follows; raise OSError when it cannot be removed."""
+    """Remove the note that a change was rolled back, because another change follows;
+    raise OSError when it cannot be removed.
+    """
     _ROLLED_BACK.remove(fs)
 
 
 def sentence(pending: Pending) -> str:
     """Describe a pending rollback for people: who made the change, and when it is rolled back."""
-    return f"a change {pending['by']} waits for its confirmation, and is rolled back in about {seconds_left(pending)} s without it"
+    return (
+        f"a change {pending['by']} waits for its confirmation, and is rolled back in about {seconds_left(pending)} s"
+        " without it"
+    )
 
 
 def seconds_left(pending: Pending) -> int:
@@ -100,7 +111,10 @@ def _of_this_boot(fs: host_files.HostFs, file: state_file.StateFile) -> "Pending
 
 def _checked(document: t.Any) -> Pending:
     smt_restore.check(document)
-    if not all(isinstance(document[name], kind) for name, kind in (("boot_id", str), ("seconds", int), ("since", (int, float)), ("by", str))):
+    if not all(
+        isinstance(document[name], kind)
+        for name, kind in (("boot_id", str), ("seconds", int), ("since", (int, float)), ("by", str))
+    ):
         raise ValueError("it is not a pending rollback")
     document["snapshot"]
     pending: Pending = document

@@ -1,8 +1,10 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The program that a host runs while a change waits for its confirmation: when its time has come, it tries until the host is read in the state before.
+"""The program that a host runs while a change waits for its confirmation: when its time has come,
+it tries until the host is read in the state before.
 
-It has loaded all that it needs before it says that it is ready, and goes by its memory. It writes no file: at the end it renames one.
+It has loaded all that it needs before it says that it is ready, and goes by its memory. It writes no file: at the end
+it renames one.
 """
 
 import contextlib
@@ -12,10 +14,19 @@ import sys
 import time
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, kernel_files, locks, text as host_text
+from ansible_collections.threadwise.smt.plugins.module_utils._host import (
+    files as host_files,
+    kernel_files,
+    locks,
+    text as host_text,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 from ansible_collections.threadwise.smt.plugins.module_utils._resident import service
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import restore as smt_restore, snapshot as smt_snapshot, state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
+    restore as smt_restore,
+    snapshot as smt_snapshot,
+    state as smt_state,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback import pending as pending_rollback
 
 PURPOSE = "the rollback timer of a change that was not confirmed"

@@ -1,6 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The rollback timer: a service that restores the host unless somebody confirms in time that it can still be reached. Callers hold the host's lock."""
+"""The rollback timer: a service that restores the host unless somebody confirms in time that it can still be reached.
+
+Callers hold the host's lock.
+"""
 
 import shutil
 import typing as t
@@ -35,8 +38,8 @@ class RollbackTimer:
         """Check the host's requirements; raise RollbackTimerError when systemd does not run on the host."""
         if not self._fs.runs_systemd or shutil.which("systemd-run") is None:
             raise RollbackTimerError(
-                "rollback_after needs systemd (systemd-run), which does not run on this host: nothing was changed. Without rollback_after the change is "
-                "possible, and nothing but state: restored takes it back"
+                "rollback_after needs systemd (systemd-run), which does not run on this host: nothing was changed."
+                " Without rollback_after the change is possible, and nothing but state: restored takes it back"
             )
 
     def is_armed(self) -> bool:
@@ -70,7 +73,9 @@ class RollbackTimer:
             ]
         status, _out, message = self._run(command)
         if status != 0:
-            raise RollbackTimerError(f"{command[0]} did not start the rollback timer (status {status}): {' '.join(message.split())[:500]}")
+            raise RollbackTimerError(
+                f"{command[0]} did not start the rollback timer (status {status}): {' '.join(message.split())[:500]}"
+            )
 
     def stop(self) -> None:
         """Stop the service, which ends by itself where nothing is pending, and remove its program."""

@@ -19,7 +19,7 @@
 
 /* Cache lines of all supported architectures have at least 64 bytes. With more than 64 threads, some threads share a byte as well. */
 #define LINE 64
-#define MOST_THREADS 4096
+#define MAX_THREADS 4096
 
 static _Alignas(256) atomic_uchar line[LINE];
 static pthread_barrier_t barrier;
@@ -72,14 +72,14 @@ static int start(struct worker *worker)
 
 int main(int argc, char **argv)
 {
-    static struct worker workers[MOST_THREADS];
+    static struct worker workers[MAX_THREADS];
     int threads = 0;
     rounds = argc == 3 ? atol(argv[2]) : 0;
     if (rounds < 1) {
         fprintf(stderr, "usage: false_sharing CPU,CPU,... ROUNDS\n");
         return 2;
     }
-    for (char *cpu = strtok(argv[1], ","); cpu && threads < MOST_THREADS; cpu = strtok(NULL, ",")) {
+    for (char *cpu = strtok(argv[1], ","); cpu && threads < MAX_THREADS; cpu = strtok(NULL, ",")) {
         workers[threads].index = threads;
         workers[threads++].cpu = atoi(cpu);
     }

@@ -9,7 +9,10 @@ WORKLOADS: "tuple[Workload, ...]" = (
         **PLAIN,
         "name": "false_sharing",
         "title": "all workers write to one cache line",
-        "description": "threads of one process, each pinned, each incrementing a byte of its own; all these bytes are in one cache line",
+        "description": (
+            "threads of one process, each pinned, each incrementing a byte of its own; all these bytes are in one cache"
+            " line"
+        ),
         "multithreaded": True,
         "source": "false_sharing.c",
         "argv": ["{program}", "{cpus}", "{work}"],

@@ -9,7 +9,10 @@ WORKLOADS: "tuple[Workload, ...]" = (
         **PLAIN,
         "name": "gzip",
         "title": "gzip of a fixed stream",
-        "description": "`gzip -6` of a fixed stream, the same bytes on every host; its output is unpacked and compared once before the blocks",
+        "description": (
+            "`gzip -6` of a fixed stream, the same bytes on every host; its output is unpacked and compared once before"
+            " the blocks"
+        ),
         "argv": ["gzip", "-6", "-c"],
         "stdin": "stream",
         "keep_output": False,

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A fixed amount of integer work with pauses, at rising load of all cores and of all threads: how CPU usage and work are related."""
+"""A fixed amount of integer work with pauses, at rising load of all cores and of all threads:
+how CPU usage and work are related.
+"""
 
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import PLAIN, Workload, throughput
 
@@ -9,7 +11,10 @@ WORKLOADS: "tuple[Workload, ...]" = (
         **PLAIN,
         "name": "load_levels",
         "title": "integer work at rising load",
-        "description": "a fixed amount of integer work with pauses, at 25, 50, 75 and 100 % of what each CPU does alone; on all cores and on all threads",
+        "description": (
+            "a fixed amount of integer work with pauses, at 25, 50, 75 and 100 % of what each CPU does alone; on all"
+            " cores and on all threads"
+        ),
         "placements": ["one_per_core", "all_threads"],
         "source": "load_levels.c",
         "timed": ["seconds"],

@@ -17,7 +17,13 @@ WORKLOADS: "tuple[Workload, ...]" = (
         "work": {"unit": "passes", "start": 1, "step": 1, "limit": 100_000},
         "metrics": [
             throughput("MB/s", {"json": ["mb_per_second"]}),
-            {"name": "page_faults", "unit": "faults/s", "better": "higher", "aggregate": "sum", "json": ["faults_per_second"]},
+            {
+                "name": "page_faults",
+                "unit": "faults/s",
+                "better": "higher",
+                "aggregate": "sum",
+                "json": ["faults_per_second"],
+            },
         ],
     },
 )

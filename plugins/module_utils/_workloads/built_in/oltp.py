@@ -2,7 +2,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """PostgreSQL under pgbench, at rising numbers of clients."""
 
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import PLAIN, ServerDeclaration, Workload, latency, throughput
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import (
+    PLAIN,
+    ServerDeclaration,
+    Workload,
+    latency,
+    throughput,
+)
 
 # A line of pgbench --log: client, transaction, latency in microseconds, ...
 TRANSACTION = r"(?m)^\d+ \d+ (\d+) "
@@ -12,7 +18,17 @@ POSTGRESQL: ServerDeclaration = {
     "commands": ["initdb", "postgres", "createdb", "pg_isready", "pgbench"],
     # PostgreSQL refuses to run as root.
     "user": "postgres",
-    "prepare": [["initdb", "--pgdata={server}/data", "--no-sync", "--auth=trust", "--username=threadwise", "--encoding=UTF8", "--locale=C"]],
+    "prepare": [
+        [
+            "initdb",
+            "--pgdata={server}/data",
+            "--no-sync",
+            "--auth=trust",
+            "--username=threadwise",
+            "--encoding=UTF8",
+            "--locale=C",
+        ]
+    ],
     # The workload measures CPUs. With durable commits the disk would be the bottleneck.
     "serve": [
         "postgres",
@@ -52,7 +68,10 @@ WORKLOADS: "tuple[Workload, ...]" = (
         **PLAIN,
         "name": "oltp",
         "title": "PostgreSQL, pgbench simple-update",
-        "description": "pgbench's simple-update, a fixed number of transactions per client, at rising numbers of clients: a quarter to four times the CPUs",
+        "description": (
+            "pgbench's simple-update, a fixed number of transactions per client, at rising numbers of clients: a"
+            " quarter to four times the CPUs"
+        ),
         "multithreaded": True,
         "placements": ["all_threads"],
         "server": POSTGRESQL,

@@ -4,7 +4,8 @@
 
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import PLAIN, Workload, throughput
 
-# The line of a stressor in the output of stress-ng: bogo ops, real, user and system time, bogo ops per second of real time and of CPU time.
+# The line of a stressor in the output of stress-ng: bogo ops, real, user and system time, bogo ops per second of real
+# time and of CPU time.
 THROUGHPUT = throughput("bogo ops/s", {"pattern": r"\bcpu\s+\d+\s+[0-9.]+\s+[0-9.]+\s+[0-9.]+\s+([0-9.]+)"})
 
 LOOP: Workload = {

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The base of all output formats: what a format has to offer, and what it is given of each host.
 
-A format is one file of this folder with a ``FORMAT``; the registry finds it. A host's part is text and is made by itself, possibly in another process, so
-that a fleet's file is put together on disk, without the whole fleet in memory.
+A format is one file of this folder with a ``FORMAT``; the registry finds it. A host's part is text and is made by
+itself, possibly in another process, so that a fleet's file is put together on disk, without the whole fleet in memory.
 """
 
 from __future__ import annotations
@@ -48,13 +48,21 @@ class Host:
     def samples(self) -> list[list[t.Any]]:
         """One row per metric of each sample, the primary metric first, with the columns of :data:`SAMPLE_COLUMNS`."""
         workloads = {one["name"]: one for one in self.result["plan"].get("workloads") or []}
-        return [row for sample in self.result["samples"] for row in _sample_rows(self.result, sample, workloads[sample["workload"]])]
+        return [
+            row
+            for sample in self.result["samples"]
+            for row in _sample_rows(self.result, sample, workloads[sample["workload"]])
+        ]
 
     @functools.cached_property
     def workers(self) -> list[list[t.Any]]:
         """One row per worker of each sample, with the columns of :data:`WORKER_COLUMNS`."""
         workloads = {one["name"]: one for one in self.result["plan"].get("workloads") or []}
-        return [row for sample in self.result["samples"] for row in _worker_rows(self.result, sample, workloads[sample["workload"]])]
+        return [
+            row
+            for sample in self.result["samples"]
+            for row in _worker_rows(self.result, sample, workloads[sample["workload"]])
+        ]
 
     @functools.cached_property
     def samples_text(self) -> str:
@@ -90,7 +98,8 @@ class Format:
         between: the text between two hosts.
         tail: makes the text after the last host.
         missing_library: what the import of a package raised without which the file is left out.
-        finish: turns the text of all hosts into the content of the file, or raises FormatError; None where the text is the content. It gets no ``tail``.
+        finish: turns the text of all hosts into the content of the file, or raises FormatError; None where the text is
+            the content. It gets no ``tail``.
     """
 
     name: str
@@ -151,7 +160,9 @@ def _identity(result: dict[str, t.Any], sample: dict[str, t.Any]) -> list[t.Any]
     return [*of_run, *(sample[key] for key in ("workload", "placement", "arm", "block")), sample.get("index")]
 
 
-def _worker_rows(result: dict[str, t.Any], sample: dict[str, t.Any], workload: dict[str, t.Any]) -> t.Iterator[list[t.Any]]:
+def _worker_rows(
+    result: dict[str, t.Any], sample: dict[str, t.Any], workload: dict[str, t.Any]
+) -> t.Iterator[list[t.Any]]:
     telemetry = host_comparisons.telemetry_of(sample)
     for number, worker in enumerate(sample.get("workers") or []):
         cpus = worker.get("cpus") or ""
@@ -180,7 +191,9 @@ def _sample_rows(result: dict[str, t.Any], sample: dict[str, t.Any], workload: d
     return [_sample_row(result, sample, workload, name) for name in names]
 
 
-def _sample_row(result: dict[str, t.Any], sample: dict[str, t.Any], workload: dict[str, t.Any], metric: str) -> list[t.Any]:
+def _sample_row(
+    result: dict[str, t.Any], sample: dict[str, t.Any], workload: dict[str, t.Any], metric: str
+) -> list[t.Any]:
     declared = workload["metrics"][metric]
     return [
         *_identity(result, sample),

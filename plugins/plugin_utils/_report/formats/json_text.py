@@ -8,7 +8,13 @@ import dataclasses
 import json
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import hardware_classes
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import SCHEMA_NAME, SCHEMA_VERSION, Ending, Format, Host
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import (
+    SCHEMA_NAME,
+    SCHEMA_VERSION,
+    Ending,
+    Format,
+    Host,
+)
 
 
 def _host(host: Host) -> str:
@@ -20,7 +26,10 @@ def _tail(ending: Ending) -> str:
     """Return the end of results.json, after the hosts."""
     classes = json.dumps(hardware_classes.described(ending.classes), sort_keys=True, allow_nan=False)
     entries = json.dumps([dataclasses.asdict(one) for one in ending.refused], sort_keys=True)
-    return f'\n],\n"classes": {classes},\n"refused": {entries},\n"schema": "{SCHEMA_NAME}",\n"schema_version": {SCHEMA_VERSION}}}\n'
+    return (
+        f'\n],\n"classes": {classes},\n"refused": {entries},\n"schema": "{SCHEMA_NAME}",\n"schema_version":'
+        f" {SCHEMA_VERSION}}}\n"
+    )
 
 
 FORMAT = Format(name="results.json", head='{"hosts": [\n', between=",\n", host=_host, tail=_tail)

@@ -38,7 +38,12 @@ def _host(host: Host) -> str:
         plain(concluded["basis"]),
         "",
     ]
-    sentences = [*filter(None, [concluded["next"]]), *concluded["cautions"], *concluded["costs"], report_text.restored(summary["restored"])]
+    sentences = [
+        *filter(None, [concluded["next"]]),
+        *concluded["cautions"],
+        *concluded["costs"],
+        report_text.restored(summary["restored"]),
+    ]
     lines += [f"- {plain(one)}" for one in sentences]
     lines.append("")
     if summary["comparisons"]:
@@ -65,13 +70,30 @@ def _tail(ending: Ending) -> str:
     lines = []
     several = [one for one in ending.classes if one["hosts"] > 1]
     if several:
-        lines += ["## By hardware class", "", "| class | workload | hosts | change | verdict | its hosts |", "|---|---|---|---|---|---|"]
+        lines += [
+            "## By hardware class",
+            "",
+            "| class | workload | hosts | change | verdict | its hosts |",
+            "|---|---|---|---|---|---|",
+        ]
         for one in several:
             for workload in one["refused"]:
-                cells = [workload["title"], str(sum(len(of["hosts"]) for of in workload["declared"])), "", "", workload["sentence"]]
+                cells = [
+                    workload["title"],
+                    str(sum(len(of["hosts"]) for of in workload["declared"])),
+                    "",
+                    "",
+                    workload["sentence"],
+                ]
                 lines.append(f"| {code(one['hardware_class'] or 'unknown')} | {' | '.join(map(plain, cells))} |")
             for workload in one["workloads"]:
-                cells = [workload["title"], str(workload["n"]), report_text.change_and_interval(workload), report_text.verdict(workload), workload["sentence"]]
+                cells = [
+                    workload["title"],
+                    str(workload["n"]),
+                    report_text.change_and_interval(workload),
+                    report_text.verdict(workload),
+                    workload["sentence"],
+                ]
                 lines.append(f"| {code(one['hardware_class'] or 'unknown')} | {' | '.join(map(plain, cells))} |")
         lines.append("")
     if ending.refused:

@@ -14,14 +14,17 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import Format, Host
 
 # Bytes of a metric's lines that stay in memory before they go to disk.
-MOST_HELD = 1024 * 1024
+MAX_HELD = 1024 * 1024
 # Name -> help text. Gauges without time stamps: node_exporter's textfile collector accepts nothing else.
 METRICS = {
     "threadwise_smt_ratio": "SMT off by SMT on, every online thread busy; above 1 SMT off is better in this metric",
     "threadwise_smt_ratio_low": "lower end of the interval of threadwise_smt_ratio",
     "threadwise_smt_ratio_high": "upper end of the interval of threadwise_smt_ratio",
     "threadwise_smt_verdict": "1 for the verdict that was reached: gain, loss, equivalent or inconclusive",
-    "threadwise_smt_arm_ratio": "another arm than SMT on and off by its baseline, at the widest placement measured; above 1 the arm is better in this metric",
+    "threadwise_smt_arm_ratio": (
+        "another arm than SMT on and off by its baseline, at the widest placement measured; above 1 the arm is better"
+        " in this metric"
+    ),
     "threadwise_smt_arm_ratio_low": "lower end of the interval of threadwise_smt_arm_ratio",
     "threadwise_smt_arm_ratio_high": "upper end of the interval of threadwise_smt_arm_ratio",
     "threadwise_smt_arm_verdict": "1 for the verdict that was reached: gain, loss, equivalent or inconclusive",
@@ -58,10 +61,15 @@ def _host(report: Host) -> str:
     for one in host_comparisons.of_smt(summary["comparisons"], every_metric=True):
         add_comparison(one, "threadwise_smt")
     for one in host_comparisons.of_other_arms(summary["comparisons"], every_metric=True):
-        add_comparison(one, "threadwise_smt_arm", arm=one["effect"], baseline=one["baseline"]["arm"], placement=one["placement"])
+        add_comparison(
+            one, "threadwise_smt_arm", arm=one["effect"], baseline=one["baseline"]["arm"], placement=one["placement"]
+        )
     if summary["concerns_smt"]:
         add("threadwise_smt_recommendation", 1, choice=summary["recommendation"]["choice"])
-    add("threadwise_smt_restored", None if not summary["restored"] or summary["restored"].get("ok") is None else int(summary["restored"]["ok"]))
+    add(
+        "threadwise_smt_restored",
+        None if not summary["restored"] or summary["restored"].get("ok") is None else int(summary["restored"]["ok"]),
+    )
     add("threadwise_smt_vulnerable", len(summary["vulnerable"]) if summary["vulnerable"] is not None else None)
     add("threadwise_smt_finished_timestamp_seconds", conclusion.moment(summary["finished"]))
     return "".join(lines)
@@ -71,11 +79,11 @@ def _host(report: Host) -> str:
 def _by_metric(lines: t.IO[bytes]) -> t.Iterator[t.IO[bytes]]:
     """Put the lines of each metric together, as the format demands, below its help text."""
     with contextlib.ExitStack() as stack:
-        found = {name: stack.enter_context(tempfile.SpooledTemporaryFile(MOST_HELD)) for name in METRICS}
+        found = {name: stack.enter_context(tempfile.SpooledTemporaryFile(MAX_HELD)) for name in METRICS}
         lines.seek(0)
         for line in lines:
             found[line.partition(b"{")[0].decode("ascii")].write(line)
-        whole = stack.enter_context(tempfile.SpooledTemporaryFile(MOST_HELD))
+        whole = stack.enter_context(tempfile.SpooledTemporaryFile(MAX_HELD))
         for name, stream in found.items():
             if stream.tell():
                 whole.write(f"# HELP {name} {METRICS[name]}\n# TYPE {name} gauge\n".encode())

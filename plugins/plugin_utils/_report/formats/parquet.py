@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tables of a run as Parquet files for SQL queries, made by DuckDB, which can also query them; and samples.parquet, the table of all samples."""
+"""Tables of a run as Parquet files for SQL queries, made by DuckDB, which can also query them; and samples.parquet,
+the table of all samples.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,18 @@ except ImportError as error:
 else:
     MISSING_LIBRARY = None
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import SAMPLE_COLUMNS, Format, FormatError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import (
+    SAMPLE_COLUMNS,
+    Format,
+    FormatError,
+)
 
 NAME = "samples.parquet"
 
 
-def table(name: str, columns: dict[str, str]) -> t.Callable[[t.IO[bytes]], contextlib.AbstractContextManager[t.IO[bytes]]]:
+def table(
+    name: str, columns: dict[str, str]
+) -> t.Callable[[t.IO[bytes]], contextlib.AbstractContextManager[t.IO[bytes]]]:
     """Return what turns rows into a Parquet file.
 
     Args:
@@ -30,8 +38,8 @@ def table(name: str, columns: dict[str, str]) -> t.Callable[[t.IO[bytes]], conte
         columns: name of each column -> its type in DuckDB.
 
     Returns:
-        A context manager of the rows (CSV without a header, with unescaped texts) whose value is the content of the table. It raises FormatError where DuckDB
-        fails.
+        A context manager of the rows (CSV without a header, with unescaped texts) whose value is the content of the
+        table. It raises FormatError where DuckDB fails.
     """
 
     @contextlib.contextmanager
@@ -44,7 +52,9 @@ def table(name: str, columns: dict[str, str]) -> t.Callable[[t.IO[bytes]], conte
             try:
                 _convert(source, target, columns)
             except duckdb.Error as error:
-                raise FormatError(f"{name} was not made, all else was: DuckDB says {str(error).splitlines()[0][:200]}") from error
+                raise FormatError(
+                    f"{name} was not made, all else was: DuckDB says {str(error).splitlines()[0][:200]}"
+                ) from error
             with target.open("rb") as content:
                 yield content
 
@@ -69,4 +79,6 @@ def _convert(source: Path, target: Path, columns: dict[str, str]) -> None:
         ).write_parquet(str(target), compression="zstd")
 
 
-FORMAT = Format(name=NAME, host=lambda host: host.samples_text, missing_library=MISSING_LIBRARY, finish=table(NAME, SAMPLE_COLUMNS))
+FORMAT = Format(
+    name=NAME, host=lambda host: host.samples_text, missing_library=MISSING_LIBRARY, finish=table(NAME, SAMPLE_COLUMNS)
+)

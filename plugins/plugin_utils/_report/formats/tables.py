@@ -14,7 +14,9 @@ _FORMULA = re.compile(r"^[\s]*[=+\-@\t\r\uff1d\uff0b\uff0d\uff20]")
 
 
 def cell(value: t.Any) -> t.Any:
-    """Return a value for a CSV cell: an apostrophe goes in front of a text that a spreadsheet would run as a formula."""
+    """Return a value for a CSV cell: an apostrophe goes in front of a text that a spreadsheet would run as a
+    formula.
+    """
     if isinstance(value, str) and _FORMULA.match(value):
         return f"'{value}"
     return value

@@ -7,4 +7,8 @@ from __future__ import annotations
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import tables
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import WORKER_COLUMNS, Format
 
-FORMAT = Format(name="workers.csv", head=tables.csv_text([WORKER_COLUMNS]), host=lambda host: tables.csv_text(tables.safe_rows(host.workers)))
+FORMAT = Format(
+    name="workers.csv",
+    head=tables.csv_text([WORKER_COLUMNS]),
+    host=lambda host: tables.csv_text(tables.safe_rows(host.workers)),
+)

@@ -8,4 +8,9 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats imp
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import WORKER_COLUMNS, Format
 
 NAME = "workers.parquet"
-FORMAT = Format(name=NAME, host=lambda host: tables.csv_text(host.workers), missing_library=parquet.MISSING_LIBRARY, finish=parquet.table(NAME, WORKER_COLUMNS))
+FORMAT = Format(
+    name=NAME,
+    host=lambda host: tables.csv_text(host.workers),
+    missing_library=parquet.MISSING_LIBRARY,
+    finish=parquet.table(NAME, WORKER_COLUMNS),
+)

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Parts of a host's page: each arm against the baseline, workload by workload; what each arm leaves open of the kernel's list of vulnerabilities."""
+"""Parts of a host's page: each arm against the baseline, workload by workload;
+what each arm leaves open of the kernel's list of vulnerabilities.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,9 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report import char
 
 Comparison = host_comparisons.Comparison
 # Rows of one chart, beyond which the next workload begins another one, and rows of all charts; the table has all.
-ROWS_OF_A_CHART, MOST_ROWS = 30, 180
+ROWS_OF_A_CHART, MAX_ROWS = 30, 180
 # Comparisons that the alternative text of a chart names.
-MOST_NAMED = 20
+MAX_NAMED = 20
 # State -> its words in a table, and the verdict whose colour it has.
 STATES = {
     exposure.NOT_AFFECTED: ("not affected", ""),
@@ -29,7 +31,9 @@ STATES = {
 
 
 def against_baseline(summary: dict[str, t.Any]) -> list[Comparison]:
-    """Return each arm against the baseline at the widest placement, workload by workload, arms in the order of the run."""
+    """Return each arm against the baseline at the widest placement, workload by workload,
+    arms in the order of the run.
+    """
     found = host_comparisons.against_baseline(host_comparisons.at_widest(summary["comparisons"]), summary["arms"])
     order = {arm["name"]: number for number, arm in enumerate(summary["arms"])}
     subjects = {subject: number for number, subject in enumerate(dict.fromkeys(map(_subject, found)))}
@@ -60,22 +64,37 @@ def forests(found: t.Sequence[Comparison]) -> list[charts.Picture]:
         if pages[-1] and sum(len(one) + 1 for one in pages[-1]) + len(group) >= ROWS_OF_A_CHART:
             pages.append([])
         pages[-1].append(group)
-    most = max(1, MOST_ROWS // ROWS_OF_A_CHART)
+    most = max(1, MAX_ROWS // ROWS_OF_A_CHART)
     return [_forest(groups) for groups in pages[:most] if groups]
 
 
 def _forest(groups: t.Sequence[t.Sequence[Comparison]]) -> charts.Picture:
     compared = [one for group in groups for one in group]
     rows = [row for group in groups for row in (_head(group[0]), *map(_row, group))]
-    named = "; ".join(f"{one['title']}, {_label(one)} {report_text.change_and_interval(one)}, {one['verdict']}" for one in compared[:MOST_NAMED])
-    more = f"; and {len(compared) - MOST_NAMED} more in the table" if len(compared) > MOST_NAMED else ""
+    named = "; ".join(
+        f"{one['title']}, {_label(one)} {report_text.change_and_interval(one)}, {one['verdict']}"
+        for one in compared[:MAX_NAMED]
+    )
+    more = f"; and {len(compared) - MAX_NAMED} more in the table" if len(compared) > MAX_NAMED else ""
     baseline = compared[0]["baseline"]["arm_title"]
-    return charts.forest(rows, compared[0]["margin"], report_text.SIDES_OF_ARMS, f"Change against {baseline} with its interval: {named}{more}")
+    return charts.forest(
+        rows,
+        compared[0]["margin"],
+        report_text.SIDES_OF_ARMS,
+        f"Change against {baseline} with its interval: {named}{more}",
+    )
 
 
 def _head(one: Comparison) -> dict[str, t.Any]:
     """Return the row of the baseline, which names the workload."""
-    return {"label": one["title"], "ratio": 1.0, "low": 1.0, "high": 1.0, "verdict": charts.BASELINE, "text": f"{one['baseline']['arm_title']} (baseline)"}
+    return {
+        "label": one["title"],
+        "ratio": 1.0,
+        "low": 1.0,
+        "high": 1.0,
+        "verdict": charts.BASELINE,
+        "text": f"{one['baseline']['arm_title']} (baseline)",
+    }
 
 
 def _row(one: Comparison) -> dict[str, t.Any]:
@@ -83,16 +102,22 @@ def _row(one: Comparison) -> dict[str, t.Any]:
 
 
 def _label(one: Comparison) -> str:
-    where = "" if one["placement"] == host_comparisons.WHOLE_MACHINE else f", {placements.short_title(one['placement'])}"
+    where = (
+        "" if one["placement"] == host_comparisons.WHOLE_MACHINE else f", {placements.short_title(one['placement'])}"
+    )
     return f"{one['candidate']['arm_title']}{where}"
 
 
 def exposures(summary: dict[str, t.Any]) -> dict[str, t.Any] | None:
-    """Return the table of what each arm leaves open: its arms, and a row of cells for each vulnerability that affects the host; None without one."""
+    """Return the table of what each arm leaves open: its arms,
+    and a row of cells for each vulnerability that affects the host; None without one.
+    """
     found = summary["exposure"]
     names = sorted({name for one in found for name, state in one["states"].items() if state != exposure.NOT_AFFECTED})
     if not names:
         return None
     unknown = STATES[exposure.NOT_KNOWN]
-    rows = [(name, [STATES[one["states"][name]] if name in one["states"] else unknown for one in found]) for name in names]
+    rows = [
+        (name, [STATES[one["states"][name]] if name in one["states"] else unknown for one in found]) for name in names
+    ]
     return {"arms": found, "rows": rows}

@@ -1,9 +1,11 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The page that compares two runs over the same hosts: what a change (kernel, microcode, setting) did to the effect of SMT.
+"""The page that compares two runs over the same hosts: what a change (kernel, microcode,
+setting) did to the effect of SMT.
 
-Within a run SMT on and off alternate, so the effect of SMT is valid for each run and the two can be compared. The performance itself was measured
-first before, then after, with everything else that changed in between: it is shown without a verdict.
+Within a run SMT on and off alternate, so the effect of SMT is valid for each run and the two can be compared. The
+performance itself was measured first before, then after, with everything else that changed in between: it is shown
+without a verdict.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ FIRST_ROWS = 100
 CHANGED, SAME, UNKNOWN = "changed", "no clear difference", "no interval"
 
 
-def render(before: t.Sequence[hardware_classes.Row], after: t.Sequence[hardware_classes.Row], settings: tuple[float, float]) -> str:
+def render(
+    before: t.Sequence[hardware_classes.Row], after: t.Sequence[hardware_classes.Row], settings: tuple[float, float]
+) -> str:
     """Render the page.
 
     Args:
@@ -73,7 +77,9 @@ def render(before: t.Sequence[hardware_classes.Row], after: t.Sequence[hardware_
 
 
 def distinguish(before: dict[str, t.Any], after: dict[str, t.Any]) -> str:
-    """Return whether two ratios differ: their intervals do not overlap, which is stricter than a test of the difference."""
+    """Return whether two ratios differ: their intervals do not overlap,
+    which is stricter than a test of the difference.
+    """
     if before["ci_low"] is None or after["ci_low"] is None:
         return UNKNOWN
     return CHANGED if before["ci_high"] < after["ci_low"] or after["ci_high"] < before["ci_low"] else SAME
@@ -83,7 +89,9 @@ Pair = tuple[hardware_classes.Row, hardware_classes.Row]
 
 
 def _alike(pairs: t.Sequence[Pair]) -> tuple[list[Pair], list[str]]:
-    """Return the pairs without the workloads that the hosts, or both runs of a host, declare differently, and a sentence about each of these."""
+    """Return the pairs without the workloads that the hosts, or both runs of a host, declare differently,
+    and a sentence about each of these.
+    """
     declared: dict[str, dict[str, dict[str, t.Any]]] = {}
     for pair in pairs:
         for when, row in zip(("before", "after"), pair):
@@ -128,7 +136,10 @@ def _effect(one: dict[str, t.Any]) -> list[t.Any]:
 
 
 def _workloads(pairs: t.Sequence[Pair], margin: float, confidence: float) -> dict[str, t.Any] | None:
-    """Compare the effect of SMT between the runs, hosts as blocks: each workload's comparison, and the chart. None without a common workload."""
+    """Compare the effect of SMT between the runs, hosts as blocks: each workload's comparison, and the chart.
+
+    None without a common workload.
+    """
     both: dict[str, dict[str, tuple[dict[str, t.Any], dict[str, t.Any]]]] = {}
     for before, after in pairs:
         for key in after["workloads"]:
@@ -136,27 +147,37 @@ def _workloads(pairs: t.Sequence[Pair], margin: float, confidence: float) -> dic
                 both.setdefault(key, {})[after["host"]] = (before["workloads"][key], after["workloads"][key])
     if not both:
         return None
-    family = [([old["ratio"] for old, _new in hosts.values()], [new["ratio"] for _old, new in hosts.values()], "higher") for hosts in both.values()]
+    family = [
+        ([old["ratio"] for old, _new in hosts.values()], [new["ratio"] for _old, new in hosts.values()], "higher")
+        for hosts in both.values()
+    ]
     judged = [
         {"title": next(iter(hosts.values()))[1]["title"], **one, "turned": _turned(list(hosts), sides, one)}
         for hosts, sides, one in zip(both.values(), family, paired.compare_family(family, margin, confidence))
     ]
     rows = [{"label": one["title"], **report_text.ratio_row(one)} for one in judged]
-    return {"judged": judged, "chart": host_page.forest(rows, judged, ("does worse than before", "does better than before"))}
+    return {
+        "judged": judged,
+        "chart": host_page.forest(rows, judged, ("does worse than before", "does better than before")),
+    }
 
 
 def _turned(hosts: list[str], sides: tuple[list[float], list[float], str], one: dict[str, t.Any]) -> str:
     """Say which host alone turns a verdict about both runs; empty where none does."""
     if one["verdict"] == paired.INCONCLUSIVE:
         return ""
-    half = 0.0 if len(hosts) > paired.LEAST_BLOCKS else None
+    half = 0.0 if len(hosts) > paired.MIN_BLOCKS else None
     level, margin = 1 - one["interval_confidence"], math.log1p(one["margin"])
-    turned_by, more_hosts = leave_one_out.turned_by(hosts, (numpy.log(sides[0]), numpy.log(sides[1])), one["verdict"], level, margin, lambda _place: half)
+    turned_by, more_hosts = leave_one_out.turned_by(
+        hosts, (numpy.log(sides[0]), numpy.log(sides[1])), one["verdict"], level, margin, lambda _place: half
+    )
     return conclusion.turned({**one, "turned_by": turned_by, "more_hosts": more_hosts}, len(hosts))
 
 
 def _environment(pairs: t.Sequence[Pair]) -> list[tuple[str, str, str, int]]:
-    """Return the differences between the runs' environments: name, before, after, number of hosts; the most frequent first."""
+    """Return the differences between the runs' environments: name, before, after, number of hosts;
+    the most frequent first.
+    """
     counts: dict[tuple[str, str, str], int] = {}
     for before, after in pairs:
         for name in sorted(set(before["environment"]) | set(after["environment"])):

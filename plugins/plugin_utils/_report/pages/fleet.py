@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The overview page of a run: results by hardware class, conspicuous hosts, and a table of all hosts with sorting and filtering."""
+"""The overview page of a run: results by hardware class, conspicuous hosts,
+and a table of all hosts with sorting and filtering.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +11,27 @@ import typing as t
 from urllib.parse import quote
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, pooled
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, hardware_classes, text as report_text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import (
+    charts,
+    hardware_classes,
+    text as report_text,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import Refused
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame, host as host_page
 
 # Rows of the table that are HTML; the browser adds the others from the page's data.
 FIRST_ROWS = 100
 # Up to so many hosts have their own line in the chart.
-MOST_HOSTS_DRAWN = 20
+MAX_HOSTS_DRAWN = 20
 # Workloads beyond this number are only in the hosts' pages and in comparisons.csv.
-MOST_COLUMNS = 12
+MAX_COLUMNS = 12
 # Hosts that are named in a list.
-MOST_NAMED = 20
+MAX_NAMED = 20
 
 
-def render(rows: t.Sequence[hardware_classes.Row], refused: t.Sequence[Refused], classes: t.Sequence[dict[str, t.Any]]) -> str:
+def render(
+    rows: t.Sequence[hardware_classes.Row], refused: t.Sequence[Refused], classes: t.Sequence[dict[str, t.Any]]
+) -> str:
     """Render the page.
 
     Args:
@@ -35,7 +43,7 @@ def render(rows: t.Sequence[hardware_classes.Row], refused: t.Sequence[Refused],
     order = [*report_text.RECOMMENDATION_TITLES.values(), *sorted(counts)]
     titles = {key: one["title"] for row in rows for key, one in row["workloads"].items()}
     outliers = {host for one in classes for workload in one["workloads"] for host in workload["outliers"]}
-    table = [_cells(row, list(titles)[:MOST_COLUMNS], row["host"] in outliers) for row in rows]
+    table = [_cells(row, list(titles)[:MAX_COLUMNS], row["host"] in outliers) for row in rows]
     return frame.render(
         "run.html.j2",
         rows=rows,
@@ -45,15 +53,15 @@ def render(rows: t.Sequence[hardware_classes.Row], refused: t.Sequence[Refused],
         question=_question(rows),
         compared=hardware_classes.compared(rows),
         charts=_charts(rows, classes),
-        heads=_heads(list(titles.values())[:MOST_COLUMNS]),
+        heads=_heads(list(titles.values())[:MAX_COLUMNS]),
         table=table,
         first_rows=FIRST_ROWS,
-        left_out=max(0, len(titles) - MOST_COLUMNS),
+        left_out=max(0, len(titles) - MAX_COLUMNS),
         runs=sorted({row["run"] for row in rows}),
-        most_named=MOST_NAMED,
+        most_named=MAX_NAMED,
         notable=_notable(rows, classes),
         disagreeing=_disagreeing(classes),
-        detailed=[row for row in rows if len(rows) <= MOST_HOSTS_DRAWN],
+        detailed=[row for row in rows if len(rows) <= MAX_HOSTS_DRAWN],
     )
 
 
@@ -61,51 +69,80 @@ def _question(rows: t.Sequence[hardware_classes.Row]) -> str:
     found = hardware_classes.subjects(rows)
     others = [*hardware_classes.beside_smt(rows), *filter(None, found)]
     does = "does" if len(others) == 1 else "do"
-    questions = [*(["Should SMT be on?"] if not found or None in found else []), *([f"What {does} {' and '.join(others)} do?"] if others else [])]
+    questions = [
+        *(["Should SMT be on?"] if not found or None in found else []),
+        *([f"What {does} {' and '.join(others)} do?"] if others else []),
+    ]
     return " ".join(questions)
 
 
-def _charts(rows: t.Sequence[hardware_classes.Row], classes: t.Sequence[dict[str, t.Any]]) -> list[tuple[str, charts.Picture]]:
+def _charts(
+    rows: t.Sequence[hardware_classes.Row], classes: t.Sequence[dict[str, t.Any]]
+) -> list[tuple[str, charts.Picture]]:
     """Return a title and a chart for each subject, with SMT off against on apart from other arms of the same runs."""
     found = []
     for subject in hardware_classes.subjects(rows):
-        members = [row for row in rows if row["subject"] == subject], [one for one in classes if one["subject"] == subject]
+        members = (
+            [row for row in rows if row["subject"] == subject],
+            [one for one in classes if one["subject"] == subject],
+        )
         kinds = [(True, report_text.SIDES_OF_SMT, "SMT off against SMT on")] if subject is None else []
-        for of_smt, sides, title in [*kinds, (False, report_text.SIDES_OF_ARMS, f"{subject or 'other arms'} against the baseline")]:
+        for of_smt, sides, title in [
+            *kinds,
+            (False, report_text.SIDES_OF_ARMS, f"{subject or 'other arms'} against the baseline"),
+        ]:
             chart = _chart(*members, sides, of_smt)
             if chart:
                 found.append((title, chart))
     return found
 
 
-def _chart(rows: t.Sequence[hardware_classes.Row], classes: t.Sequence[dict[str, t.Any]], sides: tuple[str, str], of_smt: bool) -> charts.Picture | None:
-    """Draw few hosts one by one, many as the spread of each class; either what is of SMT off against on, or all else."""
+def _chart(
+    rows: t.Sequence[hardware_classes.Row], classes: t.Sequence[dict[str, t.Any]], sides: tuple[str, str], of_smt: bool
+) -> charts.Picture | None:
+    """Draw few hosts one by one, many as the spread of each class; either what is of SMT off against on,
+    or all else.
+    """
     hosts = [(row["host"], one) for row in rows for one in row["workloads"].values() if one["of_smt"] == of_smt]
     # With several arms a line has to say which one it is of.
     name = "name" if len({one["effect"] for _host, one in hosts}) < 2 else "title"
-    if len(rows) <= MOST_HOSTS_DRAWN:
+    if len(rows) <= MAX_HOSTS_DRAWN:
         lines = [{"label": f"{host}: {one[name]}", **report_text.ratio_row(one)} for host, one in hosts]
         return host_page.forest(lines, [one for _host, one in hosts], sides)
     shown = [
         {
             "label": f"{one['hardware_class'] or 'unknown class'}: {workload[name]}",
             **{key: workload[key] for key in ("ratios", "ratio", "verdict")},
-            "text": f"{report_text.change_and_interval(workload)}, {report_text.counted(len(workload['ratios']), 'host')}",
+            "text": (
+                f"{report_text.change_and_interval(workload)}, {report_text.counted(len(workload['ratios']), 'host')}"
+            ),
             "margin": workload["margin"],
         }
         for one in classes
         for workload in one["workloads"]
         if workload["of_smt"] == of_smt
-    ][: host_page.MOST_ROWS_DRAWN]
+    ][: host_page.MAX_ROWS_DRAWN]
     if not shown:
         return None
     summary = "; ".join(f"{row['label']} {row['text']}, {row['verdict']}" for row in shown[:20])
-    return charts.spread(shown, shown[0]["margin"], sides, f"Change of each host, by hardware class and workload: {summary}")
+    return charts.spread(
+        shown, shown[0]["margin"], sides, f"Change of each host, by hardware class and workload: {summary}"
+    )
 
 
 def _heads(titles: t.Sequence[str]) -> list[tuple[str, bool]]:
     """Return the columns' names; none of them is numeric."""
-    names = ("host", "conclusion", *titles, "hardware class", "vulnerable by SMT", "next boot", "run", "put back", "stands out")
+    names = (
+        "host",
+        "conclusion",
+        *titles,
+        "hardware class",
+        "vulnerable by SMT",
+        "next boot",
+        "run",
+        "put back",
+        "stands out",
+    )
     return [(name, False) for name in names]
 
 
@@ -117,7 +154,11 @@ def _cells(row: hardware_classes.Row, keys: t.Sequence[str], outlier: bool) -> l
         row["title"] + (" *" if _contested(row) else ""),
         *(_change(row["workloads"].get(key)) for key in keys),
         row["hardware_class"] or "unknown",
-        "unknown" if row["vulnerable"] is None else [", ".join(row["vulnerable"]) or "none", len(row["vulnerable"]), "loss" if row["vulnerable"] else ""],
+        (
+            "unknown"
+            if row["vulnerable"] is None
+            else [", ".join(row["vulnerable"]) or "none", len(row["vulnerable"]), "loss" if row["vulnerable"] else ""]
+        ),
         {True: ["otherwise", "1", "inconclusive"], False: "as now", None: "unknown"}[row["reboot_required"]],
         row["outcome"],
         [restored, restored, "loss" if restored == "NO" else ""],
@@ -131,35 +172,57 @@ def _contested(row: hardware_classes.Row) -> bool:
 
 
 def _change(one: dict[str, t.Any] | None) -> t.Any:
-    return "not compared" if one is None else [f"{report_text.change_and_interval(one)} {one['verdict']}", round(one["ratio"], 6), one["verdict"]]
+    return (
+        "not compared"
+        if one is None
+        else [f"{report_text.change_and_interval(one)} {one['verdict']}", round(one["ratio"], 6), one["verdict"]]
+    )
 
 
 def _disagreeing(classes: t.Sequence[dict[str, t.Any]]) -> list[str]:
-    """Return a sentence for each comparison in which the hosts of a class disagree, about what it is or what it says, or that one host alone turns."""
+    """Return a sentence for each comparison in which the hosts of a class disagree, about what it is or what it says,
+    or that one host alone turns.
+    """
     return [
         f"{one['hardware_class'] or 'unknown class'}, {workload['title']}: {workload['sentence']}"
         for one in classes
-        for workload in [*one["refused"], *(of for of in one["workloads"] if of["verdict"] == pooled.HOSTS_DISAGREE or of["turned_by"])]
+        for workload in [
+            *one["refused"],
+            *(of for of in one["workloads"] if of["verdict"] == pooled.HOSTS_DISAGREE or of["turned_by"]),
+        ]
     ]
 
 
-def _notable(rows: t.Sequence[hardware_classes.Row], classes: t.Sequence[dict[str, t.Any]]) -> list[tuple[str, list[str]]]:
+def _notable(
+    rows: t.Sequence[hardware_classes.Row], classes: t.Sequence[dict[str, t.Any]]
+) -> list[tuple[str, list[str]]]:
     """Return what needs attention, each a title and the hosts that it concerns."""
     unlike: dict[str, list[str]] = {}
     for one in classes:
         for workload in one["workloads"]:
             for host, ratio in workload["outliers"].items():
                 unlike.setdefault(host, []).append(
-                    f"{workload['title']} {conclusion.signed(ratio)}, its class {conclusion.signed(workload['ratio'], workload)}"
+                    f"{workload['title']} {conclusion.signed(ratio)}, its class"
+                    f" {conclusion.signed(workload['ratio'], workload)}"
                 )
-    left = [f"{row['host']}: {'; '.join(row['differences']) or 'no details were left'}" for row in rows if row["restored"] is False]
+    left = [
+        f"{row['host']}: {'; '.join(row['differences']) or 'no details were left'}"
+        for row in rows
+        if row["restored"] is False
+    ]
     return [
         (title, hosts)
         for title, hosts in (
             ("not as it was before", left),
             ("would boot with other SMT arguments than now", [row["host"] for row in rows if row["reboot_required"]]),
-            ("share cores otherwise than the kernel says", [f"{row['host']}: {row['disagreement']}" for row in rows if row["disagreement"]]),
-            ("unlike the other hosts of their class", [f"{host} ({'; '.join(ratios)})" for host, ratios in unlike.items()]),
+            (
+                "share cores otherwise than the kernel says",
+                [f"{row['host']}: {row['disagreement']}" for row in rows if row["disagreement"]],
+            ),
+            (
+                "unlike the other hosts of their class",
+                [f"{host} ({'; '.join(ratios)})" for host, ratios in unlike.items()],
+            ),
             ("did not complete", [row["host"] for row in rows if row["outcome"] != "completed"]),
         )
         if hosts

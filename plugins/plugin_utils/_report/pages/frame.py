@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The common frame of all pages: templates with automatic escaping, one style, one script, and a policy that allows nothing external."""
+"""The common frame of all pages: templates with automatic escaping, one style, one script,
+and a policy that allows nothing external.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ TEMPLATES = Path(__file__).with_name("templates")
 
 
 def _stable(value: t.Any) -> t.Any:
-    """Round a number to the digits that do not depend on the Python that computed it (from 3.12 on, sums are more exact); let no character of a text hide."""
+    """Round a number to the digits that do not depend on the Python that computed it (from 3.12 on, sums are more
+    exact); let no character of a text hide.
+    """
     if isinstance(value, float):
         return float(f"{value:.12g}")
     return text.showable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
@@ -31,8 +35,16 @@ def _stable(value: t.Any) -> t.Any:
 
 @functools.cache
 def environment() -> jinja2.Environment:
-    """Return the templates, with ``style``, ``script`` and ``script_hash`` (of the policy's only inline script) for ``base.html.j2``."""
-    made = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=_stable)
+    """Return the templates, with ``style``, ``script`` and ``script_hash`` (of the policy's only inline script) for
+    ``base.html.j2``.
+    """
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_stable,
+    )
     script = asset("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
     made.filters.update(

@@ -13,7 +13,11 @@ from ansible_collections.threadwise.smt.plugins.module_utils._looks import goals
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.catalogue import BUILT_IN
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, paired, usage
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
+    comparisons as host_comparisons,
+    paired,
+    usage,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import (
@@ -25,13 +29,13 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages impor
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import boot_plan
 
 # A page shows this many samples at most; the CSV has all.
-MOST_SAMPLES_SHOWN = 3000
+MAX_SAMPLES_SHOWN = 3000
 # Rows of a chart at most; the table has all.
-MOST_ROWS_DRAWN = 60
-MOST_CPUS_DRAWN = 256
+MAX_ROWS_DRAWN = 60
+MAX_CPUS_DRAWN = 256
 
 # Placements of which a page shows at most a histogram each.
-MOST_HISTOGRAMS = 2
+MAX_HISTOGRAMS = 2
 # How the workers' values of a metric are combined.
 COMBINED = {
     "sum": "summed over all workers",
@@ -68,7 +72,11 @@ def render(result: dict[str, t.Any], summary: dict[str, t.Any], alone: bool, lat
     comparisons = summary["comparisons"]
     several = len(result["arms"]) > 2
     of_smt, of_others = host_comparisons.of_smt(comparisons), host_comparisons.of_other_arms(comparisons)
-    main, among = (arms_part.against_baseline(summary), arms_part.among_others(summary)) if several else ([*of_smt, *of_others], [])
+    main, among = (
+        (arms_part.against_baseline(summary), arms_part.among_others(summary))
+        if several
+        else ([*of_smt, *of_others], [])
+    )
     shown = set(map(id, [*main, *among])) | (set() if several else {(True, one["placement"]) for one in of_smt})
     sides = report_text.SIDES_OF_SMT if of_smt and not of_others and not several else report_text.SIDES_OF_ARMS
     baseline, *candidates = (arm["title"] for arm in result["arms"])
@@ -83,12 +91,22 @@ def render(result: dict[str, t.Any], summary: dict[str, t.Any], alone: bool, lat
         later=later,
         main=main,
         among=among,
-        main_charts=arms_part.forests(main) if several else [forest([{"label": one["title"], **report_text.ratio_row(one)} for one in main], main, sides)],
+        main_charts=(
+            arms_part.forests(main)
+            if several
+            else [forest([{"label": one["title"], **report_text.ratio_row(one)} for one in main], main, sides)]
+        ),
         compared=f"{'each other arm' if several else candidates[0]} against {baseline}" if candidates else None,
         several=several,
         why_not=host_comparisons.why_not_compared(result),
         sides=sides,
-        others=[one for one in between_arms if one["primary"] and id(one) not in shown and (host_comparisons.is_of_smt(one), one["placement"]) not in shown],
+        others=[
+            one
+            for one in between_arms
+            if one["primary"]
+            and id(one) not in shown
+            and (host_comparisons.is_of_smt(one), one["placement"]) not in shown
+        ],
         further=[one for one in comparisons if not one["primary"]],
         busy=" or ".join(dict.fromkeys(placements.title(one["placement"]) for one in main)),
         question=report_text.question(summary),
@@ -105,16 +123,20 @@ def render(result: dict[str, t.Any], summary: dict[str, t.Any], alone: bool, lat
         command=_command(result),
         own=_own_commands(result),
         sample_heads=SAMPLE_HEADS,
-        samples=[_sample_cells(result, place, sample) for place, sample in enumerate(result["samples"][:MOST_SAMPLES_SHOWN])],
+        samples=[
+            _sample_cells(result, place, sample) for place, sample in enumerate(result["samples"][:MAX_SAMPLES_SHOWN])
+        ],
         facts=json.dumps(result["facts"], indent=1, sort_keys=True, ensure_ascii=False),
     )
 
 
 def forest(
-    rows: t.Sequence[dict[str, t.Any]], comparisons: t.Sequence[dict[str, t.Any]], sides: tuple[str, str] = report_text.SIDES_OF_SMT
+    rows: t.Sequence[dict[str, t.Any]],
+    comparisons: t.Sequence[dict[str, t.Any]],
+    sides: tuple[str, str] = report_text.SIDES_OF_SMT,
 ) -> charts.Picture | None:
     """Draw the forest plot of these rows with its alternative text; None without rows."""
-    rows = rows[:MOST_ROWS_DRAWN]
+    rows = rows[:MAX_ROWS_DRAWN]
     if not rows:
         return None
     summary = "; ".join(f"{row['label']} {row['text']}, {row['verdict']}" for row in rows[:20])
@@ -129,10 +151,24 @@ def _effects(comparisons: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]
         if group:
             several = len({(one["candidate"]["placement"], one["baseline"]["placement"]) for one in group}) > 1
             rows = [
-                {"label": f"{one['title']}, {placements.title(one['candidate']['placement'])}" if several else one["title"], **report_text.ratio_row(one)}
+                {
+                    "label": (
+                        f"{one['title']}, {placements.title(one['candidate']['placement'])}"
+                        if several
+                        else one["title"]
+                    ),
+                    **report_text.ratio_row(one),
+                }
                 for one in group
             ]
-            found.append({"effect": effect, "comparisons": group, "several": several, "chart": forest(rows, group, ("worse", "better"))})
+            found.append(
+                {
+                    "effect": effect,
+                    "comparisons": group,
+                    "several": several,
+                    "chart": forest(rows, group, ("worse", "better")),
+                }
+            )
     return found
 
 
@@ -158,7 +194,11 @@ def _workloads(result: dict[str, t.Any], summary: dict[str, t.Any]) -> list[dict
         of_all_metrics = [level for level in summary["levels"] if level["workload"] == name]
         levels = [level for level in of_all_metrics if level["primary"]]
         crossover = crossovers.get(name)
-        used = {(one["placement"], one["arm"], one["parameter"]): usage.Usage(**one) for one in summary["usage"] if one["workload"] == name}
+        used = {
+            (one["placement"], one["arm"], one["parameter"]): usage.Usage(**one)
+            for one in summary["usage"]
+            if one["workload"] == name
+        }
         found.append(
             {
                 **about,
@@ -175,7 +215,9 @@ def _workloads(result: dict[str, t.Any], summary: dict[str, t.Any]) -> list[dict
                 "streams": _streams(samples.get(name, []), levels, titles, about, crossover),
                 "parameters": _parameters(result, samples.get(name, []), levels, about),
                 "load_curve": _load_curve(result, used.values(), about),
-                "smt_metrics": smt_metrics_part.lines(about, summary["comparisons"], levels, samples.get(name, []), crossover),
+                "smt_metrics": smt_metrics_part.lines(
+                    about, summary["comparisons"], levels, samples.get(name, []), crossover
+                ),
                 "telemetry": telemetry_part.table(result, samples.get(name, []), levels, used),
             }
         )
@@ -191,18 +233,27 @@ def _unit(about: dict[str, t.Any]) -> str:
     return f"{about['metric']} [{about['unit']}]"
 
 
-def _bars(levels: t.Sequence[dict[str, t.Any]], titles: t.Sequence[str], about: dict[str, t.Any]) -> charts.Picture | None:
+def _bars(
+    levels: t.Sequence[dict[str, t.Any]], titles: t.Sequence[str], about: dict[str, t.Any]
+) -> charts.Picture | None:
     drawn = [
         {"label": placements.title(level["placement"]), "text": report_text.number(level["value"]), **_span(level)}
         for level in levels
         if level["value"] is not None and level["parameter"] is None and not _free(level["placement"])
-    ][:MOST_ROWS_DRAWN]
+    ][:MAX_ROWS_DRAWN]
     unit = f"{_unit(about)}, {'more' if about['better'] == 'higher' else 'less'} is better"
-    return charts.bars(drawn, titles, unit, f"{about['title']}: {unit}, by placement; the table has the numbers") if drawn else None
+    return (
+        charts.bars(drawn, titles, unit, f"{about['title']}: {unit}, by placement; the table has the numbers")
+        if drawn
+        else None
+    )
 
 
 def _span(level: dict[str, t.Any]) -> dict[str, t.Any]:
-    return {"arm": level["arm_title"], **{key: None if level[key] is None else _short(level[key]) for key in ("value", "low", "high")}}
+    return {
+        "arm": level["arm_title"],
+        **{key: None if level[key] is None else _short(level[key]) for key in ("value", "low", "high")},
+    }
 
 
 def _short(value: float) -> float:
@@ -210,25 +261,44 @@ def _short(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-def _repeats(result: dict[str, t.Any], samples: t.Sequence[dict[str, t.Any]], about: dict[str, t.Any]) -> list[charts.Picture]:
-    """Draw the distribution of the workers' values: with every thread busy, or of one worker alone; and where the scheduler placed several workers."""
-    fixed = [name for name in (placements.ALL_THREADS, placements.SINGLE) if _values_of_workers(result, samples, name)][:1]
-    free = sorted({sample["placement"] for sample in samples if (_free(sample["placement"]) or 0) > 1}, key=placements.rank)
+def _repeats(
+    result: dict[str, t.Any], samples: t.Sequence[dict[str, t.Any]], about: dict[str, t.Any]
+) -> list[charts.Picture]:
+    """Draw the distribution of the workers' values: with every thread busy, or of one worker alone;
+    and where the scheduler placed several workers.
+    """
+    fixed = [name for name in (placements.ALL_THREADS, placements.SINGLE) if _values_of_workers(result, samples, name)][
+        :1
+    ]
+    free = sorted(
+        {sample["placement"] for sample in samples if (_free(sample["placement"]) or 0) > 1}, key=placements.rank
+    )
     found = []
-    for placement in [*fixed, *free][:MOST_HISTOGRAMS]:
-        rows = _values_of_workers(result, samples, placement)[:MOST_SAMPLES_SHOWN]
+    for placement in [*fixed, *free][:MAX_HISTOGRAMS]:
+        rows = _values_of_workers(result, samples, placement)[:MAX_SAMPLES_SHOWN]
         if len(rows) > 3:
-            label = f"{about['title']}, {placements.title(placement)}: how often which value of a worker came in {len(rows)}"
-            found.append(charts.histogram(rows, _arm_titles(result), f"{_unit(about)} of a worker, {placements.title(placement)}", label))
+            label = (
+                f"{about['title']}, {placements.title(placement)}: how often which value of a worker came in"
+                f" {len(rows)}"
+            )
+            found.append(
+                charts.histogram(
+                    rows, _arm_titles(result), f"{_unit(about)} of a worker, {placements.title(placement)}", label
+                )
+            )
     return found
 
 
-def _values_of_workers(result: dict[str, t.Any], samples: t.Sequence[dict[str, t.Any]], placement: str) -> list[dict[str, t.Any]]:
+def _values_of_workers(
+    result: dict[str, t.Any], samples: t.Sequence[dict[str, t.Any]], placement: str
+) -> list[dict[str, t.Any]]:
     """Return ``{arm, value}`` for each worker of a placement's good samples without a parameter."""
     return [
         {"arm": host_comparisons.arm_title(result, sample["arm"]), "value": _short(worker["value"])}
         for sample in samples
-        if sample["ok"] and sample.get("parameter") is None and sample["placement"] == host_comparisons.sampled_as(result, placement, sample["arm"])
+        if sample["ok"]
+        and sample.get("parameter") is None
+        and sample["placement"] == host_comparisons.sampled_as(result, placement, sample["arm"])
         for worker in sample.get("workers") or []
         if worker.get("value") is not None and paired.LEAST <= worker["value"] <= paired.MOST
     ]
@@ -248,38 +318,65 @@ def _streams(
     crossover: t.Mapping[str, t.Any] | None,
 ) -> list[charts.Picture]:
     """Draw the metric by number of streams, and beside a rate the time of a stream."""
-    rows = [{"x": count, **_span(level)} for level in levels if level["value"] is not None and (count := _free(level["placement"])) is not None]
+    rows = [
+        {"x": count, **_span(level)}
+        for level in levels
+        if level["value"] is not None and (count := _free(level["placement"])) is not None
+    ]
     if len({row["x"] for row in rows}) < 2:
         return []
     curves = [(_unit(about), rows)]
     if about["better"] == "higher":
-        curves.insert(0, ("time of a stream [s]", _time_by_streams(samples, {level["arm"]: level["arm_title"] for level in levels})))
+        curves.insert(
+            0,
+            ("time of a stream [s]", _time_by_streams(samples, {level["arm"]: level["arm_title"] for level in levels})),
+        )
     helps = "" if crossover is None else f": SMT helps {crossover['text']}"
     mark = None if crossover is None else crossover["streams"]
-    return [charts.streams(drawn, titles, unit, mark, f"{about['title']}, {unit} by number of streams{helps}") for unit, drawn in curves if drawn]
+    return [
+        charts.streams(drawn, titles, unit, mark, f"{about['title']}, {unit} by number of streams{helps}")
+        for unit, drawn in curves
+        if drawn
+    ]
 
 
 def _time_by_streams(samples: t.Sequence[dict[str, t.Any]], titles: t.Mapping[str, str]) -> list[dict[str, t.Any]]:
-    """Return the mean time of a stream with its interval, by number of streams and arm: the workload's own where it declares one, else the wall time."""
+    """Return the mean time of a stream with its interval, by number of streams and arm:
+    the workload's own where it declares one, else the wall time.
+    """
     times: dict[tuple[int, str], dict[int, list[float]]] = {}
     for sample in samples:
         count = _free(sample["placement"])
         own = host_comparisons.good_value(sample, "wall_time") if "wall_time" in sample["metrics"] else None
         workers = [worker["wall_seconds"] for worker in sample.get("workers") or [] if worker.get("wall_seconds")]
         time = own or (plain_statistics.fmean(workers) if workers else None)
-        if sample["ok"] and count is not None and sample.get("parameter") is None and time is not None and paired.LEAST <= time <= paired.MOST:
+        if (
+            sample["ok"]
+            and count is not None
+            and sample.get("parameter") is None
+            and time is not None
+            and paired.LEAST <= time <= paired.MOST
+        ):
             times.setdefault((count, sample["arm"]), {}).setdefault(sample["block"], []).append(time)
-    return [{"x": count, **_span({"arm_title": titles.get(arm, arm), **paired.level(list(blocks.values()))})} for (count, arm), blocks in sorted(times.items())]
+    return [
+        {"x": count, **_span({"arm_title": titles.get(arm, arm), **paired.level(list(blocks.values()))})}
+        for (count, arm), blocks in sorted(times.items())
+    ]
 
 
 def _parameters(
-    result: dict[str, t.Any], samples: t.Sequence[dict[str, t.Any]], levels: t.Sequence[dict[str, t.Any]], about: dict[str, t.Any]
+    result: dict[str, t.Any],
+    samples: t.Sequence[dict[str, t.Any]],
+    levels: t.Sequence[dict[str, t.Any]],
+    about: dict[str, t.Any],
 ) -> list[dict[str, t.Any]]:
     """Draw the metric and the CPU usage by parameter value, for each placement."""
     parameter = host_comparisons.declaration(result, about["workload"]).get("parameter")
     if parameter is None:
         return []
-    along = parameter["name"] + (f" [{parameter['unit']}]" if parameter.get("unit") not in (None, parameter["name"]) else "")
+    along = parameter["name"] + (
+        f" [{parameter['unit']}]" if parameter.get("unit") not in (None, parameter["name"]) else ""
+    )
     usage = _usage_by_parameter(samples)
     titles = _arm_titles(result)
     found = []
@@ -290,7 +387,13 @@ def _parameters(
             if level["placement"] == placement and level["value"] is not None and level["parameter"] is not None
         ]
         used = [
-            {"x": x, "arm": host_comparisons.arm_title(result, arm), "value": _short(100 * share), "low": None, "high": None}
+            {
+                "x": x,
+                "arm": host_comparisons.arm_title(result, arm),
+                "value": _short(100 * share),
+                "low": None,
+                "high": None,
+            }
             for (spot, arm, x), share in sorted(usage.items())
             if spot == placement
         ]
@@ -299,16 +402,34 @@ def _parameters(
             found.append(
                 {
                     "placement": placement,
-                    "rate": charts.points(rated, titles, _unit(about), along, f"{title}: {_unit(about)} by {along}; the table has the numbers"),
-                    "usage": charts.points(used, titles, "CPU usage [%]", along, f"{title}: usage of its busiest core by {along}") if used else None,
+                    "rate": charts.points(
+                        rated,
+                        titles,
+                        _unit(about),
+                        along,
+                        f"{title}: {_unit(about)} by {along}; the table has the numbers",
+                    ),
+                    "usage": (
+                        charts.points(
+                            used, titles, "CPU usage [%]", along, f"{title}: usage of its busiest core by {along}"
+                        )
+                        if used
+                        else None
+                    ),
                 }
             )
     return found
 
 
-def _load_curve(result: dict[str, t.Any], used: t.Iterable[usage.Usage], about: dict[str, t.Any]) -> list[charts.Picture]:
-    """Draw the rate, and the rate of one used CPU, over the CPU usage of the whole machine, for a workload that is measured at several loads."""
-    points = [one for one in used if one.parameter is not None and one.achieved is not None and one.is_of_the_machine(result)]
+def _load_curve(
+    result: dict[str, t.Any], used: t.Iterable[usage.Usage], about: dict[str, t.Any]
+) -> list[charts.Picture]:
+    """Draw the rate, and the rate of one used CPU, over the CPU usage of the whole machine,
+    for a workload that is measured at several loads.
+    """
+    points = [
+        one for one in used if one.parameter is not None and one.achieved is not None and one.is_of_the_machine(result)
+    ]
     found = []
     for which, what in (("rate", _unit(about)), ("achieved", f"{about['unit']} by used CPU")):
         rows = [
@@ -323,7 +444,15 @@ def _load_curve(result: dict[str, t.Any], used: t.Iterable[usage.Usage], about: 
         ]
         label = f"{about['title']}: {what} over the CPU usage of the whole machine; the table has the numbers"
         if rows:
-            found.append(charts.points(rows, list(dict.fromkeys(str(row["arm"]) for row in rows)), what, "CPU usage of the machine [%]", label))
+            found.append(
+                charts.points(
+                    rows,
+                    list(dict.fromkeys(str(row["arm"]) for row in rows)),
+                    what,
+                    "CPU usage of the machine [%]",
+                    label,
+                )
+            )
     return found
 
 
@@ -332,7 +461,11 @@ def _usage_by_parameter(samples: t.Sequence[dict[str, t.Any]]) -> dict[tuple[str
     shares: dict[tuple[str, str, float], list[float]] = {}
     for sample in samples:
         telemetry = host_comparisons.telemetry_of(sample)
-        known = [share for share in (telemetry.get("core_usage") or telemetry.get("cpu_usage") or {}).values() if share is not None]
+        known = [
+            share
+            for share in (telemetry.get("core_usage") or telemetry.get("cpu_usage") or {}).values()
+            if share is not None
+        ]
         if sample["ok"] and sample.get("parameter") is not None and known:
             shares.setdefault((sample["placement"], sample["arm"], sample["parameter"]), []).append(max(known))
     return {key: sum(values) / len(values) for key, values in shares.items()}
@@ -351,21 +484,32 @@ def _sequence(result: dict[str, t.Any]) -> charts.Picture | None:
         kinds.setdefault(kind, []).append(value)
     medians = {kind: plain_statistics.median(values) for kind, values in kinds.items()}
     rows: list[dict[str, t.Any]] = [
-        {"index": place, "arm": host_comparisons.arm_title(result, kind[2]), "deviation": _short(value / medians[kind] - 1)}
-        for place, kind, value in good[:MOST_SAMPLES_SHOWN]
+        {
+            "index": place,
+            "arm": host_comparisons.arm_title(result, kind[2]),
+            "deviation": _short(value / medians[kind] - 1),
+        }
+        for place, kind, value in good[:MAX_SAMPLES_SHOWN]
     ]
     if len(rows) < 4:
         return None
     widest = max(abs(row["deviation"]) for row in rows)
     return charts.sequence(
-        rows, _arm_titles(result), f"{len(rows)} samples in the order taken; the farthest from the median of its kind by {conclusion.percent(widest)}"
+        rows,
+        _arm_titles(result),
+        f"{len(rows)} samples in the order taken; the farthest from the median of its kind by"
+        f" {conclusion.percent(widest)}",
     )
 
 
 def _sample_cells(result: dict[str, t.Any], place: int, sample: dict[str, t.Any]) -> list[t.Any]:
     """Return a sample's row of the table: numbers (shown with six digits), texts, or a text with its sort key."""
     metric = sample["metrics"].get(host_comparisons.declaration(result, sample["workload"])["primary"]) or {}
-    value, steal, wall = metric.get("value"), host_comparisons.telemetry_of(sample).get("steal"), sample.get("wall_seconds")
+    value, steal, wall = (
+        metric.get("value"),
+        host_comparisons.telemetry_of(sample).get("steal"),
+        sample.get("wall_seconds"),
+    )
     parameter = sample.get("parameter")
     return [
         place if sample.get("index") is None else sample["index"],
@@ -402,10 +546,22 @@ def _machine(result: dict[str, t.Any]) -> dict[str, t.Any]:
     count = sum(len(core) for _name, cores in groups for core in cores)
     cpus = facts.get("cpus") or {}
     chart = None
-    if 0 < count <= MOST_CPUS_DRAWN:
-        counts = f"{facts.get('sockets') or 'unknown'} packages, {sum(len(cores) for _name, cores in groups)} cores, {count} CPUs"
-        chart = charts.topology(groups, set(host_comparisons.cpus_of(cpus.get("offline"))), f"The machine: {counts}; the table has each core")
-    return {"groups": groups, "chart": chart, "cpus": cpus, "disagreement": sibling_cache.disagreement(facts.get("measured"))}
+    if 0 < count <= MAX_CPUS_DRAWN:
+        counts = (
+            f"{facts.get('sockets') or 'unknown'} packages, {sum(len(cores) for _name, cores in groups)} cores, {count}"
+            " CPUs"
+        )
+        chart = charts.topology(
+            groups,
+            set(host_comparisons.cpus_of(cpus.get("offline"))),
+            f"The machine: {counts}; the table has each core",
+        )
+    return {
+        "groups": groups,
+        "chart": chart,
+        "cpus": cpus,
+        "disagreement": sibling_cache.disagreement(facts.get("measured")),
+    }
 
 
 def _usage(result: dict[str, t.Any]) -> dict[str, t.Any] | None:
@@ -417,7 +573,11 @@ def _usage(result: dict[str, t.Any]) -> dict[str, t.Any] | None:
             for cpu, share in (host_comparisons.telemetry_of(sample).get("cpu_usage") or {}).items():
                 if share is not None:
                     by_cpu.setdefault(cpu, []).append(share)
-    means = {key: {cpu: _short(sum(shares) / len(shares)) for cpu, shares in by_cpu.items()} for key, by_cpu in sums.items() if by_cpu}
+    means = {
+        key: {cpu: _short(sum(shares) / len(shares)) for cpu, shares in by_cpu.items()}
+        for key, by_cpu in sums.items()
+        if by_cpu
+    }
     groups = _cores_by_node(result["facts"])
     machine = [str(cpu) for _name, cores in groups for core in cores for cpu in core]
     measured = {cpu for by_cpu in means.values() for cpu in by_cpu}
@@ -425,17 +585,36 @@ def _usage(result: dict[str, t.Any]) -> dict[str, t.Any] | None:
     if not cpus:
         return None
     lines = [
-        {"label": f"{placements.title(placement)}, {host_comparisons.arm_title(result, arm)}", "shares": [by_cpu.get(cpu) for cpu in cpus]}
+        {
+            "label": f"{placements.title(placement)}, {host_comparisons.arm_title(result, arm)}",
+            "shares": [by_cpu.get(cpu) for cpu in cpus],
+        }
         for (placement, arm), by_cpu in means.items()
     ]
-    rows = [{"label": line["label"], "cpu": cpu, "usage": share} for line in lines for cpu, share in zip(cpus, line["shares"]) if share is not None]
-    small = len(cpus) <= MOST_CPUS_DRAWN
-    chart = charts.usage_map(rows, cpus, "Mean usage of each CPU in each placement; the table has the numbers") if small else None
-    return {"cpus": cpus, "lines": lines, "chart": chart, "maps": _maps(result, groups, means) if small and groups else []}
+    rows = [
+        {"label": line["label"], "cpu": cpu, "usage": share}
+        for line in lines
+        for cpu, share in zip(cpus, line["shares"])
+        if share is not None
+    ]
+    small = len(cpus) <= MAX_CPUS_DRAWN
+    chart = (
+        charts.usage_map(rows, cpus, "Mean usage of each CPU in each placement; the table has the numbers")
+        if small
+        else None
+    )
+    return {
+        "cpus": cpus,
+        "lines": lines,
+        "chart": chart,
+        "maps": _maps(result, groups, means) if small and groups else [],
+    }
 
 
 def _maps(
-    result: dict[str, t.Any], groups: t.Sequence[tuple[str, t.Sequence[tuple[int, ...]]]], means: dict[tuple[str, str], dict[str, float]]
+    result: dict[str, t.Any],
+    groups: t.Sequence[tuple[str, t.Sequence[tuple[int, ...]]]],
+    means: dict[tuple[str, str], dict[str, float]],
 ) -> list[tuple[str, charts.Picture]]:
     """Draw the machine with each core's usage, every thread busy, for each arm."""
     found = []
@@ -444,9 +623,18 @@ def _maps(
         placement = host_comparisons.sampled_as(result, placements.ALL_THREADS, arm["name"])
         by_cpu = means.get((placement, arm["name"]))
         if by_cpu:
-            usage = {int(cpu): share for cpu, share in by_cpu.items() if cpu.isascii() and cpu.isdigit() and len(cpu) < 8}
+            usage = {
+                int(cpu): share for cpu, share in by_cpu.items() if cpu.isascii() and cpu.isdigit() and len(cpu) < 8
+            }
             title = f"{placements.title(placements.ALL_THREADS)}, {arm['title']}"
-            found.append((title, charts.topology(groups, everything - set(usage), f"The machine with {title}: mean usage of each CPU", usage)))
+            found.append(
+                (
+                    title,
+                    charts.topology(
+                        groups, everything - set(usage), f"The machine with {title}: mean usage of each CPU", usage
+                    ),
+                )
+            )
     return found
 
 
@@ -455,31 +643,58 @@ def _maps(
 
 def _settings(result: dict[str, t.Any]) -> list[tuple[str, str]]:
     """Return settings and environment as pairs of texts."""
-    plan = {name: value for name, value in result["plan"].items() if name not in ("workloads", "placements", "decided", "switches")}
+    plan = {
+        name: value
+        for name, value in result["plan"].items()
+        if name not in ("workloads", "placements", "decided", "switches")
+    }
     plan["looks"] = ", ".join(str(look["blocks"]) for look in plan.get("looks") or []) or "none"
-    pairs = [*sorted(plan.items()), *sorted(result["environment"].items()), ("collection_version", result.get("collection_version"))]
-    return [(name.replace("_", " "), "unknown" if value is None else value if isinstance(value, str) else json.dumps(value)) for name, value in pairs]
+    pairs = [
+        *sorted(plan.items()),
+        *sorted(result["environment"].items()),
+        ("collection_version", result.get("collection_version")),
+    ]
+    return [
+        (name.replace("_", " "), "unknown" if value is None else value if isinstance(value, str) else json.dumps(value))
+        for name, value in pairs
+    ]
 
 
 def _command(result: dict[str, t.Any]) -> str:
     """Return the command line that repeats this measurement, except for what :func:`_own_commands` names."""
     command = ["ansible-playbook", "threadwise.smt.smt_eval", "-i", "INVENTORY", "--limit", result["host"]]
-    # The baseline comes first. Where nothing was compared, the arm measured is not one of those asked for, unless it alone was.
+    # The baseline comes first. Where nothing was compared, the arm measured is not one of those asked for, unless it
+    # alone was.
     measured_first = [*result["arms"], *result["arms_left_out"]]
-    asked = [arm["name"] for arm in (measured_first if host_comparisons.is_compared(result) else result["arms_left_out"] or result["arms"])]
+    asked = [
+        arm["name"]
+        for arm in (
+            measured_first if host_comparisons.is_compared(result) else result["arms_left_out"] or result["arms"]
+        )
+    ]
     command += ["-e", f"smt_eval_arms={','.join(asked)}"]
     if result["plan"].get("boots"):
         allowed_by = sorted({arm.allowed_by for arm in map(boot_plan.find, asked) if arm and arm.allowed_by})
-        given = [f"smt_eval_boots={result['plan']['boots']}", "smt_boot_reboot_ok=true", *(f"{variable}=true" for variable in allowed_by)]
+        given = [
+            f"smt_eval_boots={result['plan']['boots']}",
+            "smt_boot_reboot_ok=true",
+            *(f"{variable}=true" for variable in allowed_by),
+        ]
         command += [word for one in given for word in ("-e", one)]
     measured = [one["name"] for one in result["plan"].get("workloads") or []]
     command += ["-e", json.dumps({"smt_eval_workloads": [name for name in measured if name in BUILT_IN]})]
-    names = list(dict.fromkeys(name for by_name in (result["plan"].get("placements") or {}).values() for name in by_name))
+    names = list(
+        dict.fromkeys(name for by_name in (result["plan"].get("placements") or {}).values() for name in by_name)
+    )
     if names and tuple(names) != placements.DEFAULT:
         command += ["-e", json.dumps({"smt_eval_placements": names})]
     if result["plan"].get("goal") == goals.PRECISION and not result["plan"].get("boots"):
         command += ["-e", f"smt_eval_goal={goals.PRECISION}"]
-    for variable, field in (("budget", "seconds_budget"), ("sample_seconds", "sample_seconds"), ("settle_seconds", "settle_seconds")):
+    for variable, field in (
+        ("budget", "seconds_budget"),
+        ("sample_seconds", "sample_seconds"),
+        ("settle_seconds", "settle_seconds"),
+    ):
         value = result["plan"].get(field)
         if isinstance(value, (int, float)):
             command += ["-e", f"smt_eval_{variable}={value}"]

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The page that sets machines beside each other: what each does in all, and by core, CPU, nominal GHz, licence and unit of money, with SMT on and off."""
+"""The page that sets machines beside each other: what each does in all, and by core, CPU, nominal GHz,
+licence and unit of money, with SMT on and off.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,16 @@ def render(rows: t.Sequence[hardware_classes.Row]) -> str:
     runs = sorted({row["run"] for row in rows})
     lines = [_line(row, one, len(runs) > 1) for row in rows for one in row["capacities"]]
     of_runs = [("run", False)] if len(runs) > 1 else []
-    heads = [("machine", False), *of_runs, ("processor", False), ("cores", True), ("CPUs", True), ("workload", False), ("arm", False), ("unit", False)]
+    heads = [
+        ("machine", False),
+        *of_runs,
+        ("processor", False),
+        ("cores", True),
+        ("CPUs", True),
+        ("workload", False),
+        ("arm", False),
+        ("unit", False),
+    ]
     return frame.render(
         "machines.html.j2",
         hosts=len({(row["run"], row["host"]) for row in rows}),

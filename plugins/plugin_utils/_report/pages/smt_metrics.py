@@ -8,7 +8,10 @@ import typing as t
 from statistics import fmean
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms, placements, units
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, smt_metrics
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
+    comparisons as host_comparisons,
+    smt_metrics,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
 
@@ -20,7 +23,10 @@ KNEE = 2.0
 READS = {
     "cost_of_sharing": "what a worker loses while another runs on its core",
     "cost_of_sharing_alone": "the same on the only core, against a worker alone",
-    "core_yield": "work of two workers on one core by that of one alone: 1 when the second adds nothing, 2 when they do not disturb each other",
+    "core_yield": (
+        "work of two workers on one core by that of one alone: 1 when the second adds nothing, 2 when they do not"
+        " disturb each other"
+    ),
     "smt_yield": "work of all threads by work of one worker a core: 1 when second threads add nothing",
     arms.SMT_OFF: "what the whole machine gains when SMT is switched off",
 }
@@ -41,7 +47,8 @@ def lines(
         comparisons: all of the host.
         levels: of the workload.
         samples: of the workload.
-        crossover: of the workload, from :meth:`_analysis.streams.Curve.described`, or None where no streams were compared.
+        crossover: of the workload, from :meth:`_analysis.streams.Curve.described`, or None where no streams were
+            compared.
 
     Returns:
         ``(name, value with its interval, meaning)`` each.
@@ -62,7 +69,9 @@ def _of_comparisons(about: t.Mapping[str, t.Any], comparisons: t.Sequence[host_c
 
 def _value(effect: str, metric: t.Mapping[str, t.Any]) -> str:
     if effect in ("smt_yield", "core_yield"):
-        return f"{metric['value']:.2f}" + ("" if metric["low"] is None else f" ({metric['low']:.2f} to {metric['high']:.2f})")
+        return f"{metric['value']:.2f}" + (
+            "" if metric["low"] is None else f" ({metric['low']:.2f} to {metric['high']:.2f})"
+        )
     if metric["low"] is None:
         return f"{conclusion.percent(metric['value'])} (no interval)"
     return conclusion.estimate(metric["value"], metric["low"], metric["high"])
@@ -71,11 +80,16 @@ def _value(effect: str, metric: t.Mapping[str, t.Any]) -> str:
 def _of_streams(crossover: t.Mapping[str, t.Any] | None) -> list[Line]:
     if crossover is None:
         return []
-    reads = "from how many streams on SMT helps; in parentheses, from the number where it costs no more to the number where it is called a gain"
+    reads = (
+        "from how many streams on SMT helps; in parentheses, from the number where it costs no more to the number where"
+        " it is called a gain"
+    )
     return [("crossover", crossover["text"], reads)]
 
 
-def _of_clients(about: t.Mapping[str, t.Any], levels: t.Sequence[t.Mapping[str, t.Any]], samples: t.Sequence[t.Mapping[str, t.Any]]) -> list[Line]:
+def _of_clients(
+    about: t.Mapping[str, t.Any], levels: t.Sequence[t.Mapping[str, t.Any]], samples: t.Sequence[t.Mapping[str, t.Any]]
+) -> list[Line]:
     """Return the most clients (or other parameter value) before response times double, for each placement and arm."""
     titles = {level["arm"]: level["arm_title"] for level in levels}
     curves: dict[str, dict[str, dict[float, list[float]]]] = {}
@@ -96,7 +110,10 @@ def _of_clients(about: t.Mapping[str, t.Any], levels: t.Sequence[t.Mapping[str, 
         if allowed is not None and unit in units.SECONDS:
             limit, why = allowed / units.SECONDS[unit], "the limit that was set"
         text = ", ".join(f"{titles.get(arm, arm)} {_most(curve, limit)}" for arm, curve in means.items())
-        reads = f"{counted} before {name.replace('latency_', '')} response times are over {report_text.number(limit)} {unit}, {why}"
+        reads = (
+            f"{counted} before {name.replace('latency_', '')} response times are over {report_text.number(limit)}"
+            f" {unit}, {why}"
+        )
         found.append((f"most {counted}, {placements.title(placement)}", text, reads))
     return found
 

@@ -1,6 +1,7 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Telemetry of a host's CPUs while a workload ran, by placement and arm: usage, frequency, counters, throttling, steal time.
+"""Telemetry of a host's CPUs while a workload ran, by placement and arm: usage, frequency, counters, throttling,
+steal time.
 
 A quantity without values has no column; :func:`absent` gives the reason.
 """
@@ -11,7 +12,11 @@ import dataclasses
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, smt_metrics, usage
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
+    comparisons as host_comparisons,
+    smt_metrics,
+    usage,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
 
@@ -20,7 +25,7 @@ Key = tuple[str, str, float | None]
 # A text and its sort key.
 Cell = tuple[str, float]
 # Reasons for missing quantities that are listed.
-MOST_REASONS = 3
+MAX_REASONS = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +44,10 @@ class Group:
 
 
 def table(
-    result: host_comparisons.Result, samples: t.Sequence[Sample], levels: t.Sequence[t.Mapping[str, t.Any]], used: t.Mapping[Key, usage.Usage]
+    result: host_comparisons.Result,
+    samples: t.Sequence[Sample],
+    levels: t.Sequence[t.Mapping[str, t.Any]],
+    used: t.Mapping[Key, usage.Usage],
 ) -> dict[str, t.Any] | None:
     """Make the table of a workload's telemetry.
 
@@ -50,8 +58,9 @@ def table(
         used: the workload's usage, from :func:`usage.of_workload`.
 
     Returns:
-        ``{columns, text_columns, heads, rows}``: the names of the columns with any value, the number of text columns before them, all titles,
-        and one row of cells ``(text, sort key)`` per placement, arm and parameter value; None without telemetry.
+        ``{columns, text_columns, heads, rows}``: the names of the columns with any value, the number of text columns
+        before them, all titles, and one row of cells ``(text, sort key)`` per placement, arm and parameter value; None
+        without telemetry.
     """
     groups = _groups(result, samples, levels, used)
     figures = [{name: value_of(group) for name, (_title, value_of) in COLUMNS.items()} for group in groups.values()]
@@ -80,14 +89,21 @@ def absent(result: host_comparisons.Result, tables: t.Iterable[dict[str, t.Any] 
 
 
 def _groups(
-    result: host_comparisons.Result, samples: t.Sequence[Sample], levels: t.Sequence[t.Mapping[str, t.Any]], used: t.Mapping[Key, usage.Usage]
+    result: host_comparisons.Result,
+    samples: t.Sequence[Sample],
+    levels: t.Sequence[t.Mapping[str, t.Any]],
+    used: t.Mapping[Key, usage.Usage],
 ) -> dict[Key, Group]:
     primary = host_comparisons.primary_metrics(result)
     kinds: dict[Key, list[Sample]] = {(one["placement"], one["arm"], one["parameter"]): [] for one in levels}
     for sample in samples:
         if host_comparisons.good_value(sample, primary[sample["workload"]]) is not None:
             kinds.setdefault((sample["placement"], sample["arm"], sample.get("parameter")), []).append(sample)
-    return {kind: Group(members, used.get(kind), result["environment"].get("nominal_mhz")) for kind, members in kinds.items() if members}
+    return {
+        kind: Group(members, used.get(kind), result["environment"].get("nominal_mhz"))
+        for kind, members in kinds.items()
+        if members
+    }
 
 
 def _used(group: Group) -> Cell | None:
@@ -101,13 +117,19 @@ def _achieved(group: Group) -> Cell | None:
 
 
 def _room(which: str) -> t.Callable[[Group], Cell | None]:
-    """Return the column of the headroom as a share of the present rate: ``by_usage``, as usage suggests, or ``real``, as measured."""
+    """Return the column of the headroom as a share of the present rate: ``by_usage``, as usage suggests, or ``real``,
+    as measured.
+    """
 
     def value_of(group: Group) -> Cell | None:
         room = getattr(group.usage, which, None)
         if room is None:
             return None
-        span = "" if room["low"] is None else f" ({conclusion.signed(1 + room['low'])} to {conclusion.signed(1 + room['high'])})"
+        span = (
+            ""
+            if room["low"] is None
+            else f" ({conclusion.signed(1 + room['low'])} to {conclusion.signed(1 + room['high'])})"
+        )
         return conclusion.signed(1 + room["value"]) + span, room["value"]
 
     return value_of
@@ -121,13 +143,22 @@ def _by_clock(group: Group) -> Cell | None:
 
 
 def _frequency(group: Group) -> Cell | None:
-    known = [megahertz for sample in group.samples for megahertz in (host_comparisons.telemetry_of(sample).get("frequency") or {}).values() if megahertz]
+    known = [
+        megahertz
+        for sample in group.samples
+        for megahertz in (host_comparisons.telemetry_of(sample).get("frequency") or {}).values()
+        if megahertz
+    ]
     return (f"{sum(known) / len(known):.0f}", sum(known) / len(known)) if known else None
 
 
 def _counts(group: Group, which: str) -> tuple[float, list[float]] | None:
     """Return the summed cycles of all these threads or cores, and the instructions of each."""
-    counted = [one for sample in group.samples for one in ((host_comparisons.telemetry_of(sample).get("perf") or {}).get(which) or {}).values()]
+    counted = [
+        one
+        for sample in group.samples
+        for one in ((host_comparisons.telemetry_of(sample).get("perf") or {}).get(which) or {}).values()
+    ]
     counted = [one for one in counted if (one.get("cycles") or 0) >= 1 and (one.get("instructions") or 0) >= 1]
     return (sum(one["cycles"] for one in counted), [one["instructions"] for one in counted]) if counted else None
 
@@ -149,16 +180,26 @@ def _core_cpi(group: Group) -> Cell | None:
 
 
 def _throttled(group: Group) -> Cell | None:
-    known = [count for sample in group.samples if (count := host_comparisons.telemetry_of(sample).get("throttled")) is not None]
+    known = [
+        count
+        for sample in group.samples
+        if (count := host_comparisons.telemetry_of(sample).get("throttled")) is not None
+    ]
     return (f"{sum(known)}", sum(known)) if known else None
 
 
 def _stolen(group: Group) -> Cell | None:
-    known = [share for sample in group.samples if (share := host_comparisons.telemetry_of(sample).get("steal")) is not None]
+    known = [
+        share for sample in group.samples if (share := host_comparisons.telemetry_of(sample).get("steal")) is not None
+    ]
     if not known:
         return None
     mean, most = sum(known) / len(known), max(known)
-    return (conclusion.percent(mean) if most - mean < 0.001 else f"{conclusion.percent(mean)}, up to {conclusion.percent(most)}"), mean
+    return (
+        conclusion.percent(mean)
+        if most - mean < 0.001
+        else f"{conclusion.percent(mean)}, up to {conclusion.percent(most)}"
+    ), mean
 
 
 # Column -> its title and the function for a cell.
@@ -177,13 +218,22 @@ COLUMNS: dict[str, tuple[str, t.Callable[[Group], Cell | None]]] = {
 
 
 def _why_not_counted(result: host_comparisons.Result) -> str:
-    reasons = list(dict.fromkeys(reason for sample in result["samples"] if (reason := (host_comparisons.telemetry_of(sample).get("perf") or {}).get("reason"))))
-    return "; ".join(reasons[:MOST_REASONS]) or "the samples have none"
+    reasons = list(
+        dict.fromkeys(
+            reason
+            for sample in result["samples"]
+            if (reason := (host_comparisons.telemetry_of(sample).get("perf") or {}).get("reason"))
+        )
+    )
+    return "; ".join(reasons[:MAX_REASONS]) or "the samples have none"
 
 
 ABSENCES: dict[str, tuple[str, t.Callable[[host_comparisons.Result], str]]] = {
     "used": ("usage of the CPUs", lambda _result: "the samples have none"),
-    "by_clock": ("nominal frequency", lambda _result: "neither the kernel nor the model's name has it on this host (smt_eval_nominal_ghz)"),
+    "by_clock": (
+        "nominal frequency",
+        lambda _result: "neither the kernel nor the model's name has it on this host (smt_eval_nominal_ghz)",
+    ),
     "frequency": ("frequency", lambda _result: "neither cpufreq nor /proc/cpuinfo has it on this host"),
     "ipc": ("cycles and instructions", _why_not_counted),
     "throttled": ("throttling", lambda _result: "this host has no counter for it (thermal_throttle)"),

@@ -13,7 +13,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import answe
 
 FIRST_ROWS = 50
 # Hosts whose timeline is drawn; the table has the periods of all.
-MOST_DRAWN = 24
+MAX_DRAWN = 24
 SIDES = ("worse", "better")
 
 Periods = t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]]
@@ -37,7 +37,7 @@ def render(
     """
     complete = {host: records.complete(of_host) for host, of_host in periods.items()}
     found = evidence.by_hosts(trial, complete, evidence.compare(trial, complete, looks.taken))
-    drawn = list(trial.design.schedule)[:MOST_DRAWN]
+    drawn = list(trial.design.schedule)[:MAX_DRAWN]
     return frame.render(
         "trial.html.j2",
         trial=trial,
@@ -72,7 +72,12 @@ def _forest(trial: records.Trial, found: t.Sequence[evidence.Comparison]) -> cha
     if not rows:
         return None
     named = "; ".join(f"{row['label']} {row['text']}, {row['verdict']}" for row in rows)
-    return charts.forest(rows, trial.margin, SIDES, f"Each metric against {trial.titles[trial.arms[0]]}, turned so that right is better: {named}")
+    return charts.forest(
+        rows,
+        trial.margin,
+        SIDES,
+        f"Each metric against {trial.titles[trial.arms[0]]}, turned so that right is better: {named}",
+    )
 
 
 def _points(trial: records.Trial, found: t.Sequence[evidence.Comparison]) -> charts.Picture | None:
@@ -88,7 +93,11 @@ def _points(trial: records.Trial, found: t.Sequence[evidence.Comparison]) -> cha
         for one in found
         if one["primary"]
     ]
-    return charts.spread(rows, trial.margin, SIDES, f"The observations of {found[0]['metric']}, one tick each") if rows else None
+    return (
+        charts.spread(rows, trial.margin, SIDES, f"The observations of {found[0]['metric']}, one tick each")
+        if rows
+        else None
+    )
 
 
 def _timelines(trial: records.Trial, host: str, of_host: t.Sequence[t.Mapping[str, t.Any]]) -> list[charts.Picture]:
@@ -97,7 +106,9 @@ def _timelines(trial: records.Trial, host: str, of_host: t.Sequence[t.Mapping[st
     return [picture for metric in shown if (picture := _timeline(trial, host, of_host, metric)) is not None]
 
 
-def _timeline(trial: records.Trial, host: str, of_host: t.Sequence[t.Mapping[str, t.Any]], metric: records.Metric) -> charts.Picture | None:
+def _timeline(
+    trial: records.Trial, host: str, of_host: t.Sequence[t.Mapping[str, t.Any]], metric: records.Metric
+) -> charts.Picture | None:
     if not of_host:
         return None
     start = records.moment(of_host[0]["started"])
@@ -110,7 +121,11 @@ def _timeline(trial: records.Trial, host: str, of_host: t.Sequence[t.Mapping[str
         for one in of_host
     ]
     rows = [
-        {"at": round(((records.moment(one["counted_from"]) - start).total_seconds() + seconds) / 60, 3), "value": value, "period": one["period"]}
+        {
+            "at": round(((records.moment(one["counted_from"]) - start).total_seconds() + seconds) / 60, 3),
+            "value": value,
+            "period": one["period"],
+        }
         for one in of_host
         for seconds, value in one["series"].get(metric.name, ())
         if value is not None
@@ -130,9 +145,20 @@ def _heads(trial: records.Trial) -> list[tuple[str, bool]]:
 def _row(trial: records.Trial, host: str, one: t.Mapping[str, t.Any]) -> list[t.Any]:
     values = [one["metrics"].get(metric.name, {}).get("value") for metric in trial.metrics]
     missing = [f"{name}: {metric['reason']}" for name, metric in one["metrics"].items() if metric["reason"]]
-    happened = [*([one["reason"]] if one["reason"] else []), *missing, *(event["detail"] for event in one["events"] if event["event"] != "switched")]
+    happened = [
+        *([one["reason"]] if one["reason"] else []),
+        *missing,
+        *(event["detail"] for event in one["events"] if event["event"] != "switched"),
+    ]
     cells = ["" if value is None else [report_text.number(value), value, ""] for value in values]
-    return [host, [str(one["period"] + 1), one["period"] + 1, ""], one["started"], trial.titles[one["arm"]], *cells, "; ".join(happened)]
+    return [
+        host,
+        [str(one["period"] + 1), one["period"] + 1, ""],
+        one["started"],
+        trial.titles[one["arm"]],
+        *cells,
+        "; ".join(happened),
+    ]
 
 
 def _end(end: t.Mapping[str, t.Any] | None, unreadable: str | None) -> tuple[str, bool]:
@@ -144,5 +170,7 @@ def _end(end: t.Mapping[str, t.Any] | None, unreadable: str | None) -> tuple[str
     if not end["restored"]:
         state = f"not known to be in its own state (CPUs {end['before']} online)"
     else:
-        state = f"in its own state again, CPUs {end['after']} online" if end["after"] is not None else "it was not switched"
+        state = (
+            f"in its own state again, CPUs {end['after']} online" if end["after"] is not None else "it was not switched"
+        )
     return state if end["reason"] is None else f"{state}: {end['reason']}", not end["restored"]

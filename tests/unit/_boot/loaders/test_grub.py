@@ -16,7 +16,11 @@ import subprocess
 import boot_maker
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import change as boot_change, detection
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base, grub_debian, transaction
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import (
+    base as loader_base,
+    grub_debian,
+    transaction,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
 DROP_IN = grub_debian.DROP_IN
@@ -29,22 +33,46 @@ def run(root, smt=None, maxcpus=None, force=False, check=False):
 
 def lines(root, grub="grub"):
     """Return the fields of each linux line of grub.cfg."""
-    return [line.split()[1:] for line in (root / "boot" / grub / "grub.cfg").read_text().split("\n") if line.strip().startswith("linux")]
+    return [
+        line.split()[1:]
+        for line in (root / "boot" / grub / "grub.cfg").read_text().split("\n")
+        if line.strip().startswith("linux")
+    ]
 
 
 SHAPES = {
-    "double quotes": ('GRUB_CMDLINE_LINUX_DEFAULT="quiet splash"\nGRUB_CMDLINE_LINUX="console=ttyS0"\n', {}, "console=ttyS0 quiet splash"),
-    "single quotes": ("GRUB_CMDLINE_LINUX_DEFAULT='quiet'\nGRUB_CMDLINE_LINUX='console=ttyS0'\n", {}, "console=ttyS0 quiet"),
+    "double quotes": (
+        'GRUB_CMDLINE_LINUX_DEFAULT="quiet splash"\nGRUB_CMDLINE_LINUX="console=ttyS0"\n',
+        {},
+        "console=ttyS0 quiet splash",
+    ),
+    "single quotes": (
+        "GRUB_CMDLINE_LINUX_DEFAULT='quiet'\nGRUB_CMDLINE_LINUX='console=ttyS0'\n",
+        {},
+        "console=ttyS0 quiet",
+    ),
     "no quotes": ("GRUB_CMDLINE_LINUX_DEFAULT=quiet\nGRUB_CMDLINE_LINUX=\n", {}, "quiet"),
     "a variable that is not set at all": ("GRUB_TIMEOUT=5\n", {}, ""),
     "no file": (None, {}, ""),
-    "continued lines": ('GRUB_CMDLINE_LINUX="console=tty0 \\\nconsole=ttyS0,115200n8"\n', {}, "console=tty0 console=ttyS0,115200n8"),
-    "an expansion of itself": ('GRUB_CMDLINE_LINUX="a=1"\nGRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX b=2"\n', {}, "a=1 b=2"),
+    "continued lines": (
+        'GRUB_CMDLINE_LINUX="console=tty0 \\\nconsole=ttyS0,115200n8"\n',
+        {},
+        "console=tty0 console=ttyS0,115200n8",
+    ),
+    "an expansion of itself": (
+        'GRUB_CMDLINE_LINUX="a=1"\nGRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX b=2"\n',
+        {},
+        "a=1 b=2",
+    ),
     "a command substitution": ('GRUB_DISTRIBUTOR=`echo Debian`\nGRUB_CMDLINE_LINUX="host=$(echo h1)"\n', {}, "host=h1"),
     "a default value and a condition": ('if [ -z "$X" ]; then GRUB_CMDLINE_LINUX="${X:-x=1}"; fi\n', {}, "x=1"),
     "the cloud image's drop-in overrides the main file": (
         'GRUB_CMDLINE_LINUX_DEFAULT="quiet"\n',
-        {"50-cloudimg-settings.cfg": 'GRUB_CMDLINE_LINUX_DEFAULT="console=tty1 console=ttyS0"\nGRUB_CMDLINE_LINUX=""\n'},
+        {
+            "50-cloudimg-settings.cfg": (
+                'GRUB_CMDLINE_LINUX_DEFAULT="console=tty1 console=ttyS0"\nGRUB_CMDLINE_LINUX=""\n'
+            )
+        },
         "console=tty1 console=ttyS0",
     ),
     "a drop-in that appends": (
@@ -52,8 +80,16 @@ SHAPES = {
         {"kdump-tools.cfg": 'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT crashkernel=384M-:128M"\n'},
         "a=1 crashkernel=384M-:128M",
     ),
-    "arguments that a shell would expand": ("GRUB_CMDLINE_LINUX='acpi_osi=! memmap=4M\\$0x1 x=*'\n", {}, "acpi_osi=! memmap=4M\\$0x1 x=*"),
-    "an exported variable, and comments with our argument": ('# GRUB_CMDLINE_LINUX="nosmt"\nexport GRUB_CMDLINE_LINUX="a=1" # nosmt\n', {}, "a=1"),
+    "arguments that a shell would expand": (
+        "GRUB_CMDLINE_LINUX='acpi_osi=! memmap=4M\\$0x1 x=*'\n",
+        {},
+        "acpi_osi=! memmap=4M\\$0x1 x=*",
+    ),
+    "an exported variable, and comments with our argument": (
+        '# GRUB_CMDLINE_LINUX="nosmt"\nexport GRUB_CMDLINE_LINUX="a=1" # nosmt\n',
+        {},
+        "a=1",
+    ),
     "quoted blanks": ("GRUB_CMDLINE_LINUX='dyndbg=\"file a.c  +p\"'\n", {}, 'dyndbg="file a.c +p"'),
 }
 
@@ -72,7 +108,10 @@ def test_each_shape_of_settings_gets_the_argument_and_is_restored(tmp_path, shap
     assert [line[3:] for line in lines(tmp_path)][::2] == [["nosmt", *arguments.split()]] * 2
     assert {name: value for name, value in boot_maker.snapshot(tmp_path).items() if name.startswith("etc/")} == {
         name: value
-        for name, value in [*list(before.items()), (DROP_IN, ((tmp_path / DROP_IN).stat().st_mode, (tmp_path / DROP_IN).read_bytes()))]
+        for name, value in [
+            *list(before.items()),
+            (DROP_IN, ((tmp_path / DROP_IN).stat().st_mode, (tmp_path / DROP_IN).read_bytes())),
+        ]
         if name.startswith("etc/")
     }
     assert not run(tmp_path, "disabled")["changed"]
@@ -91,15 +130,27 @@ def test_entries_for_recovery_get_the_argument_too(tmp_path):
 
 FOUND = {
     "by hand in the main file": ('GRUB_CMDLINE_LINUX="nosmt quiet"\n', {}, [("nosmt", "etc/default/grub")]),
-    "in the default variable": ('GRUB_CMDLINE_LINUX_DEFAULT="quiet maxcpus=4"\n', {}, [("maxcpus=4", "etc/default/grub")]),
-    "appended by a drop-in": ("", {"99-x.cfg": 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX nosmt=force"\n'}, [("nosmt=force", "etc/default/grub.d/99-x.cfg")]),
+    "in the default variable": (
+        'GRUB_CMDLINE_LINUX_DEFAULT="quiet maxcpus=4"\n',
+        {},
+        [("maxcpus=4", "etc/default/grub")],
+    ),
+    "appended by a drop-in": (
+        "",
+        {"99-x.cfg": 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX nosmt=force"\n'},
+        [("nosmt=force", "etc/default/grub.d/99-x.cfg")],
+    ),
     "hidden in mitigations": (
         "GRUB_CMDLINE_LINUX='mitigations=auto,nosmt l1tf=full,force'\n",
         {},
         [("mitigations=auto,nosmt", "etc/default/grub"), ("l1tf=full,force", "etc/default/grub")],
     ),
     "output of a command": ('GRUB_CMDLINE_LINUX="$(echo no)smt"\n', {}, [("nosmt", "etc/default/grub")]),
-    "twice, in two files": ('GRUB_CMDLINE_LINUX="nosmt"\n', {"a.cfg": 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX nosmt"\n'}, [("nosmt", "etc/default/grub")]),
+    "twice, in two files": (
+        'GRUB_CMDLINE_LINUX="nosmt"\n',
+        {"a.cfg": 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX nosmt"\n'},
+        [("nosmt", "etc/default/grub")],
+    ),
 }
 
 
@@ -112,14 +163,18 @@ def test_enabled_removes_arguments_of_the_administrator_and_reports_their_files(
     result = run(tmp_path, "enabled")
 
     assert [(entry["argument"], os.path.relpath(entry["where"], tmp_path)) for entry in result["found"]] == found
-    assert not any(field.startswith(("nosmt", "maxcpus", "l1tf")) or "nosmt" in field for line in lines(tmp_path) for field in line)
+    assert not any(
+        field.startswith(("nosmt", "maxcpus", "l1tf")) or "nosmt" in field for line in lines(tmp_path) for field in line
+    )
     left = boot_maker.snapshot(tmp_path)
     assert {name: left[name] for name in files} == files
     assert not run(tmp_path, "enabled")["changed"]
 
 
 def test_an_argument_that_a_later_file_removes_needs_no_change(tmp_path):
-    boot_maker.grub_tree(tmp_path, 'GRUB_CMDLINE_LINUX="nosmt"\n', {"50-cloudimg-settings.cfg": 'GRUB_CMDLINE_LINUX="a=1"\n'})
+    boot_maker.grub_tree(
+        tmp_path, 'GRUB_CMDLINE_LINUX="nosmt"\n', {"50-cloudimg-settings.cfg": 'GRUB_CMDLINE_LINUX="a=1"\n'}
+    )
     result = run(tmp_path, "enabled")
     assert (result["changed"], result["found"]) == (False, [])
 
@@ -135,7 +190,12 @@ def test_a_later_hand_edit_changes_nothing_while_ours_is_there(tmp_path):
 
 def test_states_replace_each_other(tmp_path):
     boot_maker.grub_tree(tmp_path)
-    for smt, argument in (("disabled", "nosmt"), ("forced_off", "nosmt=force"), ("mitigations_nosmt", "mitigations=auto,nosmt"), ("disabled", "nosmt")):
+    for smt, argument in (
+        ("disabled", "nosmt"),
+        ("forced_off", "nosmt=force"),
+        ("mitigations_nosmt", "mitigations=auto,nosmt"),
+        ("disabled", "nosmt"),
+    ):
         result = run(tmp_path, smt)
         assert result["configured"] == [argument]
         assert all([field for field in line if "nosmt" in field] == [argument] for line in lines(tmp_path))
@@ -145,9 +205,15 @@ def test_check_mode_writes_nothing_and_reports_the_same_diff(tmp_path):
     boot_maker.grub_tree(tmp_path)
     before = boot_maker.snapshot(tmp_path)
     predicted = run(tmp_path, "disabled", check=True)
-    assert boot_maker.snapshot(tmp_path) == before and not (tmp_path / "run").exists() and not (tmp_path / "var").exists()
+    assert (
+        boot_maker.snapshot(tmp_path) == before and not (tmp_path / "run").exists() and not (tmp_path / "var").exists()
+    )
     done = run(tmp_path, "disabled")
-    assert predicted["changed"] and predicted["diff"] == done["diff"] and predicted["configured"] == done["configured"] == ["nosmt"]
+    assert (
+        predicted["changed"]
+        and predicted["diff"] == done["diff"]
+        and predicted["configured"] == done["configured"] == ["nosmt"]
+    )
 
 
 def test_a_grub_cfg_that_is_older_than_its_settings_is_generated_again(tmp_path):
@@ -170,7 +236,7 @@ def test_mode_and_links_of_grub_cfg_stay(tmp_path):
     assert all("nosmt" in line for line in lines(tmp_path))
 
 
-# ---- faults: nothing is changed -----------------------------------------------------------------------------------------------------------------------
+# ---- faults: nothing is changed --------------------------------------------------------------------------------------
 
 
 def make_broken_settings(root):
@@ -185,7 +251,9 @@ def make_lost_entry(root):
     boot_maker.write(root, "etc/grub.d/40_custom", "")
     (root / "boot/vmlinuz-6.1.0-12-amd64").rename(root / "boot/hidden")
     text = (root / "usr/sbin/grub-mkconfig").read_text()
-    (root / "usr/sbin/grub-mkconfig").write_text(text.replace('"$root"/boot/vmlinuz-*', '"$root"/boot/vmlinuz-6.1.0-13-*'))
+    (root / "usr/sbin/grub-mkconfig").write_text(
+        text.replace('"$root"/boot/vmlinuz-*', '"$root"/boot/vmlinuz-6.1.0-13-*')
+    )
     (root / "boot/hidden").rename(root / "boot/vmlinuz-6.1.0-12-amd64")
 
 
@@ -254,7 +322,9 @@ RESTORED = "All changed files were restored"
     ],
 )
 def test_a_full_disk_at_any_step_changes_nothing(tmp_path, monkeypatch, number, outcome):
-    """Two copies, two new files and the names of these are written in turn; the disk is full from one of these steps on."""
+    """Two copies, two new files and the names of these are written in turn;
+    the disk is full from one of these steps on.
+    """
     boot_maker.grub_tree(tmp_path)
     run(tmp_path, "disabled")
     before = boot_maker.snapshot(tmp_path)
@@ -263,7 +333,9 @@ def test_a_full_disk_at_any_step_changes_nothing(tmp_path, monkeypatch, number, 
     def full(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(transaction.os, "fsync", lambda descriptor: real(descriptor) if next(count) < number else full())
+    monkeypatch.setattr(
+        transaction.os, "fsync", lambda descriptor: real(descriptor) if next(count) < number else full()
+    )
     monkeypatch.setattr(boot_change._Update, "_save_topology", lambda update: None)
     if number == 0:
         monkeypatch.setattr(transaction.shutil, "copyfileobj", full)
@@ -300,7 +372,9 @@ def test_a_run_killed_at_any_step_leaves_a_complete_grub_cfg_and_the_next_run_co
         boot_maker.grub_tree(root)
         run(root, first)
         old = (root / "boot/grub/grub.cfg").read_text()
-        done = subprocess.run([boot_maker.sys.executable, "-c", CHILD, str(root), second, str(number)], check=False, capture_output=True)
+        done = subprocess.run(
+            [boot_maker.sys.executable, "-c", CHILD, str(root), second, str(number)], check=False, capture_output=True
+        )
         after = (root / "boot/grub/grub.cfg").read_text()
         subprocess.run([root / "usr/sbin/grub-mkconfig", "-o", root / "by-hand.cfg"], check=True)
         by_hand = (root / "by-hand.cfg").read_text()
@@ -361,12 +435,20 @@ def test_a_run_with_a_termination_signal_at_any_step_finishes_or_restores_and_re
         before = boot_maker.snapshot(root)
         if fault:
             boot_maker.write(root, fault, "")
-        done = subprocess.run([boot_maker.sys.executable, "-c", ENDED, str(root), "enabled", str(number), when], check=True, capture_output=True, text=True)
+        done = subprocess.run(
+            [boot_maker.sys.executable, "-c", ENDED, str(root), "enabled", str(number), when],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
         message, reached = done.stdout.splitlines()
         if message == "done":
             assert not run(root, "enabled", check=True)["changed"] and lines(root)[0][3:] == ["quiet"], number
         else:
-            assert boot_maker.snapshot(root) == before and message.endswith(("Nothing was changed", RESTORED)), (number, message)
+            assert boot_maker.snapshot(root) == before and message.endswith(("Nothing was changed", RESTORED)), (
+                number,
+                message,
+            )
         outcomes.add("done" if message == "done" else "ended" if "ended by signal 15" in message else "failed")
         if reached == "False":
             break
@@ -379,31 +461,47 @@ def test_a_termination_signal_kills_a_running_tool_with_its_children(tmp_path):
     text = (root / "usr/sbin/grub-mkconfig").read_text().replace("set -e\n", delayed, 1)
     assert delayed in boot_maker.write(root, "usr/sbin/grub-mkconfig", text).read_text()
     before = boot_maker.snapshot(root)
-    done = subprocess.run([boot_maker.sys.executable, "-c", ENDED, str(root), "disabled", "-1", ""], check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        [boot_maker.sys.executable, "-c", ENDED, str(root), "disabled", "-1", ""],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     assert f"ended by signal 15. {RESTORED}" in done.stdout
     assert boot_maker.snapshot(root) == before
 
 
-# ---- warnings -----------------------------------------------------------------------------------------------------------------------------------------
+# ---- warnings --------------------------------------------------------------------------------------------------------
 
 
 def test_hand_written_entries_and_xen_are_unchanged_and_give_warnings(tmp_path):
     boot_maker.grub_tree(tmp_path)
     custom = (
-        "### BEGIN /etc/grub.d/40_custom ###\nmenuentry 'Mine' {\n\tlinux /boot/vmlinuz-6.1.0-13-amd64 root=UUID=1 ro\n}\n"
-        "menuentry 'Xen' {\n\tmultiboot2 /boot/xen-4.17-amd64.gz\n}\n### END /etc/grub.d/40_custom ###\n"
+        "### BEGIN /etc/grub.d/40_custom ###\nmenuentry 'Mine' {\n\tlinux /boot/vmlinuz-6.1.0-13-amd64 root=UUID=1"
+        " ro\n}\nmenuentry 'Xen' {\n\tmultiboot2 /boot/xen-4.17-amd64.gz\n}\n### END /etc/grub.d/40_custom ###\n"
     )
     boot_maker.write(tmp_path, "etc/grub.d/40_custom", custom)
     subprocess.run([tmp_path / "usr/sbin/grub-mkconfig", "-o", tmp_path / "boot/grub/grub.cfg"], check=True)
     warnings = run(tmp_path, "disabled")["warnings"]
-    assert any("'Mine'" in warning for warning in warnings) and any("GRUB_CMDLINE_XEN" in warning for warning in warnings)
+    assert any("'Mine'" in warning for warning in warnings) and any(
+        "GRUB_CMDLINE_XEN" in warning for warning in warnings
+    )
     assert custom in (tmp_path / "boot/grub/grub.cfg").read_text()
 
 
-# ---- SUSE ----------------------------------------------------------------------------------------------------------------------------------------------
+# ---- SUSE ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("settings", ['GRUB_CMDLINE_LINUX_DEFAULT="quiet"\n', 'GRUB_CMDLINE_LINUX="a=1"', "", "# only a comment\n\n\n", 'X="caf\u00e9"\n'])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        'GRUB_CMDLINE_LINUX_DEFAULT="quiet"\n',
+        'GRUB_CMDLINE_LINUX="a=1"',
+        "",
+        "# only a comment\n\n\n",
+        'X="caf\u00e9"\n',
+    ],
+)
 def test_suse_gets_a_block_and_its_file_is_restored_byte_for_byte(tmp_path, settings):
     boot_maker.grub_tree(tmp_path, settings, suse=True)
     before = boot_maker.snapshot(tmp_path)
@@ -421,11 +519,15 @@ def test_suse_settings_that_turn_smt_off_are_found_and_stay_in_the_file(tmp_path
     boot_maker.grub_tree(tmp_path, 'GRUB_CMDLINE_LINUX_DEFAULT="quiet nosmt mds=full,nosmt"\n', suse=True)
     result = run(tmp_path, "enabled")
     assert [entry["argument"] for entry in result["found"]] == ["nosmt", "mds=full,nosmt"]
-    assert (tmp_path / "etc/default/grub").read_text().startswith('GRUB_CMDLINE_LINUX_DEFAULT="quiet nosmt mds=full,nosmt"\n')
+    assert (
+        (tmp_path / "etc/default/grub")
+        .read_text()
+        .startswith('GRUB_CMDLINE_LINUX_DEFAULT="quiet nosmt mds=full,nosmt"\n')
+    )
     assert next(line[3:] for line in lines(tmp_path, "grub2")) == ["quiet", "mds=full"]
 
 
-# ---- which loader -------------------------------------------------------------------------------------------------------------------------------------
+# ---- which loader ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -464,4 +566,6 @@ def test_an_unsupported_loader_is_refused_by_name(tmp_path, path, name):
 def test_a_grub_that_reads_no_drop_ins_is_refused(tmp_path):
     boot_maker.grub_tree(tmp_path)
     boot_maker.write(tmp_path, "usr/sbin/grub-mkconfig", "#!/bin/sh\n", executable=True)
-    assert "GRUB without a grub-mkconfig that reads" in detection.find_loader(host_files.HostFs(str(tmp_path))).blocked_by
+    assert (
+        "GRUB without a grub-mkconfig that reads" in detection.find_loader(host_files.HostFs(str(tmp_path))).blocked_by
+    )

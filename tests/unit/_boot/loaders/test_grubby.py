@@ -1,8 +1,11 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""grubby comes from no package registry. What real ones did with the calls of smt_boot_args was recorded once, by hand: data/grubby.json says when and how.
+"""grubby comes from no package registry.
 
-The stand-in of `boot_maker` is held against each call, and smt_boot_args against what its requests made of a host with a real one.
+What real ones did with the calls of smt_boot_args was recorded once, by hand: data/grubby.json says when and how.
+
+The stand-in of `boot_maker` is held against each call, and smt_boot_args against what its requests made of a host with
+a real one.
 """
 
 from __future__ import annotations
@@ -19,7 +22,11 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host.files import 
 
 RECORDED = json.loads((pathlib.Path(__file__).parent / "data/grubby.json").read_text(encoding="utf-8"))
 CALLS = [(release, call) for call in RECORDED["calls"] for release in call["releases"]]
-REQUESTS = [pytest.param(release, one, id=f"{one['name']}-{release}") for one in RECORDED["requests"] for release in one["releases"]]
+REQUESTS = [
+    pytest.param(release, one, id=f"{one['name']}-{release}")
+    for one in RECORDED["requests"]
+    for release in one["releases"]
+]
 
 
 def host(root, release, before):
@@ -34,7 +41,10 @@ def now(root):
     entries = [path.read_text() for path in sorted((root / "boot/loader/entries").glob("*.conf"))]
     grubenv = root / "boot/grub2/grubenv"
     kernelopts = re.findall("^kernelopts=(.*)$", grubenv.read_text() if grubenv.exists() else "", re.MULTILINE)
-    found = {"options": [re.findall("^options ?(.*)$", text, re.MULTILINE)[0] for text in entries], "kernelopts": kernelopts[0] if kernelopts else None}
+    found = {
+        "options": [re.findall("^options ?(.*)$", text, re.MULTILINE)[0] for text in entries],
+        "kernelopts": kernelopts[0] if kernelopts else None,
+    }
     for name, path in (("cmdline", root / "etc/kernel/cmdline"), ("settings", root / "etc/default/grub")):
         found[name] = path.read_text() if path.exists() else None
     return {name: value for name, value in found.items() if value is not None}
@@ -43,15 +53,25 @@ def now(root):
 def test_there_are_calls_of_each_kind_and_release():
     assert len(CALLS) > 100
     assert {release for release, _call in CALLS} == {18, 53, 69}
-    assert {call["arguments"][-1].partition("=")[0] for _release, call in CALLS} == {"--info", "--args", "--remove-args"}
+    assert {call["arguments"][-1].partition("=")[0] for _release, call in CALLS} == {
+        "--info",
+        "--args",
+        "--remove-args",
+    }
 
 
 def test_the_stand_in_does_what_real_ones_did(tmp_path):
     for number, (release, call) in enumerate(CALLS):
         root = tmp_path / str(number)
         host(root, release, call["before"])
-        done = subprocess.run([root / "usr/sbin/grubby", *call["arguments"]], capture_output=True, text=True, check=True)
-        assert (now(root), done.stdout) == (call.get("after", call["before"]), call.get("printed", "")), (release, call["arguments"], call["before"])
+        done = subprocess.run(
+            [root / "usr/sbin/grubby", *call["arguments"]], capture_output=True, text=True, check=True
+        )
+        assert (now(root), done.stdout) == (call.get("after", call["before"]), call.get("printed", "")), (
+            release,
+            call["arguments"],
+            call["before"],
+        )
 
 
 @pytest.mark.parametrize(("release", "one"), REQUESTS)

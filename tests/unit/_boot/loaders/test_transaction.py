@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A change that fails: files are restored, and the error says what has become of them, whatever was written and could be restored."""
+"""A change that fails: files are restored, and the error says what has become of them,
+whatever was written and could be restored.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +106,9 @@ def test_the_error_of_a_failed_change_is_true(tmp_path, monkeypatch, deferred, w
     before = contents(tmp_path)
     paths = {str(path) for name in blocked for path in (tmp_path / name, copy_of(tmp_path, name))}
 
-    error = failed_change(fs, written, loader_base.BootLoaderError("The tool failed"), lambda: fail_for(monkeypatch, paths, sends))
+    error = failed_change(
+        fs, written, loader_base.BootLoaderError("The tool failed"), lambda: fail_for(monkeypatch, paths, sends)
+    )
 
     assert str(error).startswith("The tool failed. ")
     remaining = [name for name in blocked if name not in written and before[name] is not None]
@@ -117,7 +121,12 @@ def test_the_error_of_a_failed_change_is_true(tmp_path, monkeypatch, deferred, w
 def test_an_unexpected_error_stays_unless_files_could_not_be_restored(tmp_path, monkeypatch, written, blocked):
     fs = tree(tmp_path)
     before = contents(tmp_path)
-    error = failed_change(fs, written, ZeroDivisionError("a bug"), lambda: fail_for(monkeypatch, {str(tmp_path / name) for name in blocked}))
+    error = failed_change(
+        fs,
+        written,
+        ZeroDivisionError("a bug"),
+        lambda: fail_for(monkeypatch, {str(tmp_path / name) for name in blocked}),
+    )
     if contents(tmp_path) == before:
         assert isinstance(error, ZeroDivisionError)
     else:
@@ -147,7 +156,9 @@ def disk_full(_descriptor):
 def test_a_backup_that_cannot_be_made_says_that_nothing_was_changed(tmp_path, monkeypatch):
     fs = tree(tmp_path)
     with (
-        pytest.raises(loader_base.BootLoaderError, match=r"second cannot be made: No space left on device\. Nothing was changed$"),
+        pytest.raises(
+            loader_base.BootLoaderError, match=r"second cannot be made: No space left on device\. Nothing was changed$"
+        ),
         transaction.Undo(fs) as undo,
     ):
         undo.back_up("first")
@@ -169,7 +180,9 @@ def test_backups_that_stay_after_a_change_do_not_deny_it(tmp_path, monkeypatch, 
     assert contents(tmp_path) == {name: f"{name} is new\n" for name in NAMES}
     if remaining:
         text = str(caught.value)
-        assert text.startswith("Backup copies cannot be removed: ") and text.endswith(". The boot arguments were changed")
+        assert text.startswith("Backup copies cannot be removed: ") and text.endswith(
+            ". The boot arguments were changed"
+        )
         assert [name for name in NAMES if str(copy_of(tmp_path, name)) in text] == remaining
 
 

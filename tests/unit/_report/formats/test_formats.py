@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Forms for programs: OpenMetrics as parsers of others read it, Parquet as DuckDB reads it, and what holds when a library is missing."""
+"""Forms for programs: OpenMetrics as parsers of others read it, Parquet as DuckDB reads it,
+and what holds when a library is missing.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,13 @@ import jsonschema_rs
 import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import base, openmetrics, parquet, registry, workers_parquet
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import (
+    base,
+    openmetrics,
+    parquet,
+    registry,
+    workers_parquet,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import report_names, result_files
 from prometheus_client import parser
 from prometheus_client.openmetrics import parser as openmetrics_parser
@@ -28,20 +36,31 @@ def built(directory, *documents):
 
 
 @pytest.mark.parametrize(
-    "parse", [parser.text_string_to_metric_families, openmetrics_parser.text_string_to_metric_families], ids=["node_exporter's format", "OpenMetrics"]
+    "parse",
+    [parser.text_string_to_metric_families, openmetrics_parser.text_string_to_metric_families],
+    ids=["node_exporter's format", "OpenMetrics"],
 )
 def test_metrics_are_what_other_parsers_read(tmp_path, parse):
     odd = result_maker.result(host=HOSTILE, blocks=5)
-    unknown = result_maker.result(host="unknown", samples=[], restored=None, finished=None, facts=result_maker.nothing_known())
+    unknown = result_maker.result(
+        host="unknown", samples=[], restored=None, finished=None, facts=result_maker.nothing_known()
+    )
     built(tmp_path, odd, unknown, result_maker.policy_result(host="memory", blocks=5, shape=(1, 2, 2)))
     families = {family.name: family for family in parse((tmp_path / "metrics.prom").read_text(encoding="utf-8"))}
     assert set(families) == set(openmetrics.METRICS) and {family.type for family in families.values()} == {"gauge"}
-    hosts = {name: {sample.labels["host"]: sample.value for sample in family.samples} for name, family in families.items()}
+    hosts = {
+        name: {sample.labels["host"]: sample.value for sample in family.samples} for name, family in families.items()
+    }
     assert hosts["threadwise_smt_ratio"] == {HOSTILE: pytest.approx(0.8, rel=0.02)}
-    assert hosts["threadwise_smt_vulnerable"] == {HOSTILE: 1, "memory": 1} and hosts["threadwise_smt_restored"] == {HOSTILE: 1, "memory": 1}
+    assert hosts["threadwise_smt_vulnerable"] == {HOSTILE: 1, "memory": 1} and hosts["threadwise_smt_restored"] == {
+        HOSTILE: 1,
+        "memory": 1,
+    }
     assert hosts["threadwise_smt_arm_ratio"] == {"memory": pytest.approx(0.8, rel=0.02)}
     assert hosts["threadwise_smt_recommendation"] == {HOSTILE: 1, "unknown": 1}
-    choice = {sample.labels["host"]: sample.labels["choice"] for sample in families["threadwise_smt_recommendation"].samples}
+    choice = {
+        sample.labels["host"]: sample.labels["choice"] for sample in families["threadwise_smt_recommendation"].samples
+    }
     assert choice == {HOSTILE: "on", "unknown": "not_compared"}
 
 
@@ -49,7 +68,11 @@ def test_samples_can_be_asked_in_sql(tmp_path):
     document = result_maker.result(host="=cmd|x", blocks=5)
     document["samples"][0].update(ok=False, error='a "quoted"\nline, with =1', metrics={})
     document["plan"]["workloads"].append(
-        {**document["plan"]["workloads"][0], "name": "served", "parameter": {"name": "clients", "unit": "clients", "values": [8], "per_worker": False}}
+        {
+            **document["plan"]["workloads"][0],
+            "name": "served",
+            "parameter": {"name": "clients", "unit": "clients", "values": [8], "per_worker": False},
+        }
     )
     document["samples"][1].update(workload="served", parameter=8)
     built(tmp_path, document, result_maker.result(host="plain", blocks=4))
@@ -60,7 +83,11 @@ def test_samples_can_be_asked_in_sql(tmp_path):
 
     assert duckdb.read_parquet(str(path)).columns == list(base.SAMPLE_COLUMNS)
     count = len(document["samples"])
-    assert ask("SELECT host, count(*), count(value) FROM SAMPLES GROUP BY host ORDER BY host")[0] == ("=cmd|x", count, count - 1)
+    assert ask("SELECT host, count(*), count(value) FROM SAMPLES GROUP BY host ORDER BY host")[0] == (
+        "=cmd|x",
+        count,
+        count - 1,
+    )
     assert ask("SELECT error FROM SAMPLES WHERE NOT ok") == [('a "quoted"\nline, with =1',)]
     assert ask("SELECT parameter, parameter_name FROM SAMPLES WHERE parameter IS NOT NULL") == [(8.0, "clients")]
     values = [sample["metrics"]["throughput"]["value"] for sample in document["samples"][1:]]
@@ -76,7 +103,8 @@ def test_workers_in_sql(tmp_path):
     path = tmp_path / workers_parquet.NAME
     assert duckdb.read_parquet(str(path)).columns == list(base.WORKER_COLUMNS)
     rows = duckdb.sql(
-        f"SELECT worker, cpus, value, cpu_seconds, frequency_mhz, usage FROM '{path}' WHERE host = '=cmd|x' AND placement = 'siblings' ORDER BY block, worker"
+        f"SELECT worker, cpus, value, cpu_seconds, frequency_mhz, usage FROM '{path}' WHERE host = '=cmd|x' AND"
+        " placement = 'siblings' ORDER BY block, worker"
     ).fetchall()
     samples = [sample for sample in document["samples"] if sample["placement"] == "siblings"]
     assert rows == [
@@ -104,12 +132,18 @@ def test_no_host_can_take_the_file_of_a_format():
 
 
 def test_without_duckdb_all_else_is_made(tmp_path, monkeypatch):
-    without = dataclasses.replace(parquet.FORMAT, missing_library=ImportError("No module named 'duckdb'", name="duckdb"))
+    without = dataclasses.replace(
+        parquet.FORMAT, missing_library=ImportError("No module named 'duckdb'", name="duckdb")
+    )
     monkeypatch.setattr(parquet, "FORMAT", without)
-    monkeypatch.setattr(workers_parquet, "FORMAT", dataclasses.replace(workers_parquet.FORMAT, missing_library=without.missing_library))
+    monkeypatch.setattr(
+        workers_parquet, "FORMAT", dataclasses.replace(workers_parquet.FORMAT, missing_library=without.missing_library)
+    )
     made = built(tmp_path, result_maker.result(blocks=4))
     assert (
-        len(made.missing) == 1 and "without samples.parquet and without workers.parquet" in made.missing[0] and made.missing[0].endswith("pip install duckdb")
+        len(made.missing) == 1
+        and "without samples.parquet and without workers.parquet" in made.missing[0]
+        and made.missing[0].endswith("pip install duckdb")
     )
     assert (tmp_path / "results.csv").exists() and not list(tmp_path.glob("*.parquet"))
 
@@ -124,7 +158,14 @@ def test_results_json_is_as_its_schema_says(tmp_path):
         result_maker.result(host="a", blocks=4),
         result_maker.result(host="b", blocks=6, noise=0.05, workloads={"even": {**result_maker.GZIP, "share": 0.5}}),
         result_maker.result(
-            host="empty", samples=[], facts=result_maker.nothing_known(), environment={}, plan={}, outcome="failed", message="no such host", restored=None
+            host="empty",
+            samples=[],
+            facts=result_maker.nothing_known(),
+            environment={},
+            plan={},
+            outcome="failed",
+            message="no such host",
+            restored=None,
         ),
         result_maker.result(host="once", blocks=1),
         result_maker.result(host="plain", blocks=4, compared=False, reason="no SMT", shape=(1, 1, 1)),
@@ -132,5 +173,11 @@ def test_results_json_is_as_its_schema_says(tmp_path):
     document = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
     jsonschema_rs.Draft202012Validator(SCHEMA).validate(document)
     choices = {host["host"]: host["recommendation"]["choice"] for host in document["hosts"]}
-    assert choices == {"a": "on", "b": "undecided", "empty": "not_compared", "once": "undecided", "plain": "not_compared"}
+    assert choices == {
+        "a": "on",
+        "b": "undecided",
+        "empty": "not_compared",
+        "once": "undecided",
+        "plain": "not_compared",
+    }
     assert document["refused"][0]["file"] == "broken.json"

@@ -74,7 +74,11 @@ def test_wrong_arguments_have_an_exit_status_of_their_own(name, tmp_path):
 def test_load_levels_pauses_only_where_it_knows_how_long_the_work_takes(tmp_path, seconds, pauses):
     """Calibration finds that out: with pauses in it the levels would be those of a much slower CPU."""
     (tmp_path / "load_levels.c").write_text(sources()["load_levels.c"], encoding="utf-8")
-    source = '#include <stdlib.h>\n#include <time.h>\n#define clock_nanosleep(...) (exit(3), 0)\n#include "load_levels.c"\n'
+    source = (
+        '#include <stdlib.h>\n#include <time.h>\n#define clock_nanosleep(...) (exit(3), 0)\n#include "load_levels.c"\n'
+    )
     (tmp_path / "exits.c").write_text(source, encoding="utf-8")
     subprocess.run([compiler(PATH), "-O2", "-o", str(tmp_path / "program"), str(tmp_path / "exits.c")], check=True)
-    assert subprocess.run([tmp_path / "program", "20", seconds, "0.25"], check=False, capture_output=True).returncode == (3 if pauses else 0)
+    assert subprocess.run(
+        [tmp_path / "program", "20", seconds, "0.25"], check=False, capture_output=True
+    ).returncode == (3 if pauses else 0)
