@@ -121,7 +121,7 @@ BOOL: Schema = {"type": "boolean"}
 NAME: Schema = {"type": "string", "minLength": 1, "maxLength": MAX_NAME}
 TEXT = text()
 # What is shown within a line of others.
-ONE_LINE = r"^[^\n\r]*$"
+ONE_LINE = r"^[^\n]*$"
 NUMBER: Schema = {"type": "number", "minimum": -MAX_NUMBER, "maximum": MAX_NUMBER}
 INTEGER: Schema = {"type": "integer", "minimum": -MAX_NUMBER, "maximum": MAX_NUMBER}
 # A duration.
