@@ -91,8 +91,8 @@ unit field playbooks browser lint sanity: setup ## one step of `make test`
 	python tools/test.py $@
 
 .PHONY: kills
-kills: setup ## rollouts and evaluations that are ended half way, minutes each; not part of `make test`
-	python tools/test.py $@
+kills: setup ## rollouts, evaluations and pulls that are ended half way, minutes each; not part of `make test`
+	python tools/test.py $@ pull-kills
 
 .PHONY: hostile
 hostile: setup ## 3,000 answers of compromised hosts beside honest ones, each attack that has a name alone, 1,000 sets of facts; not part of `make test`

@@ -95,6 +95,11 @@ STEPS = {
     "playbooks": Step(("python", *PYTEST, *PLAYBOOKS, "-m", "not kills", "tests/playbooks"), OF_PLAYBOOKS),
     # Rollouts and evaluations that are ended half way, and what the next call makes of them.
     "kills": Step(("python", *PYTEST, *PLAYBOOKS, "-m", "kills", "tests/playbooks"), OF_PLAYBOOKS),
+    # A pull that is ended at any point; `unit` ends it at a few of them.
+    "pull-kills": Step(
+        ("env", "PULL_KILLS=1000", "python", *PYTEST, *PLAYBOOKS, "-k", "killed_at_any_point", "tests/unit/_pull"),
+        OF_PLAYBOOKS,
+    ),
     # The same files with the oldest ansible-core as with that of `make setup`.
     "oldest-core": Step((f".cache/core-{CORES[0]}/bin/python", *PYTEST, *PLAYBOOKS, "tests/cores"), ("gzip",)),
     **{
@@ -163,7 +168,7 @@ GROUPS = {
         ),
         side_by_side=2,
     ),
-    "scenarios": Group((*LONG_SCENARIOS, "kills")),
+    "scenarios": Group((*LONG_SCENARIOS, "kills", "pull-kills")),
     "cores": Group(tuple(f"core-{core}" for core in CORES)),
 }
 
