@@ -1,0 +1,97 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Public reports about changes of a running host that did not come back, or came back as something else:
+each on a host with a fake kernel.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import stat
+
+import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._host import config_files, files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._smt.at_boot import persistence, udev_rules
+from fake_host import Host
+from fake_kernel import numbered_cores
+
+
+@pytest.fixture(name="host")
+def _host(tmp_path):
+    return Host(tmp_path, numbered_cores(4, 2, "adjacent"))
+
+
+def online(host):
+    return smt_state.read(files=host)["online"]
+
+
+def test_gamemode_197_each_cpu_comes_back_as_it_was_and_not_as_the_first_one(tmp_path):
+    host = Host(tmp_path, numbered_cores(4, 2, "adjacent"), offline=(3, 6))
+    before = online(host)
+    host.ask("disabled")
+    assert online(host) != before
+    host.ask("restored")
+    assert online(host) == before == [0, 1, 2, 4, 5, 7]
+
+
+def test_netplan_548_files_come_back_with_their_owner_and_mode(host, monkeypatch):
+    host.ask("disabled", persist="systemd")
+    path = pathlib.Path(host.sysroot, persistence.UNIT_PATH)
+    path.chmod(0o640)
+    os.chown(path, 65534, 65534)
+    before, text = path.stat(), path.read_bytes()
+    apply = config_files.apply
+
+    def fail_afterwards(fs, changed):
+        apply(fs, changed)
+        raise config_files.ConfigFileError("the disk is gone")
+
+    monkeypatch.setattr(config_files, "apply", fail_afterwards)
+    with pytest.raises(HostError, match="the disk is gone"):
+        host.ask("enabled", persist="systemd")
+    after = path.stat()
+    assert (after.st_uid, after.st_gid, stat.S_IMODE(after.st_mode)) == (65534, 65534, 0o640)
+    assert (after.st_ino, path.read_bytes()) == (before.st_ino, text) and online(host) == [0, 2, 4, 6]
+
+
+def test_netplan_271_the_time_that_is_asked_for_is_the_time(host):
+    """A cap of five seconds inside had ended what was asked to wait for 300."""
+    host.ask("disabled", rollback_after=3000)
+    assert host.pending()["seconds"] == 3000
+
+
+def test_netplan_245_what_undoes_is_ready_before_anything_changes(host):
+    seen = {}
+    host.before_command = lambda command: seen.setdefault(command[0], online(host))
+    host.ask("disabled", rollback_after=60)
+    assert seen["systemd-run"] == list(range(8))
+
+
+def test_cluster_node_tuning_operator_518_the_default_affinity_of_interrupts_names_offline_cpus(host):
+    """With SMT off it still has the bits of all CPUs. That is no conflict, and it is as it was afterwards."""
+    host.put("proc/irq/default_smp_affinity", "ff\n")
+    host.ask("disabled")
+    assert host.ask("restored")["changed"]
+    assert pathlib.Path(host.sysroot, "proc/irq/default_smp_affinity").read_text() == "ff\n"
+
+
+def test_cluster_node_tuning_operator_1618_a_rule_that_brings_cpus_back_is_named_and_disabled(host):
+    rule = 'SUBSYSTEM=="cpu", ACTION=="add", TEST=="online", ATTR{online}!="1", ATTR{online}="1"\n'
+    host.put("usr/lib/udev/rules.d/40-redhat-hotplug.rules", rule)
+    warned = host.ask("disabled", method="cpu_online", persist="systemd")["warnings"]
+    assert any("40-redhat-hotplug.rules" in warning and "neutralise_udev_rules" in warning for warning in warned)
+    assert host.ask("disabled", method="cpu_online", persist="systemd", neutralise=True)["warnings"] == []
+    # udev takes an empty file for one that was masked by somebody else: ours says whose it is.
+    assert pathlib.Path(host.sysroot, "etc/udev/rules.d/40-redhat-hotplug.rules").read_text().startswith("#")
+    host.ask("restored")
+    assert not pathlib.Path(host.sysroot, "etc/udev/rules.d/40-redhat-hotplug.rules").exists()
+    assert udev_rules.active(host_files.HostFs(host.sysroot)) == ["usr/lib/udev/rules.d/40-redhat-hotplug.rules"]
+
+
+def test_laptop_mode_tools_71_siblings_go_before_cores(host):
+    """CPUs that were taken in the order of their numbers left cores idle whose siblings were there."""
+    host.ask("disabled")
+    assert online(host) == [0, 2, 4, 6]
