@@ -5,7 +5,7 @@
 
 DOCUMENTATION = r"""
 module: smt_boot_plan
-short_description: Which arms of an evaluation are booted, and in which order
+short_description: (internal) Which arms of an evaluation are booted, and in which order
 version_added: 1.0.0
 description:
   - Used by the role P(threadwise.smt.smt_eval#role); not to be called directly.

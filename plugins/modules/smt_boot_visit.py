@@ -5,7 +5,7 @@
 
 DOCUMENTATION = r"""
 module: smt_boot_visit
-short_description: Boot arguments that a host undoes by itself
+short_description: (internal) Boot arguments that a host undoes by itself
 version_added: 1.0.0
 description:
   - Used by the roles P(threadwise.smt.smt_eval#role) and P(threadwise.smt.smt_trial#role); not to be called directly.

@@ -5,7 +5,7 @@
 
 DOCUMENTATION = r"""
 module: smt_boots
-short_description: One result from what a host measured in several boots
+short_description: (internal) One result from what a host measured in several boots
 version_added: 1.0.0
 description:
   - Used by the role P(threadwise.smt.smt_eval#role); not to be called directly.

@@ -5,7 +5,7 @@
 
 DOCUMENTATION = r"""
 module: smt_decisions
-short_description: What collected evaluations decide for each hardware class
+short_description: (internal) What collected evaluations decide for each hardware class
 version_added: 1.0.0
 description:
   - Used by the role P(threadwise.smt.smt_policy#role); not to be called directly.

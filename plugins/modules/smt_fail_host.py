@@ -5,7 +5,7 @@
 
 DOCUMENTATION = r"""
 module: smt_fail_host
-short_description: Fail a host that is not as its policy wants it, or that was not evaluated
+short_description: (internal) Fail a host that is not as its policy wants it, or that was not evaluated
 version_added: 1.0.0
 description:
   - Used by the playbooks C(threadwise.smt.smt_eval), C(threadwise.smt.smt_survey), C(threadwise.smt.smt_compliance) and

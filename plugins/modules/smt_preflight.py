@@ -5,7 +5,7 @@
 
 DOCUMENTATION = r"""
 module: smt_preflight
-short_description: What a controller lacks, before any host is contacted
+short_description: (internal) What a controller lacks, before any host is contacted
 version_added: 1.0.0
 description:
   - Used by the playbooks of this collection; not to be called directly.

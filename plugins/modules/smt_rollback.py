@@ -5,7 +5,7 @@
 
 DOCUMENTATION = r"""
 module: smt_rollback
-short_description: The state of a host from before its policy was enforced
+short_description: (internal) The state of a host from before its policy was enforced
 version_added: 1.0.0
 description:
   - Used by the role P(threadwise.smt.smt_policy#role); not to be called directly.

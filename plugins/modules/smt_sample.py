@@ -5,7 +5,7 @@
 
 DOCUMENTATION = r"""
 module: smt_sample
-short_description: Which hosts of each hardware class are measured
+short_description: (internal) Which hosts of each hardware class are measured
 version_added: 1.0.0
 description:
   - Used by the playbook C(threadwise.smt.smt_eval); not to be called directly.

@@ -5,7 +5,7 @@
 
 DOCUMENTATION = r"""
 module: smt_status
-short_description: Whether a host complies with its SMT policy
+short_description: (internal) Whether a host complies with its SMT policy
 version_added: 1.0.0
 description:
   - Used by the role P(threadwise.smt.smt_policy#role); not to be called directly.

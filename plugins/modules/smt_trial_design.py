@@ -5,7 +5,7 @@
 
 DOCUMENTATION = r"""
 module: smt_trial_design
-short_description: The design of a trial
+short_description: (internal) The design of a trial
 version_added: 1.0.0
 description:
   - Used by the role P(threadwise.smt.smt_trial#role); not to be called directly.

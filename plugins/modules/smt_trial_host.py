@@ -5,7 +5,7 @@
 
 DOCUMENTATION = r"""
 module: smt_trial_host
-short_description: A host's part of a trial
+short_description: (internal) A host's part of a trial
 version_added: 1.0.0
 description:
   - Used by the role P(threadwise.smt.smt_trial#role); not to be called directly.

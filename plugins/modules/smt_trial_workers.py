@@ -5,7 +5,7 @@
 
 DOCUMENTATION = r"""
 module: smt_trial_workers
-short_description: Services with as many workers as there were CPUs
+short_description: (internal) Services with as many workers as there were CPUs
 version_added: 1.0.0
 description:
   - Used by the role P(threadwise.smt.smt_trial#role); not to be called directly.

@@ -5,7 +5,7 @@
 
 DOCUMENTATION = r"""
 module: smt_user_values
-short_description: Values that the user wrote, whatever a host says of itself
+short_description: (internal) Values that the user wrote, whatever a host says of itself
 version_added: 1.0.0
 description:
   - Used by the playbook C(threadwise.smt.smt_enforce) and by roles of this collection; not to be called directly.

@@ -5,7 +5,7 @@
 
 DOCUMENTATION = r"""
 module: smt_waves
-short_description: Which drifted hosts are changed in which wave of a rollout
+short_description: (internal) Which drifted hosts are changed in which wave of a rollout
 version_added: 1.0.0
 description:
   - Used by the playbook C(threadwise.smt.smt_enforce); not to be called directly.

@@ -42,12 +42,8 @@ def of_role(kind):
 def program():
     """The program as the role's tasks write it."""
     place = pathlib.Path(tempfile.mkdtemp())
-    tasks = [
-        task
-        for task in of_role("tasks")
-        if task["name"] in ("Create the directories of the program", "Write the program")
-    ]
-    assert len(tasks) == 2
+    tasks = [task for task in of_role("tasks") if task["name"] == "Write the program"]
+    assert len(tasks) == 1
     given = {
         **of_role("vars"),
         "__smt_pull_state": str(place),
@@ -87,7 +83,8 @@ class PulledHost(Fleet):
             directory / "repository",
             directory / "smt.prom",
         )
-        shutil.copytree(program(), self.place / "program")
+        self.place.mkdir()
+        shutil.copy(program(), self.place)
         self.scratch = directory / "scratch"
         self.scratch.mkdir()
         self.repository.mkdir()
@@ -137,7 +134,7 @@ class PulledHost(Fleet):
         """Run what the unit runs, behind another command. Returns its exit status and what it said."""
         done = subprocess.run(
             [*before, *self.command(**given)],
-            cwd=self.place / "program",
+            cwd=self.place,
             env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

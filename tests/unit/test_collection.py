@@ -73,6 +73,7 @@ NOT_FOR_USERS = {
     "smt_decisions",
     "smt_fail_host",
     "smt_preflight",
+    "smt_pull_program",
     "smt_rollback",
     "smt_sample",
     "smt_status",
@@ -85,13 +86,16 @@ NOT_FOR_USERS = {
 
 
 def test_modules_that_only_roles_and_playbooks_use_say_so_first():
-    first = {name: module["description"][0] for name, module in documented_modules().items()}
+    modules = documented_modules()
+    first = {name: module["description"][0] for name, module in modules.items()}
     say_so = {
         name
         for name, line in first.items()
         if line.startswith("Used by the ") and line.endswith("; not to be called directly.")
     }
     assert say_so == NOT_FOR_USERS
+    # As `ansible-doc -l` lists them.
+    assert say_so == {name for name, module in modules.items() if module["short_description"].startswith("(internal) ")}
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert [name for name in NOT_FOR_USERS if re.search(rf"\b{name}\b", readme)] == []
 

@@ -1,10 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Commands that a pull runs: each within a time limit, and its last words are kept for a sentence.
-
-This file is copied to a host as part of the program of smt_pull: it imports only files that are copied with it, by
-relative imports.
-"""
+"""Commands that a pull runs: each within a time limit, and its last words are kept for a sentence."""
 
 import collections
 import contextlib
@@ -16,8 +12,8 @@ import sys
 import threading
 import typing as t
 
-from .._host import text as host_text
-from .._host.errors import HostError
+from ansible_collections.threadwise.smt.plugins.module_utils._host import text as host_text
+from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 
 # What a command may take that is asked to end.
 TERM_SECONDS = 30.0

@@ -4,17 +4,14 @@
 beside how old that is and whether the pull succeeded.
 
 The collector shows a file for ever that nobody replaces, so what is not known any more is removed before all else.
-
-This file is copied to a host as part of the program of smt_pull: it imports only files that are copied with it, by
-relative imports.
 """
 
 import contextlib
 import os
 import typing as t
 
-from .._host import files
-from .commands import PullError
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files
+from ansible_collections.threadwise.smt.plugins.module_utils._pull.commands import PullError
 
 MAX_BYTES = 1 << 20
 _END = "# EOF\n"

@@ -5,9 +5,6 @@
 It fetches the fleet's repository and runs its playbook. A commit under which the host gets a verdict is kept. One under
 which it gets none, whatever is wrong with it, is refused, and the policy is enforced by the commit that is kept. So a
 host never has less than it had, and a kill or a full disk at any point leaves the commit that was kept before.
-
-This file is copied to a host as part of the program: it imports only files that are copied with it, by relative
-imports.
 """
 
 import argparse
@@ -15,13 +12,12 @@ import contextlib
 import fcntl
 import json
 import os
-import sys
 import time
 import typing as t
 
-from .._host import files, state_file, text as host_text
-from . import commands, metrics, repository
-from .commands import PullError
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files, state_file, text as host_text
+from ansible_collections.threadwise.smt.plugins.module_utils._pull import commands, metrics, repository
+from ansible_collections.threadwise.smt.plugins.module_utils._pull.commands import PullError
 
 PLAY_SECONDS = 3600.0
 # The statuses of compliance that judge a host: the policy of the commit is valid, and the host was compared with it.
@@ -300,18 +296,18 @@ def _checked(document: "dict[str, t.Any]") -> Record:
     return record
 
 
-def _options(argv: "list[str]") -> argparse.Namespace:
+def _options(arguments: "t.Sequence[str]") -> argparse.Namespace:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     for name in ("state", "scratch", "url", "playbook", "inventory", "host", "bin", "metrics"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--verify", action="store_true")
     parser.add_argument("--ended", action="store_true")
-    return parser.parse_args(argv)
+    return parser.parse_args(arguments)
 
 
-def main(argv: "list[str]") -> int:
+def main(*arguments: str) -> int:
     """What the unit runs, and with --ended what it runs when it has stopped."""
-    options = _options(argv)
+    options = _options(arguments)
     # systemd.exec(5): an end of its own, with whatever status, has written its metrics.
     if options.ended and os.environ.get("EXIT_CODE") == "exited":
         return 0
@@ -328,7 +324,3 @@ def main(argv: "list[str]") -> int:
         # Whatever it is: what the metrics say of an earlier pull is not true any more.
         pull.end()
         raise
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))

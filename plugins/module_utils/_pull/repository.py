@@ -4,9 +4,6 @@
 
 Each commit has a directory of its own, whole before it has its name: nothing that happens to a new commit touches the
 files of the one that is kept.
-
-This file is copied to a host as part of the program of smt_pull: it imports only files that are copied with it, by
-relative imports.
 """
 
 import contextlib
@@ -14,9 +11,9 @@ import os
 import re
 import shutil
 
-from .._host import durable
-from . import commands
-from .commands import PullError
+from ansible_collections.threadwise.smt.plugins.module_utils._host import durable
+from ansible_collections.threadwise.smt.plugins.module_utils._pull import commands
+from ansible_collections.threadwise.smt.plugins.module_utils._pull.commands import PullError
 
 GIT_SECONDS = 600.0
 # Refs: what the repository offers, the newest commit with a good signature, and the one that is kept. What has a ref is

@@ -22,20 +22,27 @@ _START = (
 )
 
 
-def install(fs: host_files.HostFs, path: str, module: str) -> None:
+def install(fs: host_files.HostFs, path: str, module: str, check: bool = False) -> bool:
     """Leave the program on a host, unless this very one is there.
 
     Args:
         fs: the files of the running system.
         path: of the program, relative to the sysroot.
-        module: the name of a loaded module of this collection; its ``main(sysroot)`` returns the exit status.
+        module: the name of a loaded module of this collection; its ``main`` gets the program's arguments and returns
+            the exit status.
+        check: write nothing.
+
+    Returns:
+        Whether another one was there, or none.
 
     Raises:
         OSError: it cannot be written.
     """
     content = build(module)
-    if fs.raw(path) != content:
+    differs = fs.raw(path) != content
+    if differs and not check:
         fs.write(path, content)
+    return differs
 
 
 def command(fs: host_files.HostFs, path: str) -> "list[str]":
@@ -57,7 +64,7 @@ def build(module: str) -> bytes:
         for length in range(1, len(parts))
     }
     sources.update({f"{folder}/__init__.py": "" for folder in folders})
-    sources["__main__.py"] = f"import sys\n\nfrom {module} import main\n\nsys.exit(main(sys.argv[1]))\n"
+    sources["__main__.py"] = f"import sys\n\nfrom {module} import main\n\nsys.exit(main(*sys.argv[1:]))\n"
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as archive:
         for path, source in sorted(sources.items()):

@@ -298,7 +298,7 @@ def hook(event, arguments):
             os.kill(os.getpid(), signal.SIGKILL)
 import MODULE
 sys.addaudithook(hook)
-status = sys.modules["MODULE"].main(sys.argv[1:])
+status = sys.modules["MODULE"].main(*sys.argv[1:])
 print("operations", next(seen) - 1)
 sys.exit(status)
 """.replace("MODULE", MODULE)
@@ -374,10 +374,7 @@ def test_a_copy_that_was_half_made_when_all_was_killed_is_made_anew(place, monke
     )
     wrapper.chmod(0o755)
     environment = dict(os.environ, PATH=f"{wrapper.parent}:{os.environ['PATH']}")
-    assert (
-        subprocess.run([sys.executable, "-m", MODULE, *place.arguments()], env=environment, check=False).returncode
-        == -9
-    )
+    assert subprocess.run([*place.program(), *place.arguments()], env=environment, check=False).returncode == -9
     place.pull()
     assert place.enforced() == [place.first]
 
@@ -402,7 +399,7 @@ def test_a_full_disk_ends_neither_enforcement_nor_truth(place, policy):
     place.enforced()
     shutil.copytree(state, kept, symlinks=True)
     newer = place.commit(policy)
-    program_of = [sys.executable, "-m", MODULE, *place.arguments("--metrics=" + str(place.metrics))]
+    program_of = [*place.program(), *place.arguments("--metrics=" + str(place.metrics))]
     seen = set()
     for left in (0, 1, 4096, *(4096 * pages for pages in range(2, 80, 3))):
         command = [*UNSHARE, "sh", "-c", FULL, "sh", state, kept, str(left), *program_of]
@@ -442,7 +439,7 @@ def test_metrics_that_cannot_be_replaced_are_removed(place, monkeypatch):
 def test_after_a_kill_the_metrics_are_unknown(place, monkeypatch, code, success):
     place.pull()
     monkeypatch.setenv("EXIT_CODE", code)
-    assert program.main(place.arguments("--ended")) == 0
+    assert program.main(*place.arguments("--ended")) == 0
     assert (place.value("pull_success"), place.value("compliant")) == (success, success)
     assert place.value("pull_last_success_timestamp_seconds") == 1e9
 
@@ -451,7 +448,7 @@ def test_an_error_that_nobody_thought_of_leaves_no_metrics_of_an_earlier_pull(pl
     place.pull()
     monkeypatch.setattr(repository.Repository, "fetch", lambda _self: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        program.main(place.arguments())
+        program.main(*place.arguments())
     assert (place.value("pull_success"), place.value("compliant")) == (0, 0)
 
 

@@ -17,8 +17,10 @@ import pathlib
 import re
 import stat
 import subprocess
+import sys
 
 from ansible_collections.threadwise.smt.plugins.module_utils._pull import program
+from ansible_collections.threadwise.smt.plugins.module_utils._resident import archive
 
 AUTHOR = ("-c", "user.name=x", "-c", "user.email=x@example.com", "-c", "init.defaultBranch=main")
 STAND_IN = r"""#!/usr/bin/env python3
@@ -82,6 +84,12 @@ class Place:
         given = {"state": "state", "scratch": "scratch", "bin": "bin", "url": "repository", "metrics": "smt.prom"}
         words = [f"--{name}={self.directory / path}" for name, path in given.items()]
         return [*words, "--playbook=local.yml", "--inventory=inventory.yml", "--host=h1", *more]
+
+    def program(self) -> list[str]:
+        """The command of the file that the role leaves on a host."""
+        path = self.directory / "program"
+        path.write_bytes(archive.build(program.__name__))
+        return [sys.executable, "-BES", str(path)]
 
     def pull(self, *more: str, now: float = 1e9) -> str:
         """One pull in this process; returns what it says."""
