@@ -31,7 +31,13 @@ def test_there_is_one_for_each_study():
 def test_a_study_is_one_short_play_with_its_question(path):
     text = path.read_text(encoding="utf-8")
     lines = text.splitlines()
-    assert len(lines) <= MAX_LINES and "?" in lines[1] and f"examples/studies/{path.name}" in text
+    title = text.partition("\n#\n")[0]
+    assert (
+        len(lines) <= MAX_LINES
+        and title.startswith("---\n# ")
+        and title.endswith("?")
+        and f"examples/studies/{path.name}" in text
+    )
     (play,) = yaml.safe_load(text)
     assert play["ansible.builtin.import_playbook"] == "threadwise.smt.smt_eval" and play["name"].endswith("?")
     assert play["vars"]["smt_eval_budget"] <= MAX_SECONDS
