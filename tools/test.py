@@ -117,10 +117,7 @@ STEPS = {
         (
             ".cache/lowest/bin/python",
             *PYTEST,
-            *(
-                f"tests/unit/{room}"
-                for room in ("_analysis", "_border", "_conclusion", "_credentials", "_fleet", "_report", "_run")
-            ),
+            *(f"tests/unit/{room}" for room in ("_analysis", "_border", "_conclusion", "_report")),
         ),
         ("gzip", "sysbench"),
     ),
