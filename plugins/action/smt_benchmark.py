@@ -92,7 +92,7 @@ class ActionModule(FetchingAction):
     """The action of smt_benchmark."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """Run the task."""
+        """Run the plan under async, show its progress, and fetch the result to the controller."""
         super().run(tmp, task_vars)
         later = bool(self._task.args.get("_fails_later"))
         try:

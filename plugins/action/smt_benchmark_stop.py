@@ -26,7 +26,7 @@ class ActionModule(FetchingAction):
     """The action of smt_benchmark_stop."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """Run the task."""
+        """End the plans that are running on a host, and fetch their samples to the controller."""
         super().run(tmp, task_vars)
         self.validate_argument_spec(argument_spec={"dest": {"type": "path", "default": DEST}})
         try:

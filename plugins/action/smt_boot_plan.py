@@ -27,7 +27,7 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
 
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
-        """Do what the task is for."""
+        """Plan the boots of a host on the controller."""
         host = play["inventory_hostname"]
         allowed = ["smt_eval_allow_mitigations_off"] if options["allow_mitigations_off"] else []
         try:

@@ -35,7 +35,7 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
 
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
-        """Do what the task is for."""
+        """Combine a host's results of several boots into one result on the controller."""
         stem = result_files.file_stem(play["inventory_hostname"])
         try:
             run_dir = places.directory(options["run_dir"])

@@ -37,7 +37,7 @@ class ActionModule(ControllerAction):
     once_for_all = True
 
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
-        """Do what the task is for."""
+        """Show the compliance of a play's hosts and write it to files on the controller."""
         judged = [
             (text.line(host), compliance.from_registered(self._user.registered(options["results"], host)))
             for host in sorted(play["ansible_play_hosts_all"])

@@ -26,7 +26,7 @@ class ActionModule(ControllerAction):
     once_for_all = True
 
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
-        """Do what the task is for."""
+        """Read evaluations on the controller and return their decision for each hardware class."""
         if options["before"] is None:
             paths = {
                 str(path)

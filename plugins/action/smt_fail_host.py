@@ -25,7 +25,7 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
 
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
-        """Do what the task is for."""
+        """Fail one host, or count it as unreachable, as its status says."""
         registered = self._user.registered(options["results"], play["inventory_hostname"])
         registered = registered if isinstance(registered, dict) else {}
         if str(play["inventory_hostname"]) in options["not_contacted"]:

@@ -49,7 +49,7 @@ class ActionModule(ControllerAction):
     once_for_all = True
 
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
-        """Do what the task is for."""
+        """Fail with the controller's obstacles in one message; warn of what a report will lack."""
         evaluates = options["run"] is not None
         if evaluates:
             self._check_libraries()

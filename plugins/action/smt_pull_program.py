@@ -5,15 +5,10 @@
 
 from __future__ import annotations
 
-import typing as t
-
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ModuleAction
 
 
-class ActionModule(HostAction):
+class ActionModule(ModuleAction):
     """The action of smt_pull_program: one module call with the task's arguments."""
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """Leave the program on the host."""
-        super().run(tmp, task_vars)
-        return self.pass_on("smt_pull_program", task_vars or {})
+    module = "smt_pull_program"

@@ -44,7 +44,7 @@ class ActionModule(ControllerAction):
     once_for_all = True
 
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
-        """Do what the task is for."""
+        """Build the report of a run on the controller."""
         missing = libraries.sentence("smt_report", [paired.MISSING_LIBRARY, hardware_classes.MISSING_LIBRARY])
         if missing:
             raise AnsibleActionFail(missing)

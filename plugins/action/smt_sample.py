@@ -26,7 +26,7 @@ class ActionModule(ControllerAction):
     }
 
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
-        """Do what the task is for."""
+        """Choose the hosts of each hardware class that are measured."""
         known = {
             host: fields.smt_facts(self._user.registered(options["results"], host))
             for host in play["ansible_play_hosts"]

@@ -35,7 +35,7 @@ class ActionModule(HostAction):
     """The action of smt_status: one module call on the host, and another one for a memory policy."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """Run the task."""
+        """Read a host's facts and compare them with its policy on the controller."""
         super().run(tmp, task_vars)
         _dummy, options = self.validate_argument_spec(argument_spec=ARGUMENTS)
         result = self._status(options, task_vars or {})

@@ -32,7 +32,7 @@ class ActionModule(ControllerAction):
     once_for_all = True
 
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
-        """Do what the task is for."""
+        """Show the facts of the play's hosts as a table and write them to a page on the controller."""
         hosts = sorted(play["ansible_play_hosts_all"])
         rows = [
             (

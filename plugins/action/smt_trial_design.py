@@ -61,7 +61,7 @@ class ActionModule(ControllerAction):
     from_user = tuple({*arguments} - {name.removeprefix("smt_trial_") for name in OF_A_HOST})
 
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
-        """Do what the task is for."""
+        """Draw the design of a trial, announce it, and write it down before the first switch."""
         try:
             files = directory.TrialDirectory(places.run_directory(options["dest"], options["run"]))
             files.see_that_none_exists()

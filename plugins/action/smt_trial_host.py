@@ -80,7 +80,7 @@ class ActionModule(HostAction):
     from_user = ("run", "dest")
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """Run the task."""
+        """Say what the host is and what its metrics say, or carry out its schedule."""
         super().run(tmp, task_vars)
         _dummy, options = self.validate_argument_spec(argument_spec=dict(ARGUMENTS))
         self._options, self._vars = options, task_vars or {}

@@ -32,7 +32,7 @@ class ActionModule(ControllerAction):
     arguments: t.ClassVar[t.Mapping[str, dict[str, t.Any]]] = {"trial_dir": {"type": "path", "required": True}}
 
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
-        """Do what the task is for."""
+        """Build the report of a trial from its files on the controller."""
         try:
             files = directory.TrialDirectory(places.directory(options["trial_dir"]))
             trial = files.trial()

@@ -33,7 +33,7 @@ class ActionModule(ControllerAction):
     once_for_all = True
 
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
-        """Do what the task is for."""
+        """Plan and show the waves of a rollout on the controller."""
         members: list[rollout.Member] = []
         left_out: dict[str, str] = {}
         for host in play["ansible_play_hosts_all"]:

@@ -179,21 +179,6 @@ class HostAction(_OwnAction):
             raise HostFailedError({name: value for name, value in answer.items() if not name.startswith("_")})
         return answer
 
-    def pass_on(self, module: str, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        """Call a module of this collection with the task's own arguments.
-
-        Args:
-            module: its name.
-            task_vars: variables of the task.
-
-        Returns:
-            The task's result: the module's answer, or its failure.
-        """
-        try:
-            return self.ask(module, module, self._task.args, task_vars)
-        except HostFailedError as failure:
-            return failure.answer
-
     def _parse_returned_data(self, res: dict[str, t.Any], *profile: str) -> t.Any:
         """Validate the module's output; Ansible calls this before anything else reads it.
 
@@ -216,6 +201,24 @@ class HostAction(_OwnAction):
         except AnsibleError as error:
             reason = f"the answer cannot be read: {text.line(error, 600)}"
         return {"failed": True, "msg": f"{self._host}: {reason}"}
+
+
+class ModuleAction(HostAction):
+    """An action of one module call, with the task's own arguments.
+
+    Attributes:
+        module: the module's name.
+    """
+
+    module: t.ClassVar[str]
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """Call the module on the host; return its valid answer, or its failure."""
+        super().run(tmp, task_vars)
+        try:
+            return self.ask(self.module, self.module, self._task.args, task_vars or {})
+        except HostFailedError as failure:
+            return failure.answer
 
 
 def _with_what_ansible_adds(answer: dict[str, t.Any], added: dict[str, t.Any]) -> dict[str, t.Any]:
