@@ -116,10 +116,11 @@ options:
           aggregate:
             description:
               - How the workers' values make the sample's.
-              - V(per_job) is for seconds that each worker needs for a whole job; the slowest worker's are divided by
-                the number of workers.
-              - Without it V(sum) where higher is better. Where lower is, V(per_job) for a wall clock of workers that do
-                not run together, else V(max).
+              - V(per_job) is for seconds of which each worker needs its own for a whole job. CPU time is the mean of
+                the workers', and of other times that of the slowest worker is divided by the number of workers.
+              - V(sum) of a metric where lower is better is compared only between equal numbers of workers.
+              - Without it V(sum) where higher is better. Where lower is, V(per_job) for a clock of workers that do not
+                run together, else V(max).
             type: str
             choices: [sum, max, mean, per_job]
           pattern:

@@ -216,7 +216,7 @@ def _default_aggregate(metric: "t.Mapping[str, t.Any]", multithreaded: bool) -> 
         return "sum"
     # More workers do more jobs in a longer time. The time alone would always count against the placement with more
     # workers.
-    return PER_JOB if metric.get("clock") == WALL and not multithreaded else "max"
+    return PER_JOB if metric.get("clock") in CLOCKS and not multithreaded else "max"
 
 
 def _pattern(about: str, pattern: str) -> str:

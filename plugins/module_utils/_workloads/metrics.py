@@ -32,10 +32,10 @@ MAX_FILES = 1024
 MIN_VALUE = 1e-30
 MAX_VALUE = 1e18
 
-# How the values of the workers are combined. ``per_job`` is for seconds that each worker needs for a whole job: the
-# time of the slowest worker divided by the number of workers, so that placements with different numbers of workers can
-# be compared.
-PER_JOB = "per_job"
+# How the values of the workers are combined. ``per_job`` is for seconds of which each worker needs its own for a whole
+# job, so that placements with different numbers of workers can be compared: CPU time is the mean of the workers', and
+# of other times that of the slowest worker is divided by the number of workers, because they run at the same time.
+PER_JOB, CPU = "per_job", "cpu_seconds"
 AGGREGATES: "dict[str, t.Callable[[t.Sequence[float]], float]]" = {
     "sum": sum,
     "max": max,
@@ -85,7 +85,8 @@ def read(
         values = [_value(workload, metric, work, worker, directory, owner) for worker in workers]
         if per_worker is None:
             per_worker = values
-        value = AGGREGATES[metric["aggregate"]](values)
+        is_cpu_time_per_job = metric["aggregate"] == PER_JOB and metric.get("clock") == CPU
+        value = AGGREGATES["mean" if is_cpu_time_per_job else metric["aggregate"]](values)
         if not MIN_VALUE <= value <= MAX_VALUE:
             raise WorkloadError(
                 f"the {metric['name']} of all workers of {workload['argv'][0]} combined is not a number from"

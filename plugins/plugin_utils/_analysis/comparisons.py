@@ -72,7 +72,6 @@ PACKING, OTHER_CPUS = "packing", "other_cpus"
 EFFECTS = (*PLACEMENT_PAIRS.values(), *ON_ONE_CORE.values(), PACKING, OTHER_CPUS)
 # Effects whose sides have different numbers of workers: they need a metric that adds up over workers.
 UNEQUAL_SIDES = ("smt_yield", "second_core", "core_yield", "cost_of_sharing_alone")
-ADDING_UP = ("sum", workload_metrics.PER_JOB)
 
 
 def compare_host(
@@ -431,7 +430,7 @@ def _family(
             sides[0] is None
             or sides[1] is None
             or sides[0] is sides[1]
-            or (effect in UNEQUAL_SIDES and not _adds_up(result, workload, metric))
+            or not _may_differ_in_workers(result, workload, metric, effect, sides)
         ):
             continue
         before, after = (_values(side, metric) for side in sides if side is not None)
@@ -499,9 +498,25 @@ def looks_at(result: Result, blocks: int) -> paired.Looks:
     return tuple(taken)
 
 
-def _adds_up(result: Result, name: str, metric: str) -> bool:
-    """Return whether the sum of the workers' values is the total amount of work."""
-    return declaration(result, name)["metrics"][metric]["aggregate"] in ADDING_UP
+def _may_differ_in_workers(
+    result: Result, name: str, metric: str, effect: str, sides: t.Iterable[dict[int, list[Sample]] | None]
+) -> bool:
+    """Return whether a metric means the same on two sides with their numbers of workers.
+
+    A sum of what each worker does is the work of all. A sum of what each worker costs grows with the work, and says
+    nothing of a side where more was done. A time per job is one whatever the number of workers.
+    """
+    declared = declaration(result, name)["metrics"][metric]
+    if declared["aggregate"] == "sum" and declared["better"] == "lower":
+        good = [
+            sample
+            for side in sides
+            for blocks in (side or {}).values()
+            for sample in blocks
+            if good_value(sample, metric) is not None
+        ]
+        return len({len(sample["workers"] or ()) for sample in good}) < 2
+    return effect not in UNEQUAL_SIDES or declared["aggregate"] in ("sum", workload_metrics.PER_JOB)
 
 
 def declaration(result: Result, name: str) -> dict[str, t.Any]:

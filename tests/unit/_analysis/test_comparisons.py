@@ -92,7 +92,7 @@ def test_a_metric_that_is_better_when_lower_is_turned():
         sample["metrics"]["throughput"].update(
             value=1000 / sample["metrics"]["throughput"]["value"], better="lower", unit="s"
         )
-    result["plan"]["workloads"][0]["metrics"]["throughput"].update(better="lower", unit="s")
+    result["plan"]["workloads"][0]["metrics"]["throughput"].update(better="lower", unit="s", aggregate="per_job")
     comparison = host_comparisons.of_smt(host_comparisons.compare_host(result))[0]
     assert comparison["ratio"] == pytest.approx(0.8, rel=0.01) and comparison["verdict"] == "loss"
     assert comparison["candidate_value"] > comparison["baseline_value"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 import pytest
+import result_maker
 import studies
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     comparisons as host_comparisons,
@@ -85,6 +86,31 @@ def test_cpu_time_grows_on_siblings_and_wall_time_alone_on_one_cpu():
     verdicts = {(one["effect"], one["metric"]): one["verdict"] for one in comparisons}
     assert verdicts["cost_of_sharing", "cpu_time"] == verdicts["cost_of_one_cpu", "wall_time"] == "loss"
     assert verdicts["cost_of_one_cpu", "cpu_time"] == "equivalent"
+    # Two cores take the CPU time of two jobs.
+    assert times["second_core", "cpu_time"] == pytest.approx(1.00, abs=0.01)
+    assert verdicts["second_core", "cpu_time"] == "equivalent"
+
+
+# Arm, on Neoverse: CPU time of a job with all threads busy and with one thread per core.
+@pytest.mark.parametrize(("aggregate", "compared"), [("per_job", [0.51]), ("sum", [])])
+def test_cpu_time_of_different_numbers_of_workers_is_that_of_a_job_or_is_not_compared(aggregate, compared):
+    seconds = {"smt_on": 147, "smt_off": 75}
+    loop = {
+        "title": "fixed work",
+        "metrics": {
+            "throughput": {"unit": "pieces/s", "better": "higher", "aggregate": "sum"},
+            "cpu_time": {"unit": "s", "better": "lower", "aggregate": aggregate},
+        },
+        "model": lambda arm, _spot, placed: [1 / seconds[arm]] * len(placed),
+        "further": lambda arm, _spot: {
+            "cpu_time": seconds[arm] * (1 if aggregate == "per_job" else {"smt_on": 4, "smt_off": 2}[arm])
+        },
+    }
+    result = result_maker.result(workloads={"loop": loop}, shape=(1, 2, 2), noise=0.002, names=["all_threads"])
+    of_cpu = [one for one in host_comparisons.compare_host(result) if one["metric"] == "cpu_time"]
+    assert [one["candidate_value"] / one["baseline_value"] for one in of_cpu] == pytest.approx(compared, abs=0.01)
+    # The oriented ratio: above 1 is better.
+    assert [one["ratio"] for one in of_cpu] == pytest.approx([1 / ratio for ratio in compared], abs=0.05)
 
 
 # Measuring Intel Hyper-Thread overhead, 2016.

@@ -75,9 +75,10 @@ MEANT = {
     "array": "throughput MB/s higher sum, wall_time s lower mean",
     "false_sharing": "throughput M increments/s higher sum",
     "gzip": "throughput MB/s higher sum",
-    "int_float_loop": "throughput bogo ops/s higher sum, wall_time s lower mean, cpu_time s lower sum",
+    "int_float_loop": "throughput bogo ops/s higher sum, wall_time s lower mean, cpu_time s lower per_job",
     "load_levels": (
-        "throughput pieces/s higher sum, wall_time s lower mean, cpu_time s lower sum, load of each CPU for each worker"
+        "throughput pieces/s higher sum, wall_time s lower mean, cpu_time s lower per_job,"
+        " load of each CPU for each worker"
     ),
     "memory_pages": "throughput MB/s higher sum, page_faults faults/s higher sum",
     "oltp": (

@@ -68,6 +68,12 @@ def test_time_per_job_is_the_slowest_workers_time_divided_by_the_number_of_worke
     assert read(workload, 0, worker(wall_seconds=6.0), worker(wall_seconds=8.0))[0]["rate"]["value"] == 4.0
 
 
+def test_cpu_time_per_job_is_that_of_a_worker_in_the_mean():
+    """Workers that run at the same time share the wall, not the CPU time of their jobs, here half of it."""
+    workload = declared(clock="cpu_seconds", better="lower", aggregate="per_job")
+    assert read(workload, 0, worker(wall_seconds=12.0), worker(wall_seconds=16.0))[0]["rate"]["value"] == 7.0
+
+
 def test_printed_metrics_are_summed_or_the_worst_is_used():
     slower = SYSBENCH.replace("2911.25", "88.75").replace("0.331 |", "0.345 |")
     metrics, per_worker = read(BUILT_IN["sysbench_cpu"], 500, worker(SYSBENCH), worker(slower))

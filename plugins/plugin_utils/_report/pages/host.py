@@ -41,7 +41,7 @@ COMBINED = {
     "sum": "summed over all workers",
     "max": "of the worker with the highest value",
     "mean": "mean of all workers",
-    "per_job": "the time of the slowest worker by the number of workers",
+    "per_job": "time per job: of the CPU the mean of all workers, else that of the slowest worker by their number",
 }
 
 # Name of a column, and whether it holds numbers.
