@@ -190,7 +190,7 @@ class RuntimeChange:
         self.captured = affinity.capture(
             self.host, self.before["online"], set(self.before["online"]) - set(self.goal["online"])
         )
-        expected = {} if self.rollback_pending else self._file_changes(self.goal)
+        expected = {} if self.rollback_pending and not self.begins else self._file_changes(self.goal)
         kept = durable.Kept([self.fs.path(path) for path in {*_FILES, *expected}])
         with durable.room(self._sizes(expected)) as give_back:
             kept.keep()
@@ -213,7 +213,10 @@ class RuntimeChange:
             self.rollback_timer.stop()
         moved = bool(smt_state.differences(self.before, after))
         return self._result(
-            after, moved or self.ends or self.forgets or self.recalls or bool(files), files, self.rollback_pending
+            after,
+            moved or (self.ends and self.pending is not None) or self.forgets or self.recalls or bool(files),
+            files,
+            self.rollback_pending,
         )
 
     def _stop_timer_without_rollback(self) -> None:
@@ -411,6 +414,9 @@ class RuntimeChange:
         masks = affinity.masks_now(self.host, saved["masks"])
         learned: list[tuple[int, ...]] = []
         after = self._switch(saved["cpu"], learned)
+        if self.begins and self.pending is None and not smt_state.differences(self.before, after):
+            # CPUs without a known core were cores that are off on purpose: there is nothing to confirm.
+            self.rollback_pending, self.ends = False, True
         if learned:
             self.cores = smt_state.join_cores(self.kernel_cores, learned)
         if set(after["online"]) - set(self.before["online"]):
@@ -512,7 +518,7 @@ class RuntimeChange:
             "affinity_conflicts": [finding.text for finding in self.findings],
             "not_restored": self.not_restored,
             "rollback_pending": pending,
-            "rollback_started": self.begins and not self.request.check,
+            "rollback_started": self.begins and self.rollback_pending and not self.request.check,
             "diff": _diff(self.before, after) + config_files.diff(files),
         }
 

@@ -104,3 +104,15 @@ def test_back_to_a_part_after_a_change_to_the_first_state(host):
     assert host.saved() is None
     host.ask("previous", frame=frame)
     assert (online(host), host.saved()["cpu"]["online"]) == (PART, ALL)
+
+
+@pytest.mark.parametrize("persist", ["none", "systemd"])
+def test_a_core_that_is_off_on_purpose_leaves_nothing_to_confirm(host, persist):
+    """The kernel shows no core of CPUs that are offline: that they are one is found by trying."""
+    for cpu in (2, 3):
+        host.write(f"sys/devices/system/cpu/cpu{cpu}/online", "0")
+    was = online(host)
+    done = host.ask(threads=2, persist=persist, rollback_after=60)
+    assert (done["changed"], done["rollback_pending"], done["rollback_started"]) == (persist != "none", False, False)
+    assert (online(host), host.pending(), host.saved(), host.is_waiting) == (was, None, None, False)
+    assert persistence.is_kept(host_files.HostFs(host.sysroot)) == (persist != "none")
