@@ -11,6 +11,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import decisions, fields
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import libraries, result_files
 
@@ -59,7 +60,7 @@ class ActionModule(ControllerAction):
     def _read(path_of_runs: str, known: dict[str, str | None]) -> dict[str, t.Any]:
         """Return what the evaluations in a directory decide; ``known`` are the classes that facts show, by host."""
         nothing: dict[str, t.Any] = {"classes": {}, "error": None, "refused": [], "evaluated": {}}
-        missing = libraries.sentence("reading evaluations", [paired.MISSING_LIBRARY])
+        missing = libraries.sentence("reading evaluations", [schema.MISSING_LIBRARY, paired.MISSING_LIBRARY])
         if missing:
             return {**nothing, "error": missing}
         try:

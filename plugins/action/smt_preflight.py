@@ -23,7 +23,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.user_varia
     unknown,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import variables
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, hardware_classes
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import libraries, places, result_files, transport
@@ -51,8 +51,7 @@ class ActionModule(ControllerAction):
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Fail with the controller's obstacles in one message; warn of what a report will lack."""
         evaluates = options["run"] is not None
-        if evaluates:
-            self._check_libraries()
+        self._check_libraries(evaluates)
         # Only what the user wrote is looked at: a host that says of itself what is a setting fails alone, at its first
         # task.
         written = {
@@ -76,16 +75,21 @@ class ActionModule(ControllerAction):
         }
 
     @staticmethod
-    def _check_libraries() -> None:
-        """Fail without the packages that an evaluation needs;
-        warn of what its report lacks without the recommended ones.
+    def _check_libraries(evaluates: bool) -> None:
+        """Fail without the packages that this play needs;
+        warn of what the report of an evaluation lacks without the recommended ones.
         """
-        missing = libraries.sentence(
-            "an evaluation with its report", [paired.MISSING_LIBRARY, hardware_classes.MISSING_LIBRARY]
+        missing = (
+            libraries.sentence(
+                "an evaluation with its report",
+                [schema.MISSING_LIBRARY, paired.MISSING_LIBRARY, hardware_classes.MISSING_LIBRARY],
+            )
+            if evaluates
+            else libraries.sentence("validating hosts' answers", [schema.MISSING_LIBRARY])
         )
         if missing:
             raise AnsibleActionFail(missing)
-        lacks = build.left_out()
+        lacks = build.left_out() if evaluates else None
         if lacks:
             display.warning(lacks)
 

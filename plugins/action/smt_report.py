@@ -13,6 +13,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import recommendation
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, hardware_classes
@@ -45,7 +46,9 @@ class ActionModule(ControllerAction):
 
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Build the report of a run on the controller."""
-        missing = libraries.sentence("smt_report", [paired.MISSING_LIBRARY, hardware_classes.MISSING_LIBRARY])
+        missing = libraries.sentence(
+            "smt_report", [schema.MISSING_LIBRARY, paired.MISSING_LIBRARY, hardware_classes.MISSING_LIBRARY]
+        )
         if missing:
             raise AnsibleActionFail(missing)
         try:

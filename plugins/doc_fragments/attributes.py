@@ -11,6 +11,8 @@ class ModuleDocFragment:
 
     DOCUMENTATION = r"""
 options: {}
+requirements:
+  - jsonschema-rs (on the controller)
 attributes:
   check_mode:
     description: Can run in check mode, says what it would do, and changes nothing.

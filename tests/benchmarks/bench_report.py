@@ -74,6 +74,14 @@ def main():
 
 def write(directory, hosts, workloads, samples):
     """One result file a host."""
+    one = document(workloads, samples)
+    for host in range(hosts):
+        vary(one, host)
+        (directory / f"{one['host']}.json").write_text(json.dumps(one, indent=1) + "\n", encoding="utf-8")
+
+
+def document(workloads, samples):
+    """The result of a host, to be varied."""
     kinds = {
         f"workload_{number}": {
             "rate": 100.0 * (number + 1),
@@ -83,18 +91,21 @@ def write(directory, hosts, workloads, samples):
         }
         for number in range(workloads)
     }
-    document = result_maker.result(workloads=kinds, blocks=samples // 2)
+    made = result_maker.result(workloads=kinds, blocks=samples // 2)
     # With SMT off every online thread is one a core, and was measured as such.
     busy = {"smt_on": "all_threads", "smt_off": "one_per_core"}
-    document["samples"] = [one for one in document["samples"] if one["placement"] == busy[one["arm"]]]
-    for host in range(hosts):
-        source = random.Random(host)
-        document["host"] = f"host{host:05d}"
-        document["facts"]["hardware_class"] = f"x86_64-2s4c8t-adjacent-{host % 7:08x}"
-        for sample in document["samples"]:
-            value = sum(one["value"] for one in sample["workers"]) * source.lognormvariate(0, 0.01)
-            sample["metrics"]["throughput"]["value"] = value
-        (directory / f"{document['host']}.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    made["samples"] = [one for one in made["samples"] if one["placement"] == busy[one["arm"]]]
+    return made
+
+
+def vary(one, host):
+    """Turn a result into that of another host, by its number."""
+    source = random.Random(host)
+    one["host"] = f"host{host:05d}"
+    one["facts"]["hardware_class"] = f"x86_64-2s4c8t-adjacent-{host % 7:08x}"
+    for sample in one["samples"]:
+        value = sum(worker["value"] for worker in sample["workers"]) * source.lognormvariate(0, 0.01)
+        sample["metrics"]["throughput"]["value"] = value
 
 
 def build(directory):

@@ -16,7 +16,7 @@ import pytest
 ANSIBLE_PLAYBOOK = str(pathlib.Path(sys.executable).with_name("ansible-playbook"))
 INVENTORY = f"[all:vars]\nansible_connection=local\nansible_python_interpreter={sys.executable}\n[all]\ndb1\ndb2\n"
 
-RECOMMENDED = ["duckdb", "jsonschema_rs", "vl_convert"]
+RECOMMENDED = ["duckdb", "vl_convert"]
 
 
 def preflights(directory, asked, without=()):
@@ -62,8 +62,9 @@ def preflights(directory, asked, without=()):
 @pytest.mark.parametrize(
     ("without", "arguments", "packages"),
     [
-        (["duckdb", "vl_convert", "jsonschema_rs", "scipy"], {"run": "one"}, "scipy"),
+        (["duckdb", "vl_convert", "jsonschema_rs", "scipy"], {"run": "one"}, "jsonschema-rs scipy"),
         (["numpy"], {"run": "one"}, "scipy"),
+        (["jsonschema_rs"], {}, "jsonschema-rs"),
     ],
 )
 def test_missing_packages_are_named_with_the_command_that_installs_them(tmp_path, without, arguments, packages):

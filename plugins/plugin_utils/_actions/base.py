@@ -9,12 +9,13 @@ of it.
 from __future__ import annotations
 
 import json
+import sys
 import typing as t
 
 from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import intake
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.user_variables import UserVariables
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import answers, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import answers, schema, text
 
 if t.TYPE_CHECKING:
 
@@ -157,7 +158,13 @@ class HostAction(_OwnAction):
         Raises:
             HostFailedError: the module failed, or its answer was refused.
             AnsibleConnectionFailure: the host cannot be reached.
+            AnsibleActionFail: this controller could not validate the answer.
         """
+        if schema.MISSING_LIBRARY is not None:
+            raise _FAIL(
+                "hosts' answers are validated by jsonschema-rs, which this controller does not have"
+                f" ({schema.MISSING_LIBRARY}): {sys.executable} -m pip install jsonschema-rs"
+            )
         self._kind, self._host, self._answer = kind, text.line(task_vars["inventory_hostname"], 100), None
         name = module if "." in module else COLLECTION + module
         try:

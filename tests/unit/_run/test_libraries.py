@@ -14,13 +14,13 @@ def lost(name):
 
 
 def test_all_missing_packages_are_in_one_sentence_by_the_names_that_pip_knows():
-    failed = [lost("duckdb"), None, lost("numpy"), lost("numpy"), lost("vl_convert")]
+    failed = [lost("duckdb"), None, lost("numpy"), lost("numpy"), lost("jsonschema_rs"), lost("vl_convert")]
     actual = libraries.sentence("an evaluation", failed)
     assert actual.startswith(
         "an evaluation needs Python packages that this controller does not have (No module named 'duckdb'; No module"
-        " named 'numpy';"
+        " named 'jsonschema_rs'; No module named 'numpy';"
     )
-    assert actual.endswith(f": {sys.executable} -m pip install duckdb scipy vl-convert-python")
+    assert actual.endswith(f": {sys.executable} -m pip install duckdb jsonschema-rs scipy vl-convert-python")
 
 
 def test_a_part_of_a_package_is_the_package():
