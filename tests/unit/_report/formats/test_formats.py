@@ -132,6 +132,12 @@ def test_no_host_can_take_the_file_of_a_format():
                 assert not {f"{stem}.json".casefold(), f"{stem}.html".casefold()} & report_names.NAMES
 
 
+def test_no_file_of_a_report_is_taken_for_the_result_of_a_host(tmp_path):
+    for name in build.own_names():
+        (tmp_path / name).write_text("{}")
+    assert result_files.result_paths(tmp_path) == []
+
+
 def test_without_duckdb_all_else_is_made(tmp_path, monkeypatch):
     without = dataclasses.replace(
         parquet.FORMAT, missing_library=ImportError("No module named 'duckdb'", name="duckdb")
