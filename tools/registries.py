@@ -6,8 +6,8 @@ report's files, and the published schemas.
 An alternative, such as a boot loader, is one file with one symbol. Ansible copies to a host only what is imported by
 name, so a registry cannot look for files on the host: it is a generated file, ``registry.py``, that imports the symbol
 of each file. The names of a report's own files, which hosts' files may not have, are needed below the packages that
-have them. The tables of workloads and of arms in the documentation are written from their declarations, and the schemas
-in the documentation from those that the code checks with.
+have them. Tables and lists of names in the documentation are written from the declarations of what they list, and the
+schemas in the documentation from those that the code checks with.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ import ast
 import importlib
 import json
 import pathlib
+import re
 import sys
+import textwrap
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,8 +57,22 @@ FOLDERS = (
 )
 
 
-# The pages with the tables of workloads and of arms, and the lines around a table.
-PAGE, ARMS_PAGE = "docs/measuring.md", "docs/arms.md"
+@dataclass(frozen=True)
+class Listing:
+    """A list of names in an item of a description in YAML, which holds nothing else.
+
+    Attributes:
+        path: the file, below the root.
+        start: how the item begins.
+        names: returns the names as they are written there.
+    """
+
+    path: str
+    start: str
+    names: Callable[[], list[str]]
+
+
+# The lines around a table in a page.
 BEGIN, END = "<!-- The table is written by tools/registries.py. -->\n", "<!-- End of the table. -->\n"
 
 
@@ -96,9 +113,13 @@ def main(arguments: list[str] | None = None) -> int:
             path = ROOT / "plugins" / "module_utils" / folder.path / REGISTRY
             text = registry(path.parent, folder)
             _put(path, text, check, outdated)
-        if (ROOT / PAGE).exists():
-            for name in (PAGE, ARMS_PAGE):
-                _put(ROOT / name, with_table((ROOT / name).read_text(encoding="utf-8"), name), check, outdated)
+        if (ROOT / "docs").exists():
+            # A registry that was written a moment ago is not yet known to Python.
+            importlib.invalidate_caches()
+            for name, table in TABLES.items():
+                _put(ROOT / name, with_table(_text(name), name, table()), check, outdated)
+            for listing in LISTS:
+                _put(ROOT / listing.path, with_list(_text(listing.path), listing), check, outdated)
             for name, module in SCHEMAS.items():
                 _put(ROOT / name, schema(module), check, outdated)
             _put(ROOT / REPORT_NAMES, report_names(), check, outdated)
@@ -136,12 +157,17 @@ def report_names() -> str:
     )
 
 
-def with_table(text: str, name: str = PAGE) -> str:
-    """Return a page with its present table between its marks.
+def _text(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def with_table(text: str, name: str, table: str) -> str:
+    """Return a page with a table between its marks.
 
     Args:
         text: the page.
-        name: its path, which says what the table is of.
+        name: its path.
+        table: in Markdown.
 
     Raises:
         RegistryError: the page has no marks.
@@ -150,9 +176,36 @@ def with_table(text: str, name: str = PAGE) -> str:
     _table, end, after = rest.partition(END)
     if not (begin and end):
         raise RegistryError(f"{name}: put the lines {BEGIN.strip()} and {END.strip()} around the table")
-    # A registry that was written a moment ago is not yet known to Python.
-    importlib.invalidate_caches()
-    return f"{before}{begin}\n{_arms() if name == ARMS_PAGE else _workloads()}\n{end}{after}"
+    return f"{before}{begin}\n{table}\n{end}{after}"
+
+
+def with_list(text: str, listing: Listing) -> str:
+    """Return documentation with a present list of names in an item of a description.
+
+    Args:
+        text: the file.
+        listing: which item it is.
+
+    Raises:
+        RegistryError: there is not one item with this beginning.
+    """
+    item = re.compile(rf"^( *)- {re.escape(listing.start)} .*\n(?:\1  .*\n)*", re.MULTILINE)
+    if len(item.findall(text)) != 1:
+        raise RegistryError(f"{listing.path}: let one item of a description begin with {listing.start!r}")
+    sentence = f"{listing.start} {', '.join(sorted(listing.names()))}."
+
+    def written(found: re.Match[str]) -> str:
+        lines = textwrap.wrap(
+            f"- {sentence}",
+            MAX_COLUMNS,
+            initial_indent=found[1],
+            subsequent_indent=f"{found[1]}  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        return "\n".join(lines) + "\n"
+
+    return item.sub(written, text)
 
 
 def _workloads() -> str:
@@ -170,6 +223,32 @@ def _arms() -> str:
         for arm in arms
     )
     return f"| arm | what it is | needs |\n|---|---|---|\n{rows}"
+
+
+def _workload_names() -> list[str]:
+    return [f"V({name})" for name in importlib.import_module(f"{PACKAGE}._workloads.catalogue").BUILT_IN]
+
+
+def _format_names() -> list[str]:
+    registry_of_formats = importlib.import_module(f"{CONTROLLER_PACKAGE}._report.formats.registry")
+    return [f"C({one.name})" for one in registry_of_formats.formats()]
+
+
+def _loaders() -> str:
+    registry_of_loaders = importlib.import_module(f"{PACKAGE}._boot.loaders.registry")
+    rows = "".join(
+        f"| `{loader.name}` | {loader.chosen} | {loader.written} | {loader.tested} |\n"
+        for loader in registry_of_loaders.LOADERS
+    )
+    return f"| method | chosen when there is | what is written | |\n|---|---|---|---|\n{rows}"
+
+
+def _formats() -> str:
+    registry_of_formats = importlib.import_module(f"{CONTROLLER_PACKAGE}._report.formats.registry")
+    rows = "".join(
+        f"| `{one.name}` | {one.about} |\n" for one in sorted(registry_of_formats.formats(), key=lambda one: one.name)
+    )
+    return f"| file | for |\n|---|---|\n{rows}"
 
 
 def _cells(workload: dict[str, Any]) -> list[str]:
@@ -238,6 +317,19 @@ def _imported(tree: ast.Module) -> set[str]:
         alias.name for node in nodes for alias in node.names
     }
 
+
+# The pages with a table, and what makes it.
+TABLES: dict[str, Callable[[], str]] = {
+    "docs/arms.md": _arms,
+    "docs/boot.md": _loaders,
+    "docs/measuring.md": _workloads,
+    "docs/report.md": _formats,
+}
+LISTS = (
+    Listing("plugins/modules/smt_benchmark.py", "Built in are", _workload_names),
+    Listing("roles/smt_eval/meta/argument_specs.yml", "Built in are", _workload_names),
+    Listing("plugins/modules/smt_report.py", "Files for other readers are", _format_names),
+)
 
 if __name__ == "__main__":
     sys.exit(main())

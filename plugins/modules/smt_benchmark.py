@@ -57,10 +57,10 @@ options:
     type: int
   workloads:
     description:
-      - Names of the workloads, in the order in which they are measured, each once. Built in are V(array_columns),
-        V(array_columns_write), V(array_rows), V(array_rows_write), V(false_sharing), V(gzip), V(int_float_loop),
-        V(int_float_loop_co_runners), V(int_float_loop_niced), V(load_levels), V(memory_pages), V(oltp), V(stream),
-        V(sysbench_cpu), V(sysbench_threads).
+      - Names of the workloads, in the order in which they are measured, each once.
+      - Built in are V(array_columns), V(array_columns_write), V(array_rows), V(array_rows_write), V(false_sharing),
+        V(gzip), V(int_float_loop), V(int_float_loop_co_runners), V(int_float_loop_niced), V(load_levels),
+        V(memory_pages), V(oltp), V(stream), V(sysbench_cpu), V(sysbench_threads).
       - A workload whose command is missing on the host is named before the start, and left out.
     type: list
     elements: str

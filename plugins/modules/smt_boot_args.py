@@ -44,8 +44,8 @@ options:
       - With V(auto) and V(auto_nosmt) the attack vectors that another C(mitigations) takes out (Linux 6.17 and later)
         stay out, in a second one behind it. V(off) takes out all of them, so another C(mitigations) goes, and is
         returned in RV(found).
-      - Where the boot loader keeps arguments in the entries themselves (grubby, systemd-boot), a host with a
-        C(mitigations) of its own is refused, because it could not be put back as it was.
+      - Where the boot loader keeps arguments in the entries themselves, a host with a C(mitigations) of its own is
+        refused, because it could not be put back as it was.
       - It can be combined with O(smt) and O(maxcpus). V(auto_nosmt) and O(smt=mitigations_nosmt) cannot be combined
         with anything.
     type: str

@@ -9,9 +9,9 @@ short_description: Build the report of a run from the results that were collecte
 version_added: 1.0.0
 description:
   - Reads the result files of a run on the controller and writes what a person or another program reads beside them -
-    C(index.html), for more than one host a page for each (C(HOST.html)), C(results.csv) (a row a sample),
-    C(workers.csv) (a row a worker), C(comparisons.csv) (a row a comparison), C(summary.md), C(results.json),
-    C(metrics.prom) (OpenMetrics text), C(samples.parquet) and C(workers.parquet) (for SQL queries).
+    C(index.html), for more than one host a page for each (C(HOST.html)), and files for other readers.
+  - Files for other readers are C(comparisons.csv), C(metrics.prom), C(results.csv), C(results.json),
+    C(samples.parquet), C(summary.md), C(workers.csv), C(workers.parquet).
   - A page needs no network. Its first screen shows whether SMT should be on and how certain that is; details down to
     the samples follow.
   - What comes from a host is data. A file that is no sound result is refused by name, and the other hosts' pages are

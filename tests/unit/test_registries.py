@@ -102,3 +102,38 @@ def test_the_registry_is_written_as_the_linters_want_it(folder):
             ],
             check=True,
         )
+
+
+LISTING = registries.Listing("a.yml", "Built in are", lambda: [f"V(toy_{number})" for number in range(20)])
+DESCRIPTION = """\
+    description:
+      - Names.
+      - Built in are V(toy_0), V(gone)
+        and V(gone_too).
+      - Others.
+"""
+
+
+def test_a_list_of_names_is_an_item_of_a_description_and_is_wrapped():
+    text = registries.with_list(DESCRIPTION, LISTING)
+    lines = text.splitlines()
+    assert lines[:2] + lines[-1:] == DESCRIPTION.splitlines()[:2] + DESCRIPTION.splitlines()[-1:]
+    assert lines[2].startswith("      - Built in are V(toy_0), ") and len(lines) == 5
+    assert all(line.startswith("        V(toy_") and len(line) <= 120 for line in lines[3:-1])
+    assert "gone" not in text and sum(line.count("V(") for line in lines) == 20 and lines[-2].endswith(").")
+    assert registries.with_list(text, LISTING) == text
+
+
+@pytest.mark.parametrize("text", ["", DESCRIPTION + DESCRIPTION])
+def test_a_list_that_has_no_place_or_two_is_an_error(text):
+    with pytest.raises(
+        registries.RegistryError, match=r"a.yml: let one item of a description begin with 'Built in are'"
+    ):
+        registries.with_list(text, LISTING)
+
+
+def test_a_table_is_written_between_its_marks():
+    page = f"before\n{registries.BEGIN}old\n{registries.END}after\n"
+    assert registries.with_table(page, "a.md", "| new |\n") == page.replace("old\n", "\n| new |\n\n")
+    with pytest.raises(registries.RegistryError, match=r"a.md: put the lines"):
+        registries.with_table("before\n", "a.md", "")

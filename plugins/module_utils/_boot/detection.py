@@ -24,7 +24,8 @@ _UNSUPPORTED_SYSTEMS = (
         ),
     ),
 )
-_OTHER_LOADERS = (
+# What is named where no loader of the registry takes the host, by the file that shows it.
+OTHER_LOADERS = (
     ("boot/extlinux/extlinux.conf", "extlinux"),
     ("boot/firmware/cmdline.txt", "the boot loader of the Raspberry Pi"),
     ("boot/cmdline.txt", "the boot loader of the Raspberry Pi"),
@@ -83,7 +84,7 @@ def find_loader(fs: host_files.HostFs) -> DetectedLoader:
             else DetectedLoader(None, blocked_by=finding.blocked_by)
         )
     found = next(
-        (f"{fs.path(path)} was found: {what}" for path, what in _OTHER_LOADERS if fs.status(path) is not None), None
+        (f"{fs.path(path)} was found: {what}" for path, what in OTHER_LOADERS if fs.status(path) is not None), None
     )
     titles = [loader.title for loader in registry.LOADERS]
     return DetectedLoader(

@@ -132,7 +132,10 @@ class Defaults(TypedDict):
     Attributes:
         multithreaded: True for one process with a thread for each worker, allowed on the CPUs of all workers; False for
             one process for each worker, pinned to its CPU.
-        stdin: ``stream`` (the fixed stream, see inputs.py) or None.
+        reads_stream: whether the command reads the fixed stream (see inputs.py) from its standard input, as many
+            megabytes as its amount of work.
+        unpack: of a command that compresses the fixed stream, the argv that turns its output into the stream again, or
+            None. One megabyte goes both ways before the blocks, because samples discard the output.
         keep_output: whether metrics are read from the output of the command.
         work: the amount of work. It is calibrated once, so that one worker alone takes the wanted time, and is then the
             same for every sample. None for a command that runs for a given time or whose work is fixed.
@@ -153,7 +156,8 @@ class Defaults(TypedDict):
     """
 
     multithreaded: bool
-    stdin: "str | None"
+    reads_stream: bool
+    unpack: "list[str] | None"
     keep_output: bool
     work: "Work | None"
     placements: "list[str] | None"
@@ -193,7 +197,8 @@ class Workload(Defaults):
 
 PLAIN: Defaults = {
     "multithreaded": False,
-    "stdin": None,
+    "reads_stream": False,
+    "unpack": None,
     "keep_output": True,
     "work": None,
     "placements": None,
@@ -301,7 +306,9 @@ def missing(workload: Workload, path: str) -> "str | None":
             if compiler(path)
             else f"no C compiler is installed: none of {', '.join(COMPILERS)} (package {COMPILER_PACKAGE})"
         )
-    needed = workload["server"]["commands"] if workload["server"] else [workload["argv"][0]]
+    needed = (
+        workload["server"]["commands"] if workload["server"] else [workload["argv"][0], *(workload["unpack"] or [])[:1]]
+    )
     absent = [command for command in needed if not shutil.which(command, path=search_path(workload, path))]
     if not absent:
         return None

@@ -203,7 +203,7 @@ class PreparedWorkload:
             self._seconds = sample_length.enough(self._start_seconds(work, alone))
             pace = self._fit_work(work, alone)
         self._seconds_of_work = pace * t.cast(int, self.work)
-        inputs.verify(self.declaration, self._stdin)
+        inputs.verify(self.declaration)
         return f"{self.declaration['name']}: {self.work} {work['unit']}, samples of about {self._alone:.2f} s"
 
     def _fit_work(self, limits: Work, alone: "t.Sequence[t.Sequence[int]]") -> float:
@@ -317,7 +317,7 @@ class PreparedWorkload:
 
     def _set_work(self, work: int) -> None:
         self.work = work
-        if self.declaration["stdin"] == "stream":
+        if self.declaration["reads_stream"]:
             self._stdin = self._files.file(self.declaration["name"] + INPUT)
             inputs.write_stream(self._stdin, work)
 

@@ -87,7 +87,8 @@ VULNERABILITIES = schema.mapping(
     r"^[A-Za-z0-9_.-]{1,64}$",
 )
 
-_SMT = schema.whole(
+# What readers count on: whichever version of the collection read a host's facts, all of these are there.
+_ALWAYS = schema.whole(
     supported=_BOOL,
     control=schema.text(100),
     active=_BOOL,
@@ -122,7 +123,6 @@ _SMT = schema.whole(
     ),
     vulnerabilities=VULNERABILITIES,
     hypervisor=schema.or_null(schema.text(100)),
-    ppc64_cpu=schema.or_null(schema.text(4000, r"^SMT[A-Za-z0-9=:,; *-]*$")),
     methods=schema.whole(
         runtime=schema.about(_METHODS, "Methods that change SMT now."),
         boot=schema.about(_METHODS, "Methods that change it from the next boot on."),
@@ -130,8 +130,14 @@ _SMT = schema.whole(
     hardware_class=schema.or_null(
         schema.text(100, r"^[a-z0-9_]{1,20}-[0-9]{1,5}s[0-9]{1,5}c[0-9]{1,5}t-[a-z]{1,10}-[0-9a-f]{8}$")
     ),
-    online_before=schema.or_null(schema.CPU_LIST),
     pending_rollback=schema.or_null(_PENDING_ROLLBACK),
+    problems=_SENTENCES,
+)
+# Other facts may be missing, as every documented fact without a schema of its own may: they came later.
+_SMT = schema.strict(
+    _ALWAYS["required"],
+    **_ALWAYS["properties"],
+    online_before=schema.or_null(schema.CPU_LIST),
     pending_change=schema.or_null(
         schema.whole(
             by=schema.about(schema.text(1000), "Who made the change, as part of a sentence."),
@@ -140,11 +146,8 @@ _SMT = schema.whole(
             ),
         )
     ),
-    problems=_SENTENCES,
+    ppc64_cpu=schema.or_null(schema.text(4000, r"^SMT[A-Za-z0-9=:,; *-]*$")),
 )
-
-# Facts that results of earlier versions of the collection do not have.
-_LATER = ("online_before", "pending_change", "ppc64_cpu")
 
 # Such as C(text) and V(text).
 _MARKUP = re.compile(r"\b[A-Z]\(([^)]*)\)")
@@ -160,8 +163,9 @@ _BY_TYPE = {
 
 
 def with_documented(known: schema.Schema, documentation: t.Mapping[str, t.Any]) -> schema.Schema:
-    """Return a schema of an object with all documented fields and their descriptions:
-    a fact needs no schema where its type says enough.
+    """Return a schema of an object with all documented fields and their descriptions.
+
+    A fact needs no schema where its type says enough, and may then be missing: results of earlier versions lack it.
 
     Args:
         known: the schema, whose fields are kept.
@@ -174,9 +178,8 @@ def with_documented(known: schema.Schema, documentation: t.Mapping[str, t.Any]) 
     }
     fields: dict[str, schema.Schema] = {**known["properties"], **more}
     described = {name: _plain(entry["description"]) for name, entry in documentation.items() if "description" in entry}
-    required = [name for name in fields if name not in _LATER]
     return schema.strict(
-        required,
+        known["required"],
         **{name: schema.about(part, described[name]) if name in described else part for name, part in fields.items()},
     )
 

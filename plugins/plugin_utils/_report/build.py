@@ -17,6 +17,7 @@ import functools
 import io
 import multiprocessing
 import os
+import re
 import signal
 import tempfile
 import typing as t
@@ -57,8 +58,7 @@ MIN_HOSTS_A_PROCESS = 20
 AHEAD = 4
 # Bytes of a combined file that stay in memory before it goes to disk.
 MAX_HELD = 4 * 1024 * 1024
-# The pages of a whole run, and what they load.
-PAGES = INDEX, COMPARISON, MACHINES = "index.html", "compare.html", "machines.html"
+# What pages load.
 SCRIPT = "charts.js"
 # Longest host name in a message.
 MAX_TEXT = 160
@@ -134,14 +134,15 @@ def build(paths: t.Iterable[Path], run_dir: Path, settings: Settings = Settings(
             hosts.
     """
     paths = list(paths)
+    signs = {one.name: one.sign for one in registry.formats()}
     for name in own_names():
-        places.see_that_ours(run_dir / name)
+        places.see_that_ours(run_dir / name, signs.get(name))
     # Without vl-convert there is no program for the browser, and plain charts cost little here.
     alone, later = len(paths) == 1, len(paths) > MAX_HOSTS_DRAWN and charts.MISSING_LIBRARY is None
     refused: list[Refused] = []
     rows: list[hardware_classes.Row] = []
     missing = [sentence] if (sentence := left_out()) else []
-    written = _Written(run_dir, dry_run)
+    written = _Written(run_dir, dry_run, signs)
     keep = written.keep
     with contextlib.ExitStack() as stack:
         whole = _Whole(stack)
@@ -157,10 +158,10 @@ def build(paths: t.Iterable[Path], run_dir: Path, settings: Settings = Settings(
         missing += whole.finish(keep)
         classes = hardware_classes.by_class(rows, settings.margin, settings.confidence)
         if not alone or refused:
-            keep(INDEX, fleet_page.render(rows, refused, classes))
+            keep(fleet_page.NAME, fleet_page.render(rows, refused, classes))
         if settings.before:
             keep(
-                COMPARISON,
+                comparison_page.NAME,
                 comparison_page.render(
                     _rows_of(settings.before, settings, refused, "the earlier run"),
                     rows,
@@ -169,7 +170,7 @@ def build(paths: t.Iterable[Path], run_dir: Path, settings: Settings = Settings(
             )
         others = [row for paths in settings.other_runs for row in _rows_of(paths, settings, refused, "another run")]
         if len(rows) + len(others) > 1:
-            keep(MACHINES, machines_page.render([*rows, *others]))
+            keep(machines_page.NAME, machines_page.render([*rows, *others]))
         if later:
             keep(SCRIPT, charts.browser_script())
         before = result_files.read_text(run_dir / "summary.md") or ""
@@ -179,7 +180,7 @@ def build(paths: t.Iterable[Path], run_dir: Path, settings: Settings = Settings(
 
 def own_names() -> list[str]:
     """Return the names of all files that a report can have beside those of its hosts."""
-    return sorted([*PAGES, SCRIPT, *(one.name for one in registry.formats())])
+    return sorted([*registry.page_names(), SCRIPT, *(one.name for one in registry.formats())])
 
 
 def left_out() -> str | None:
@@ -196,17 +197,24 @@ def _formats() -> list[Format]:
 
 
 class _Written:
-    """The files of a report in its directory, written where their content is new."""
+    """The files of a report in its directory, written where their content is new.
 
-    def __init__(self, run_dir: Path, dry_run: bool):
+    Args:
+        run_dir: the directory.
+        dry_run: whether only to list them.
+        signs: name of the file of each output format -> its sign.
+    """
+
+    def __init__(self, run_dir: Path, dry_run: bool, signs: t.Mapping[str, re.Pattern[bytes]]):
         self._run_dir = run_dir
+        self._signs = signs
         self._dry_run = dry_run
         self.paths: list[str] = []
 
     def keep(self, name: str, content: str | t.IO[bytes]) -> None:
         """Write a file unless it holds this content already."""
         path = self._run_dir / name
-        places.see_that_ours(path)
+        places.see_that_ours(path, self._signs.get(name))
         stream = io.BytesIO(content.encode("utf-8")) if isinstance(content, str) else content
         if result_files.write_stream(path, stream, self._dry_run):
             self.paths.append(str(path))
@@ -274,7 +282,7 @@ def _make(path: Path, settings: Settings, alone: bool, later: bool) -> _Host | R
 
 
 def _host(result: dict[str, t.Any], summary: dict[str, t.Any], settings: Settings, alone: bool, later: bool) -> _Host:
-    page = INDEX if alone else f"{result_files.file_stem(result['host'])}.html"
+    page = fleet_page.NAME if alone else f"{result_files.file_stem(result['host'])}.html"
     host = Host(result, summary)
     parts = {one.name: one.host(host) for one in _formats()}
     return _Host(hardware_classes.row(summary, page), host_page.render(result, summary, alone, later), parts)

@@ -37,18 +37,21 @@ _OTHERS = ("/etc", "/usr/share/ansible", "~/.ansible/collections")
 # them.
 _CACHE, _SCRATCH = ".cache", "~/.ansible/tmp"
 
-# How the files of this collection begin or, of pages and documents, what they contain; by how their names end.
-_PAGE_SIGN, _DOCUMENT_SIGN = (
-    re.compile(sign) for sign in (rb"Made by the Ansible collection threadwise\.smt", rb'"schema": ?"threadwise\.smt/')
+# How the files of this collection begin or, of pages and documents, what they contain; by how their names end. The
+# output formats of a report have their own.
+_PAGE_SIGN, DOCUMENT_SIGN, METRICS_SIGN = (
+    re.compile(sign)
+    for sign in (
+        rb"Made by the Ansible collection threadwise\.smt",
+        rb'"schema": ?"threadwise\.smt/',
+        rb"\A# (HELP threadwise_smt_|EOF\n\Z)",
+    )
 )
 _SIGNS = {
     ".html": _PAGE_SIGN,
     ".htm": _PAGE_SIGN,
-    ".json": _DOCUMENT_SIGN,
-    ".prom": re.compile(rb"\A# (HELP threadwise_smt_|EOF\n\Z)"),
-    ".csv": re.compile(rb"\Arun,host,"),
-    ".md": re.compile(rb"\A# What was evaluated, by host\n"),
-    ".parquet": re.compile(rb"\APAR1"),
+    ".json": DOCUMENT_SIGN,
+    ".prom": METRICS_SIGN,
     ".js": re.compile(rb"\A\(\(\) => \{"),
 }
 # Bytes at the beginning and the end of a file in which its sign is: a page ends with its script, and a report's
@@ -107,11 +110,12 @@ def file(path: str, suffixes: t.Sequence[str]) -> Path:
     return found
 
 
-def see_that_ours(path: Path) -> None:
+def see_that_ours(path: Path, sign: re.Pattern[bytes] | None = None) -> None:
     """Refuse a file that is there and that this collection did not write.
 
     Args:
         path: absolute; of a kind of file that the collection writes.
+        sign: what the collection's own files of this name contain; None for that of their kind.
 
     Raises:
         BorderError: it is somebody else's, no regular file, or cannot be read.
@@ -129,7 +133,7 @@ def see_that_ours(path: Path) -> None:
         raise text.BorderError(
             f"{text.line(path, 300)} is there, and cannot be read ({error.strerror}): choose another path, or remove it"
         ) from None
-    if not is_file or (content and not _SIGNS[path.suffix].search(content)):
+    if not is_file or (content and not (sign or _SIGNS[path.suffix]).search(content)):
         raise text.BorderError(
             f"{text.line(path, 300)} is there, and this collection did not write it: choose another path, or move it"
             " away"

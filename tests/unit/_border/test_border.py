@@ -15,7 +15,7 @@ import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import answers, facts, results, schema, text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, policy
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, policy, survey
 
 ESCAPE = "\x1b[2J\x9b\u202e\nweb02 : ok=9"
 EVERYTHING = "0-65535"
@@ -362,6 +362,34 @@ def test_a_documented_fact_needs_no_schema_of_its_own():
     for wrong in ({"b": ["x" * 5000]}, {"b": [{"x": 1}]}, {"d": {"x": 1}}, {"c": {}}, {"d": "x" * 5000}):
         with pytest.raises(text.BorderError):
             check({"a": True, "b": [], "d": "", **wrong})
+
+
+def test_a_new_fact_is_documented_and_read_and_that_is_all():
+    """Results from before it are as good as ever, and what judges a host takes its facts with it and without it."""
+    known = facts.with_documented(facts.SMT, {"microcode": {"type": "str", "description": "Such as V(0xf0)."}})
+    assert (
+        known["required"] == facts.SMT["required"]
+        and known["properties"]["microcode"]["description"] == "Such as 0xf0."
+    )
+    check = schema.Checker(known).check
+    before = result_maker.result(blocks=1)["facts"]
+    check(before)
+    for said in ("0xf0", None):
+        after = {**before, "microcode": said}
+        check(after)
+        assert survey.row("web01", after) == survey.row("web01", before)
+        wanted = policy.DesiredState("enabled")
+        assert compliance.judge(after, wanted, policy.BOTH) == compliance.judge(before, wanted, policy.BOTH)
+    for wrong in (7, ["0xf0"], {"revision": "0xf0"}):
+        with pytest.raises(text.BorderError, match="microcode"):
+            check({**before, "microcode": wrong})
+
+
+def test_readers_count_on_no_more_facts_than_those_of_the_first_version():
+    """A fact that is required makes each result from before it unreadable."""
+    documented = set(facts.SMT["properties"])
+    assert documented - set(facts.SMT["required"]) >= {"online_before", "pending_change", "ppc64_cpu"}
+    assert len(facts.SMT["required"]) == 23
 
 
 # ---- verdicts --------------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import text a
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text as border_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, text as report_text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import markdown
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import markdown, registry
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 
 ATTACK = (
@@ -32,17 +32,7 @@ ATTACK = (
     " [x](javascript:alert(1))"
 )
 EVEN = {"rate": 500.0, "share": 0.5, "unit": "events/s", "title": "sysbench cpu"}
-FILES = {
-    "index.html",
-    "results.csv",
-    "comparisons.csv",
-    "summary.md",
-    "results.json",
-    "metrics.prom",
-    "samples.parquet",
-    "workers.csv",
-    "workers.parquet",
-}
+FILES = {"index.html", *(one.name for one in registry.formats())}
 
 
 def built(directory, *documents, **settings):
@@ -338,6 +328,7 @@ def test_hosts_that_are_called_like_the_reports_files_keep_theirs(tmp_path):
     )
     files, refused = built(tmp_path, *(result_maker.result(host=host, blocks=1) for host in hosts))
     assert not refused and len(hosts) > 30
+    assert set(files) <= {*build.own_names(), *(f"{result_files.file_stem(host)}.html" for host in hosts)}
     assert [one["host"] for one in json.loads(files["results.json"])["hosts"]] == sorted(
         hosts, key=lambda host: f"{result_files.file_stem(host)}.json"
     )
@@ -350,7 +341,7 @@ def test_hosts_that_are_called_like_the_reports_files_keep_theirs(tmp_path):
     assert all(f'href="{quote(result_files.file_stem(host))}.html"' in files["index.html"] for host in hosts)
 
 
-@pytest.mark.parametrize("name", ["index.html", "summary.md", "results.csv", "web01.html"])
+@pytest.mark.parametrize("name", [*sorted(FILES), "web01.html"])
 def test_a_report_replaces_no_file_of_somebody_else(tmp_path, name):
     documents = [result_maker.result(host=host, blocks=1) for host in ("web01", "web02")]
     built(tmp_path, *documents)

@@ -138,6 +138,9 @@ class Loader(t.NamedTuple):
     Attributes:
         name: its name in facts and results: lower-case letters, digits and underscores.
         title: its name in sentences.
+        chosen: what has to be there for it, for the documentation, as are the next two.
+        written: the files that it writes.
+        tested: what tests show of it.
         find: returns how it was found among a host's files, or None when it is not there.
         read_entries: returns a host's boot entries from files alone, without running a program; empty when they cannot
             be read.
@@ -148,6 +151,9 @@ class Loader(t.NamedTuple):
 
     name: str
     title: str
+    chosen: str
+    written: str
+    tested: str
     find: "t.Callable[[host_files.HostFs], Finding | None]"
     read_entries: "t.Callable[[host_files.HostFs], list[boot_entries.Entry]]"
     backend: "t.Callable[[host_files.HostFs, str], Backend]"

@@ -58,6 +58,9 @@ def _find(fs: host_files.HostFs) -> "loader_base.Finding | None":
 LOADER = loader_base.Loader(
     name="grub_debian",
     title="grub on Debian and Ubuntu",
+    chosen="a `grub-mkconfig` that reads `/etc/default/grub.d`, and `/boot/grub/grub.cfg`",
+    written="`/etc/default/grub.d/zz-threadwise-smt.cfg`, `grub.cfg`",
+    tested="proven: Debian 12; expected: Ubuntu",
     find=_find,
     read_entries=lambda fs: boot_entries.read_grub_cfg(fs, GRUB_CFG),
     backend=GrubDebian,

@@ -295,4 +295,13 @@ def _read_entries(fs: host_files.HostFs) -> "list[boot_entries.Entry]":
     return [entry for dummy, entry in boot_entries.read_bls(fs)] or boot_entries.read_grub_cfg(fs, _GRUB_CFG)
 
 
-LOADER = loader_base.Loader(name="grubby", title="grubby", find=_find, read_entries=_read_entries, backend=Grubby)
+LOADER = loader_base.Loader(
+    name="grubby",
+    title="grubby",
+    chosen="`grubby`",
+    written="by grubby: every entry, and `kernelopts`; `/etc/kernel/cmdline`, `/etc/default/grub`",
+    tested="expected: RHEL family, Fedora; recorded calls of a real grubby",
+    find=_find,
+    read_entries=_read_entries,
+    backend=Grubby,
+)

@@ -90,6 +90,9 @@ def _find(fs: host_files.HostFs) -> "loader_base.Finding | None":
 LOADER = loader_base.Loader(
     name="grub_suse",
     title="grub on SUSE",
+    chosen="`grub2-mkconfig` with SUSE's `update-bootloader` or `pbl`",
+    written="a block at the end of `/etc/default/grub`, `grub.cfg`",
+    tested="expected",
     find=_find,
     read_entries=lambda fs: boot_entries.read_grub_cfg(fs, GRUB_CFG),
     backend=GrubSuse,

@@ -234,6 +234,9 @@ def _find(fs: host_files.HostFs) -> "loader_base.Finding | None":
 LOADER = loader_base.Loader(
     name="systemd_boot",
     title="systemd-boot",
+    chosen="the firmware's report of it, or `/etc/kernel/cmdline` and no grub",
+    written="`/etc/kernel/cmdline`, the entries' `options`",
+    tested="proven: Debian 12, UEFI",
     find=_find,
     read_entries=_read_entries,
     backend=SystemdBoot,

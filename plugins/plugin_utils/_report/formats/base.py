@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import re
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
@@ -93,6 +94,9 @@ class Format:
 
     Attributes:
         name: of the file.
+        about: for whom the file is and what it holds, for the documentation.
+        sign: what each such file contains at its beginning or its end, so that a report replaces no file of somebody
+            else.
         host: makes a host's part.
         head: the text before the first host.
         between: the text between two hosts.
@@ -103,6 +107,8 @@ class Format:
     """
 
     name: str
+    about: str
+    sign: re.Pattern[bytes]
     host: t.Callable[[Host], str]
     head: str = ""
     between: str = ""

@@ -52,4 +52,10 @@ def _row(summary: dict[str, t.Any], one: dict[str, t.Any]) -> list[t.Any]:
     return [values.get(column) for column in COMPARISON_COLUMNS]
 
 
-FORMAT = Format(name="comparisons.csv", head=tables.csv_text([COMPARISON_COLUMNS]), host=_host)
+FORMAT = Format(
+    name="comparisons.csv",
+    about="a spreadsheet: a row for each comparison",
+    sign=tables.SIGN,
+    head=tables.csv_text([COMPARISON_COLUMNS]),
+    host=_host,
+)

@@ -15,6 +15,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.bas
     Format,
     Host,
 )
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import places
 
 
 def _host(host: Host) -> str:
@@ -32,4 +33,15 @@ def _tail(ending: Ending) -> str:
     )
 
 
-FORMAT = Format(name="results.json", head='{"hosts": [\n', between=",\n", host=_host, tail=_tail)
+FORMAT = Format(
+    name="results.json",
+    about=(
+        "a program: conclusion, recommendation, comparisons, means, what is missing, proof of restoring, for each host."
+        f" [Its schema](results.schema.json) is `{SCHEMA_NAME}`, version {SCHEMA_VERSION} ([files.md](files.md))"
+    ),
+    sign=places.DOCUMENT_SIGN,
+    head='{"hosts": [\n',
+    between=",\n",
+    host=_host,
+    tail=_tail,
+)

@@ -101,4 +101,11 @@ def _tail(ending: Ending) -> str:
     return "\n".join(lines)
 
 
-FORMAT = Format(name="summary.md", head="# What was evaluated, by host\n\n", host=_host, tail=_tail)
+FORMAT = Format(
+    name="summary.md",
+    about="a pull request or a ticket",
+    sign=re.compile(rb"\A# What was evaluated, by host\n"),
+    head="# What was evaluated, by host\n\n",
+    host=_host,
+    tail=_tail,
+)

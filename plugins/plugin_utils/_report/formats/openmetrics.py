@@ -33,6 +33,7 @@ METRICS = {
     "threadwise_smt_vulnerable": "number of vulnerabilities that the kernel calls open because of SMT",
     "threadwise_smt_finished_timestamp_seconds": "when the run ended on the host, in seconds since 1970",
 }
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import places
 
 
 def _host(report: Host) -> str:
@@ -98,4 +99,10 @@ def label(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 
 
-FORMAT = Format(name="metrics.prom", host=_host, finish=_by_metric)
+FORMAT = Format(
+    name="metrics.prom",
+    about="monitoring: OpenMetrics text, for node_exporter's textfile collector",
+    sign=places.METRICS_SIGN,
+    host=_host,
+    finish=_by_metric,
+)

@@ -7,6 +7,7 @@ the table of all samples.
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import tempfile
 import typing as t
@@ -26,6 +27,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.bas
 )
 
 NAME = "samples.parquet"
+SIGN = re.compile(rb"\APAR1")
+"""How a Parquet file begins."""
 
 
 def table(
@@ -80,5 +83,13 @@ def _convert(source: Path, target: Path, columns: dict[str, str]) -> None:
 
 
 FORMAT = Format(
-    name=NAME, host=lambda host: host.samples_text, missing_library=MISSING_LIBRARY, finish=table(NAME, SAMPLE_COLUMNS)
+    name=NAME,
+    about=(
+        "questions in SQL: a row for each sample, with unmodified text. Left out without duckdb; one sentence says so"
+        " before any host is contacted"
+    ),
+    sign=SIGN,
+    host=lambda host: host.samples_text,
+    missing_library=MISSING_LIBRARY,
+    finish=table(NAME, SAMPLE_COLUMNS),
 )

@@ -1,10 +1,11 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""All output formats: each file of this folder that has a ``FORMAT``."""
+"""All output formats, and the names of all pages: found by their files."""
 
 from __future__ import annotations
 
 import importlib
+import typing as t
 from pathlib import Path
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import Format
@@ -12,6 +13,17 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.bas
 
 def formats() -> list[Format]:
     """Return all formats, by the names of their files."""
-    names = sorted(path.stem for path in Path(__file__).parent.glob("*.py"))
-    found = [importlib.import_module(f"{__name__.rpartition('.')[0]}.{name}") for name in names if name != "registry"]
-    return [module.FORMAT for module in found if hasattr(module, "FORMAT")]
+    return _defined("formats", "FORMAT")
+
+
+def page_names() -> list[str]:
+    """Return the names of the pages of a whole run: those of the files of ``pages`` that have a ``NAME``."""
+    return _defined("pages", "NAME")
+
+
+def _defined(folder: str, symbol: str) -> list[t.Any]:
+    """Return what the files of a folder of this package define under a name, by the names of the files."""
+    package = __name__.removesuffix(".formats.registry")
+    paths = sorted((Path(__file__).parents[1] / folder).glob("*.py"))
+    modules = [importlib.import_module(f"{package}.{folder}.{path.stem}") for path in paths]
+    return [getattr(module, symbol) for module in modules if hasattr(module, symbol)]

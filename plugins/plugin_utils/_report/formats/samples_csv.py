@@ -13,4 +13,10 @@ def _host(host: Host) -> str:
     return host.samples_text if safe is host.samples else tables.csv_text(safe)
 
 
-FORMAT = Format(name="results.csv", head=tables.csv_text([SAMPLE_COLUMNS]), host=_host)
+FORMAT = Format(
+    name="results.csv",
+    about="a spreadsheet: a row for each sample",
+    sign=tables.SIGN,
+    head=tables.csv_text([SAMPLE_COLUMNS]),
+    host=_host,
+)

@@ -9,6 +9,9 @@ import io
 import re
 import typing as t
 
+SIGN = re.compile(rb"\Arun,host,")
+"""How a file of rows of samples, workers or comparisons begins."""
+
 # The start of a formula for a spreadsheet (OWASP, CSV injection), including full-width forms.
 _FORMULA = re.compile(r"^[\s]*[=+\-@\t\r\uff1d\uff0b\uff0d\uff20]")
 

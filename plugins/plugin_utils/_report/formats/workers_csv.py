@@ -9,6 +9,11 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.bas
 
 FORMAT = Format(
     name="workers.csv",
+    about=(
+        "a spreadsheet: a row for each worker of each sample, with its CPUs, value of the primary metric, wall and CPU"
+        " seconds, context switches, and frequency and usage of its CPU"
+    ),
+    sign=tables.SIGN,
     head=tables.csv_text([WORKER_COLUMNS]),
     host=lambda host: tables.csv_text(tables.safe_rows(host.workers)),
 )

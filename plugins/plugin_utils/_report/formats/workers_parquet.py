@@ -10,6 +10,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.bas
 NAME = "workers.parquet"
 FORMAT = Format(
     name=NAME,
+    about="questions in SQL: a row for each worker of each sample, as `samples.parquet`",
+    sign=parquet.SIGN,
     host=lambda host: tables.csv_text(host.workers),
     missing_library=parquet.MISSING_LIBRARY,
     finish=parquet.table(NAME, WORKER_COLUMNS),

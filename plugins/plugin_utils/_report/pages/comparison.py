@@ -26,6 +26,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import hardware_classes, text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame, host as host_page
 
+NAME = "compare.html"
 FIRST_ROWS = 100
 CHANGED, SAME, UNKNOWN = "changed", "no clear difference", "no interval"
 

@@ -19,6 +19,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report import (
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import Refused
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame, host as host_page
 
+NAME = "index.html"
 # Rows of the table that are HTML; the browser adds the others from the page's data.
 FIRST_ROWS = 100
 # Up to so many hosts have their own line in the chart.

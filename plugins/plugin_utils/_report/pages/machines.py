@@ -11,6 +11,7 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import hardware_classes, text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame
 
+NAME = "machines.html"
 FIRST_ROWS = 100
 # Column -> its title.
 FIGURES = {

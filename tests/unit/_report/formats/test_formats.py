@@ -118,7 +118,8 @@ def test_each_file_with_a_format_is_found():
     folder = Path(registry.__file__).parent
     declared = {path.stem for path in folder.glob("*.py") if "\nFORMAT = " in path.read_text(encoding="utf-8")}
     names = [one.name for one in registry.formats()]
-    assert len(names) == len(set(names)) == len(declared) == 8
+    assert len(names) == len(set(names)) == len(declared) > 0
+    assert all(one.about and "|" not in one.about for one in registry.formats())
 
 
 def test_no_host_can_take_the_file_of_a_format():
@@ -129,6 +130,12 @@ def test_no_host_can_take_the_file_of_a_format():
             for called in (host, host.upper(), host.title()):
                 stem = result_files.file_stem(called)
                 assert not {f"{stem}.json".casefold(), f"{stem}.html".casefold()} & report_names.NAMES
+
+
+def test_no_file_of_a_report_is_taken_for_the_result_of_a_host(tmp_path):
+    for name in build.own_names():
+        (tmp_path / name).write_text("{}")
+    assert result_files.result_paths(tmp_path) == []
 
 
 def test_without_duckdb_all_else_is_made(tmp_path, monkeypatch):
