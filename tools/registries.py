@@ -17,7 +17,9 @@ import ast
 import importlib
 import json
 import pathlib
+import re
 import sys
+import textwrap
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,13 +51,17 @@ class Folder:
 FOLDERS = (
     Folder("_boot/loaders", "LOADER", "LOADERS", "boot loaders"),
     Folder("_arms", "ARMS", "ARMS", "arms, by what they switch"),
-    Folder("_boot_arms", "ARMS", "ARMS", "arms that take a reboot, by what they set"),
+    Folder("_arms/booted", "ARMS", "ARMS", "arms that take a reboot, by what they set"),
     Folder("_workloads/built_in", "WORKLOADS", "WORKLOADS", "built-in workloads, by file"),
 )
 
 
 # The pages with the tables of workloads and of arms, and the lines around a table.
 PAGE, ARMS_PAGE = "docs/measuring.md", "docs/arms.md"
+# The documentation of options that names all arms, and how its sentences begin: of arms that are switched at run time,
+# and of those that take a reboot.
+ARMS_OPTIONS = ("plugins/modules/smt_benchmark.py", "roles/smt_eval/meta/argument_specs.yml")
+ARMS_NAMED = {False: "Switched at run time are", True: "A reboot is needed for"}
 BEGIN, END = "<!-- The table is written by tools/registries.py. -->\n", "<!-- End of the table. -->\n"
 
 
@@ -99,6 +105,8 @@ def main(arguments: list[str] | None = None) -> int:
         if (ROOT / PAGE).exists():
             for name in (PAGE, ARMS_PAGE):
                 _put(ROOT / name, with_table((ROOT / name).read_text(encoding="utf-8"), name), check, outdated)
+            for name in ARMS_OPTIONS:
+                _put(ROOT / name, with_arms((ROOT / name).read_text(encoding="utf-8")), check, outdated)
             for name, module in SCHEMAS.items():
                 _put(ROOT / name, schema(module), check, outdated)
             _put(ROOT / REPORT_NAMES, report_names(), check, outdated)
@@ -162,14 +170,40 @@ def _workloads() -> str:
 
 
 def _arms() -> str:
-    registry_of_arms = importlib.import_module(f"{PACKAGE}._arms.registry")
+    catalogue = importlib.import_module(f"{PACKAGE}._arms.catalogue")
     rows = "".join(
-        f"| {', '.join(f'`{name}`' for name in arm.written or [arm.pattern])} | {arm.summary} |"
-        f" {arm.needs or 'nothing'} |\n"
-        for arms in registry_of_arms.ARMS
-        for arm in arms
+        f"| {', '.join(f'`{name}`' for name in catalogue.shown(arm))} | {arm.summary}"
+        f"{arm.leaves_open and f'; leaves open {arm.leaves_open}'} |"
+        f" {', '.join(filter(None, ['a reboot' if arm.takes_reboot else '', arm.needs])) or 'nothing'} |"
+        f" {catalogue.asked_by_trials(arm) or 'no'} |\n"
+        for arm in catalogue.kinds()
     )
-    return f"| arm | what it is | needs |\n|---|---|---|\n{rows}"
+    return f"| arm | what it is | needs | in a trial |\n|---|---|---|---|\n{rows}"
+
+
+def with_arms(text: str) -> str:
+    """Return a file with the present names of all arms in the sentences of `ARMS_NAMED` that it has."""
+    catalogue = importlib.import_module(f"{PACKAGE}._arms.catalogue")
+    for takes_reboot, begin in ARMS_NAMED.items():
+        names = [
+            f"V({name})"
+            for arm in catalogue.kinds()
+            if arm.takes_reboot == takes_reboot
+            for name in catalogue.shown(arm)
+        ]
+        sentence = f"{begin} {', '.join(names[:-1])} and {names[-1]}."
+        for indent in set(re.findall(rf"^( +)- {begin} V\(", text, re.MULTILINE)):
+            item = textwrap.fill(
+                sentence,
+                MAX_COLUMNS,
+                initial_indent=f"{indent}- ",
+                subsequent_indent=f"{indent}  ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+            # No name has a backslash, which would mean something in a replacement.
+            text = re.sub(rf"^{indent}- {begin} V\(.*(?:\n{indent}  .*)*", item, text, flags=re.MULTILINE)
+    return text
 
 
 def _cells(workload: dict[str, Any]) -> list[str]:
@@ -186,7 +220,7 @@ def registry(directory: pathlib.Path, folder: Folder) -> str:
         folder: what it holds.
 
     Raises:
-        RegistryError: a file neither defines the symbol nor is code that the others import.
+        RegistryError: a file neither defines the symbol, nor is code that the others import, nor imports the registry.
     """
     trees = {
         path.stem: ast.parse(path.read_text(encoding="utf-8"))
@@ -195,8 +229,8 @@ def registry(directory: pathlib.Path, folder: Folder) -> str:
     }
     shared = {name for tree in trees.values() for name in _imported(tree)}
     names = [name for name, tree in trees.items() if folder.symbol in _defined(tree)]
-    for name in trees:
-        if name not in names and name not in shared:
+    for name, tree in trees.items():
+        if not (name in names or name in shared or "registry" in _imported(tree)):
             raise RegistryError(
                 f"{directory / name}.py: define {folder.symbol} in it. It is not code that other files of the folder"
                 " import."
