@@ -84,10 +84,10 @@ def test_everything_else_is_refused_in_one_sentence(given):
     ],
 )
 def test_a_misspelt_name_is_refused_with_all_that_there_are(name):
-    with pytest.raises(
-        base.ArmError, match=r"there is no arm .* choose from as_found, hugepages_N, isolated, .*, smt_off_on_node_N, "
-    ):
+    with pytest.raises(base.ArmError) as refused:
         catalogue.check([name])
+    known = ", ".join(one for kind in catalogue.kinds() for one in catalogue.shown(kind))
+    assert str(refused.value) == f"there is no arm {name!r}: choose from {known}" and "smt_off_on_node_N" in known
 
 
 @pytest.mark.parametrize(("given", "name"), FORMS)
