@@ -36,6 +36,8 @@ def run(root, arm):
 def test_each_arm_sets_its_argument_and_another_one_replaces_it(tmp_path, name, argument):
     arm = catalogue.find(name)
     assert arm.name == name and arm.boot.argument == argument
+    # Also in trials, where results and pages of evaluations have the same title.
+    assert not arm.takes_reboot or catalogue.title(name).startswith(argument)
     before = boot_maker.snapshot(boot_maker.grub_tree(tmp_path))
     boot_maker.running(tmp_path, numbering="split")
     for other in ("nosmt", "maxcpus_4", "mitigations_off"):
