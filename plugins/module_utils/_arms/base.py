@@ -278,6 +278,8 @@ class ValueArm(RuntimeArm):
     siblings offline: a value that is missing then is not one that somebody has changed, so that ``states`` and
     ``prove`` have to ignore it. Which CPUs are online is proved for each arm, besides.
 
+    What is switched, the ``lever``, is the path: arms of one path replace each other.
+
     Attributes:
         path: the file below the root, with ``*`` in a part of it for several files, such as ``cpu*``.
         setting: what the value is of, for people.
@@ -292,6 +294,10 @@ class ValueArm(RuntimeArm):
     choices: str = ""
     remark: str = ""
     refused: str = ""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.lever = cls.path
 
     def __init__(self, name: str) -> None:
         super().__init__(name)

@@ -18,7 +18,6 @@ class HugePages(ValueArm):
 
     pattern = "hugepages_(?:0|[1-9][0-9]{0,7})"
     written = ("hugepages_N",)
-    lever = "huge_pages"
     path = memory_facts.sysctl_path(memory_policy.HUGEPAGES)
     setting = "huge pages"
     remark = "other memory is not available as huge pages, nor they as other memory"

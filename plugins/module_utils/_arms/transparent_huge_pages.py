@@ -10,7 +10,6 @@ class TransparentHugePages(ValueArm):
 
     pattern = "thp_(?:always|madvise|never)"
     written = ("thp_always", "thp_madvise", "thp_never")
-    lever = "transparent_huge_pages"
     path = "sys/kernel/mm/transparent_hugepage/enabled"
     setting = "transparent huge pages"
     remark = "memory that is mapped by then keeps its pages"

@@ -36,7 +36,6 @@ class Governor(ValueArm):
 
     pattern = "governor_(?:performance|powersave|schedutil)"
     written = ("governor_performance", "governor_powersave", "governor_schedutil")
-    lever = "governor"
     path = "sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
     choices = "scaling_available_governors"
     setting = "frequency governor"
