@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import functools
 import importlib
 import json
 import pathlib
@@ -52,7 +53,7 @@ class Folder:
 FOLDERS = (
     Folder("_boot/loaders", "LOADER", "LOADERS", "boot loaders"),
     Folder("_arms", "ARMS", "ARMS", "arms, by what they switch"),
-    Folder("_boot_arms", "ARMS", "ARMS", "arms that take a reboot, by what they set"),
+    Folder("_arms/booted", "ARMS", "ARMS", "arms that take a reboot, by what they set"),
     Folder("_workloads/built_in", "WORKLOADS", "WORKLOADS", "built-in workloads, by file"),
 )
 
@@ -215,18 +216,25 @@ def _workloads() -> str:
 
 
 def _arms() -> str:
-    registry_of_arms = importlib.import_module(f"{PACKAGE}._arms.registry")
+    catalogue = importlib.import_module(f"{PACKAGE}._arms.catalogue")
     rows = "".join(
-        f"| {', '.join(f'`{name}`' for name in arm.written or [arm.pattern])} | {arm.summary} |"
-        f" {arm.needs or 'nothing'} |\n"
-        for arms in registry_of_arms.ARMS
-        for arm in arms
+        f"| {', '.join(f'`{name}`' for name in catalogue.shown(arm))} | {arm.summary}"
+        f"{arm.leaves_open and f'; leaves open {arm.leaves_open}'} |"
+        f" {', '.join(filter(None, ['a reboot' if arm.takes_reboot else '', arm.needs])) or 'nothing'} |"
+        f" {catalogue.asked_by_trials(arm) or 'no'} |\n"
+        for arm in catalogue.kinds()
     )
-    return f"| arm | what it is | needs |\n|---|---|---|\n{rows}"
+    return f"| arm | what it is | needs | in a trial |\n|---|---|---|---|\n{rows}"
 
 
 def _workload_names() -> list[str]:
     return [f"V({name})" for name in importlib.import_module(f"{PACKAGE}._workloads.catalogue").BUILT_IN]
+
+
+def _arm_names(takes_reboot: bool) -> list[str]:
+    catalogue = importlib.import_module(f"{PACKAGE}._arms.catalogue")
+    kinds = [arm for arm in catalogue.kinds() if arm.takes_reboot == takes_reboot]
+    return [f"V({name})" for arm in kinds for name in catalogue.shown(arm)]
 
 
 def _format_names() -> list[str]:
@@ -265,7 +273,7 @@ def registry(directory: pathlib.Path, folder: Folder) -> str:
         folder: what it holds.
 
     Raises:
-        RegistryError: a file neither defines the symbol nor is code that the others import.
+        RegistryError: a file neither defines the symbol, nor is code that the others import, nor imports the registry.
     """
     trees = {
         path.stem: ast.parse(path.read_text(encoding="utf-8"))
@@ -274,8 +282,8 @@ def registry(directory: pathlib.Path, folder: Folder) -> str:
     }
     shared = {name for tree in trees.values() for name in _imported(tree)}
     names = [name for name, tree in trees.items() if folder.symbol in _defined(tree)]
-    for name in trees:
-        if name not in names and name not in shared:
+    for name, tree in trees.items():
+        if not (name in names or name in shared or "registry" in _imported(tree)):
             raise RegistryError(
                 f"{directory / name}.py: define {folder.symbol} in it. It is not code that other files of the folder"
                 " import."
@@ -329,6 +337,15 @@ LISTS = (
     Listing("plugins/modules/smt_benchmark.py", "Built in are", _workload_names),
     Listing("roles/smt_eval/meta/argument_specs.yml", "Built in are", _workload_names),
     Listing("plugins/modules/smt_report.py", "Files for other readers are", _format_names),
+    *(
+        Listing(path, "Switched at run time are", functools.partial(_arm_names, takes_reboot=False))
+        for path in ("plugins/modules/smt_benchmark.py", "roles/smt_eval/meta/argument_specs.yml")
+    ),
+    Listing(
+        "roles/smt_eval/meta/argument_specs.yml",
+        "A reboot is needed for",
+        functools.partial(_arm_names, takes_reboot=True),
+    ),
 )
 
 if __name__ == "__main__":

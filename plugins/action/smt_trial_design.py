@@ -12,7 +12,7 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import selection
+from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.user_variables import OF_A_HOST
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text
@@ -106,7 +106,7 @@ class ActionModule(ControllerAction):
         overlap.refuse(longest, period, options["settle"])
         seed = options["seed"] if options["seed"] is not None else random.SystemRandom().randrange(MAX_SEED)
         arms = tuple(arm_states.names(options["arms"], with_boots=options["design"] == design.PARALLEL))
-        booted = [name for name in arms if arm_states.takes_reboot(name)]
+        booted = [name for name in arms if catalogue.takes_reboot(name)]
         if booted and not options["reboot_ok"]:
             raise settings.TrialSettingsError(
                 f"{' and '.join(booted)}: each host of such an arm would be rebooted into it and back: allow it with"
@@ -119,7 +119,7 @@ class ActionModule(ControllerAction):
             run=options["run"],
             created=looking.now(),
             arms=arms,
-            titles={name: selection.title(name) or name for name in arms},
+            titles={name: catalogue.get(name).title for name in arms},
             metrics=metrics,
             traffic=traffic,
             guardrails=tuple(announcement.guardrail(one) for one in settings.guardrails(options["guardrails"])),

@@ -13,6 +13,7 @@ import typing as t
 
 from ansible.errors import AnsibleConnectionFailure
 from ansible.utils.display import Display
+from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.smt import why_smt_is_not_switched
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostAction, HostFailedError
@@ -159,7 +160,7 @@ class ActionModule(HostAction):
 
     def _conflicts(self, arm: str) -> str | None:
         """Return why smt_state would refuse an arm and the timer that takes it back, None where it would not."""
-        if arm_states.takes_reboot(arm):
+        if catalogue.takes_reboot(arm):
             module, arguments = "smt_boot_visit", booted_host.options(arm, self._options["run"])
         else:
             module, arguments = (
@@ -234,7 +235,7 @@ class ActionModule(HostAction):
         self._in_trial = looking.HostFiles(
             self._files, trial, self._name, display.display, lambda: clock.now() - started
         )
-        kind = booted_host.BootedHost if any(map(arm_states.takes_reboot, trial.arms)) else live_host.AnsibleHost
+        kind = booted_host.BootedHost if any(map(catalogue.takes_reboot, trial.arms)) else live_host.AnsibleHost
         host = kind(self, self._vars, self._of_conflicts(), self._options["after_switch"], self._readings.commands)
         if isinstance(host, booted_host.BootedHost):
             host.reboot_seconds, host.run = self._options["reboot_timeout"], self._options["run"]

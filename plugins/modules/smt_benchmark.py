@@ -34,11 +34,11 @@ options:
   arms:
     description:
       - What is compared, the baseline first. Each other arm is compared with the baseline.
-      - Arms are V(as_found), the host as it is, V(smt_on), V(smt_off), V(threads_per_core_N), V(smt_off_on_node_N),
-        V(smt_off_on_package_N), V(smt_off_on_cpus_LIST), V(smt_off_on_unit_NAME), V(one_thread_per_core),
-        V(one_thread_per_core_unit_NAME), V(isolated), V(overcommit_strict), V(overcommit_heuristic),
-        V(overcommit_always), V(panic_on_oom), V(hugepages_N), V(thp_always), V(thp_madvise) and V(thp_never).
-        docs/arms.md says what they are. V(as_found) alone measures only the placements.
+      - Switched at run time are V(as_found), V(hugepages_N), V(isolated), V(one_thread_per_core),
+        V(one_thread_per_core_unit_NAME), V(overcommit_always), V(overcommit_heuristic), V(overcommit_strict),
+        V(panic_on_oom), V(smt_off), V(smt_off_on_cpus_LIST), V(smt_off_on_node_N), V(smt_off_on_package_N),
+        V(smt_off_on_unit_NAME), V(smt_on), V(thp_always), V(thp_madvise), V(thp_never), V(threads_per_core_N).
+      - docs/arms.md says what they are. V(as_found) alone measures only the placements.
       - An arm of a part of the host may be a mapping of C(smt_off_on) or C(one_thread_per_core) to a mapping of
         C(node), C(package), C(cpus) or C(unit).
       - An arm that a host cannot have is left out, and the result says why. Without a baseline, or with fewer than two

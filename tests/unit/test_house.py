@@ -103,10 +103,13 @@ def test_packages_can_be_looked_over(side):
     for package in packages(side):
         own = sorted(package.glob("*.py"))
         lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in own)
-        assert (len(own) <= MAX_FILES, lines <= MAX_LINES) == (
+        # Alternatives are read one by one: one more is one file, not a new order of the house.
+        registry = package / "registry.py"
+        number = len(set(own) - (imported(registry) if registry.exists() else set()))
+        assert (number <= MAX_FILES, lines <= MAX_LINES) == (
             True,
             True,
-        ), f"{package.relative_to(PLUGINS)}: {len(own)} files, {lines} lines"
+        ), f"{package.relative_to(PLUGINS)}: {number} files, {lines} lines"
 
 
 @pytest.mark.parametrize("side", SIDES)

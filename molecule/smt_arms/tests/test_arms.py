@@ -16,8 +16,8 @@ import subprocess
 import time
 
 import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import order
-from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms as vocabulary
 
 EPHEMERAL = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
 RESULTS = EPHEMERAL / "results"
@@ -268,7 +268,7 @@ def see(host, arm, workers, before):
 
 @pytest.mark.parametrize(("run", "arms"), [("smt", OF_SMT), ("unit", OF_A_UNIT), ("memory", OF_MEMORY)])
 def test_each_arm_of_an_evaluation_is_seen_in_the_guest_and_nothing_is_left(host, before, run, arms):
-    names = list(map(vocabulary.name_of, arms))
+    names = list(map(catalogue.name_of, arms))
     with evaluation(host, run, arms) as controller:
         for arm in order.of_block(names, 0):
             see(host, arm, stop_in(host, controller, run, arm), before)
@@ -281,10 +281,10 @@ def test_each_arm_of_an_evaluation_is_seen_in_the_guest_and_nothing_is_left(host
     assert everything(host) == before
 
 
-@pytest.mark.parametrize("arm", [*OF_SMT, *OF_A_UNIT[1:], *OF_MEMORY[1:5], "thp_never"], ids=vocabulary.name_of)
+@pytest.mark.parametrize("arm", [*OF_SMT, *OF_A_UNIT[1:], *OF_MEMORY[1:5], "thp_never"], ids=catalogue.name_of)
 def test_a_plan_that_is_killed_in_an_arm_leaves_nothing(host, before, arm):
     """Kill -9 of the plan itself: its watchdog restores the guest from what was saved."""
-    name = vocabulary.name_of(arm)
+    name = catalogue.name_of(arm)
     run = "killed-in-" + name.partition("@")[0]
     with evaluation(host, run, ["as_found", arm]) as controller:
         stop_in(host, controller, run, name)
@@ -295,14 +295,12 @@ def test_a_plan_that_is_killed_in_an_arm_leaves_nothing(host, before, arm):
     assert result(run)["outcome"] == "interrupted" and result(run)["restored"]["ok"], result(run)["restored"]
 
 
-@pytest.mark.parametrize(
-    "arm", ["threads_per_core_2", "isolated", OF_A_UNIT[1], "hugepages_16"], ids=vocabulary.name_of
-)
+@pytest.mark.parametrize("arm", ["threads_per_core_2", "isolated", OF_A_UNIT[1], "hugepages_16"], ids=catalogue.name_of)
 def test_a_controller_that_is_lost_in_an_arm_leaves_a_plan_that_ends_and_restores(host, before, arm):
     """Kill -9 of ansible-playbook and all its processes: the plan goes on without it,
     and the next evaluation fetches what it measured.
     """
-    name = vocabulary.name_of(arm)
+    name = catalogue.name_of(arm)
     run = "lost-in-" + name.partition("@")[0]
     with evaluation(host, run, ["as_found", arm]) as controller:
         workers = stop_in(host, controller, run, name)

@@ -13,7 +13,7 @@ import os
 import time
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import Arm, ArmError, Host, Values
+from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import IDLE, ArmError, Host, RuntimeArm, Values
 from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity, cpusets
 from ansible_collections.threadwise.smt.plugins.module_utils._bindings.cgroups import Cgroups
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, text
@@ -26,18 +26,20 @@ KINDS = ("isolated", "root")
 ATTEMPTS = 50
 
 
-class Isolated(Arm):
+class Isolated(RuntimeArm):
     """A partition for the plan and its workers."""
 
     pattern = "isolated"
     lever = "isolated"
+    siblings = IDLE
     summary = (
         "the workload has all cores but the first in a cpuset partition (cgroup v2), everything else has the first"
     )
     needs = "cgroup v2 with the cpuset controller, two cores, no affinity conflicts"
 
-    def __init__(self, name: str, host: Host) -> None:
-        super().__init__(name, host)
+    def examine(self, host: Host) -> None:
+        """Look at the host."""
+        super().examine(host)
         self._groups = Cgroups(host.files)
         self._cpus, self._rest = _divided(host)
         self._kind = ""

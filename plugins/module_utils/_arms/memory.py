@@ -4,7 +4,7 @@
 
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import Arm, ArmError, Host, Values
+from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import ArmError, Host, RuntimeArm, Values
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._host.kernel_files import KernelFiles
 from ansible_collections.threadwise.smt.plugins.module_utils._memory import (
@@ -25,13 +25,14 @@ CONFINED_BYTES = 64 * memory_policy.MIB
 OVERCOMMIT_TEST_SHARE = 0.9
 
 
-class _MemoryPolicy(Arm):
+class _MemoryPolicy(RuntimeArm):
     """The base: a policy that is written as sysctl values."""
 
     lever = "memory"
 
-    def __init__(self, name: str, host: Host) -> None:
-        super().__init__(name, host)
+    def examine(self, host: Host) -> None:
+        """Look at the host."""
+        super().examine(host)
         self._fs = HostFs(host.files.sysroot)
         self._found = _settings(self._fs)
         self._desired: memory_policy.Settings = {}
@@ -134,10 +135,10 @@ class _MemoryPolicy(Arm):
 class _Overcommit(_MemoryPolicy):
     """The base of the arms that are named after a value of vm.overcommit_memory."""
 
-    @classmethod
-    def title_of(cls, name: str) -> str:
-        """Return the title of the arm with a name."""
-        return f"{name.partition('_')[2]} overcommit"
+    @property
+    def title(self) -> str:
+        """The name for people."""
+        return f"{self.name.partition('_')[2]} overcommit"
 
     def _options(self) -> memory_policy.Options:
         return {"overcommit": self.name.partition("_")[2]}
@@ -172,12 +173,8 @@ class PanicOnOom(_MemoryPolicy):
     """A kernel panic and a reboot when memory runs out."""
 
     pattern = "panic_on_oom"
+    title = "panic when out of memory"
     summary = "`vm.panic_on_oom=1` with `kernel.panic`: the host panics and reboots when memory runs out"
-
-    @classmethod
-    def title_of(cls, name: str) -> str:
-        """Return the title of the arm with a name."""
-        return "panic when out of memory"
 
     def _options(self) -> memory_policy.Options:
         return {"on_oom": "panic", "panic_reboot_after": PANIC_REBOOT_SECONDS}

@@ -7,7 +7,7 @@ SMT off for one service alone.
 import time
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import Arm, ArmError, Host, Values
+from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import IDLE, ArmError, Host, RuntimeArm, Values
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.unit_cpus import UnitCpus
 from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity
 from ansible_collections.threadwise.smt.plugins.module_utils._host.cpulist import render
@@ -18,6 +18,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import 
 # systemd applies a property after it has answered.
 APPLIED_SECONDS = 5.0
 
+_KEY = "one_thread_per_core"
 _UNKNOWN = "it is not known which CPUs share a core"
 
 
@@ -26,15 +27,18 @@ def first_threads(topology: Topology, cpus: "t.AbstractSet[int]") -> "frozenset[
     return frozenset(cpus) - {cpu for core in topology.cores for cpu in [one for one in core if one in cpus][1:]}
 
 
-class OneThread(Arm):
+class OneThread(RuntimeArm):
     """The plan's workers have one thread of each core."""
 
-    pattern = arms.ONE_THREAD
+    pattern = _KEY
+    title = "one thread per core for the workload"
+    siblings = IDLE
     summary = "the workload has one thread of each core; the siblings stay online, and idle for it"
     needs = "a core with two threads online"
 
-    def __init__(self, name: str, host: Host) -> None:
-        super().__init__(name, host)
+    def examine(self, host: Host) -> None:
+        """Look at the host."""
+        super().examine(host)
         online = set(host.topology.online)
         self._idle = online - first_threads(host.topology, online)
         self.settings = {"cpus": render(first_threads(host.topology, online))}
@@ -42,11 +46,6 @@ class OneThread(Arm):
             self.reason = _UNKNOWN
         elif not self._idle:
             self.reason = "no core has a second thread online"
-
-    @classmethod
-    def title_of(cls, name: str) -> str:
-        """Return the title of the arm with a name."""
-        return "one thread per core for the workload"
 
     def for_workers(self, usable: "set[int]") -> "set[int]":
         """Return one thread of each core."""
@@ -57,21 +56,24 @@ class OneThread(Arm):
         return [f"nothing is switched; the workers leave CPUs {render(self._idle)} to others."]
 
 
-class OneThreadOfUnit(Arm):
+class OneThreadOfUnit(RuntimeArm):
     """A unit has one thread of each of its cores."""
 
-    pattern = arms.pattern_of(arms.ONE_THREAD)
+    key, parts = _KEY, ("unit",)
+    pattern = arms.pattern_of(key, parts)
     lever = "unit"
-    written = (f"{arms.ONE_THREAD}_unit_NAME",)
+    siblings = IDLE
+    written = (f"{_KEY}_unit_NAME",)
     summary = (
         "`{one_thread_per_core: {unit: NAME}}`: a unit has one thread of each of its cores (`AllowedCPUs`); the"
         " siblings stay online for others"
     )
     needs = "cgroup v2 with the cpuset controller, systemd 244 or later, a unit that runs"
 
-    def __init__(self, name: str, host: Host) -> None:
-        super().__init__(name, host)
-        unit = arms.part_of(name)[1]
+    def examine(self, host: Host) -> None:
+        """Look at the host."""
+        super().examine(host)
+        unit = arms.part_of(self.key, self.name)[1]
         self.lever = f"{type(self).lever}:{unit}"
         self._unit = UnitCpus(unit, host.files, host.run)
         self._wanted: frozenset[int] = frozenset()
@@ -98,10 +100,10 @@ class OneThreadOfUnit(Arm):
             )
         return None
 
-    @classmethod
-    def title_of(cls, name: str) -> str:
-        """Return the title of the arm with a name."""
-        return f"one thread per core for {arms.part_of(name)[1]}"
+    @property
+    def title(self) -> str:
+        """The name for people."""
+        return f"one thread per core for {arms.part_of(self.key, self.name)[1]}"
 
     def announcement(self) -> "list[str]":
         """Name the CPUs that the unit keeps and loses."""

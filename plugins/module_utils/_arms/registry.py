@@ -11,7 +11,6 @@ from ansible_collections.threadwise.smt.plugins.module_utils._arms.isolated impo
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.memory import ARMS as MEMORY
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.one_thread import ARMS as ONE_THREAD
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.smt import ARMS as SMT
-from ansible_collections.threadwise.smt.plugins.module_utils._arms.smt_part import ARMS as SMT_PART
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.transparent_huge_pages import (
     ARMS as TRANSPARENT_HUGE_PAGES,
 )
@@ -23,6 +22,5 @@ ARMS = (
     MEMORY,
     ONE_THREAD,
     SMT,
-    SMT_PART,
     TRANSPARENT_HUGE_PAGES,
 )

@@ -1,16 +1,30 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""SMT on, SMT off, and the numbers of threads per core between them, switched at run time."""
+"""SMT on, SMT off, the numbers of threads per core between them, and SMT off on a part of the cores,
+switched at run time.
+"""
 
 import platform
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import Arm, ArmError, Host
+from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import (
+    OFFLINE,
+    ONLINE,
+    PARTLY,
+    ArmError,
+    Boot,
+    Host,
+    RuntimeArm,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity
 from ansible_collections.threadwise.smt.plugins.module_utils._host.cpulist import render
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import source as sibling_source
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import restore as smt_restore, state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
+    restore as smt_restore,
+    scope as smt_scope,
+    state as smt_state,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
 
@@ -37,22 +51,21 @@ def why_smt_is_not_switched(facts: "t.Mapping[str, t.Any]") -> "str | None":
     return None
 
 
-class Smt(Arm):
+class Smt(RuntimeArm):
     """The base of all arms that take siblings offline: the same CPUs and affinities are saved and restored."""
 
     lever = "smt"
     switches_cpus = True
 
-    def __init__(self, name: str, host: Host) -> None:
-        super().__init__(name, host)
-        self.reason = why_smt_is_not_switched(host.facts)
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
         self.settings = {"smt": name.partition("_")[2]}
-        self._method = sibling_source.method(host.topology)
 
-    @classmethod
-    def title_of(cls, name: str) -> str:
-        """Return the title of the arm with a name."""
-        return arms.TITLES[name]
+    def examine(self, host: Host) -> None:
+        """Look at the host."""
+        super().examine(host)
+        self.reason = why_smt_is_not_switched(host.facts)
+        self._method = sibling_source.method(host.topology)
 
     def _predicted(self, state: smt_state.State) -> smt_state.State:
         """Return the state that the switch leads to from a state; the same one where nothing is left to do."""
@@ -117,8 +130,16 @@ class SmtOn(Smt):
     """All siblings online."""
 
     pattern = arms.SMT_ON
+    title = "SMT on"
+    boot = Boot("", smt="enabled")
+    siblings = ONLINE
     summary = "all siblings are online"
     needs = "SMT that can be switched at run time"
+
+    @property
+    def trial(self) -> "dict[str, t.Any]":
+        """The options of smt_state."""
+        return {"state": "enabled"}
 
     def online(self) -> "set[int]":
         """Return the CPUs that are online, with all siblings of cores in use."""
@@ -154,8 +175,9 @@ class FewerThreads(Smt):
     threads = 1
     only: t.Optional[t.FrozenSet[int]] = None
 
-    def __init__(self, name: str, host: Host) -> None:
-        super().__init__(name, host)
+    def examine(self, host: Host) -> None:
+        """Look at the host."""
+        super().examine(host)
         self.reason = self.reason or self._why_not()
         self._conflicts: list[affinity.Finding] = []
         if self.reason is None:
@@ -219,8 +241,16 @@ class SmtOff(FewerThreads):
     """One thread of each core online."""
 
     pattern = arms.SMT_OFF
+    title = "SMT off"
+    boot = Boot("nosmt", smt="disabled")
+    siblings = OFFLINE
     summary = "one thread of each core is online"
     needs = "SMT that can be switched at run time, and no affinity conflicts"
+
+    @property
+    def trial(self) -> "dict[str, t.Any]":
+        """The options of smt_state."""
+        return {"state": "disabled"}
 
     def online(self) -> "set[int]":
         """Return the CPUs that are online, without the siblings."""
@@ -236,16 +266,21 @@ class ThreadsPerCore(FewerThreads):
     summary = "the first N threads of each core are online, between `smt_off` and `smt_on`"
     needs = "cores with more than N threads, and no affinity conflicts"
 
-    def __init__(self, name: str, host: Host) -> None:
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
         self.threads = int(name.rpartition("_")[2])
-        super().__init__(name, host)
+        self.siblings = OFFLINE if self.threads == 1 else PARTLY
         self.settings = {"threads_per_core": self.threads}
 
-    @classmethod
-    def title_of(cls, name: str) -> str:
-        """Return the title of the arm with a name."""
-        threads = int(name.rpartition("_")[2])
-        return f"{threads} thread{'s' if threads > 1 else ''} per core"
+    @property
+    def title(self) -> str:
+        """The name for people."""
+        return f"{self.threads} thread{'s' if self.threads > 1 else ''} per core"
+
+    @property
+    def trial(self) -> "dict[str, t.Any]":
+        """The options of smt_state."""
+        return {"threads_per_core": self.threads}
 
     def _why_not(self) -> "str | None":
         """Return why the cores of this host cannot have so many threads online, or None."""
@@ -266,4 +301,65 @@ class ThreadsPerCore(FewerThreads):
         return (online | kept) - {cpu for core in cores for cpu in core[self.threads :]}
 
 
-ARMS = (SmtOn, SmtOff, ThreadsPerCore)
+class SmtOffOn(FewerThreads):
+    """One thread online of each core of a part of the host."""
+
+    key, parts = "smt_off_on", ("node", "package", "cpus", "unit")
+    pattern = arms.pattern_of(key, parts)
+    written = ("smt_off_on_node_N", "smt_off_on_package_N", "smt_off_on_cpus_LIST", "smt_off_on_unit_NAME")
+    siblings = PARTLY
+    summary = (
+        "`{smt_off_on: {node: 0}}` and so on: one thread is online of each core of that part, all threads are of the"
+        " others"
+    )
+    needs = "SMT that can be switched at run time, a part that is not the whole host, and no affinity conflicts"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._kind, self._value = arms.part_of(self.key, name)
+        self._unknown: t.Optional[str] = None
+        self.settings = {"smt": "off", "on": f"{self._kind} {self._value}"}
+
+    def examine(self, host: Host) -> None:
+        """Look at the host."""
+        try:
+            scope = smt_scope.parse({self._kind: self._value})
+            self.only = smt_scope.resolve(scope, host.topology, HostFs(host.files.sysroot))
+        except smt_scope.ScopeError as error:
+            self._unknown = str(error)
+        super().examine(host)
+
+    @property
+    def title(self) -> str:
+        """The name for people."""
+        return f"SMT off on {'CPUs' if self._kind == 'cpus' else self._kind} {self._value}"
+
+    @property
+    def trial(self) -> "dict[str, t.Any]":
+        """The options of smt_state; raises ScopeError where there can be no such part."""
+        return {"state": "disabled", "cores": smt_scope.parse({self._kind: self._value}).given}
+
+    def _why_not(self) -> "str | None":
+        """Return why there is no such part with siblings on this host, or None."""
+        topology = self.host.topology
+        if self._unknown or not topology.complete:
+            # Without its siblings, which are offline, a core has one thread; they come online before the first block.
+            return self._unknown
+        if smt_state.names_all(self.only, topology.cores, topology.online):
+            return f"that is every core of this host, and so the arm {arms.SMT_OFF}: name that one"
+        if not self._siblings():
+            return "no core of that part has a second thread online"
+        return None
+
+    def _siblings(self) -> "set[int]":
+        """Return all but the first online thread of each core of the part."""
+        cores = [core for core in self.host.topology.cores if self.only is not None and not self.only.isdisjoint(core)]
+        inside = {cpu for core in cores for cpu in core}
+        return inside & set(secondary_threads(self.host, all_online(self.host)))
+
+    def online(self) -> "set[int]":
+        """Return the CPUs that are online, without the siblings of the part."""
+        return all_online(self.host) - self._siblings()
+
+
+ARMS = (SmtOn, SmtOff, ThreadsPerCore, SmtOffOn)

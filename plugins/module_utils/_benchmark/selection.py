@@ -6,9 +6,9 @@ import os
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
 
-from ansible_collections.threadwise.smt.plugins.module_utils._arms import registry
-from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import Arm, ArmError, Host, Values
-from ansible_collections.threadwise.smt.plugins.module_utils._boot_arms import registry as boot_registry
+from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue
+from ansible_collections.threadwise.smt.plugins.module_utils._arms.as_found import AsFound
+from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import ArmError, Host, RuntimeArm, Values
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 from ansible_collections.threadwise.smt.plugins.module_utils._host.kernel_files import KernelFiles
@@ -16,8 +16,6 @@ from ansible_collections.threadwise.smt.plugins.module_utils._memory.policy impo
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
 
-# Each arm multiplies the time of a block.
-MAX_ARMS = 8
 # What is saved beside the levers: the state of the CPUs.
 _CPU = "cpu"
 
@@ -46,59 +44,11 @@ class LeftOutArm(TypedDict):
     reason: str
 
 
-def check(given: "Sequence[t.Any]", with_boots: bool = False) -> "list[str]":
-    """Check the arms of an evaluation, and return their names.
-
-    Args:
-        given: the arms, the baseline first, as ``arms.name_of`` takes them.
-        with_boots: whether arms that take a reboot are among the possible ones.
-
-    Raises:
-        ArmError: there is none, there are too many, one is named twice, or there is no such arm.
-    """
-    booted = [kind for kinds in boot_registry.ARMS for kind in kinds if not kind.runs_too]
-    if not 1 <= len(given) <= MAX_ARMS:
-        raise ArmError(
-            f"arms has {len(given)} names: give 1 to {MAX_ARMS}, the baseline first, for example smt_on, smt_off"
-        )
-    try:
-        names = [arms.name_of(one) for one in given]
-    except ValueError as error:
-        raise ArmError(str(error)) from None
-    for name in names:
-        if any(kind.matches(name) for kind in booted):
-            if not with_boots:
-                raise ArmError(
-                    f"{name} takes a reboot: it is measured by the role smt_eval with smt_eval_boots, not at run time"
-                )
-        elif _kind(name) is None:
-            at_run_time = (one for kind in _kinds() for one in kind.written or [kind.pattern])
-            known = ", ".join([*at_run_time, *(kind.shown_pattern() for kind in booted)])
-            raise ArmError(f"there is no arm {name[:80]!r}: choose from {known}")
-    if len(set(names)) < len(names):
-        raise ArmError(f"arms has a name twice: {', '.join(names)}")
-    return names
-
-
-def title(name: str) -> "str | None":
-    """Return the title of the arm of that name, or None where this collection has no such arm."""
-    kind = _kind(name)
-    return kind.title_of(name) if kind else None
-
-
-def _kinds() -> "list[type[Arm]]":
-    return [kind for kinds in registry.ARMS for kind in kinds]
-
-
-def _kind(name: str) -> "type[Arm] | None":
-    return next((kind for kind in _kinds() if kind.matches(name)), None)
-
-
 class Arms:
     """The arms of one evaluation on this host.
 
     Args:
-        given: the arms that were asked for, the baseline first, as ``check`` accepts them.
+        given: the arms that were asked for, the baseline first, as ``catalogue.check`` accepts them.
         host: the host.
         saved: the levers whose state is saved; None before anything is.
 
@@ -109,7 +59,10 @@ class Arms:
     """
 
     def __init__(self, given: "Sequence[t.Any]", host: Host, saved: "t.Container[str] | None" = None) -> None:
-        asked = [kind(name, host) for name in map(arms.name_of, given) for kind in [_kind(name)] if kind]
+        found = [catalogue.get(catalogue.name_of(one)) for one in given]
+        asked = [arm for arm in found if isinstance(arm, RuntimeArm)]
+        for arm in asked:
+            arm.examine(host)
         for arm in asked:
             if saved is not None and arm.lever and arm.lever not in saved and arm.reason is None:
                 arm.reason = (
@@ -132,11 +85,11 @@ class Arms:
                 for arm in possible
                 if arm.name != arms.AS_FOUND
             ]
-        self.arms: list[Arm] = possible if compared else [_as_found(host)]
+        self.arms: list[RuntimeArm] = possible if compared else [_as_found(host)]
         self._switched = [arm.title for arm in possible if arm.lever]
         self._asked = asked
         self._host = host
-        self._current: t.Optional[Arm] = None
+        self._current: t.Optional[RuntimeArm] = None
         self._saved: Mapping[str, t.Any] = {}
 
     @property
@@ -168,7 +121,7 @@ class Arms:
         """The names of the measured arms, the baseline first."""
         return [arm.name for arm in self.arms]
 
-    def __getitem__(self, name: str) -> Arm:
+    def __getitem__(self, name: str) -> RuntimeArm:
         """Return a measured arm by its name."""
         return next(arm for arm in self.arms if arm.name == name)
 
@@ -292,16 +245,15 @@ class Arms:
                 left.append(str(error))
         return left
 
-    def _levers(self) -> "list[Arm]":
+    def _levers(self) -> "list[RuntimeArm]":
         """Return the first arm of each lever."""
         return list({arm.lever: arm for arm in reversed(self.arms) if arm.lever}.values())[::-1]
 
 
-def _as_found(host: Host) -> Arm:
-    kind = _kind(arms.AS_FOUND)
-    if kind is None:
-        raise ArmError(f"there is no arm {arms.AS_FOUND}")
-    return kind(arms.AS_FOUND, host)
+def _as_found(host: Host) -> RuntimeArm:
+    arm = AsFound(arms.AS_FOUND)
+    arm.examine(host)
+    return arm
 
 
 def length(seconds: float) -> str:
@@ -337,7 +289,7 @@ def differences(
 
 def _states(files: KernelFiles, saved: "Mapping[str, t.Any]") -> "list[tuple[Values, Values]]":
     """Return the values of each saved lever, as they were saved and as they are."""
-    kinds = {kind.lever: kind for kind in _kinds()}
+    kinds = {kind.lever: kind for kind in catalogue.kinds() if issubclass(kind, RuntimeArm)}
     return [kinds[lever.partition(":")[0]].states(files, found) for lever, found in saved.items() if lever != _CPU]
 
 

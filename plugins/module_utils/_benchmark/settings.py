@@ -5,7 +5,7 @@
 import math
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import selection
+from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue as arms
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._looks import goals
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import source as sibling_source
@@ -43,7 +43,7 @@ def check_settings(settings: "t.Mapping[str, t.Any]") -> None:
         raise SettingsError(
             f"no workload is given: choose from {', '.join(sorted(catalogue.BUILT_IN))}, or give a command of your own"
         )
-    selection.check(settings["arms"])
+    arms.check(settings["arms"])
     sibling_source.parse(settings["siblings"])
     names_of_placements = placement_names(settings)
     check_placements(names_of_placements)

@@ -15,6 +15,7 @@ import math
 import typing as t
 from statistics import median
 
+from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import ONLINE
 from ansible_collections.threadwise.smt.plugins.module_utils._looks import decisions
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import (
     cache as sibling_cache,
@@ -94,7 +95,7 @@ def _sentence(
     standing = outcomes.standing(result, comparisons)
     best = _of_best(result, standing)
     if choice == NOT_COMPARED:
-        unchanged = all(exposure.siblings(arm["name"]) in (None, exposure.ONLINE) for arm in result["arms"])
+        unchanged = all(exposure.siblings(arm["name"]) in (None, ONLINE) for arm in result["arms"])
         return (
             " ".join([*best, *others, *(["SMT was not switched."] if unchanged else [])])
             if others

@@ -14,6 +14,8 @@ import dataclasses
 import re
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue
+from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import BY_CPUS, IDLE, OFFLINE, ONLINE, PARTLY
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.arms import AS_FOUND
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import (
@@ -29,19 +31,6 @@ VULNERABLE, OPENED, NOT_KNOWN = "vulnerable", "opened", "not_known"
 # Whether the states of an arm were read in it or are inferred.
 READ, INFERRED = "read", "inferred"
 
-# What an arm does to siblings: offline on all cores or on some, online but idle for the measured work, online.
-OFFLINE, PARTLY, IDLE, ONLINE, BY_CPUS = "offline", "partly", "idle", "online", "by_cpus"
-# Names of arms -> what they do to siblings, the first match. Other arms leave siblings and mitigations as they were
-# found.
-_SIBLINGS = (
-    (r"smt_off|nosmt|nosmt_force|threads_per_core_1|mitigations_auto_nosmt", OFFLINE),
-    (r"smt_off_.+|threads_per_core_\d+", PARTLY),
-    (r"(one_thread_per_core|isolated)(_.+)?", IDLE),
-    (r"smt_on|mitigations_.+", ONLINE),
-    (r"maxcpus_\d+", BY_CPUS),
-)
-_NO_MITIGATIONS = "mitigations_off"
-_DEFAULT_MITIGATIONS = re.compile(r"mitigations_auto(_nosmt)?")
 _REMARKS = {
     OFFLINE: "one thread of each core is online",
     PARTLY: "some cores have two online threads, so it is not closed by this arm",
@@ -100,7 +89,8 @@ def of_arms(result: Result) -> list[Exposure]:
 
 def siblings(name: str) -> str | None:
     """Return what an arm does to siblings; None where it leaves them and the mitigations as they were found."""
-    return next((what for pattern, what in _SIBLINGS if re.fullmatch(pattern, name)), None)
+    arm = catalogue.find(name)
+    return arm.siblings if arm else None
 
 
 def _of_arm(result: Result, arm: dict[str, t.Any], read: dict[str, t.Any] | None) -> Exposure:
@@ -156,12 +146,12 @@ def _inferred(result: Result, name: str, state: str, what: str | None) -> str:
     """Return the state in an arm of what had a state before the run."""
     if state == NOT_AFFECTED or name == AS_FOUND:
         return state
-    if name == _NO_MITIGATIONS:
+    arm = catalogue.find(name)
+    mitigations = arm.boot.mitigations if arm else None
+    if mitigations == "off":
         return state if state == VULNERABLE else OPENED
     # What the kernel said with other mitigations than its own choice does not tell what it says with these.
-    if _DEFAULT_MITIGATIONS.fullmatch(name) and re.search(
-        r"\bmitigations=", str(result["environment"].get("cmdline") or "")
-    ):
+    if mitigations and re.search(r"\bmitigations=", str(result["environment"].get("cmdline") or "")):
         return NOT_KNOWN
     if state in (SMT_OPEN, SMT_CLOSED):
         if what == OFFLINE:

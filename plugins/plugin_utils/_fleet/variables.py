@@ -16,6 +16,7 @@ import typing as t
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.common.yaml import yaml_load
 from ansible.module_utils.parsing.convert_bool import boolean
+from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue as arm_catalogue
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import settings as plan_settings
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import source as sibling_source
@@ -294,7 +295,7 @@ def _why_not_booted(values: t.Mapping[str, t.Any]) -> str | None:
     try:
         asked = boot_plan.names(values.get("smt_eval_arms") or ["smt_on", "smt_off"])
         boots = int(values.get("smt_eval_boots") or 0)
-        allowed = [name for name in ("smt_eval_allow_mitigations_off",) if _TRUTH(values.get(name) or False)]
+        allowed = {kind.allowed_by for kind in arm_catalogue.kinds() if _TRUTH(values.get(kind.allowed_by) or False)}
         reboot_ok = _TRUTH(values.get("smt_boot_reboot_ok") or False)
     except (boot_plan.BootPlanError, TypeError, ValueError):
         return None

@@ -19,12 +19,11 @@ except ImportError as error:
 else:
     MISSING_LIBRARY = None
 
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import selection
+from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms, placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, outcomes, pooled
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import boot_plan
 
 # With fewer hosts quartiles are meaningless.
 MIN_HOSTS_FOR_OUTLIERS = 5
@@ -102,8 +101,7 @@ def row(summary: dict[str, t.Any], page: str) -> Row:
 
 
 def _arm_title(name: str) -> str:
-    booted = boot_plan.find(name)
-    return selection.title(name) or (booted.title if booted else UNKNOWN_ARM)
+    return catalogue.title(name) or UNKNOWN_ARM
 
 
 def _conclusion_title(subject: str | None, choice: str, others: t.Sequence[dict[str, t.Any]]) -> str:

@@ -12,10 +12,9 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import ArmError
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import order, selection
-from ansible_collections.threadwise.smt.plugins.module_utils._boot_arms import registry
-from ansible_collections.threadwise.smt.plugins.module_utils._boot_arms.base import BootArm
+from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue
+from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import Arm, ArmError
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import order
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms as names_of_arms
 
 # Boots in each arm from which on pairs of boots get a verdict, as messages recommend it.
@@ -40,7 +39,7 @@ class BootPlan:
         left_out: arms that were asked for and are not measured: ``{name, title, reason}``.
     """
 
-    booted: tuple[BootArm, ...]
+    booted: tuple[Arm, ...]
     within: tuple[str, ...]
     asked: tuple[str, ...]
     boots: int
@@ -58,9 +57,9 @@ class BootPlan:
         unless the last boot has the host's own arguments.
         """
         boots = self.order
-        return len(boots) + (1 if self.arm(boots[-1]).argument else 0)
+        return len(boots) + (1 if self.arm(boots[-1]).boot.argument else 0)
 
-    def arm(self, name: str) -> BootArm:
+    def arm(self, name: str) -> Arm:
         """Return a booted arm."""
         return next(arm for arm in self.booted if arm.name == name)
 
@@ -72,22 +71,13 @@ class BootPlan:
             {
                 "name": arm.name,
                 "title": arm.title,
-                **arm.request._asdict(),
+                "smt": arm.boot.smt,
+                "maxcpus": arm.boot.maxcpus,
+                "mitigations": arm.boot.mitigations,
                 "arms": list(self.within) if arm is self.booted[0] else [names_of_arms.AS_FOUND],
             }
             for arm in self.booted
         ]
-
-
-def find(name: str) -> BootArm | None:
-    """Return the boot arm of that name, or None where there is none."""
-    return next((kind(name) for kinds in registry.ARMS for kind in kinds if kind.matches(name)), None)
-
-
-def takes_reboot(name: str) -> bool:
-    """Return whether an arm can only be had by a reboot."""
-    arm = find(name)
-    return arm is not None and not arm.runs_too
 
 
 def names(asked: t.Any) -> list[str]:
@@ -100,7 +90,7 @@ def names(asked: t.Any) -> list[str]:
     if not isinstance(given, (list, tuple)):
         raise BootPlanError("it must be a list of arms, or their names with commas between")
     try:
-        return selection.check(given, with_boots=True)
+        return catalogue.check(given, with_boots=True)
     except ArmError as error:
         raise BootPlanError(str(error)) from None
 
@@ -114,18 +104,19 @@ def refusal(asked: t.Sequence[str], boots: int, reboot_ok: bool, allowed: t.Coll
         reboot_ok: ``smt_boot_reboot_ok``.
         allowed: the variables that allow arms and are true.
     """
-    booted = [one for one in asked if takes_reboot(one)]
+    booted = [arm for arm in map(catalogue.get, asked) if arm.takes_reboot]
     if not boots:
+        named = ", ".join(arm.name for arm in booted)
+        takes, them = ("takes", "it") if len(booted) == 1 else ("take", "them")
         more = (
-            f"set smt_eval_boots to the number of boots in each arm, {RECOMMENDED} for a verdict, or leave"
-            f" {'it' if len(booted) == 1 else 'them'} out"
+            f"set smt_eval_boots to the number of boots in each arm, {RECOMMENDED} for a verdict, or leave {them} out"
         )
-        return f"{', '.join(booted)} {'takes' if len(booted) == 1 else 'take'} a reboot: {more}" if booted else None
-    for one in filter(None, map(find, booted)):
-        if one.allowed_by and one.allowed_by not in allowed:
+        return f"{named} {takes} a reboot: {more}" if booted else None
+    for arm in booted:
+        if arm.allowed_by and arm.allowed_by not in allowed:
             return (
-                f"{one.name} boots with {one.argument}, which leaves open {one.leaves_open}: allow it with"
-                f" {one.allowed_by}=true, or leave it out"
+                f"{arm.name} boots with {arm.boot.argument}, which leaves open {arm.leaves_open}: allow it with"
+                f" {arm.allowed_by}=true, or leave it out"
             )
     try:
         reboots = make(asked, boots).reboots
@@ -155,37 +146,33 @@ def make(asked: t.Sequence[str], boots: int, left_out: t.Sequence[t.Mapping[str,
         raise BootPlanError(f"smt_eval_boots is {boots}: give the number of boots in each arm, from 1 to {MAX_BOOTS}")
     reasons = {one["name"]: one["reason"] for one in left_out}
     baseline = asked[0]
-    others = [one for one in asked[1:] if one not in reasons]
-    arm = find(baseline)
-    if arm is None:
+    others = [arm for arm in map(catalogue.get, asked[1:]) if arm.name not in reasons]
+    arm = catalogue.get(baseline)
+    if not arm.boot.options:
         raise BootPlanError(
             f"{baseline} is the baseline, and the host is not booted into it: name smt_on, as_found or an arm that"
             " takes a reboot first"
         )
     if baseline in reasons:
         raise BootPlanError(f"the baseline {arm.title} is not possible on this host: {reasons[baseline]}")
-    if names_of_arms.AS_FOUND in others:
+    if any(other.name == names_of_arms.AS_FOUND for other in others):
         raise BootPlanError("as_found can only be the baseline where arms are booted: name it first, or leave it out")
     # SMT off is booted where nothing else is; beside arms that take a reboot it is switched within the boots of the
     # baseline.
-    only_smt = not any(takes_reboot(one) for one in asked)
-    own = [one for one in others if takes_reboot(one) or (only_smt and find(one) is not None)]
+    only_smt = not any(catalogue.takes_reboot(one) for one in asked)
+    own = [other for other in others if other.takes_reboot or (only_smt and other.boot.options)]
     if not own:
         reason = "; ".join(f"{name}: {reason}" for name, reason in reasons.items()) or "no other arm was asked for"
         raise BootPlanError(f"no arm is left that takes a reboot ({reason}): leave out smt_eval_boots")
-    at_run_time = [one for one in others if one not in own]
-    first = baseline if at_run_time and arm.runs_too else names_of_arms.AS_FOUND
+    at_run_time = [other.name for other in others if other not in own]
+    first = baseline if at_run_time and not arm.takes_reboot else names_of_arms.AS_FOUND
     shown = tuple(
-        {"name": name, "title": title(name), "reason": reason} for name, reason in reasons.items() if name in asked
+        {"name": name, "title": catalogue.get(name).title, "reason": reason}
+        for name, reason in reasons.items()
+        if name in asked
     )
-    booted = (arm, *(found for found in map(find, own) if found))
-    return BootPlan(booted, (first, *at_run_time), (baseline, *others), boots, shown)
-
-
-def title(name: str) -> str:
-    """Return the title of an arm."""
-    found = find(name)
-    return found.title if found else selection.title(name) or name
+    measured = (baseline, *(other.name for other in others))
+    return BootPlan((arm, *own), (first, *at_run_time), measured, boots, shown)
 
 
 def announcement(plan: BootPlan, budget: int) -> list[str]:
@@ -196,7 +183,7 @@ def announcement(plan: BootPlan, budget: int) -> list[str]:
         budget: seconds of all measurements together.
     """
     each = share(plan, budget)
-    within = [title(one) for one in plan.within[1:]]
+    within = [catalogue.get(one).title for one in plan.within[1:]]
     sentences = [
         (
             f"The host would be rebooted {plan.reboots} times ({', '.join(plan.order)}) and measured after each reboot"

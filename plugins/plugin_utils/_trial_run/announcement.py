@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.selection import length
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial.records import Trial
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import (
-    arm_states,
     booted_host,
     follower,
     overlap,
@@ -66,7 +66,7 @@ def sentences(trial: Trial, longest: overlap.Longest, guardrails: t.Sequence[Lim
         "Each host goes back to its own state at the end, at a breach, when the metrics server is lost, and within"
         f" {timer} s without this controller."
     )
-    booted = [trial.titles[arm] for arm in trial.arms if arm_states.takes_reboot(arm)]
+    booted = [trial.titles[arm] for arm in trial.arms if catalogue.takes_reboot(arm)]
     if booted:
         found.append(
             f"Hosts are rebooted into {' and '.join(booted)}, and rebooted to go back; without this controller they do"

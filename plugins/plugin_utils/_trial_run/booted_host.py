@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible.errors import AnsibleError
+from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue
 from ansible_collections.threadwise.smt.plugins.module_utils._boot_visit import record as boot_visit
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
@@ -31,7 +32,7 @@ def options(arm: str, run: str, seconds: int = 0) -> dict[str, t.Any]:
         run: the trial's.
         seconds: of the trial's timers; the least where they are shorter.
     """
-    return {**arm_states.boot_request(arm), "owner": f"the trial {run}", "seconds": max(seconds, MIN_TIMER_SECONDS)}
+    return {**arm_states.options(arm), "owner": f"the trial {run}", "seconds": max(seconds, MIN_TIMER_SECONDS)}
 
 
 class BootedHost(live_host.AnsibleHost):
@@ -52,14 +53,14 @@ class BootedHost(live_host.AnsibleHost):
             SwitchError: the arguments cannot be set, or have not the effect that they should.
             HostLostError: it does not answer, or did not come back.
         """
-        if not arm_states.takes_reboot(arm):
+        if not catalogue.takes_reboot(arm):
             return super().switch(arm, timer_seconds)
         # A rollback that is pending belongs to the boot that ends.
         super().restore()
         self._asked_of("smt_boot_visit", options(arm, self.run, timer_seconds))
         self._renew = host_check.RENEW_BOOT_VISIT
         self._reboot()
-        differences = self._asked_of("smt_boot_args", arm_states.boot_request(arm), check_mode=True)["differences"]
+        differences = self._asked_of("smt_boot_args", arm_states.options(arm), check_mode=True)["differences"]
         if differences:
             raise follower.SwitchError(f"it was rebooted into {arm}, and {text.line('; '.join(differences), 500)}")
         return self.check().online

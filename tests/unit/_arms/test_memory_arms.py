@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._arms import base, transparent_huge_pages
+from ansible_collections.threadwise.smt.plugins.module_utils._arms import base, catalogue, transparent_huge_pages
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import selection
 from ansible_collections.threadwise.smt.plugins.module_utils._host.kernel_files import KernelFiles
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology
@@ -15,7 +15,7 @@ from fake_memory import VM, MemoryHost
 from memory_tree import put
 
 TOPOLOGY = Topology(present=(0, 1), online=(0, 1), cores=((0, 1),), packages=((0, 1),), source="sysfs", complete=True)
-THP = transparent_huge_pages.ENABLED
+THP = transparent_huge_pages.TransparentHugePages.path
 CPUS = "sys/devices/system/cpu/"
 
 
@@ -166,7 +166,7 @@ def test_a_kernel_without_transparent_huge_pages_says_so(memory):
 @pytest.mark.parametrize("name", ["thp_madvise", "hugepages_16", "overcommit_heuristic"])
 def test_an_arm_that_is_in_effect_already_announces_no_switch(memory, name):
     said = selection.Arms(["thp_always", "overcommit_always", name], host(memory)).announcement(600)
-    (group,) = [line for line in said if line.startswith(selection.title(name))]
+    (group,) = [line for line in said if line.startswith(catalogue.title(name))]
     assert "as it is now" in group and "switched from" not in group
     others = [line for line in said if "about 3 min in all" in line and line != group]
     assert len(others) == 2 and all("is switched from" in line for line in others)

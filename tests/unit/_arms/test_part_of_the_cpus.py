@@ -10,7 +10,7 @@ import json
 import os
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._arms import base
+from ansible_collections.threadwise.smt.plugins.module_utils._arms import base, catalogue
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import plan, selection
 from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
@@ -293,7 +293,7 @@ def test_affinity_conflicts_are_said_and_can_prevent_it(kernel, name):
 
 def test_each_arm_has_a_group_of_sentences(kernel):
     said = selection.Arms(list(ARMS), host(kernel)).announcement(600)
-    assert [line.partition(",")[0] for line in said[1:-1]] == [selection.title(name) for name in ARMS]
+    assert [line.partition(",")[0] for line in said[1:-1]] == [catalogue.title(name) for name in ARMS]
     assert all("about 86 s in all: " in line for line in said[1:-1])
     assert said[-1].startswith(
         "Then the present state of the CPUs of postgresql@15-main.service and the cpusets and SMT (smt/control on, CPUs"

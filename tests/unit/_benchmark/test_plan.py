@@ -160,7 +160,7 @@ def test_lengths_are_chosen_by_the_first_runs_and_recorded(tmp_path, toggles, mo
     assert len(starts) == 1 and all(sample["ok"] for sample in samples)
 
 
-class Dial(base.Arm):
+class Dial(base.RuntimeArm):
     """An arm whose host is a dict that somebody turns back while the second sample is taken."""
 
     pattern = "dial_[0-9]"

@@ -12,7 +12,7 @@ import typing
 
 import pytest
 import result_maker
-from ansible_collections.threadwise.smt.plugins.module_utils._arms import base, registry
+from ansible_collections.threadwise.smt.plugins.module_utils._arms import base, catalogue, registry
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import selection
 from ansible_collections.threadwise.smt.plugins.module_utils._host.kernel_files import KernelFiles
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology
@@ -25,16 +25,16 @@ TOPOLOGY = Topology(
 HOST = base.Host({}, TOPOLOGY, ORIGIN)
 
 
-class Fan(base.Arm):
+class Fan(base.RuntimeArm):
     """An arm with a number in its name, on a host whose fan is a dict."""
 
     pattern = "fan_[0-9]+"
     lever = "fan"
     host_fan: typing.ClassVar = {"speed": 1, "log": [], "stuck": False}
 
-    def __init__(self, name, host):
-        super().__init__(name, host)
-        self.settings = {"speed": int(name.partition("_")[2])}
+    def examine(self, host):
+        super().examine(host)
+        self.settings = {"speed": int(self.name.partition("_")[2])}
         self.reason = "this fan has 9 speeds" if self.settings["speed"] > 9 else None
 
     def restoration(self):
@@ -231,5 +231,5 @@ def test_what_differs_is_said_by_each_lever(tmp_path):
 @pytest.mark.parametrize("name", ["fan_", "Fan_3", "fan_3\n", "fan_3x", "", "../fan_3", "smt_on "])
 def test_a_name_matches_whole(name):
     with pytest.raises(base.ArmError, match="there is no arm"):
-        selection.check(["as_found", name])
-    assert selection.title(name) is None
+        catalogue.check(["as_found", name])
+    assert catalogue.title(name) is None

@@ -64,7 +64,7 @@ def test_one_thread_a_core_closes_what_depends_on_smt_and_nothing_else(tmp_path)
         "smt_off_on_node_0",
         "threads_per_core_2",
         "one_thread_per_core",
-        "one_thread_per_core_unit_postgresql",
+        "one_thread_per_core_unit_postgresql.service",
         "isolated",
     ],
 )

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import arm_states, settings
 
 P99 = {"name": "p99", "query": "p99", "better": "lower", "primary": True}
@@ -135,8 +136,8 @@ def test_arms_that_a_live_host_cannot_be_held_in(given, sentence):
 
 def test_arms_that_take_a_reboot_as_options_of_smt_boot_args():
     names = arm_states.names(["smt_on", "nosmt", "maxcpus_4", "mitigations_auto_nosmt"], with_boots=True)
-    assert [arm_states.takes_reboot(name) for name in names] == [False, True, True, True]
-    assert [arm_states.boot_request(name) for name in names[1:]] == [
+    assert [catalogue.takes_reboot(name) for name in names] == [False, True, True, True]
+    assert [arm_states.options(name) for name in names[1:]] == [
         {"smt": "disabled"},
         {"maxcpus": "4"},
         {"mitigations": "auto_nosmt"},

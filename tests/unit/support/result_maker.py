@@ -17,7 +17,8 @@ import math
 import random
 import tempfile
 
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import order as block_order, selection
+from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import order as block_order
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist as host_cpulist, files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import placement
@@ -52,7 +53,7 @@ def arm(name, title, baseline):
 
 def title_of(name):
     """The title of an arm."""
-    return selection.title(name) or name.replace("_", " ")
+    return catalogue.title(name) or name.replace("_", " ")
 
 
 def cpulist(cpus):

@@ -9,6 +9,7 @@ import shlex
 import statistics as plain_statistics
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue
 from ansible_collections.threadwise.smt.plugins.module_utils._looks import goals
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
@@ -26,7 +27,6 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages impor
     smt_metrics as smt_metrics_part,
     telemetry as telemetry_part,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import boot_plan
 
 # A page shows this many samples at most; the CSV has all.
 MAX_SAMPLES_SHOWN = 3000
@@ -674,7 +674,7 @@ def _command(result: dict[str, t.Any]) -> str:
     ]
     command += ["-e", f"smt_eval_arms={','.join(asked)}"]
     if result["plan"].get("boots"):
-        allowed_by = sorted({arm.allowed_by for arm in map(boot_plan.find, asked) if arm and arm.allowed_by})
+        allowed_by = sorted({arm.allowed_by for arm in map(catalogue.find, asked) if arm and arm.allowed_by})
         given = [
             f"smt_eval_boots={result['plan']['boots']}",
             "smt_boot_reboot_ok=true",

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import boot_maker
 import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import change as boot_change
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import boot_plan
 
 
 def run(root, arm):
-    request = boot_change.Request(arm.request.smt, arm.request.maxcpus, False, False, arm.request.mitigations)
+    request = boot_change.Request(arm.boot.smt, arm.boot.maxcpus, False, False, arm.boot.mitigations)
     return boot_change.run(host_files.HostFs(str(root)), request, "x86_64", "6.1.0-13-amd64")
 
 
@@ -34,21 +34,23 @@ def run(root, arm):
     ],
 )
 def test_each_arm_sets_its_argument_and_another_one_replaces_it(tmp_path, name, argument):
-    arm = boot_plan.find(name)
-    assert arm.name == name and arm.argument == argument
+    arm = catalogue.find(name)
+    assert arm.name == name and arm.boot.argument == argument
+    # Also in trials, where results and pages of evaluations have the same title.
+    assert not arm.takes_reboot or catalogue.title(name).startswith(argument)
     before = boot_maker.snapshot(boot_maker.grub_tree(tmp_path))
     boot_maker.running(tmp_path, numbering="split")
     for other in ("nosmt", "maxcpus_4", "mitigations_off"):
-        run(tmp_path, boot_plan.find(other))
+        run(tmp_path, catalogue.find(other))
         assert run(tmp_path, arm)["configured"] == ([argument] if argument else [])
-    run(tmp_path, boot_plan.find("smt_on"))
+    run(tmp_path, catalogue.find("smt_on"))
     assert boot_maker.snapshot(tmp_path) == before
 
 
 def test_a_number_that_would_not_leave_whole_cores_is_refused(tmp_path):
     boot_maker.grub_tree(tmp_path)
     with pytest.raises(loader_base.BootLoaderError, match="numbering of siblings is adjacent"):
-        run(tmp_path, boot_plan.find("maxcpus_4"))
+        run(tmp_path, catalogue.find("maxcpus_4"))
 
 
 @pytest.mark.parametrize(
@@ -66,13 +68,13 @@ def test_a_number_that_would_not_leave_whole_cores_is_refused(tmp_path):
     ],
 )
 def test_other_names_are_no_arms(name):
-    assert boot_plan.find(name) is None
+    assert catalogue.find(name) is None
 
 
 def test_only_one_arm_leaves_anything_open_and_it_says_so():
-    arm = boot_plan.find("mitigations_off")
+    arm = catalogue.find("mitigations_off")
     assert arm.allowed_by == "smt_eval_allow_mitigations_off" and "every CPU vulnerability open" in arm.title
     assert arm.settings == {"boot_argument": "mitigations=off", "leaves_open": arm.leaves_open}
-    assert not boot_plan.find("mitigations_auto").leaves_open and boot_plan.find("mitigations_auto").settings == {
+    assert not catalogue.find("mitigations_auto").leaves_open and catalogue.find("mitigations_auto").settings == {
         "boot_argument": "mitigations=auto"
     }

@@ -1,0 +1,127 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""All arms by their names: what both the host and the controller, the documentation and trials ask about an arm."""
+
+import functools
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._arms import registry
+from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import Arm, ArmError
+from ansible_collections.threadwise.smt.plugins.module_utils._arms.booted import registry as booted_registry
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms as vocabulary
+
+# Each arm multiplies the time of a block.
+MAX_ARMS = 8
+
+
+def kinds() -> "list[type[Arm]]":
+    """Return all arms, those that take a reboot last."""
+    return [kind for kinds in (*registry.ARMS, *booted_registry.ARMS) for kind in kinds]
+
+
+def shown(kind: "type[Arm]") -> "tuple[str, ...]":
+    """Return the names of an arm as people read them: ``hugepages_N``."""
+    return kind.written or (kind.pattern,)
+
+
+def asked_by_trials(kind: "type[Arm]") -> "str | None":
+    """Return what holds the live hosts of a trial in an arm, for people; None where nothing does."""
+    if kind.allowed_by:
+        return None
+    return "by a reboot" if kind.takes_reboot else "by smt_state" if kind.trial is not Arm.trial else None
+
+
+def find(name: str) -> "Arm | None":
+    """Return the arm with a name, or None where this collection has none."""
+    kind = _kind(name, (*registry.ARMS, *booted_registry.ARMS))
+    return kind(name) if kind else None
+
+
+@functools.lru_cache(maxsize=256)
+def _kind(name: str, files: "tuple[tuple[type[Arm], ...], ...]") -> "type[Arm] | None":
+    """Return the arm with a name; a report asks for the same few again and again."""
+    return next((kind for kinds_of_file in files for kind in kinds_of_file if kind.matches(name)), None)
+
+
+def get(name: str) -> Arm:
+    """Return the arm with a name.
+
+    Raises:
+        ArmError: this collection has none; the message gives those that there are.
+    """
+    arm = find(name)
+    if arm is None:
+        known = ", ".join(one for kind in kinds() for one in shown(kind))
+        raise ArmError(f"there is no arm {name[:80]!r}: choose from {known}")
+    return arm
+
+
+def title(name: str) -> "str | None":
+    """Return the title of the arm with a name, or None where this collection has none."""
+    arm = find(name)
+    return arm.title if arm else None
+
+
+def takes_reboot(name: str) -> bool:
+    """Return whether a host can only be booted into the arm with a name."""
+    arm = find(name)
+    return arm is not None and arm.takes_reboot
+
+
+def name_of(given: t.Any) -> str:
+    """Return the name of an arm as results have it.
+
+    Args:
+        given: a name, or a mapping such as ``{"smt_off_on": {"node": 0}}``.
+
+    Raises:
+        ArmError: it is neither; the message says what is wrong with it, and what is right.
+    """
+    if isinstance(given, str):
+        return given
+    parts = {kind.key: kind.parts for kind in kinds() if kind.key}
+    forms = {key: [_form(key, part) for part in of_key] for key, of_key in parts.items()}
+    every = ", ".join(form for of_key in forms.values() for form in of_key)
+    if not isinstance(given, dict) or len(given) != 1:
+        raise ArmError(f"{given!r:.80} is not an arm: give a name, or one of {every}")
+    ((key, where),) = given.items()
+    if key not in parts:
+        raise ArmError(
+            f"{given!r:.80} is not an arm: only {' and '.join(parts)} are of a part of the host; give one of {every}"
+        )
+    if not isinstance(where, dict) or len(where) != 1 or next(iter(where)) not in parts[key]:
+        raise ArmError(f"{given!r:.120} does not say which part of the host: give one of {', '.join(forms[key])}")
+    ((part, value),) = where.items()
+    name = vocabulary.name_of_part(key, part, value)
+    if name is None:
+        raise ArmError(f"{value!r:.120} is no {part} that an arm can have: give for example {_form(key, part)}")
+    return name
+
+
+def _form(key: str, part: str) -> str:
+    return f"{{{key}: {{{part}: {vocabulary.EXAMPLES[part]}}}}}"
+
+
+def check(given: "t.Sequence[t.Any]", with_boots: bool = False) -> "list[str]":
+    """Check the arms of an evaluation, and return their names.
+
+    Args:
+        given: the arms, the baseline first, as ``name_of`` takes them.
+        with_boots: whether arms that take a reboot are among the possible ones.
+
+    Raises:
+        ArmError: there is none, there are too many, one is named twice, or there is no such arm.
+    """
+    if not 1 <= len(given) <= MAX_ARMS:
+        raise ArmError(
+            f"arms has {len(given)} names: give 1 to {MAX_ARMS}, the baseline first, for example smt_on, smt_off"
+        )
+    names = [name_of(one) for one in given]
+    for name in names:
+        if get(name).takes_reboot and not with_boots:
+            raise ArmError(
+                f"{name} takes a reboot: it is measured by the role smt_eval with smt_eval_boots, not at run time"
+            )
+    if len(set(names)) < len(names):
+        raise ArmError(f"arms has a name twice: {', '.join(names)}")
+    return names

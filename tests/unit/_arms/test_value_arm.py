@@ -1,0 +1,239 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""An arm of a kernel file in one file of its own: the frequency governor, which the collection does not have.
+
+The registry finds it, an evaluation measures it between others that take CPUs offline, and everybody else knows it from
+the catalogue.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib.util
+import json
+import os
+import pathlib
+import sys
+
+import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._arms import base, catalogue, registry
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import plan, run_directory, selection
+from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import read_topology
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import variables
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import arm_states
+from fake_kernel import FakeKernel
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+SOURCE = '''"""The frequency governor."""
+
+from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import ValueArm
+
+
+class Governor(ValueArm):
+    """Documentation/admin-guide/pm/cpufreq.rst."""
+
+    pattern = "governor_(?:performance|powersave|schedutil)"
+    written = ("governor_performance", "governor_powersave", "governor_schedutil")
+    path = "sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
+    choices = "scaling_available_governors"
+    setting = "frequency governor"
+    summary = "the frequency governor of each online CPU"
+
+
+ARMS = (Governor,)
+'''
+GOVERNOR = "sys/devices/system/cpu/cpu{}/cpufreq/scaling_governor"
+HERE = tuple(sorted(os.sched_getaffinity(0)))[:2]
+FACTS = {
+    "control": "on",
+    "supported": True,
+    "complete": True,
+    "source": "sysfs",
+    "threads_per_core": {"max": 2},
+    "methods": {"runtime": {"chosen": "smt_control", "possible": ["smt_control"], "impossible": {}}},
+}
+SETTINGS = {
+    "arms": ["as_found", "governor_performance", "smt_off"],
+    "workloads": ["gzip"],
+    "placements": ["single"],
+    "response_limit": {},
+    "budget": 3600,
+    "shared_by": 1,
+    "blocks": 2,
+    "sample_seconds": 0.05,
+    "settle_seconds": 0,
+    "custom": [],
+    "sources": {},
+    "goal": "precision",
+    "margin": 0.01,
+}
+
+
+class GovernedKernel(FakeKernel):
+    """A kernel whose CPUs have governors while they are online."""
+
+    def __init__(self, sysroot, cores):
+        self.governors = dict.fromkeys((cpu for core in cores for cpu in core), "powersave")
+        super().__init__(sysroot, cores)
+
+    def _show(self):
+        super()._show()
+        for cpu, governor in self.governors.items():
+            path = GOVERNOR.format(cpu)
+            self._shown.pop(path, None)
+            if cpu in self.online:
+                self._put(path, governor)
+                self._put(path.replace("governor", "available_governors"), "performance powersave")
+            else:
+                pathlib.Path(self.sysroot, path).unlink(missing_ok=True)
+
+    def write(self, path, text):
+        if not path.endswith("scaling_governor"):
+            super().write(path, text)
+            return
+        cpu = int(path.split("/cpu")[2].split("/")[0])
+        if (cpu, text) in self.refusals:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        assert cpu in self.online
+        self.governors[cpu] = text
+        self._show()
+
+
+def loaded(path, name):
+    specification = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(specification)
+    # Where dataclasses look for it.
+    sys.modules[name] = module
+    specification.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(autouse=True)
+def _an_arm_more(tmp_path_factory, monkeypatch):
+    path = tmp_path_factory.mktemp("arm") / "governor.py"
+    path.write_text(SOURCE)
+    monkeypatch.setattr(registry, "ARMS", (*registry.ARMS, loaded(path, "governor").ARMS))
+
+
+@pytest.fixture(name="kernel")
+def a_kernel_with_governors(tmp_path):
+    return GovernedKernel(tmp_path / "root", [HERE[:2], (1000, 1001)])
+
+
+def host(kernel):
+    return base.Host(FACTS, read_topology(HostFs(kernel.sysroot)), smt_state.read(files=kernel), files=kernel)
+
+
+def chosen(kernel, *names):
+    found = selection.Arms(names, host(kernel))
+    saved = json.loads(json.dumps(found.save()))
+    found.begin(saved)
+    return found, saved
+
+
+def test_its_file_is_all_that_the_registry_and_the_documentation_need(tmp_path):
+    registries = loaded(ROOT / "tools/registries.py", "registries_with_governors")
+    folder = next(folder for folder in registries.FOLDERS if folder.path == "_arms")
+    for path in (ROOT / "plugins/module_utils/_arms").glob("*.py"):
+        (tmp_path / path.name).write_text(path.read_text())
+    (tmp_path / "governor.py").write_text(SOURCE)
+    text = registries.registry(tmp_path, folder)
+    assert "_arms.governor import ARMS as GOVERNOR\n" in text and "\n    GOVERNOR,\n" in text
+    row = "| `governor_performance`, `governor_powersave`, `governor_schedutil` | the frequency governor of each online"
+    assert row in registries.with_table((ROOT / registries.ARMS_PAGE).read_text(), registries.ARMS_PAGE)
+    for name in registries.ARMS_OPTIONS:
+        assert "V(governor_powersave)" in registries.with_arms((ROOT / name).read_text())
+
+
+@pytest.mark.skipif(len(HERE) < 2, reason="needs two CPUs as siblings")
+def test_an_evaluation_measures_it_among_others_and_restores_the_host(tmp_path, kernel):
+    arms, saved = chosen(kernel, *SETTINGS["arms"])
+    seen = {}
+    prove = arms.prove
+
+    def proved(name):
+        prove(name)
+        seen.setdefault(name, []).append((sorted(kernel.online), dict(kernel.governors)))
+
+    arms.prove = proved
+    before = kernel.governors.copy(), kernel.online.copy()
+    files = run_directory.RunDirectory(str(tmp_path), "r")
+    files.create()
+    plan.Plan(files, plan.Outline(arms, host(kernel).topology, HERE, SETTINGS["placements"]), SETTINGS).measure()
+    samples = files.read_lines("samples.jsonl")
+    assert [sample["arm"] for sample in samples if sample["ok"]] == [sample["arm"] for sample in samples]
+    assert {sample["arm"] for sample in samples} == set(SETTINGS["arms"])
+    everything, one_thread = [*HERE, 1000, 1001], [HERE[0], 1000]
+    assert seen["governor_performance"][0] == (everything, dict.fromkeys(everything, "performance"))
+    assert seen["smt_off"][0] == (one_thread, dict.fromkeys(everything, "powersave"))
+    assert arms.restore(saved) == [] and (kernel.governors, kernel.online) == before
+    assert selection.differences(saved, files=kernel)["ok"]
+
+
+def test_values_of_cpus_that_are_offline_are_nobodys_change(kernel):
+    arms, saved = chosen(kernel, "as_found", "governor_performance", "smt_off")
+    arms.switch("smt_off")
+    arms.prove("smt_off")
+    kernel.write(GOVERNOR.format(HERE[0]), "performance")
+    with pytest.raises(base.ArmError, match=r"cpuN/cpufreq/scaling_governor was powersave, is performance \(CPUs 0\)"):
+        arms.prove("smt_off")
+    assert arms.restore(saved) == [] and selection.differences(saved, files=kernel)["ok"]
+
+
+def test_another_process_restores_each_cpu_to_its_own_value(kernel):
+    kernel.write(GOVERNOR.format(1000), "performance")
+    arms, saved = chosen(kernel, "as_found", "governor_performance")
+    before = kernel.governors.copy()
+    said = " ".join(arms.announcement(60))
+    assert "is switched from powersave (CPUs 0-1,1001), performance (CPUs 1000) to performance" in said
+    arms.switch("governor_performance")
+    arms.prove("governor_performance")
+    difference = selection.differences(saved, files=kernel)
+    assert len(difference["differences"]) == 1 and not difference["ok"]
+    assert selection.Arms(["as_found", "governor_performance"], host(kernel)).restore(saved) == []
+    assert kernel.governors == before and selection.differences(saved, files=kernel)["ok"]
+
+
+def test_somebody_who_changes_a_cpu_in_the_middle_is_found(kernel):
+    arms, _saved = chosen(kernel, "as_found", "governor_performance")
+    arms.switch("governor_performance")
+    kernel.write(GOVERNOR.format(1001), "powersave")
+    with pytest.raises(base.ArmError, match=r"powersave \(CPUs 1001\), not performance"):
+        arms.prove("governor_performance")
+
+
+def test_a_value_that_a_cpu_does_not_take_is_taken_back_from_the_others(kernel):
+    arms, _saved = chosen(kernel, "as_found", "governor_performance")
+    kernel.refusals[(1001, "performance")] = True
+    with pytest.raises(base.ArmError, match="cpu1001/cpufreq/scaling_governor: the kernel does not accept performance"):
+        arms.switch("governor_performance")
+    assert set(kernel.governors.values()) == {"powersave"}
+
+
+def test_what_the_kernel_does_not_have_is_left_out_with_the_reason(kernel):
+    (left_out,) = chosen(kernel, "as_found", "governor_performance", "governor_schedutil")[0].left_out
+    assert left_out["reason"].endswith("does not take schedutil: the kernel has performance, powersave")
+    for cpu in kernel.governors:
+        (pathlib.Path(kernel.sysroot) / GOVERNOR.format(cpu)).unlink()
+    reasons = {arm["reason"] for arm in chosen(kernel, "as_found", "governor_performance")[0].left_out}
+    assert reasons == {
+        "this kernel has no frequency governor (no /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor)"
+    }
+
+
+def test_a_trial_asks_its_file_for_the_options(monkeypatch):
+    asked = ["smt_on", "governor_performance"]
+    assert "governor_performance" in [arm.name for arm in map(catalogue.get, asked)]
+    with pytest.raises(arm_states.ArmStateError, match="not an arm of a trial: choose from smt_on, "):
+        arm_states.names(asked, with_boots=False)
+    monkeypatch.setattr(type(catalogue.get("governor_performance")), "trial", {"state": "enabled"}, raising=False)
+    assert arm_states.names(asked, with_boots=False) == asked
+    assert arm_states.options("governor_performance") == {"state": "enabled"}
+
+
+def test_variables_know_it():
+    given = [variables.Setting("h1", "smt_eval_arms", ["as_found", "governor_schedutil"])]
+    assert variables.problems(given, variables.known(), 1) == []
+    assert catalogue.title("governor_schedutil") == "frequency governor: schedutil"
