@@ -81,9 +81,8 @@ attributes:
 requirements:
   - scipy (on the controller)
 notes:
-  - Recommended on the controller are the Python packages duckdb, without which the Parquet files are left out,
-    vl-convert-python, without which charts are plain SVG, and jsonschema-rs, which validates results faster. A warning
-    names what the report lacks.
+  - Recommended on the controller are the Python packages duckdb, without which the Parquet files are left out, and
+    jsonschema-rs, which validates results faster. A warning names what the report lacks.
 seealso:
   - module: threadwise.smt.smt_benchmark
   - plugin: threadwise.smt.smt_compare

@@ -60,14 +60,13 @@ SAMPLE_HEADS = (
 )
 
 
-def render(result: dict[str, t.Any], summary: dict[str, t.Any], alone: bool, later: bool) -> str:
+def render(result: dict[str, t.Any], summary: dict[str, t.Any], alone: bool) -> str:
     """Render the page.
 
     Args:
         result: a document accepted by :func:`result_files.load`.
         summary: from :func:`build.summarise`.
         alone: whether there is no overview page to link to.
-        later: whether the browser renders the charts, with ``charts.js`` beside the page.
     """
     comparisons = summary["comparisons"]
     several = len(result["arms"]) > 2
@@ -88,7 +87,6 @@ def render(result: dict[str, t.Any], summary: dict[str, t.Any], alone: bool, lat
         summary=summary,
         conclusion=summary["conclusion"],
         alone=alone,
-        later=later,
         main=main,
         among=among,
         main_charts=(
@@ -517,9 +515,9 @@ def _sample_cells(result: dict[str, t.Any], place: int, sample: dict[str, t.Any]
         sample["workload"] if parameter is None else f"{sample['workload']}, {parameter:g}",
         placements.title(sample["placement"]),
         host_comparisons.arm_title(result, sample["arm"]),
-        "none" if value is None else value,
+        "none" if value is None else _short(value),
         metric.get("unit") or "",
-        "unknown" if wall is None else wall,
+        "unknown" if wall is None else _short(wall),
         "unknown" if steal is None else [conclusion.percent(steal), steal],
         sample.get("started") or "unknown",
         "yes" if sample["ok"] else f"no: {sample.get('error') or 'no reason given'}",
