@@ -172,15 +172,14 @@ class Canvas:
             # A line that is as short as it is not seen has the form of its ends.
             ends = {"stroke_linecap": "round" if shape == "circle" else "square"}
             attributes |= {"stroke": colour, "stroke_width": short(2 * radius), **ends}
+        (right, down), *others = corners or [(0.0, 0.0)]
+        steps = itertools.pairwise([(right, down), *others])
+        shape = "".join(f"l{short(radius * (x - a))} {short(radius * (y - b))}" for (a, b), (x, y) in steps) + "z"
         with self.group(**attributes):
             for x, y, title in points:
-                if corners is None:
-                    self.path(f"M{short(x)} {short(y)}v.1", title)
-                else:
-                    ends_at = " ".join(
-                        f"{short(x + radius * right)} {short(y + radius * down)}" for right, down in corners
-                    )
-                    self.path(f"M{ends_at}Z", title)
+                self.path(
+                    f"M{short(x + radius * right)} {short(y + radius * down)}{shape if corners else 'v.1'}", title
+                )
 
 
 def _titled(title: str) -> str:

@@ -482,8 +482,8 @@ def topology(
                 x, upper = left + 4 + step * (thread % wide), top + height * (thread // wide)
                 share = 0.0 if cpu in offline else 1 / 3 if usage is None else usage.get(cpu, 0.0)
                 said = "off" if cpu in offline else f"{100 * share:.0f} %"
-                look = {"stroke_dasharray": "3,3", "fill": "none"} if cpu in offline else {"fill": ACCENT}
-                look["fill_opacity"] = f"{0.6 * min(1.0, max(0.0, share)):.2f}"
+                look = {"stroke_dasharray": "3,3"} if cpu in offline else {}
+                look |= {"fill": ACCENT, "fill_opacity": f"{0.6 * min(1.0, max(0.0, share)):.2f}"}
                 title = f"CPU {cpu}: {said}" if usage is not None or cpu in offline else f"CPU {cpu}"
                 canvas.path(box(x + 1, upper + 4, step - 2, height - 8), title, stroke=ACCENT, **look)
                 texts = [str(cpu)] if usage is None else [str(cpu), said]

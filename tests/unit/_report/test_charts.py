@@ -87,12 +87,16 @@ def extent(drawn):
     """The least and the greatest coordinates that a path reaches, ((x, x), (y, y))."""
     x = y = 0.0
     across, down = [], []
-    for command, numbers in re.findall(r"([MLHVhvz])([^A-Za-z]*)", drawn.replace("Z", "z")):
+    for command, numbers in re.findall(r"([MLHVlhvz])([^A-Za-z]*)", drawn.replace("Z", "z")):
         values = [float(number) for number in re.findall(r"-?[0-9.]+", numbers)]
         if command in "ML":
             across += values[::2]
             down += values[1::2]
             x, y = values[-2:]
+        if command == "l":
+            x, y = x + values[0], y + values[1]
+            across.append(x)
+            down.append(y)
         for value in values if command in "HVhv" else ():
             x, y = {"H": (value, y), "V": (x, value), "h": (x + value, y), "v": (x, y + value)}[command]
             across.append(x)

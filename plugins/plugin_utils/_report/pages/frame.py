@@ -42,7 +42,7 @@ def _columns(table: t.Iterable[t.Sequence[t.Any]]) -> list[list[t.Any]]:
     """Return a table by columns, each as its different cells and, where some repeat, which of them each row has."""
     found: list[list[t.Any]] = []
     for column in zip(*table):
-        keys = list(map(_as_json, column))
+        keys = list(map(repr, column))
         places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
         if len(places) == len(keys):
             found.append([column])
