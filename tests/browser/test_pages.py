@@ -390,6 +390,10 @@ def test_samples_are_made_when_they_are_unfolded(browser, one_host):
     WebDriverWait(browser, 10).until(
         lambda driver: driver.execute_script("return document.querySelectorAll('#samples tbody tr').length") == 200
     )
+    arms = browser.execute_script(
+        "return [...document.querySelectorAll('#samples td:nth-child(5)')].map((one) => one.textContent)"
+    )
+    assert len(arms) == 200 and set(arms) == {"SMT on", "SMT off"}
 
 
 def test_no_text_of_a_host_runs_or_leads_anywhere(browser, hostile_runs):
