@@ -82,8 +82,8 @@ requirements:
   - jsonschema-rs (on the controller)
   - scipy (on the controller)
 notes:
-  - Recommended on the controller are the Python packages duckdb, without which the Parquet files are left out, and
-    vl-convert-python, without which charts are plain SVG. A warning names what the report lacks.
+  - Recommended on the controller is the Python package duckdb, without which the Parquet files are left out. A warning
+    names what the report lacks.
 seealso:
   - module: threadwise.smt.smt_benchmark
   - plugin: threadwise.smt.smt_compare

@@ -55,8 +55,7 @@ def faults(run: arena.Run, baseline: arena.Run) -> list[str]:
         for line in run.results
         if line["once"] and line["status"] in ("failed", "unreachable")
     ]
-    tables = any(path for one in (run, baseline) for path in one.out.rglob("charts.js"))
-    there, wanted = honest_parts(run, tables), honest_parts(baseline, tables)
+    there, wanted = honest_parts(run), honest_parts(baseline)
     assert wanted[f"results of {arena.HONEST[0]}"], baseline.text()
     for name in sorted(wanted):
         # An overview has a column more where another host measured more.
@@ -166,12 +165,11 @@ def _refuse(constant):
     raise ValueError(f"{constant} is no JSON")
 
 
-def honest_parts(run: arena.Run, tables: bool = False) -> dict[str, object]:
+def honest_parts(run: arena.Run) -> dict[str, object]:
     """What tells of an honest host, by where it stands; moments and the run's own folder are made the same.
 
     Args:
         run: a call of a playbook.
-        tables: whether of a page of the report its tables alone are taken.
     """
     parts: dict[str, object] = {}
     for host in arena.HONEST:
@@ -189,7 +187,7 @@ def honest_parts(run: arena.Run, tables: bool = False) -> dict[str, object]:
         parts[f"terminal of {host}"] = list(dict.fromkeys(lines))
         for path in sorted(run.out.rglob("*")):
             if path.is_file():
-                shown = _of_host(path, host, tables)
+                shown = _of_host(path, host)
                 if shown:
                     parts[f"{path.relative_to(run.out)} of {host}"] = _plain(run, shown)
     return parts
@@ -210,13 +208,10 @@ def _rows(page, host):
     return [row for row in rows if re.sub(r"<[^>]*>", "", re.split(r"</t[hd]>", row)[0]).strip() == host]
 
 
-def _of_host(path, host, tables):
+def _of_host(path, host):
     """What a file tells of a host, as text."""
     if path.stem == host and path.suffix == ".html":
-        # In a larger report a page's charts are drawn by a program beside it: what there is to compare then are its
-        # tables.
-        page = path.read_text(encoding="utf-8", errors="replace")
-        return "\n".join(re.findall(r"<tr\b.*?</tr>", page, re.DOTALL)) if tables else page
+        return path.read_text(encoding="utf-8", errors="replace")
     if path.stem == host:
         return path.read_bytes().decode("latin-1")
     lines = None

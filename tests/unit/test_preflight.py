@@ -16,7 +16,7 @@ import pytest
 ANSIBLE_PLAYBOOK = str(pathlib.Path(sys.executable).with_name("ansible-playbook"))
 INVENTORY = f"[all:vars]\nansible_connection=local\nansible_python_interpreter={sys.executable}\n[all]\ndb1\ndb2\n"
 
-RECOMMENDED = ["duckdb", "vl_convert"]
+RECOMMENDED = ["duckdb"]
 
 
 def preflights(directory, asked, without=()):
@@ -62,7 +62,7 @@ def preflights(directory, asked, without=()):
 @pytest.mark.parametrize(
     ("without", "arguments", "packages"),
     [
-        (["duckdb", "vl_convert", "jsonschema_rs", "scipy"], {"run": "one"}, "jsonschema-rs scipy"),
+        (["duckdb", "jsonschema_rs", "scipy"], {"run": "one"}, "jsonschema-rs scipy"),
         (["numpy"], {"run": "one"}, "scipy"),
         (["jsonschema_rs"], {}, "jsonschema-rs"),
     ],

@@ -64,7 +64,7 @@ def text(host: str, outcome: Outcome) -> str:
         host: its name, without characters that a label would have to escape.
         outcome: of the pull.
     """
-    values: dict[str, dict[str, float | None]] = {
+    values: dict[str, dict[str, t.Optional[float]]] = {
         "threadwise_smt_pull_success": {"": int(outcome.is_success)},
         "threadwise_smt_pull_run_timestamp_seconds": {"": int(outcome.at)},
         "threadwise_smt_pull_last_success_timestamp_seconds": {

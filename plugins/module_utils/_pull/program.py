@@ -74,8 +74,8 @@ class Pull:
         self._file = state_file.StateFile(f"{directory}/record.json", _SCHEMA, mode=0o644)
         self._record = self._load()
         # What the repository offers, and what of it may be run here.
-        self._offered: str | None = None
-        self._accepted: str | None = None
+        self._offered: t.Optional[str] = None
+        self._accepted: t.Optional[str] = None
 
     def run(self) -> int:
         """Pull, enforce, judge; return the exit status: 0 where the host complies with the policy in use."""

@@ -24,7 +24,7 @@ def showable(text: str) -> str:
     """Return a text whose every character is seen on a page or a terminal:
     what hides is written as its escape (:func:`host_text.visible`).
     """
-    return host_text.visible(text, _LAYOUT)
+    return text if text.isascii() and text.isprintable() else host_text.visible(text, _LAYOUT)
 
 
 def line(text: t.Any, most: int = 500) -> str:

@@ -33,7 +33,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, exposure, recommendation
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, hardware_classes
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import hardware_classes
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import registry
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import (
     Ending,
@@ -50,16 +50,12 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages impor
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import libraries, places, result_files
 
-# Up to so many hosts charts are rendered here; beyond, the browser renders them, which is fifty times as fast to build.
-MAX_HOSTS_DRAWN = 10
 # Minimum number of hosts per process.
 MIN_HOSTS_A_PROCESS = 20
 # Hosts per process that are in work or wait to be written.
 AHEAD = 4
 # Bytes of a combined file that stay in memory before it goes to disk.
 MAX_HELD = 4 * 1024 * 1024
-# What pages load.
-SCRIPT = "charts.js"
 # Longest host name in a message.
 MAX_TEXT = 160
 
@@ -137,8 +133,7 @@ def build(paths: t.Iterable[Path], run_dir: Path, settings: Settings = Settings(
     signs = {one.name: one.sign for one in registry.formats()}
     for name in own_names():
         places.see_that_ours(run_dir / name, signs.get(name))
-    # Without vl-convert there is no program for the browser, and plain charts cost little here.
-    alone, later = len(paths) == 1, len(paths) > MAX_HOSTS_DRAWN and charts.MISSING_LIBRARY is None
+    alone = len(paths) == 1
     refused: list[Refused] = []
     rows: list[hardware_classes.Row] = []
     missing = [sentence] if (sentence := left_out()) else []
@@ -146,15 +141,13 @@ def build(paths: t.Iterable[Path], run_dir: Path, settings: Settings = Settings(
     keep = written.keep
     with contextlib.ExitStack() as stack:
         whole = _Whole(stack)
-        for made in _accepted(_each(paths, functools.partial(_make, settings=settings, alone=alone, later=later))):
+        for made in _accepted(_each(paths, functools.partial(_make, settings=settings, alone=alone))):
             if isinstance(made, Refused):
                 refused.append(made)
                 continue
             keep(made.row["page"], made.page)
             rows.append(made.row)
             whole.add(made)
-        # Before the first chart: the libraries of both take more than a hundred megabytes, and those of the formats
-        # free them.
         missing += whole.finish(keep)
         classes = hardware_classes.by_class(rows, settings.margin, settings.confidence)
         if not alone or refused:
@@ -171,8 +164,6 @@ def build(paths: t.Iterable[Path], run_dir: Path, settings: Settings = Settings(
         others = [row for paths in settings.other_runs for row in _rows_of(paths, settings, refused, "another run")]
         if len(rows) + len(others) > 1:
             keep(machines_page.NAME, machines_page.render([*rows, *others]))
-        if later:
-            keep(SCRIPT, charts.browser_script())
         before = result_files.read_text(run_dir / "summary.md") or ""
         whole.close(Ending(refused, classes), keep)
         return Built(written.paths, refused, rows, classes, (before, whole.text("summary.md")), missing)
@@ -180,7 +171,7 @@ def build(paths: t.Iterable[Path], run_dir: Path, settings: Settings = Settings(
 
 def own_names() -> list[str]:
     """Return the names of all files that a report can have beside those of its hosts."""
-    return sorted([*registry.page_names(), SCRIPT, *(one.name for one in registry.formats())])
+    return sorted([*registry.page_names(), *(one.name for one in registry.formats())])
 
 
 def left_out() -> str | None:
@@ -188,7 +179,7 @@ def left_out() -> str | None:
     None where it lacks nothing.
     """
     lost = {f"without {one.name}": one.missing_library for one in registry.formats()}
-    return libraries.left_out("the report is made", {**lost, "with plain charts": charts.MISSING_LIBRARY})
+    return libraries.left_out("the report is made", lost)
 
 
 def _formats() -> list[Format]:
@@ -266,13 +257,13 @@ def summarise(result: dict[str, t.Any], file: str, settings: Settings) -> dict[s
     }
 
 
-def _make(path: Path, settings: Settings, alone: bool, later: bool) -> _Host | Refused:
+def _make(path: Path, settings: Settings, alone: bool) -> _Host | Refused:
     """Read one result and make its parts."""
     source = text.showable(path.name)
     try:
         result = result_files.load(path)
         summary = summarise(result, path.name, settings)
-        return _host(result, summary, settings, alone, later)
+        return _host(result, summary, settings, alone)
     except result_files.ResultError as error:
         return Refused(source, str(error))
     except paired.SampleError as error:
@@ -281,11 +272,11 @@ def _make(path: Path, settings: Settings, alone: bool, later: bool) -> _Host | R
         return _unforeseen(source, error)
 
 
-def _host(result: dict[str, t.Any], summary: dict[str, t.Any], settings: Settings, alone: bool, later: bool) -> _Host:
+def _host(result: dict[str, t.Any], summary: dict[str, t.Any], settings: Settings, alone: bool) -> _Host:
     page = fleet_page.NAME if alone else f"{result_files.file_stem(result['host'])}.html"
     host = Host(result, summary)
     parts = {one.name: one.host(host) for one in _formats()}
-    return _Host(hardware_classes.row(summary, page), host_page.render(result, summary, alone, later), parts)
+    return _Host(hardware_classes.row(summary, page), host_page.render(result, summary, alone), parts)
 
 
 def _rows_of(

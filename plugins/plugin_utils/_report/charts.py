@@ -1,38 +1,44 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Charts in Vega-Lite, rendered by vl-convert (Vega-Lite without a browser) or by the page's own script.
+"""Charts as plain SVG: one function for each kind.
 
-A :class:`Picture` is the name of one of :data:`TEMPLATES` (a Vega-Lite specification without data) with its data and
-parameters, so that a thousand pages share their specifications and contain only their numbers. Colours are CSS
-variables of the page (``var(--on)``), so that a chart follows light, dark and print styles. Each chart has
-``role="img"`` and a sentence in ``aria-label``; the page shows the numbers in a table.
+Colours are CSS variables of the page (``var(--on)``), so that a chart follows light, dark and print styles. Each chart
+has ``role="img"`` and a sentence in ``aria-label``, each point and bar tells its numbers to whoever points at it, and
+the page shows them in a table.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import math
-import re
 import typing as t
-from html import escape
 
-try:
-    import vl_convert
-except ImportError as error:
-    MISSING_LIBRARY: ImportError | None = error
-else:
-    MISSING_LIBRARY = None
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.canvas import (
+    ACCENT,
+    EDGE,
+    GRID,
+    INK,
+    LINE,
+    MUTED,
+    WIDTH,
+    Canvas,
+    Plot,
+    Scale,
+    across,
+    box,
+    legend,
+    line,
+    scale,
+    short,
+    tick_label,
+    ticks,
+    width,
+    wrap,
+)
 
-Row = dict[str, t.Any]
-Spec = dict[str, t.Any]
+Row = t.Mapping[str, t.Any]
 
-INK, MUTED, GRID, PAPER, ACCENT = "var(--ink)", "var(--muted)", "var(--grid)", "var(--paper)", "var(--accent)"
-# The layout font differs from the display font: the width of the widest common font leaves room for all.
-CHARACTER = 7.4
-# Plot area, in CSS pixels.
-WIDTH = 460
 # Verdict -> colour and shape: never distinguished by colour alone.
 VERDICTS = {
     "gain": ("var(--gain)", "triangle-right"),
@@ -46,580 +52,59 @@ BASELINE = "baseline"
 LOOKS = {**VERDICTS, BASELINE: (INK, "diamond")}
 # Colour and shape of each arm in the order of the result, the baseline first; no two colours differ by red and green
 # alone.
-ARM_COLOURS = (
-    "var(--on)",
-    "var(--off)",
-    "var(--arm-3)",
-    "var(--arm-4)",
-    "var(--arm-5)",
-    "var(--arm-6)",
-    "var(--arm-7)",
-    "var(--arm-8)",
-)
+ARM_COLOURS = ("var(--on)", "var(--off)", *(f"var(--arm-{number})" for number in range(3, 9)))
 ARM_SHAPES = ("circle", "diamond", "square", "triangle-up", "cross", "triangle-down", "triangle-left", "triangle-right")
 # Candidate ticks of a ratio axis.
 RATIO_TICKS = (0.1, 0.2, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.4, 1.6, 2.0, 3.0, 5.0, 10.0)
-LONGEST_LABEL = 46
-# Width of a label on the ratio axis with spacing, in CSS pixels.
-LABEL_WIDTH = 56
-# Numeric labels do not overlap in the widest common font.
-SPARSE = {"labelFlush": False, "labelOverlap": "greedy", "labelSeparation": 16}
-# How the page's own script reaches the library.
-BROWSER_NAMES = "window.vegaEmbed = vegaEmbed; window.vega = vega; window.vegaLite = vegaLite;"
-# Separates the number that makes a label unique from the label that is shown.
-MARK = "\x01"
+# Width of a label on the ratio axis with spacing, and what is left beside that axis for half of the last one.
+LABEL_WIDTH, INSET = 62, 30
+# Height of a bar, of a row of marks, of a row of a map, and of plots.
+BAR, ROW, CELL, BINS, SEQUENCE, TIMELINE, CURVE = 15, 18, 18, 70, 150, 110, 190
+MAX_BINS = 30
 
 
 @dataclasses.dataclass(frozen=True)
 class Picture:
-    """A chart before rendering.
+    """A chart.
 
     Attributes:
-        kind: a key of :data:`TEMPLATES`.
         label: the alternative text.
-        data: name -> rows, for the template's data of that name.
-        params: name -> value, for ``"@name"`` in the template and for its expressions.
-        size: ``width`` and ``height`` in CSS pixels, where they depend on the data.
+        svg: an ``<svg>`` element.
     """
 
-    kind: str
     label: str
-    data: dict[str, list[Row]]
-    params: dict[str, t.Any] = dataclasses.field(default_factory=dict)
-    size: dict[str, t.Any] = dataclasses.field(default_factory=dict)
-
-    def fields(self) -> dict[str, t.Any]:
-        """Return the chart as plain data, for a page that renders it."""
-        return vars(self)
+    svg: str
 
 
-def shorten(label: str) -> str:
-    """Shorten a label to fit beside a chart; the table has the full text."""
-    return label if len(label) <= LONGEST_LABEL else label[: LONGEST_LABEL - 1] + "…"
+def looks(arms: t.Sequence[str], present: t.Container[str]) -> dict[str, tuple[str, str]]:
+    """Return colour and shape of each arm of a result that occurs in a chart."""
+    found: dict[str, tuple[str, str]] = {}
+    for place, title in enumerate(arms):
+        if title in present:
+            found.setdefault(title, (ARM_COLOURS[place % len(ARM_COLOURS)], ARM_SHAPES[place % len(ARM_SHAPES)]))
+    return found
 
 
-def draw(picture: Picture) -> str:
-    """Render a chart as an ``<svg>`` element for an HTML page."""
-    template = json.dumps(TEMPLATES[picture.kind])
-    # In one pass: a value, such as a title from a host, can look like another parameter.
-    template = re.sub(r'"@([a-z_]+)"', lambda match: json.dumps(picture.params[match[1]]), template)
-    params = [{"name": name, "value": value} for name, value in picture.params.items()]
-    spec = {**json.loads(template), **picture.size, "config": CONFIG, "datasets": picture.data, "params": params}
-    svg = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
-    # Ids are unique per chart, because all charts of a page share one namespace.
-    number = hashlib.sha256(f"{picture.label}{svg}".encode()).hexdigest()[:12]
-    svg = re.sub(r'\bid="([^"]+)"', rf'id="c{number}-\1"', svg)
-    svg = re.sub(r"url\(#([^)]+)\)", rf"url(#c{number}-\1)", svg)
-    return svg.replace("<svg ", f'<svg role="img" aria-label="{escape(picture.label, quote=True)}" ', 1)
+def _legend(canvas: Canvas, arms: t.Mapping[str, tuple[str, str]], shape: str = "") -> float:
+    return legend(canvas, ((title, colour, shape or own) for title, (colour, own) in arms.items()))
 
 
-def as_json(value: t.Any) -> str:
-    """Format plain data for a page's script, such as the fields of a :class:`Picture`."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+def _percent(share: float, digits: int = 0) -> str:
+    return "0 %" if share == 0 else f"{share:+.{digits}%}".replace("-", "\u2212").replace("%", " %")
 
 
-def browser_script() -> str:
-    """Return the script that renders charts in a page: the library (Vega-Lite,
-    from vl-convert's package) and :data:`TEMPLATES`.
-    """
-    templates = json.dumps({"config": CONFIG, "templates": TEMPLATES}, sort_keys=True)
-    return f"(() => {{{vl_convert.javascript_bundle(BROWSER_NAMES)}}})();\nwindow.smtCharts = {templates};\n"
+def _with_interval(row: Row) -> str:
+    """Return ``5.1 (4.9 to 5.3)``, or the value alone."""
+    ends = "" if row["low"] is None or row["high"] is None else " ({} to {})"
+    return report_text.number(row["value"]) + ends.format(*(report_text.number(row[end]) for end in ("low", "high")))
 
 
-# Building blocks of templates
+# Ratios
 
 
-def _data(name: str = "rows") -> Spec:
-    return {"name": name}
-
-
-def _expr(expression: str) -> Spec:
-    return {"expr": expression}
-
-
-def _quantity(name: str, **more: t.Any) -> Spec:
-    return {
-        "field": name,
-        "type": "quantitative",
-        **({} if (more.get("axis") or {}).get("title") else {"title": None}),
-        **more,
-    }
-
-
-def _label_axis(**more: t.Any) -> Spec:
-    """Return an axis of texts, with room for the longest."""
-    return {"domain": False, "ticks": False, "labelPadding": 8, "minExtent": "@labels", **more}
-
-
-def _colour(**more: t.Any) -> Spec:
-    """Return the arm's colour, with a legend of the present arms."""
-    return {
-        "field": "arm",
-        "type": "nominal",
-        "sort": "@arms",
-        "scale": {"domain": "@arms", "range": "@colours"},
-        "legend": {"values": "@present", **more},
-    }
-
-
-def _by_verdict(place: int) -> Spec:
-    return {
-        "field": "verdict",
-        "type": "nominal",
-        "legend": None,
-        "scale": {"domain": list(LOOKS), "range": [look[place] for look in LOOKS.values()]},
-    }
-
-
-def _label(**more: t.Any) -> Spec:
-    return {"type": "text", "color": INK, "fontSize": 12, **more}
-
-
-def _text(name: str = "text") -> Spec:
-    return {"field": name, "type": "nominal"}
-
-
-def _head(text: str, align: str, at: float, dx: float) -> Spec:
-    """Return a text above the axis, on one side of its middle."""
-    return {
-        "data": {"values": [{}]},
-        "mark": _label(align=align, color=MUTED, dx=dx, text=_expr(text)),
-        "encoding": {"x": {"value": at}, "y": {"value": -12}},
-    }
-
-
-def _ratio_layers() -> list[Spec]:
-    """Return the layers of the margin band and the line at 1."""
-    scale = {"type": "log", "domain": ["@low", "@high"], "nice": False, "clamp": True}
-    return [
-        {
-            "data": {"values": [{}]},
-            "mark": {"type": "rect", "color": MUTED, "opacity": 0.18},
-            "encoding": {
-                "x": {"datum": _expr("1 / (1 + margin)"), "type": "quantitative", "scale": scale},
-                "x2": {"datum": _expr("1 + margin")},
-            },
-        },
-        {
-            "data": {"values": [{}]},
-            "mark": {"type": "rule", "color": INK, "strokeWidth": 1},
-            "encoding": {"x": {"datum": 1, "type": "quantitative", "scale": scale}},
-        },
-    ]
-
-
-def _ratio_axis() -> Spec:
-    label = "datum.value == 1 ? '0 %' : replace(format(datum.value - 1, '+.0%'), '%', ' %')"
-    scale = {"type": "log", "domain": ["@low", "@high"], "nice": False, "clamp": True}
-    return {"axis": {"values": "@ticks", "labelExpr": label, "labelFlush": False}, "scale": scale}
-
-
-def _forest() -> Spec:
-    y = {
-        "field": "key",
-        "type": "nominal",
-        "sort": None,
-        "title": None,
-        "axis": _label_axis(labelExpr=f"split(datum.label, '{MARK}')[1]"),
-    }
-    return {
-        "width": WIDTH,
-        "layer": [
-            *_ratio_layers(),
-            {
-                "data": _data(),
-                "mark": {"type": "rule", "strokeWidth": 3},
-                "encoding": {
-                    "y": y,
-                    "x": _quantity("low", **_ratio_axis()),
-                    "x2": {"field": "high"},
-                    "color": _by_verdict(0),
-                },
-            },
-            {
-                "data": _data(),
-                "mark": {"type": "point", "filled": True, "size": 130, "opacity": 1},
-                "encoding": {
-                    "y": y,
-                    "x": _quantity("ratio", **_ratio_axis()),
-                    "color": _by_verdict(0),
-                    "shape": _by_verdict(1),
-                },
-            },
-            {
-                "data": _data(),
-                "mark": _label(align="left", dx=12),
-                "encoding": {"y": y, "x": {"value": WIDTH}, "text": _text()},
-            },
-            {
-                "data": {"values": [{}]},
-                "mark": {"type": "rule", "opacity": 0, "color": INK},
-                "encoding": {"x": {"value": WIDTH}, "x2": {"value": "@end"}},
-            },
-            _head("'← ' + left", "right", WIDTH / 2, -8),
-            _head("right + ' →'", "left", WIDTH / 2, 8),
-            # The last layer, because the order of rows is that in which the layers name them.
-            {
-                "data": _data(),
-                "transform": [{"filter": f"datum.verdict == '{BASELINE}'"}],
-                "mark": {"type": "rule", "color": MUTED, "strokeWidth": 1},
-                "encoding": {"y": {**y, "bandPosition": 0}, "x": {"value": 0}, "x2": {"value": WIDTH}},
-            },
-        ],
-    }
-
-
-def _bars() -> Spec:
-    y = {"field": "label", "type": "nominal", "sort": None, "title": None, "axis": _label_axis()}
-    offset = {"field": "arm", "type": "nominal", "sort": "@arms", "scale": {"paddingInner": 0.12}}
-    across = {"scale": {"domain": [0, "@top"], "clamp": True, "nice": True}, "axis": {"title": "@unit", "tickCount": 6}}
-    spot = {"y": y, "yOffset": offset}
-    return {
-        "width": WIDTH,
-        "height": {"step": 19},
-        "data": _data(),
-        "layer": [
-            {
-                "mark": "bar",
-                "encoding": {**spot, "x": _quantity("value", **across), "color": _colour(symbolType="square")},
-            },
-            {
-                "transform": [{"filter": "datum.low != null && datum.high != null"}],
-                "mark": {"type": "rule", "color": INK, "strokeWidth": 2},
-                "encoding": {**spot, "x": _quantity("low", **across), "x2": {"field": "high"}},
-            },
-            {
-                "transform": [{"calculate": "datum.high == null ? datum.value : datum.high", "as": "end"}],
-                "mark": _label(align="left", dx=6, fontSize=11),
-                "encoding": {**spot, "x": _quantity("end", **across), "text": _text()},
-            },
-        ],
-    }
-
-
-def _histogram() -> Spec:
-    row = {
-        "field": "arm",
-        "type": "nominal",
-        "sort": "@arms",
-        "title": None,
-        "header": {"labelAngle": 0, "labelAlign": "left"},
-    }
-    counts = {"tickMinStep": 1, "format": "d", "tickCount": 3, "minExtent": 30}
-    return {
-        # Half of the last label of the axis, which the layout of a facet leaves out.
-        "padding": {"left": 6, "top": 6, "right": 24, "bottom": 6},
-        "data": _data(),
-        "facet": {"row": row},
-        "spec": {
-            "width": WIDTH,
-            "height": 70,
-            "mark": "bar",
-            "encoding": {
-                "x": {
-                    "field": "value",
-                    "type": "quantitative",
-                    "bin": {"maxbins": 30},
-                    "axis": {"title": "@unit", **SPARSE},
-                },
-                "y": {"aggregate": "count", "type": "quantitative", "title": "workers", "axis": counts},
-                "color": {**_colour(), "legend": None},
-            },
-        },
-    }
-
-
-def _sequence() -> Spec:
-    scale = {"domain": "@arms", "range": "@shapes"}
-    shape = {"field": "arm", "type": "nominal", "sort": "@arms", "scale": scale, "legend": {"values": "@present"}}
-    return {
-        "width": WIDTH,
-        "height": 150,
-        "layer": [
-            {
-                "data": {"values": [{}]},
-                "mark": {"type": "rule", "color": INK, "strokeWidth": 1},
-                "encoding": {"y": {"datum": 0, "type": "quantitative"}},
-            },
-            {
-                "data": _data(),
-                "mark": {"type": "point", "filled": True, "size": 34, "opacity": 0.8},
-                "encoding": {
-                    "x": _quantity(
-                        "index",
-                        axis={"title": "sample, in the order taken", "tickMinStep": 1, "format": "d", "grid": False},
-                    ),
-                    "y": _quantity(
-                        "deviation",
-                        axis={"title": "from the median", "format": "+.1%", "tickCount": 5, "minExtent": 72},
-                    ),
-                    "color": _colour(),
-                    "shape": shape,
-                },
-            },
-        ],
-    }
-
-
-def _timeline() -> Spec:
-    along = {"axis": {"title": "minutes since its first period", "grid": False, **SPARSE}}
-    return {
-        "width": WIDTH,
-        "height": 110,
-        "layer": [
-            {
-                "data": _data("bands"),
-                "mark": {"type": "rect", "opacity": 0.18},
-                "encoding": {
-                    "x": _quantity("begin", **along),
-                    "x2": {"field": "end"},
-                    "color": _colour(symbolType="square"),
-                },
-            },
-            {
-                "data": _data(),
-                "mark": {"type": "line", "color": INK, "strokeWidth": 1.4},
-                "encoding": {
-                    "x": _quantity("at", **along),
-                    "y": _quantity(
-                        "value", scale={"zero": False}, axis={"title": "@unit", "tickCount": 4, "minExtent": 60}
-                    ),
-                    "detail": {"field": "period", "type": "nominal"},
-                },
-            },
-        ],
-    }
-
-
-def _usage_map() -> Spec:
-    return {
-        "height": {"step": 20},
-        "data": _data(),
-        "mark": {"type": "rect", "color": ACCENT, "stroke": PAPER, "strokeWidth": "@seam"},
-        "encoding": {
-            "x": {
-                "field": "place",
-                "type": "ordinal",
-                "title": "CPU, siblings side by side",
-                "axis": {
-                    "labelAngle": 0,
-                    "labelOverlap": "greedy",
-                    "domain": False,
-                    "ticks": False,
-                    "labelExpr": "cpus[datum.value]",
-                },
-            },
-            "y": {"field": "label", "type": "nominal", "sort": None, "title": None, "axis": _label_axis()},
-            "opacity": {
-                "field": "usage",
-                "type": "quantitative",
-                "legend": None,
-                "scale": {"domain": [0, 1], "range": [0.06, 1], "clamp": True},
-            },
-        },
-    }
-
-
-def _threads(test: str) -> Spec:
-    return {"data": _data("fields"), "transform": [{"filter": test}]}
-
-
-def _topology() -> Spec:
-    x, y = (
-        {"type": "quantitative", "axis": None, "scale": {"domain": domain, "nice": False, "zero": False}}
-        for domain in ([0, "@right"], ["@bottom", 0])
-    )
-    box = {"x": {"field": "x", **x}, "x2": {"field": "x2"}, "y": {"field": "y", **y}, "y2": {"field": "y2"}}
-    return {
-        "layer": [
-            {
-                "data": _data("boxes"),
-                "mark": {"type": "rect", "fill": "transparent", "stroke": MUTED, "cornerRadius": 4},
-                "encoding": box,
-            },
-            {
-                **_threads("datum.online"),
-                "mark": {"type": "rect", "fill": ACCENT, "stroke": ACCENT, "cornerRadius": 3},
-                "encoding": {
-                    **box,
-                    "fillOpacity": {
-                        "field": "shade",
-                        "type": "quantitative",
-                        "legend": None,
-                        "scale": {"domain": [0, 1], "range": [0, 0.6], "clamp": True},
-                    },
-                },
-            },
-            {
-                **_threads("!datum.online"),
-                "encoding": box,
-                "mark": {
-                    "type": "rect",
-                    "fill": "transparent",
-                    "stroke": ACCENT,
-                    "cornerRadius": 3,
-                    "strokeDash": [3, 3],
-                },
-            },
-            {
-                "data": _data("fields"),
-                "mark": _label(),
-                "encoding": {"x": {"field": "cx", **x}, "y": {"field": "cy", **y}, "text": _text("text")},
-            },
-            {
-                "data": _data("heads"),
-                "mark": _label(align="left", color=MUTED),
-                "encoding": {"x": {"field": "x", **x}, "y": {"field": "y", **y}, "text": _text()},
-            },
-        ]
-    }
-
-
-def _curve(x: Spec) -> Spec:
-    """Return a line chart with one line and the band of its intervals per arm, and vertical marks."""
-    upward = {"axis": {"title": "@unit", "minExtent": 60}}
-    y = _quantity("value", **upward)
-    return {
-        "width": WIDTH,
-        "height": 200,
-        "data": _data(),
-        "layer": [
-            {"mark": {"type": "line", "strokeWidth": 2}, "encoding": {"x": x, "y": y, "color": _colour()}},
-            {
-                "transform": [{"filter": "datum.low != null"}],
-                "mark": {"type": "area", "opacity": 0.18},
-                "encoding": {"x": x, "y": _quantity("low", **upward), "y2": {"field": "high"}, "color": _colour()},
-            },
-            {
-                "transform": [{"filter": "datum.low != null"}],
-                "mark": {"type": "rule", "strokeWidth": 2},
-                "encoding": {"x": x, "y": _quantity("low", **upward), "y2": {"field": "high"}, "color": _colour()},
-            },
-            {
-                "mark": {"type": "point", "filled": True, "size": 50, "opacity": 1},
-                "encoding": {"x": x, "y": y, "color": _colour()},
-            },
-            {
-                "data": _data("marks"),
-                "mark": {"type": "rule", "color": INK, "strokeDash": [4, 3]},
-                "encoding": {"x": x},
-            },
-            {
-                "data": _data("marks"),
-                "mark": _label(align="left", dx=5),
-                "encoding": {"x": x, "y": {"value": 8}, "text": _text()},
-            },
-        ],
-    }
-
-
-def _spread() -> Spec:
-    """Return a chart of each host's ratio as a tick, with the median of each row."""
-    y = {
-        "field": "key",
-        "type": "nominal",
-        "sort": None,
-        "title": None,
-        "axis": _label_axis(labelExpr=f"split(datum.label, '{MARK}')[1]"),
-    }
-    ratio = _quantity("ratio", **_ratio_axis())
-    return {
-        "width": WIDTH,
-        "height": {"step": 26},
-        "layer": [
-            *_ratio_layers(),
-            {
-                "data": _data(),
-                "mark": {"type": "tick", "color": ACCENT, "opacity": 0.35, "thickness": 1.5, "size": 16},
-                "encoding": {"y": y, "x": ratio},
-            },
-            {
-                "data": _data("medians"),
-                "mark": {"type": "point", "filled": True, "size": 110, "opacity": 1},
-                "encoding": {"y": y, "x": ratio, "color": _by_verdict(0), "shape": _by_verdict(1)},
-            },
-            {
-                "data": _data("medians"),
-                "mark": _label(align="left", dx=12),
-                "encoding": {"y": y, "x": {"value": WIDTH}, "text": _text()},
-            },
-            {
-                "data": {"values": [{}]},
-                "mark": {"type": "rule", "opacity": 0, "color": INK},
-                "encoding": {"x": {"value": WIDTH}, "x2": {"value": "@end"}},
-            },
-            _head("'← ' + left", "right", WIDTH / 2, -8),
-            _head("right + ' →'", "left", WIDTH / 2, 8),
-        ],
-    }
-
-
-CONFIG: Spec = {
-    "background": "transparent",
-    "font": "system-ui, sans-serif",
-    "aria": False,
-    "padding": 6,
-    "view": {"stroke": None},
-    "axis": {
-        "labelColor": INK,
-        "titleColor": MUTED,
-        "gridColor": GRID,
-        "domainColor": GRID,
-        "tickColor": GRID,
-        "labelFontSize": 12,
-        "titleFontSize": 12,
-        "titleFontWeight": "normal",
-        "labelLimit": 400,
-    },
-    "legend": {
-        "symbolOpacity": 1,
-        "labelColor": INK,
-        "titleColor": MUTED,
-        "labelFontSize": 12,
-        "orient": "top",
-        "title": None,
-        "columnPadding": 24,
-    },
-    "header": {"labelColor": MUTED, "labelFontSize": 12},
-}
-TEMPLATES: dict[str, Spec] = {
-    "forest": _forest(),
-    "bars": _bars(),
-    "histogram": _histogram(),
-    "sequence": _sequence(),
-    "timeline": _timeline(),
-    "usage_map": _usage_map(),
-    "topology": _topology(),
-    "streams": _curve(
-        _quantity("x", axis={"tickMinStep": 1, "format": "d", "grid": False, "title": "@along", **SPARSE})
-    ),
-    "points": _curve(_quantity("x", axis={"grid": False, "title": "@along", **SPARSE})),
-    "spread": _spread(),
-}
-
-
-# One function per kind of chart
-
-
-def _arm_params(rows: t.Sequence[Row], arms: t.Sequence[str]) -> dict[str, t.Any]:
-    """Return the looks of all arms of a result, and which of them occur, for a legend."""
-    looks = {title: place % len(ARM_COLOURS) for place, title in reversed(list(enumerate(arms)))}
-    titles = list(dict.fromkeys(arms))
-    return {
-        "arms": titles,
-        "colours": [ARM_COLOURS[looks[title]] for title in titles],
-        "shapes": [ARM_SHAPES[looks[title]] for title in titles],
-        "present": [title for title in titles if any(row["arm"] == title for row in rows)],
-    }
-
-
-def _room(labels: t.Iterable[str]) -> float:
-    return 8 + CHARACTER * max(map(len, labels), default=0)
-
-
-def ratio_domain(rows: t.Sequence[Row], margin: float) -> tuple[float, float]:
-    """Return the range of the ratio axis with all intervals and the margin, symmetric about 1 on the log scale."""
-    reach = max([abs(math.log(row[end])) for row in rows for end in ("low", "high")] + [3 * margin, 0.05])
+def ratio_domain(ratios: t.Iterable[float], margin: float) -> tuple[float, float]:
+    """Return the range of the ratio axis with all ratios and the margin, symmetric about 1 on the log scale."""
+    reach = max([*(abs(math.log(ratio)) for ratio in ratios), 3 * margin, 0.05])
     # The axis ends at a factor of ten; longer intervals end at the frame.
     reach = min(1.08 * reach, math.log(10))
     return math.exp(-reach), math.exp(reach)
@@ -627,8 +112,8 @@ def ratio_domain(rows: t.Sequence[Row], margin: float) -> tuple[float, float]:
 
 def ratio_ticks(low: float, high: float) -> list[float]:
     """Return the ticks of a ratio axis: 1, and from there outwards each that does not overlap the previous one."""
-    clear = math.log(high / low) * LABEL_WIDTH / WIDTH
-    ticks = [1.0]
+    clear = math.log(high / low) * LABEL_WIDTH / (WIDTH - 2 * INSET)
+    found = [1.0]
     for side in (
         sorted(tick for tick in RATIO_TICKS if 1 < tick <= high),
         sorted((tick for tick in RATIO_TICKS if low <= tick < 1), reverse=True),
@@ -636,25 +121,49 @@ def ratio_ticks(low: float, high: float) -> list[float]:
         last = 1.0
         for tick in side:
             if abs(math.log(tick / last)) >= clear:
-                ticks.append(tick)
+                found.append(tick)
                 last = tick
-    return sorted(ticks)
+    return sorted(found)
 
 
-def _ratio_params(
-    rows: t.Sequence[Row], margin: float, sides: tuple[str, str], labels: t.Sequence[str], texts: t.Iterable[str]
-) -> dict[str, t.Any]:
-    low, high = ratio_domain(rows, margin)
-    return {
-        "low": low,
-        "high": high,
-        "ticks": ratio_ticks(low, high),
-        "margin": margin,
-        "left": sides[0],
-        "right": sides[1],
-        "labels": _room(labels),
-        "end": WIDTH + 12 + CHARACTER * max(map(len, texts)),
-    }
+def _ratio_rows(
+    canvas: Canvas, rows: t.Sequence[Row], domain: tuple[float, float], margin: float, sides: tuple[str, str]
+) -> tuple[Scale, list[float]]:
+    """Draw a line of texts for each row and below it a strip of the axis of ratios, with the margin's band and the line
+    at 1; return the scale, and the middle of each strip.
+    """
+    low, high = domain
+    logarithmic = scale(math.log(low), math.log(high), INSET, WIDTH - INSET)
+
+    def place(ratio: float) -> float:
+        return logarithmic(math.log(ratio))
+
+    half = WIDTH / 2 - 2 * EDGE
+    named = wrap(f"\u2190 {sides[0]}", half), wrap(f"{sides[1]} \u2192", half)
+    for texts, x, anchor in zip(named, (WIDTH / 2 - EDGE, WIDTH / 2 + EDGE), ("end", "start")):
+        for number, text in enumerate(texts):
+            canvas.text(x, LINE * (number + 0.5), text, anchor, MUTED)
+    y = LINE * max(map(len, named)) + EDGE
+    middles = []
+    for number, row in enumerate(rows):
+        if row["verdict"] == BASELINE and number:
+            canvas.path(f"M0 {short(y)}H{short(WIDTH)}", stroke=MUTED)
+        beside = width(row["label"]) + width(row["text"]) + 3 * EDGE < WIDTH
+        after = canvas.lines(y + EDGE, row["label"])
+        y = canvas.lines(after - LINE if beside else after, row["text"], anchor="end")
+        middles.append(y + ROW / 2)
+        y += ROW + EDGE
+
+    def strips(x: float) -> str:
+        return "".join(f"M{short(x)} {short(middle - ROW / 2)}v{ROW}" for middle in middles)
+
+    start, marked = place(1 / (1 + margin)), ratio_ticks(low, high)
+    bands = "".join(box(start, middle - ROW / 2, place(1 + margin) - start, ROW) for middle in middles)
+    canvas.path("".join(strips(place(tick)) for tick in marked), stroke=GRID)
+    canvas.path(bands, fill=MUTED, opacity="0.18")
+    canvas.path(strips(place(1)), stroke=INK)
+    across(canvas, [(place(tick), _percent(tick - 1)) for tick in marked], y)
+    return place, middles
 
 
 def forest(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], label: str) -> Picture:
@@ -667,11 +176,16 @@ def forest(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], label: 
         sides: the meaning of the sides left and right of 1.
         label: the alternative text.
     """
-    labels = [shorten(row["label"]) for row in rows]
-    # A hidden number makes equal labels unique.
-    shown = [{**row, "key": f"{number}{MARK}{name}"} for number, (row, name) in enumerate(zip(rows, labels))]
-    params = _ratio_params(rows, margin, sides, labels, (row["text"] for row in rows))
-    return Picture("forest", label, {"rows": shown}, params, {"height": max(46, 34 * len(rows))})
+    canvas = Canvas()
+    domain = ratio_domain((row[end] for row in rows for end in ("low", "high")), margin)
+    place, middles = _ratio_rows(canvas, rows, domain, margin, sides)
+    for row, y in zip(rows, middles):
+        colour, shape = LOOKS[row["verdict"]]
+        title = f"{row['label']}: {row['text']}, {row['verdict'].replace('_', ' ')}"
+        with canvas.group(title):
+            canvas.path(line([(place(row["low"]), y), (place(row["high"]), y)]), stroke=colour, stroke_width="3")
+            canvas.marks(shape, colour, 6, [(place(row["ratio"]), y, "")])
+    return Picture(label, canvas.svg(label))
 
 
 def spread(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], label: str) -> Picture:
@@ -683,24 +197,21 @@ def spread(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], label: 
         sides: the meaning of the sides left and right of 1.
         label: the alternative text.
     """
-    labels = [shorten(row["label"]) for row in rows]
-    keys = [f"{number}{MARK}{name}" for number, name in enumerate(labels)]
-    # Ratios that round to the same value share one mark.
-    ticks = [
-        {"key": key, "ratio": ratio}
-        for key, row in zip(keys, rows)
-        for ratio in sorted({float(f"{ratio:.4g}") for ratio in row["ratios"]})
-    ]
-    medians = [
-        {"key": key, **{name: row[name] for name in ("ratio", "verdict", "text")}} for key, row in zip(keys, rows)
-    ]
-    ends = [{"low": tick["ratio"], "high": tick["ratio"]} for tick in ticks]
-    return Picture(
-        "spread",
-        label,
-        {"rows": ticks, "medians": medians},
-        _ratio_params(ends, margin, sides, labels, (row["text"] for row in rows)),
-    )
+    canvas = Canvas()
+    domain = ratio_domain((ratio for row in rows for ratio in row["ratios"]), margin)
+    place, middles = _ratio_rows(canvas, rows, domain, margin, sides)
+    for row, y in zip(rows, middles):
+        with canvas.group(stroke=ACCENT, stroke_width="1.5", opacity="0.35"):
+            # Ratios that round to the same value share one mark.
+            for ratio in sorted({float(f"{ratio:.4g}") for ratio in row["ratios"]}):
+                canvas.path(f"M{short(place(ratio))} {short(y - ROW / 2)}v{ROW}", _percent(ratio - 1, 1))
+        colour, shape = VERDICTS[row["verdict"]]
+        title = f"{row['label']}: {row['text']}, {row['verdict'].replace('_', ' ')}"
+        canvas.marks(shape, colour, 5.5, [(place(row["ratio"]), y, title)])
+    return Picture(label, canvas.svg(label))
+
+
+# Values
 
 
 def bars(rows: t.Sequence[Row], arms: t.Sequence[str], unit: str, label: str) -> Picture:
@@ -712,16 +223,33 @@ def bars(rows: t.Sequence[Row], arms: t.Sequence[str], unit: str, label: str) ->
         unit: title of the axis.
         label: the alternative text.
     """
-    shown = [{**row, "label": shorten(row["label"])} for row in rows]
+    canvas = Canvas()
+    shown = looks(arms, {row["arm"] for row in rows})
+    y = _legend(canvas, shown, "square") + EDGE
     # The axis is limited, since an interval of few blocks may be many times as long as the bars.
     tallest = max(row["value"] for row in rows)
     top = min(1.3 * tallest, max([1.05 * tallest, *(row["high"] for row in rows if row["high"] is not None)]))
-    return Picture(
-        "bars",
-        label,
-        {"rows": shown},
-        {**_arm_params(rows, arms), "top": top, "unit": unit, "labels": _room(row["label"] for row in shown)},
-    )
+    marked = ticks(0, top, 5)
+    place = scale(0, marked[-1], EDGE, WIDTH - 2 * EDGE - 6 - max(width(row["text"]) for row in rows))
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row["label"], []).append(row)
+    for name, members in groups.items():
+        y = canvas.lines(y, name)
+        canvas.path("".join(f"M{short(place(tick))} {short(y)}v{BAR * len(members)}" for tick in marked), stroke=GRID)
+        for row in sorted(members, key=lambda row: arms.index(row["arm"])):
+            middle, end = y + BAR / 2, place(row["value"])
+            with canvas.group(f"{name}, {row['arm']}: {_with_interval(row)}"):
+                canvas.path(box(EDGE, y + 1, end - EDGE, BAR - 2), fill=shown[row["arm"]][0])
+                if row["low"] is not None and row["high"] is not None:
+                    low, high = place(row["low"]), place(row["high"])
+                    canvas.path(line([(low, middle), (high, middle)]), stroke=INK, stroke_width="2")
+                    end = max(end, high)
+            canvas.text(end + 6, middle, row["text"])
+            y += BAR
+        y += EDGE
+    across(canvas, [(place(tick), tick_label(tick)) for tick in marked], y, unit)
+    return Picture(label, canvas.svg(label))
 
 
 def histogram(rows: t.Sequence[Row], arms: t.Sequence[str], unit: str, label: str) -> Picture:
@@ -733,7 +261,34 @@ def histogram(rows: t.Sequence[Row], arms: t.Sequence[str], unit: str, label: st
         unit: title of the axis.
         label: the alternative text.
     """
-    return Picture("histogram", label, {"rows": list(rows)}, {**_arm_params(rows, arms), "unit": unit})
+    canvas = Canvas()
+    values = [row["value"] for row in rows]
+    # The rule of Rice: twice the cube root of the number of values.
+    marked = ticks(min(values), max(values), min(MAX_BINS, math.ceil(2 * len(values) ** (1 / 3))))
+    step = marked[1] - marked[0]
+    shown = looks(arms, {row["arm"] for row in rows})
+    counts = {title: [0] * (len(marked) - 1) for title in shown}
+    for row in rows:
+        counts[row["arm"]][min(len(marked) - 2, int((row["value"] - marked[0]) / step))] += 1
+    most = max(max(count) for count in counts.values())
+    y = 0.0
+    for number, (title, count) in enumerate(counts.items(), 1):
+        plot = Plot(
+            canvas,
+            (y, BINS),
+            (marked, unit if number == len(counts) else ""),
+            (ticks(0, most, 3, whole=True), f"{title}, workers"),
+        )
+        with canvas.group(
+            stroke=shown[title][0], stroke_width=short(max(1.0, plot.x(marked[1]) - plot.x(marked[0]) - 1))
+        ):
+            for low, high, workers in zip(marked, marked[1:], count):
+                if workers:
+                    x = short(plot.x((low + high) / 2))
+                    said = f"{report_text.number(low)} to {report_text.number(high)}: {workers}"
+                    canvas.path(f"M{x} {short(plot.bottom)}V{short(plot.y(workers))}", said)
+        y = plot.bottom + LINE
+    return Picture(label, canvas.svg(label))
 
 
 def sequence(rows: t.Sequence[Row], arms: t.Sequence[str], label: str) -> Picture:
@@ -744,7 +299,25 @@ def sequence(rows: t.Sequence[Row], arms: t.Sequence[str], label: str) -> Pictur
         arms: titles of all arms of the result, the baseline first.
         label: the alternative text.
     """
-    return Picture("sequence", label, {"rows": list(rows)}, _arm_params(rows, arms))
+    canvas = Canvas()
+    shown = looks(arms, {row["arm"] for row in rows})
+    deviations = [row["deviation"] for row in rows]
+    plot = Plot(
+        canvas,
+        (_legend(canvas, shown), SEQUENCE),
+        (ticks(0, max(row["index"] for row in rows), 8, whole=True), "sample, in the order taken"),
+        (ticks(min(deviations), max(deviations), 5), "from the median"),
+        lambda tick: _percent(round(tick, 12), 1),
+    )
+    canvas.path(f"M{short(plot.x(0))} {short(plot.y(0))}H{short(WIDTH - 2 * EDGE)}", stroke=INK)
+    for title, (colour, shape) in shown.items():
+        points = (
+            (plot.x(row["index"]), plot.y(row["deviation"]), f"{row['index']}: {_percent(row['deviation'], 2)}")
+            for row in rows
+            if row["arm"] == title
+        )
+        canvas.marks(shape, colour, 2.5, points, 0.8)
+    return Picture(label, canvas.svg(label))
 
 
 def timeline(rows: t.Sequence[Row], bands: t.Sequence[Row], arms: t.Sequence[str], unit: str, label: str) -> Picture:
@@ -757,9 +330,95 @@ def timeline(rows: t.Sequence[Row], bands: t.Sequence[Row], arms: t.Sequence[str
         unit: title of the axis.
         label: the alternative text.
     """
-    return Picture(
-        "timeline", label, {"rows": list(rows), "bands": list(bands)}, {**_arm_params(bands, arms), "unit": unit}
+    canvas = Canvas()
+    shown = looks(arms, {band["arm"] for band in bands})
+    values = [row["value"] for row in rows]
+    plot = Plot(
+        canvas,
+        (_legend(canvas, shown, "square"), TIMELINE),
+        (ticks(0, max(band["end"] for band in bands), 8), "minutes since its first period"),
+        (ticks(min(values), max(values), 4), unit),
     )
+    with canvas.group(opacity="0.18"):
+        for band in bands:
+            begin, end = plot.x(band["begin"]), plot.x(band["end"])
+            said = f"{band['arm']}, minutes {band['begin']:g} to {band['end']:g}"
+            canvas.path(box(begin, plot.top, end - begin, TIMELINE), said, fill=shown[band["arm"]][0])
+    periods: dict[t.Any, list[tuple[float, float]]] = {}
+    for row in rows:
+        periods.setdefault(row["period"], []).append((plot.x(row["at"]), plot.y(row["value"])))
+    drawn = "".join(line(points) for points in periods.values() if len(points) > 1)
+    canvas.path(drawn or "M0 0", fill="none", stroke=INK, stroke_width="1.4")
+    points = (
+        (plot.x(row["at"]), plot.y(row["value"]), f"minute {row['at']:g}: {report_text.number(row['value'])}")
+        for row in rows
+    )
+    canvas.marks("circle", INK, 1.6, points)
+    return Picture(label, canvas.svg(label))
+
+
+def streams(rows: t.Sequence[Row], arms: t.Sequence[str], unit: str, crossover: int | None, label: str) -> Picture:
+    """Draw a value by number of streams, one line per arm, with the crossover marked.
+
+    Args:
+        rows: ``{x, arm, value, low, high}`` each.
+        arms: titles of all arms of the result, the baseline first.
+        unit: title of the axis.
+        crossover: number of streams from which on SMT helps, or None where there is none, or none is known.
+        label: the alternative text.
+    """
+    return _curve(rows, arms, unit, "streams", label, crossover)
+
+
+def points(rows: t.Sequence[Row], arms: t.Sequence[str], unit: str, along: str, label: str) -> Picture:
+    """Draw a value by the workload's parameter, one line per arm.
+
+    Args:
+        rows: ``{x, arm, value, low, high}`` each.
+        arms: titles of all arms of the result, the baseline first.
+        unit: title of the vertical axis.
+        along: the parameter with its unit.
+        label: the alternative text.
+    """
+    return _curve(rows, arms, unit, along, label)
+
+
+def _curve(
+    rows: t.Sequence[Row], arms: t.Sequence[str], unit: str, along: str, label: str, crossover: int | None = None
+) -> Picture:
+    canvas = Canvas()
+    shown = looks(arms, {row["arm"] for row in rows})
+    ends = [value for row in rows for value in (row["value"], row["low"], row["high"]) if value is not None]
+    places = [row["x"] for row in rows]
+    plot = Plot(
+        canvas,
+        (_legend(canvas, shown), CURVE),
+        (ticks(min(0, *places), max(places), 8, whole=along == "streams"), along),
+        (ticks(min(0, *ends), max(0, *ends), 6), unit),
+    )
+    for title, (colour, shape) in shown.items():
+        own = sorted((row for row in rows if row["arm"] == title), key=lambda row: row["x"])
+        banded = [row for row in own if row["low"] is not None and row["high"] is not None]
+        upper = [(plot.x(row["x"]), plot.y(row["high"])) for row in banded]
+        lower = [(plot.x(row["x"]), plot.y(row["low"])) for row in banded]
+        if len(banded) > 1:
+            canvas.path(f"{line([*upper, *reversed(lower)])}Z", fill=colour, opacity="0.18")
+        if banded:
+            canvas.path("".join(map(line, zip(upper, lower))), stroke=colour, stroke_width="2")
+        middles = [(plot.x(row["x"]), plot.y(row["value"])) for row in own]
+        if len(own) > 1:
+            canvas.path(line(middles), fill="none", stroke=colour, stroke_width="2")
+        said = (f"{title}, {tick_label(row['x'])} {along}: {_with_interval(row)}" for row in own)
+        canvas.marks(shape, colour, 4, ((x, y, text) for (x, y), text in zip(middles, said)))
+    if crossover is not None:
+        x, text = plot.x(crossover), f"from {crossover} streams"
+        canvas.path(line([(x, plot.top), (x, plot.bottom)]), stroke=INK, stroke_dasharray="4,3")
+        before = x + 5 + width(text) > WIDTH
+        canvas.text(x - 5 if before else x + 5, plot.top + LINE / 2, text, "end" if before else "start")
+    return Picture(label, canvas.svg(label))
+
+
+# CPUs
 
 
 def usage_map(rows: t.Sequence[Row], cpus: t.Sequence[str], label: str) -> Picture:
@@ -770,11 +429,26 @@ def usage_map(rows: t.Sequence[Row], cpus: t.Sequence[str], label: str) -> Pictu
         cpus: the CPUs in the order of packages, cores and siblings.
         label: the alternative text.
     """
-    step = max(3, min(26, WIDTH // max(1, len(cpus))))
-    place = {cpu: number for number, cpu in enumerate(cpus)}
-    shown = [{"label": shorten(row["label"]), "place": place[row["cpu"]], "usage": row["usage"]} for row in rows]
-    params = {"cpus": list(cpus), "seam": 1 if step > 8 else 0, "labels": _room(row["label"] for row in shown)}
-    return Picture("usage_map", label, {"rows": shown}, params, {"width": {"step": step}})
+    canvas = Canvas()
+    step = min(26.0, (WIDTH - 2 * EDGE) / len(cpus))
+    # Where fields are narrow a seam between them would be all that is seen.
+    seam = 1 if step > 8 else 0
+    lines: dict[str, dict[str, float]] = {}
+    for row in rows:
+        lines.setdefault(row["label"], {})[row["cpu"]] = row["usage"]
+    y = 0.0
+    for name, usage in lines.items():
+        y = canvas.lines(y, name)
+        with canvas.group(fill=ACCENT):
+            for place, cpu in enumerate(cpus):
+                if cpu in usage:
+                    field = box(EDGE + step * place, y, step - seam, CELL)
+                    title = f"CPU {cpu}: {100 * usage[cpu]:.0f} %"
+                    canvas.path(field, title, opacity=f"{0.06 + 0.94 * min(1.0, max(0.0, usage[cpu])):.2f}")
+        y += CELL + EDGE
+    middles = [(EDGE + step * (place + 0.5), cpu) for place, cpu in enumerate(cpus)]
+    across(canvas, middles, y - EDGE, "CPU, siblings side by side")
+    return Picture(label, canvas.svg(label))
 
 
 def topology(
@@ -791,82 +465,31 @@ def topology(
         label: the alternative text.
         usage: CPU -> usage from 0 to 1, shown as a shade with its percentage; without it all have the same shade.
     """
+    canvas = Canvas()
     threads = max((len(core) for _name, cores in groups for core in cores), default=1)
-    step, height, gap = (30, 34, 10) if usage is None else (44, 50, 10)
-    width = step * threads + 8
-    columns = max(1, min(8, (WIDTH + 150) // (width + gap)))
-    boxes, fields, heads = [], [], []
-    top = 0
-    for title, cores in groups:
-        heads.append({"x": 0, "y": top + 6, "text": f"{title}: {len(cores)} core{'s' if len(cores) != 1 else ''}"})
-        top += 20
+    step, height, gap = (30, 32, 8) if usage is None else (42, 44, 8)
+    # A core of more threads than fit beside each other has several rows of them.
+    wide = min(threads, int((WIDTH - 2 * EDGE - 8) // step))
+    high = height * math.ceil(threads / wide)
+    columns = int((WIDTH - 2 * EDGE + gap) // (step * wide + 8 + gap))
+    y = 0.0
+    for name, cores in groups:
+        y = canvas.lines(y, f"{name}: {report_text.counted(len(cores), 'core')}", MUTED) + EDGE
         for place, core in enumerate(cores):
-            left, upper = (place % columns) * (width + gap), top + (place // columns) * (height + gap)
-            boxes.append({"x": left, "x2": left + width, "y": upper, "y2": upper + height})
+            left, top = EDGE + place % columns * (step * wide + 8 + gap), y + place // columns * (high + gap)
+            canvas.path(box(left, top, step * wide + 8, high), fill="none", stroke=MUTED)
             for thread, cpu in enumerate(core):
-                start = left + 4 + step * thread
-                share = 1 / 3 if usage is None else usage.get(cpu)
-                lines = (
-                    [str(cpu)]
-                    if usage is None
-                    else [
-                        f"CPU {cpu}" if step * threads > 60 else str(cpu),
-                        "off" if share is None else f"{100 * share:.0f} %",
-                    ]
-                )
-                fields.append(
-                    {
-                        "x": start + 1,
-                        "x2": start + step - 1,
-                        "y": upper + 5,
-                        "y2": upper + height - 5,
-                        "cx": start + step / 2,
-                        "cy": upper + height / 2 - 7 * (len(lines) - 1),
-                        "text": lines,
-                        "online": cpu not in offline,
-                        "shade": 0 if cpu in offline or share is None else share,
-                    }
-                )
-        top += math.ceil(len(cores) / columns) * (height + gap) + 6
-    right = columns * (width + gap)
-    return Picture(
-        "topology",
-        label,
-        {"boxes": boxes, "fields": fields, "heads": heads},
-        {"right": right, "bottom": top},
-        {"width": right, "height": top},
-    )
-
-
-def streams(rows: t.Sequence[Row], arms: t.Sequence[str], unit: str, crossover: int | None, label: str) -> Picture:
-    """Draw a value by number of streams, one line per arm, with the crossover marked.
-
-    Args:
-        rows: ``{x, arm, value, low, high}`` each.
-        arms: titles of all arms of the result, the baseline first.
-        unit: title of the axis.
-        crossover: number of streams from which on SMT helps, or None where there is none, or none is known.
-        label: the alternative text.
-    """
-    marks = [] if crossover is None else [{"x": crossover, "text": f"from {crossover} streams"}]
-    return Picture(
-        "streams",
-        label,
-        {"rows": list(rows), "marks": marks},
-        {**_arm_params(rows, arms), "unit": unit, "along": "streams"},
-    )
-
-
-def points(rows: t.Sequence[Row], arms: t.Sequence[str], unit: str, along: str, label: str) -> Picture:
-    """Draw a value by the workload's parameter, one line per arm.
-
-    Args:
-        rows: ``{x, arm, value, low, high}`` each.
-        arms: titles of all arms of the result, the baseline first.
-        unit: title of the vertical axis.
-        along: the parameter with its unit.
-        label: the alternative text.
-    """
-    return Picture(
-        "points", label, {"rows": list(rows), "marks": []}, {**_arm_params(rows, arms), "unit": unit, "along": along}
-    )
+                x, upper = left + 4 + step * (thread % wide), top + height * (thread // wide)
+                share = 0.0 if cpu in offline else 1 / 3 if usage is None else usage.get(cpu, 0.0)
+                said = "off" if cpu in offline else f"{100 * share:.0f} %"
+                look = {"stroke_dasharray": "3,3"} if cpu in offline else {}
+                look |= {"fill": ACCENT, "fill_opacity": f"{0.6 * min(1.0, max(0.0, share)):.2f}"}
+                title = f"CPU {cpu}: {said}" if usage is not None or cpu in offline else f"CPU {cpu}"
+                canvas.path(box(x + 1, upper + 4, step - 2, height - 8), title, stroke=ACCENT, **look)
+                texts = [str(cpu)] if usage is None else [str(cpu), said]
+                for number, text in enumerate(texts):
+                    middle = upper + height / 2 + LINE * (number - (len(texts) - 1) / 2)
+                    canvas.text(x + step / 2, middle, text, "middle")
+        y += math.ceil(len(cores) / columns) * (high + gap)
+    canvas.reach(y)
+    return Picture(label, canvas.svg(label))

@@ -8,7 +8,7 @@ import sys
 import typing as t
 
 # Names in PyPI where they differ from those of the import. SciPy brings NumPy.
-PACKAGES = {"jsonschema_rs": "jsonschema-rs", "numpy": "scipy", "vl_convert": "vl-convert-python"}
+PACKAGES = {"jsonschema_rs": "jsonschema-rs", "numpy": "scipy"}
 
 
 def sentence(purpose: str, failed: t.Iterable[ImportError | None]) -> str | None:

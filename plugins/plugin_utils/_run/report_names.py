@@ -6,7 +6,6 @@ from __future__ import annotations
 
 NAMES = frozenset(
     {
-        "charts.js",
         "compare.html",
         "comparisons.csv",
         "index.html",

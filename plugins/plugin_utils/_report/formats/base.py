@@ -70,6 +70,11 @@ class Host:
         """The same as CSV, with unescaped texts."""
         return tables.csv_text(self.samples)
 
+    @functools.cached_property
+    def workers_text(self) -> str:
+        """The workers as CSV, with unescaped texts."""
+        return tables.csv_text(self.workers)
+
 
 @dataclasses.dataclass(frozen=True)
 class Ending:
@@ -170,18 +175,19 @@ def _worker_rows(
     result: dict[str, t.Any], sample: dict[str, t.Any], workload: dict[str, t.Any]
 ) -> t.Iterator[list[t.Any]]:
     telemetry = host_comparisons.telemetry_of(sample)
+    of_sample = [*_identity(result, sample), sample.get("parameter")]
+    unit = workload["metrics"][workload["primary"]]["unit"]
     for number, worker in enumerate(sample.get("workers") or []):
         cpus = worker.get("cpus") or ""
         # Of a worker that had several CPUs it is not known which of them it used.
         own = cpus if cpus.isdigit() else None
         yield [
-            *_identity(result, sample),
-            sample.get("parameter"),
+            *of_sample,
             number,
             cpus,
             workload["primary"],
             worker["value"],
-            workload["metrics"][workload["primary"]]["unit"],
+            unit,
             worker.get("wall_seconds"),
             worker.get("cpu_seconds"),
             worker.get("context_switches"),

@@ -5,7 +5,13 @@
 from __future__ import annotations
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import tables
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import WORKER_COLUMNS, Format
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import WORKER_COLUMNS, Format, Host
+
+
+def _host(host: Host) -> str:
+    safe = tables.safe_rows(host.workers)
+    return host.workers_text if safe is host.workers else tables.csv_text(safe)
+
 
 FORMAT = Format(
     name="workers.csv",
@@ -15,5 +21,5 @@ FORMAT = Format(
     ),
     sign=tables.SIGN,
     head=tables.csv_text([WORKER_COLUMNS]),
-    host=lambda host: tables.csv_text(tables.safe_rows(host.workers)),
+    host=_host,
 )

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import parquet, tables
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import parquet
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import WORKER_COLUMNS, Format
 
 NAME = "workers.parquet"
@@ -12,7 +12,7 @@ FORMAT = Format(
     name=NAME,
     about="questions in SQL: a row for each worker of each sample, as `samples.parquet`",
     sign=parquet.SIGN,
-    host=lambda host: tables.csv_text(host.workers),
+    host=lambda host: host.workers_text,
     missing_library=parquet.MISSING_LIBRARY,
     finish=parquet.table(NAME, WORKER_COLUMNS),
 )

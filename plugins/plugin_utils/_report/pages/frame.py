@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+import json
 import typing as t
 from pathlib import Path
 from urllib.parse import quote
@@ -17,7 +18,7 @@ import jinja2
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, plain_charts, text as report_text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
@@ -31,6 +32,24 @@ def _stable(value: t.Any) -> t.Any:
     if isinstance(value, float):
         return float(f"{value:.12g}")
     return text.showable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _as_json(value: t.Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def _columns(table: t.Iterable[t.Sequence[t.Any]]) -> list[list[t.Any]]:
+    """Return a table by columns, each as its different cells and, where some repeat, which of them each row has."""
+    found: list[list[t.Any]] = []
+    for column in zip(*table):
+        keys = list(map(repr, column))
+        places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+        if len(places) == len(keys):
+            found.append([column])
+        else:
+            cells = dict(zip(keys, column))
+            found.append([[cells[key] for key in places], [places[key] for key in keys]])
+    return found
 
 
 @functools.cache
@@ -60,8 +79,7 @@ def environment() -> jinja2.Environment:
         tied=report_text.tied,
         cpus=report_text.cpu_list,
         counted=report_text.counted,
-        drawn=lambda picture: Markup(plain_charts.draw(picture) if charts.MISSING_LIBRARY else charts.draw(picture)),
-        data=lambda value: htmlsafe_json_dumps(value, dumps=charts.as_json),
+        columns=lambda table: htmlsafe_json_dumps(_columns(table), dumps=_as_json),
     )
     made.globals.update(style=Markup(asset("page.css")), script=Markup(script), script_hash=digest)
     return made

@@ -60,14 +60,13 @@ SAMPLE_HEADS = (
 )
 
 
-def render(result: dict[str, t.Any], summary: dict[str, t.Any], alone: bool, later: bool) -> str:
+def render(result: dict[str, t.Any], summary: dict[str, t.Any], alone: bool) -> str:
     """Render the page.
 
     Args:
         result: a document accepted by :func:`result_files.load`.
         summary: from :func:`build.summarise`.
         alone: whether there is no overview page to link to.
-        later: whether the browser renders the charts, with ``charts.js`` beside the page.
     """
     comparisons = summary["comparisons"]
     several = len(result["arms"]) > 2
@@ -88,7 +87,6 @@ def render(result: dict[str, t.Any], summary: dict[str, t.Any], alone: bool, lat
         summary=summary,
         conclusion=summary["conclusion"],
         alone=alone,
-        later=later,
         main=main,
         among=among,
         main_charts=(
@@ -267,15 +265,14 @@ def _repeats(
     """Draw the distribution of the workers' values: with every thread busy, or of one worker alone;
     and where the scheduler placed several workers.
     """
-    fixed = [name for name in (placements.ALL_THREADS, placements.SINGLE) if _values_of_workers(result, samples, name)][
-        :1
-    ]
+    values = {name: _values_of_workers(result, samples, name) for name in (placements.ALL_THREADS, placements.SINGLE)}
+    fixed = [name for name, rows in values.items() if rows][:1]
     free = sorted(
         {sample["placement"] for sample in samples if (_free(sample["placement"]) or 0) > 1}, key=placements.rank
     )
     found = []
     for placement in [*fixed, *free][:MAX_HISTOGRAMS]:
-        rows = _values_of_workers(result, samples, placement)[:MAX_SAMPLES_SHOWN]
+        rows = (values.get(placement) or _values_of_workers(result, samples, placement))[:MAX_SAMPLES_SHOWN]
         if len(rows) > 3:
             label = (
                 f"{about['title']}, {placements.title(placement)}: how often which value of a worker came in"
@@ -293,12 +290,12 @@ def _values_of_workers(
     result: dict[str, t.Any], samples: t.Sequence[dict[str, t.Any]], placement: str
 ) -> list[dict[str, t.Any]]:
     """Return ``{arm, value}`` for each worker of a placement's good samples without a parameter."""
+    arms = [(arm["name"], arm["title"]) for arm in result["arms"]]
+    titles = {(host_comparisons.sampled_as(result, placement, name), name): title for name, title in arms}
     return [
-        {"arm": host_comparisons.arm_title(result, sample["arm"]), "value": _short(worker["value"])}
+        {"arm": titles[sample["placement"], sample["arm"]], "value": _short(worker["value"])}
         for sample in samples
-        if sample["ok"]
-        and sample.get("parameter") is None
-        and sample["placement"] == host_comparisons.sampled_as(result, placement, sample["arm"])
+        if sample["ok"] and sample.get("parameter") is None and (sample["placement"], sample["arm"]) in titles
         for worker in sample.get("workers") or []
         if worker.get("value") is not None and paired.LEAST <= worker["value"] <= paired.MOST
     ]
@@ -482,11 +479,12 @@ def _sequence(result: dict[str, t.Any]) -> charts.Picture | None:
     ]
     for _place, kind, value in good:
         kinds.setdefault(kind, []).append(value)
+    titles = {kind: host_comparisons.arm_title(result, kind[2]) for kind in kinds}
     medians = {kind: plain_statistics.median(values) for kind, values in kinds.items()}
     rows: list[dict[str, t.Any]] = [
         {
             "index": place,
-            "arm": host_comparisons.arm_title(result, kind[2]),
+            "arm": titles[kind],
             "deviation": _short(value / medians[kind] - 1),
         }
         for place, kind, value in good[:MAX_SAMPLES_SHOWN]
@@ -517,9 +515,9 @@ def _sample_cells(result: dict[str, t.Any], place: int, sample: dict[str, t.Any]
         sample["workload"] if parameter is None else f"{sample['workload']}, {parameter:g}",
         placements.title(sample["placement"]),
         host_comparisons.arm_title(result, sample["arm"]),
-        "none" if value is None else value,
+        "none" if value is None else _short(value),
         metric.get("unit") or "",
-        "unknown" if wall is None else wall,
+        "unknown" if wall is None else _short(wall),
         "unknown" if steal is None else [conclusion.percent(steal), steal],
         sample.get("started") or "unknown",
         "yes" if sample["ok"] else f"no: {sample.get('error') or 'no reason given'}",

@@ -35,6 +35,8 @@ for (const table of document.querySelectorAll('table.sort')) {
   sorting(table, (column, down) => table.tBodies[0].append(...sorted([...table.tBodies[0].rows], key(column), down)));
 }
 // A table of many rows: they are data (a cell is a text, or a text, what it is sorted by, its class and its address), and as many are made as are looked at.
+// It comes by columns, each as its different cells and, where some repeat, which of them each row has.
+const tableOf = (columns) => (columns[0]?.at(-1) ?? []).map((_cell, row) => columns.map(([cells, places]) => cells[places ? places[row] : row]));
 const STEP = 200;
 const digits = new Intl.NumberFormat('en', { maximumSignificantDigits: 6 });
 const written = (value) => (typeof value === 'number' ? digits.format(value).replaceAll(',', '\u202f') : String(value));
@@ -52,7 +54,7 @@ const field = (cell, head, first) => {
 };
 for (const source of document.querySelectorAll('script[data-rows]')) {
   const table = document.getElementById(source.dataset.rows);
-  const all = JSON.parse(source.textContent);
+  const all = tableOf(JSON.parse(source.textContent));
   const heads = table.tHead.rows[0].cells;
   const count = document.getElementById(`count-${table.id}`);
   const more = document.getElementById(`more-${table.id}`);
@@ -114,29 +116,3 @@ for (const input of document.querySelectorAll('input[data-filters]')) {
     count.textContent = `${left} of ${rows.length}`;
   });
 }
-// Pictures that were left to the browser: one after the other, so that the page stays responsive.
-const draw = async (source) => {
-  const chart = JSON.parse(source.textContent);
-  const { config, templates } = window.smtCharts;
-  const params = Object.entries(chart.params);
-  // In one pass: a value, such as a title from a host, can look like another parameter.
-  const values = Object.fromEntries(params);
-  const filled = JSON.stringify(templates[chart.kind]).replace(/"@([a-z_]+)"/g, (_whole, name) => JSON.stringify(values[name]));
-  const spec = { ...JSON.parse(filled), ...chart.size, config, datasets: chart.data, params: params.map(([name, value]) => ({ name, value })) };
-  const place = document.createElement('div');
-  source.after(place);
-  // The interpreter of expressions, since the page's policy forbids to make code from text.
-  await window.vegaEmbed(place, spec, { ast: true, actions: false, renderer: 'svg', defaultStyle: false, mode: 'vega-lite', logLevel: 1, tooltip: false });
-  const picture = place.querySelector('svg');
-  picture.setAttribute('role', 'img');
-  picture.setAttribute('aria-label', chart.label);
-};
-const drawAll = async () => {
-  for (const source of document.querySelectorAll('script[data-picture]')) {
-    if (window.vegaEmbed) await draw(source);
-    else source.after('The picture is drawn by charts.js, which is missing beside this page. The tables have its numbers.');
-    await new Promise((resolve) => { setTimeout(resolve); });
-  }
-  document.documentElement.dataset.drawn = 'all';
-};
-if (document.readyState === 'loading') document.addEventListener('DOMContentLoaded', drawAll); else drawAll();

@@ -1,0 +1,220 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Charts: every kind is drawn from any data, nothing lies outside the picture, no two texts touch, whoever points at a
+mark reads its numbers, and no text becomes markup.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from xml.etree import ElementTree
+
+import pytest
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import canvas, charts
+
+ATTACK = "</text></svg><script>alert(1)</script>\"'&{{ 7 * 7 }}"
+LONG = "\u6e2c\u8a66 " + "every word of this name is kept " * 4 + "W" * 60
+ARMS = ["SMT on", ATTACK, LONG]
+SIDES = ("left is better", ATTACK)
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def curve(draw, values, *more):
+    rows = [
+        {"x": x, "arm": arm, "value": value, "low": None if x == 1 else value, "high": value}
+        for x, value in enumerate(values, 1)
+        for arm in ARMS
+    ]
+    return draw(rows, ARMS, LONG, *more, ATTACK)
+
+
+def pictures(values):
+    """A chart of each kind of these values, all above zero."""
+    ratios = [
+        {"label": LONG, "ratio": 0.9, "low": 0.8, "high": 20.0, "verdict": one, "text": ATTACK} for one in charts.LOOKS
+    ]
+    many = [
+        {"label": ATTACK, "ratios": [0.5, 1.0, 1.2], "ratio": 1.0, "verdict": one, "text": ATTACK}
+        for one in charts.VERDICTS
+    ]
+    sampled = [{"arm": arm, "value": value} for arm in ARMS for value in values]
+    levels = [
+        {"label": ATTACK, "arm": arm, "value": value, "low": value / 2, "high": value * 9, "text": ATTACK}
+        for arm in ARMS
+        for value in values
+    ]
+    drift = [
+        {"index": place, "deviation": value / max(values) - 1, "arm": ARMS[place % 3]}
+        for place, value in enumerate(values)
+    ]
+    usage = [{"label": LONG, "cpu": cpu, "usage": place / 7} for place, cpu in enumerate("01234567")]
+    cores = [(ATTACK, [[0, 1], [2, 3]]), ("package 1", [[4, 5], [6, 7]])]
+    line = [{"at": float(number), "value": value, "period": number // 2} for number, value in enumerate(values)]
+    bands = [{"begin": 0.0, "end": 2.0, "arm": ARMS[0]}, {"begin": 2.0, "end": 4.0, "arm": ARMS[1]}]
+    return [
+        ("forest", charts.forest(ratios, 0.01, SIDES, ATTACK)),
+        ("spread", charts.spread(many, 0.01, SIDES, ATTACK)),
+        ("bars", charts.bars(levels, ARMS, ATTACK, ATTACK)),
+        ("histogram", charts.histogram(sampled, ARMS, ATTACK, ATTACK)),
+        ("sequence", charts.sequence(drift, ARMS, ATTACK)),
+        ("timeline", charts.timeline(line, bands, ARMS, ATTACK, ATTACK)),
+        ("usage_map", charts.usage_map(usage, list("01234567"), ATTACK)),
+        ("topology", charts.topology(cores, {3}, ATTACK)),
+        ("topology-usage", charts.topology([(LONG, [range(20)]), *cores], {3}, ATTACK, {0: 0.5, 1: 1.0})),
+        ("streams", curve(charts.streams, values, 2)),
+        ("streams-last", curve(charts.streams, values, len(values))),
+        ("points", curve(charts.points, values, ATTACK)),
+    ]
+
+
+VALUES = (
+    [100.0, 101.5, 99.25, 130.0],
+    [5.0] * 4,
+    [9e18, 9e18, 9e18 * (1 - 1e-15)],
+    [1e-29, 3e-29],
+    [1.0, 1.0],
+    [1e-6, 1e9],
+)
+DRAWN = [
+    pytest.param(picture, id=f"{kind}-{number}")
+    for number, values in enumerate(VALUES)
+    for kind, picture in pictures(values)
+]
+
+
+def extent(drawn):
+    """The least and the greatest coordinates that a path reaches, ((x, x), (y, y))."""
+    x = y = 0.0
+    across, down = [], []
+    for command, numbers in re.findall(r"([MLHVlhvz])([^A-Za-z]*)", drawn.replace("Z", "z")):
+        values = [float(number) for number in re.findall(r"-?[0-9.]+", numbers)]
+        if command in "ML":
+            across += values[::2]
+            down += values[1::2]
+            x, y = values[-2:]
+        if command == "l":
+            x, y = x + values[0], y + values[1]
+            across.append(x)
+            down.append(y)
+        for value in values if command in "HVhv" else ():
+            x, y = {"H": (value, y), "V": (x, value), "h": (x + value, y), "v": (x, y + value)}[command]
+            across.append(x)
+            down.append(y)
+    return (min(across), max(across)), (min(down), max(down))
+
+
+def texts(svg):
+    """The boxes of all texts of a picture, as wide as they are in the widest font: left, right, upper, lower."""
+
+    def walk(element, anchor):
+        for one in element:
+            own = one.get("text-anchor", anchor)
+            if one.tag == f"{SVG}text":
+                wide, x, y = canvas.width(one.text), float(one.get("x")), float(one.get("y"))
+                left = x - wide * {"start": 0, "middle": 0.5, "end": 1}[own]
+                yield one.text, (left, left + wide, y - 0.75 * canvas.FONT, y + 0.2 * canvas.FONT)
+            yield from walk(one, own)
+
+    return list(walk(svg, "start"))
+
+
+@pytest.mark.parametrize("picture", DRAWN)
+def test_a_picture_is_whole_and_its_texts_stay_texts(picture):
+    svg = ElementTree.fromstring(picture.svg)
+    assert svg.get("role") == "img" and svg.get("aria-label") == picture.label == ATTACK
+    assert {one.tag.removeprefix(SVG) for one in svg.iter()} <= {"svg", "g", "text", "path", "title"}
+    left, top, width, height = map(float, svg.get("viewBox").split())
+    assert (left, top, width, svg.get("width")) == (0, 0, canvas.WIDTH, "100%")
+    boxes = [
+        *(((one[0], one[1]), (one[2], one[3])) for _text, one in texts(svg)),
+        *(extent(one.get("d")) for one in svg.iter(f"{SVG}path")),
+    ]
+    for across, down in boxes:
+        assert min(across) >= -0.1 and max(across) <= width + 0.1 and min(down) >= -0.1 and max(down) <= height
+
+
+@pytest.mark.parametrize("picture", DRAWN)
+def test_no_two_texts_touch_and_none_is_shortened(picture):
+    svg = ElementTree.fromstring(picture.svg)
+    shown = texts(svg)
+    for (text, one), (other_text, other) in itertools.combinations(shown, 2):
+        apart = one[1] <= other[0] or other[1] <= one[0] or one[3] <= other[2] or other[3] <= one[2]
+        assert apart, (text, one, other_text, other)
+    words = "".join(text for text, _box in shown).replace(" ", "")
+    assert not any(text.endswith("\u2026") for text, _box in shown)
+    assert LONG.replace(" ", "") in words or ATTACK.replace(" ", "") in words
+
+
+@pytest.mark.parametrize(
+    ("kind", "count"),
+    [
+        ("forest", 6),
+        ("spread", 5 * (3 + 1)),
+        ("bars", 3 * 4),
+        ("histogram", 3 * 3),
+        ("sequence", 4),
+        ("timeline", 2 + 4),
+        ("usage_map", 8),
+        ("topology", 8),
+        ("topology-usage", 20 + 8),
+        ("streams", 3 * 4),
+        ("points", 3 * 4),
+    ],
+)
+def test_every_mark_says_its_numbers(kind, count):
+    svg = ElementTree.fromstring(dict(pictures(VALUES[0]))[kind].svg)
+    titles = [one.text for one in svg.iter(f"{SVG}title")]
+    assert len(titles) == count and all(re.search("[0-9]", title) for title in titles)
+
+
+def test_titles_are_those_of_the_marks():
+    rows = [{"label": "alone", "arm": "a", "value": 50.0, "low": 49.0, "high": 51.5, "text": "50"}]
+    titles = [one.text for one in ElementTree.fromstring(charts.bars(rows, ["a"], "u", "l").svg).iter(f"{SVG}title")]
+    assert titles == ["alone, a: 50.00 (49.00 to 51.50)"]
+    rows = [{"index": index, "deviation": (index - 2) / 100, "arm": "a"} for index in range(4)]
+    titles = [one.text for one in ElementTree.fromstring(charts.sequence(rows, ["a"], "l").svg).iter(f"{SVG}title")]
+    assert titles == ["0: \u22122.00 %", "1: \u22121.00 %", "2: 0 %", "3: +1.00 %"]
+
+
+def test_places_are_those_of_the_numbers():
+    """A bar is as long as its value."""
+    rows = [
+        {"label": str(value), "arm": "a", "value": value, "low": None, "high": None, "text": str(value)}
+        for value in (50.0, 100.0)
+    ]
+    svg = ElementTree.fromstring(charts.bars(rows, ["a"], "u", "l").svg)
+    bars = [
+        extent(one.get("d"))[0]
+        for group in svg
+        if group.find(f"{SVG}title") is not None
+        for one in group.iter(f"{SVG}path")
+    ]
+    (start, short), (_start, long) = bars
+    assert long - start == pytest.approx(2 * (short - start), abs=0.2)
+
+
+def test_the_histogram_counts_each_sample_once():
+    values = [1.0, 1.0, 2.0, 2.5, 4.0]
+    svg = ElementTree.fromstring(
+        charts.histogram([{"arm": "a", "value": value} for value in values], ["a"], "u", "l").svg
+    )
+    titles = [one.text for one in svg.iter(f"{SVG}title")]
+    assert sum(int(title.partition(": ")[2]) for title in titles) == len(values)
+    assert titles[0] == "1.000 to 2.000: 2"
+
+
+def test_words_are_wrapped_and_only_what_is_too_long_is_divided():
+    assert canvas.wrap("a short text", 400) == ["a short text"]
+    lines = canvas.wrap(LONG, 200)
+    assert all(canvas.width(one) <= 200 for one in lines)
+    assert "".join(lines).replace(" ", "") == LONG.replace(" ", "") and "every word" in lines[0]
+    assert canvas.wrap("WWW", 1) == ["W", "W", "W"] and canvas.wrap("", 10) == [""]
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 1), (0.1, 0.3), (-0.03, 0.02), (96.7, 108.2), (0, 16), (3, 3), (0, 0)])
+def test_ticks_are_round_even_and_reach_over_all_values(low, high):
+    ticks = canvas.ticks(low, high, 6)
+    assert ticks[0] <= low + 1e-9 and ticks[-1] >= high - 1e-9 and len(ticks) <= 8
+    steps = {f"{after - before:.6g}" for before, after in itertools.pairwise(ticks)}
+    assert len(steps) == 1 and re.match(r"[0.]*[125]0*(\.0)?$", steps.pop())
