@@ -52,7 +52,6 @@ _SIGNS = {
     ".htm": _PAGE_SIGN,
     ".json": DOCUMENT_SIGN,
     ".prom": METRICS_SIGN,
-    ".js": re.compile(rb"\A\(\(\) => \{"),
 }
 # Bytes at the beginning and the end of a file in which its sign is: a page ends with its script, and a report's
 # document with its schema.

@@ -142,9 +142,11 @@ def test_its_file_is_all_that_the_registry_and_the_documentation_need(tmp_path):
     text = registries.registry(tmp_path, folder)
     assert "_arms.governor import ARMS as GOVERNOR\n" in text and "\n    GOVERNOR,\n" in text
     row = "| `governor_performance`, `governor_powersave`, `governor_schedutil` | the frequency governor of each online"
-    assert row in registries.with_table((ROOT / registries.ARMS_PAGE).read_text(), registries.ARMS_PAGE)
-    for name in registries.ARMS_OPTIONS:
-        assert "V(governor_powersave)" in registries.with_arms((ROOT / name).read_text())
+    assert row in registries.TABLES["docs/arms.md"]()
+    listings = [one for one in registries.LISTS if one.start == "Switched at run time are"]
+    assert len(listings) == 2
+    for listing in listings:
+        assert "V(governor_powersave)" in registries.with_list((ROOT / listing.path).read_text(), listing)
 
 
 @pytest.mark.skipif(len(HERE) < 2, reason="needs two CPUs as siblings")
