@@ -17,6 +17,7 @@ import named
 import pytest
 import recorded
 import result_maker
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import registry
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 from this_machine import this_machine
 
@@ -112,8 +113,9 @@ def test_a_host_that_is_called_as_a_page_of_the_report_has_its_page(tmp_path, re
                 )
 
     run = arena.play(tmp_path / "run", recordings.folder(recorded.EVALUATION), REPORT, honest()[:1], place=place)
-    pages = sorted(path.name for path in (run.out / "results/r1").glob("*.html"))
-    assert len(pages) == 4, f"the overview, the comparison and two hosts are four pages: {pages}\n{run.text()}"
+    pages = {path.name for path in (run.out / "results/r1").glob("*.html")}
+    of_hosts = {f"{result_files.file_stem(host)}.html" for host in ("compare", "honest1")}
+    assert pages == {*registry.page_names(), *of_hosts} and len(pages) == 5, run.text()
 
 
 def test_files_are_for_whom_the_umask_lets_in(tmp_path, recordings):
