@@ -87,7 +87,7 @@ SCHEMAS = {
 
 
 # The names of the files of a report, for the package that names the files of hosts.
-REPORT_NAMES = "plugins/plugin_utils/_run/report_names.py"
+REPORT_NAMES = "plugins/plugin_utils/_evaluation/report_names.py"
 
 
 class RegistryError(Exception):

@@ -19,8 +19,8 @@ from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import intake
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import progress, result_files, time_limits
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run.fetching import (
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import progress, result_files, time_limits
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation.fetching import (
     MODULE,
     STATED,
     FetchingAction,

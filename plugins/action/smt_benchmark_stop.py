@@ -11,8 +11,8 @@ from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run.fetching import (
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation.fetching import (
     DEST,
     FetchingAction,
     report_call,

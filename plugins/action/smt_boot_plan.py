@@ -9,7 +9,7 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import boot_plan
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import boot_plan
 
 ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "arms": {"type": "raw", "required": True},

@@ -13,7 +13,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base impor
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import boots
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import facts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import boot_plan, places, result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import boot_plan, places, result_files
 
 ARGUMENTS = {
     "run_dir": {"type": "path", "required": True},

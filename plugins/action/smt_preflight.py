@@ -24,9 +24,9 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.user_varia
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import variables
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import libraries, places, result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._preflight import transport, variables
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, hardware_classes
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import libraries, places, result_files, transport
 
 ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "run": {"type": "str"},

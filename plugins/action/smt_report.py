@@ -16,8 +16,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import co
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import recommendation
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import libraries, places, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, hardware_classes
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import libraries, places, result_files
 
 ARGUMENTS = {
     "run_dir": {"type": "path", "required": True},

@@ -12,9 +12,9 @@ import typing as t
 from ansible.errors import AnsibleActionFail
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostAction, HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, compliance_report, policy
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.errors import FleetError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import places, result_files
 
 ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "policy": {"type": "raw"},

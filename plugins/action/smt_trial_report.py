@@ -13,8 +13,8 @@ from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import trial as page
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import places, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import answer, evidence, trial_report
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import directory, looking
 

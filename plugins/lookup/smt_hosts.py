@@ -48,7 +48,7 @@ from ansible import context
 from ansible.errors import AnsibleLookupError
 from ansible.inventory.manager import InventoryManager
 from ansible.plugins.lookup import LookupBase
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import matching
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import matching
 
 # Options of a call that runs no play.
 ONLY_READ = ("syntax", "listtasks", "listtags")

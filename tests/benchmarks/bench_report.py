@@ -36,7 +36,7 @@ BUILD = """
 import sys
 from pathlib import Path
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 directory = Path(sys.argv[1])
 built = build.build(result_files.result_paths(directory), directory)
 assert not built.refused and not built.missing, built

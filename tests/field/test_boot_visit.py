@@ -14,7 +14,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "unit/support"))
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import change
-from ansible_collections.threadwise.smt.plugins.module_utils._boot_visit import program, record, steps
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.visit import program, record, steps
 from visited_host import UNIT_FILE, Booted, Time
 
 

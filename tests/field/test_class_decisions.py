@@ -11,9 +11,9 @@ import html
 
 import pytest
 import result_maker
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import decisions
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 
 NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
 

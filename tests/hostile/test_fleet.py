@@ -17,8 +17,8 @@ import named
 import pytest
 import recorded
 import result_maker
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import registry
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 from this_machine import this_machine
 
 AUTO = dataclasses.replace(

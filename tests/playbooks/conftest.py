@@ -18,7 +18,7 @@ LONGEST = ("test_policy_fleet.py", "test_playbooks.py", "test_pull.py", "test_ar
 def pytest_configure(config):
     config.addinivalue_line(
         "markers",
-        "kills: ends a playbook half way and waits for minutes; `make kills` runs these, `make test` does not",
+        "kills: takes minutes, most of them because a playbook is ended half way; `make kills` runs these, `make test` not",
     )
 
 

@@ -22,9 +22,9 @@ from simulated_fleet import ROOT, SHEBANG, Fleet
 
 sys.path.insert(0, str(ROOT / "tests/unit/support"))
 import boot_maker
-from ansible_collections.threadwise.smt.plugins.module_utils._boot_visit import record
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.visit import record
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 
 HEAD = 'import os\nfrom ansible.module_utils.basic import AnsibleModule\nROOT = os.environ["SMT_HOST"] + "/root"\n'
 COLLECTION = "from ansible_collections.threadwise.smt.plugins.module_utils."
@@ -55,7 +55,7 @@ module.exit_json(**result)
     # As the module does, below a tree; its systemd says that the service runs, and nothing does.
     "smt_boot_visit": (
         f"""{COLLECTION}_boot import change
-{COLLECTION}_boot_visit import units, visit
+{COLLECTION}_boot.visit import change as visit, units
 {COLLECTION}_host import files
 names = ("owner", "smt", "maxcpus", "mitigations")
 module = AnsibleModule(dict({{"state": {{"default": "begun"}}, "seconds": {{"type": "int"}}}},

@@ -33,9 +33,9 @@ from ansible_collections.threadwise.smt.plugins.module_utils._topology import (
     topology,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import facts as border, results
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import survey
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 from fake_host import Host
 from fake_kernel import FakeKernel, numbered_cores
 

@@ -16,8 +16,8 @@ import sys
 
 import pytest
 import result_maker
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import registry
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 
 ROOT = pathlib.Path(__file__).parents[2]
 ANSIBLE_PLAYBOOK = str(pathlib.Path(sys.executable).with_name("ansible-playbook"))

@@ -8,7 +8,7 @@ import pathlib
 
 import pytest
 import yaml
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import variables
+from ansible_collections.threadwise.smt.plugins.plugin_utils._preflight import variables
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STUDIES = sorted((ROOT / "examples" / "studies").glob("*.yml"))

@@ -12,7 +12,7 @@ import pathlib
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons, paired
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 
 RESULT = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "results" / "truth" / "smt-arms-truth.json"
 IDLE, PLANTED = "overcommit_heuristic", "thp_never"

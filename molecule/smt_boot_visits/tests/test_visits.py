@@ -16,7 +16,7 @@ import time
 
 import pytest
 import testinfra
-from ansible_collections.threadwise.smt.plugins.module_utils._boot_visit import program, record
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.visit import program, record
 
 EPHEMERAL = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
 INVENTORY = EPHEMERAL / "inventory"

@@ -12,7 +12,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
     detection as boot_detection,
     facts as boot_facts,
 )
-from ansible_collections.threadwise.smt.plugins.module_utils._boot_visit import record as boot_visit
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.visit import record as boot_visit
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import hypervisor, ppc64_cpu, vulnerabilities
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo, cpulist, files as host_files

@@ -21,9 +21,9 @@ from pathlib import Path
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, pooled, recommendation
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import policy
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.errors import FleetError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 
 MAX_RUNS = 10_000
 # Clocks synchronised by NTP differ by less.

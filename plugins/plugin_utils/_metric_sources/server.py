@@ -26,7 +26,7 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible.module_utils.urls import open_url
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._credentials.secret import Secret, SecretError, read
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import time_limits
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import time_limits
 
 # Of the body of an answer, and of each wait for a part of it.
 ANSWER_SECONDS = 15.0

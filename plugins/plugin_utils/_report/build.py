@@ -33,6 +33,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, exposure, recommendation
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import libraries, places, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import hardware_classes
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import registry
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import (
@@ -48,7 +49,6 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages impor
     host as host_page,
     machines as machines_page,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import libraries, places, result_files
 
 # Minimum number of hosts per process.
 MIN_HOSTS_A_PROCESS = 20

@@ -10,7 +10,7 @@ import typing as t
 
 from ansible.errors import AnsibleError
 from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue
-from ansible_collections.threadwise.smt.plugins.module_utils._boot_visit import record as boot_visit
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.visit import record as boot_visit
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import (

@@ -14,7 +14,7 @@ import base64
 import shlex
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._boot_visit import record as boot_visit
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.visit import record as boot_visit
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback.timer import UNIT
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text

@@ -14,7 +14,7 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import intake
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostAction, HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import time_limits
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import time_limits
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import arm_states, follower, host_check
 
 # The most seconds of a single call. Taking the siblings of hundreds of cores offline takes a minute.

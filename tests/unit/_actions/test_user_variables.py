@@ -24,7 +24,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.user_varia
     is_for_all,
     is_reserved,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import variables
+from ansible_collections.threadwise.smt.plugins.plugin_utils._preflight import variables
 
 OF_ALL = {
     "root": "mine",

@@ -16,8 +16,8 @@ import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import boots, comparisons as host_comparisons
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, recommendation
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import boot_plan
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import decisions
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import boot_plan
 
 NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
 ORDER = ["smt_on", "smt_off", "smt_off", "smt_on"]

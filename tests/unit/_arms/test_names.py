@@ -12,8 +12,8 @@ import result_maker
 from ansible_collections.threadwise.smt.plugins.module_utils._arms import base, catalogue
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results, text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import variables
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.variables import Setting
+from ansible_collections.threadwise.smt.plugins.plugin_utils._preflight import variables
+from ansible_collections.threadwise.smt.plugins.plugin_utils._preflight.variables import Setting
 
 FORMS = [
     ({"smt_off_on": {"node": 0}}, "smt_off_on_node_0"),

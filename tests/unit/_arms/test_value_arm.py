@@ -21,7 +21,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import p
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import read_topology
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import variables
+from ansible_collections.threadwise.smt.plugins.plugin_utils._preflight import variables
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import arm_states
 from fake_kernel import FakeKernel
 

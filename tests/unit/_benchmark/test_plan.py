@@ -38,7 +38,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads import (
     sample_length,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 from fake_kernel import FakeKernel
 
 HERE = tuple(sorted(os.sched_getaffinity(0)))[:2]

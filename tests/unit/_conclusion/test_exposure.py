@@ -11,7 +11,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host.files import 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import boots
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import exposure
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import boot_plan
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import boot_plan
 
 # As the kernel's arch/x86/kernel/cpu/bugs.c writes them.
 FILES = {

@@ -8,8 +8,8 @@ import datetime
 import json
 
 import pytest
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, compliance_report
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 from prometheus_client import parser
 from prometheus_client.openmetrics import parser as openmetrics_parser
 

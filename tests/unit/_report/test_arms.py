@@ -13,9 +13,9 @@ from xml.etree import ElementTree
 
 import pytest
 import result_maker
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, hardware_classes
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import arms as arms_part
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 
 EVEN = {"rate": 500.0, "share": 0.5, "unit": "events/s", "title": "sysbench cpu"}
 BOTH = {"gzip": result_maker.GZIP, "even": EVEN}

@@ -23,9 +23,9 @@ import yaml
 from ansible_collections.threadwise.smt.plugins.module_utils._host import text as host_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text as border_text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import markdown, registry
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 
 ATTACK = (
     "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{ 7*7 }}=cmd|' /C calc'!A0 @everyone"

@@ -13,12 +13,12 @@ import jsonschema_rs
 import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, hardware_classes
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import (
     comparison as comparison_page,
     fleet as fleet_page,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 
 SETTINGS = build.Settings()
 

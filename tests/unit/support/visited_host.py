@@ -10,7 +10,7 @@ import pathlib
 
 import boot_maker
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import change, entries
-from ansible_collections.threadwise.smt.plugins.module_utils._boot_visit import program, record, units, visit
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.visit import change as visit, program, record, units
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
 BOOT_ID = "proc/sys/kernel/random/boot_id"

@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import json
 
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import hardware_classes
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import (
     SCHEMA_NAME,
@@ -15,7 +16,6 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.bas
     Format,
     Host,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import places
 
 
 def _host(host: Host) -> str:

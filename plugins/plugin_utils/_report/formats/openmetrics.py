@@ -33,7 +33,7 @@ METRICS = {
     "threadwise_smt_vulnerable": "number of vulnerabilities that the kernel calls open because of SMT",
     "threadwise_smt_finished_timestamp_seconds": "when the run ended on the host, in seconds since 1970",
 }
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import places
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places
 
 
 def _host(report: Host) -> str:

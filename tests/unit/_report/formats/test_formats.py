@@ -14,6 +14,7 @@ import duckdb
 import jsonschema_rs
 import pytest
 import result_maker
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import report_names, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import (
     base,
@@ -22,7 +23,6 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats imp
     registry,
     workers_parquet,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import report_names, result_files
 from prometheus_client import parser
 from prometheus_client.openmetrics import parser as openmetrics_parser
 

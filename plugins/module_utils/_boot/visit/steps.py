@@ -12,7 +12,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
     change,
     mitigations as boot_mitigations,
 )
-from ansible_collections.threadwise.smt.plugins.module_utils._boot_visit.record import Visit
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.visit.record import Visit
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
 # A host that still has the arguments after so many reboots boots something else than its boot loader's entries: another

@@ -12,7 +12,7 @@ import contextlib
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import change
-from ansible_collections.threadwise.smt.plugins.module_utils._boot_visit import program, record, steps, units
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.visit import program, record, steps, units
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, text as host_text
 
 _NO_REBOOT = "compare arms that take no reboot"

@@ -26,9 +26,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads import c
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import WorkloadError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import user_variables
 from ansible_collections.threadwise.smt.plugins.plugin_utils._credentials import secret
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.errors import FleetError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import boot_plan
 from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import server
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import boot_plan
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import arm_states, settings as trial_settings
 
 Spec = dict[str, t.Any]
@@ -154,7 +153,7 @@ _SIMILAR = 0.86
 MAX_HOSTS = 3
 
 
-class VariablesError(FleetError):
+class VariablesError(Exception):
     """The declared variables cannot be read: the installation of the collection is incomplete."""
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import progress
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import progress
 
 PROGRESS = {
     "phase": "measuring",

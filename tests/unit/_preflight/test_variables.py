@@ -9,8 +9,8 @@ import re
 
 import pytest
 import yaml
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import variables
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.variables import Setting
+from ansible_collections.threadwise.smt.plugins.plugin_utils._preflight import variables
+from ansible_collections.threadwise.smt.plugins.plugin_utils._preflight.variables import Setting
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SPECS = variables.known()

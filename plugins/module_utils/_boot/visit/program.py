@@ -15,7 +15,7 @@ import time
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import change
-from ansible_collections.threadwise.smt.plugins.module_utils._boot_visit import record, steps, units
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.visit import record, steps, units
 from ansible_collections.threadwise.smt.plugins.module_utils._host import (
     files as host_files,
     locks,

@@ -8,7 +8,7 @@ import types
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostFailedError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run.fetching import FetchingAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation.fetching import FetchingAction
 
 
 class Action(FetchingAction):

@@ -14,7 +14,7 @@ import resource
 import signal
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import folders
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import folders
 
 MOST = 1000
 NAME = "web1.jsonl"

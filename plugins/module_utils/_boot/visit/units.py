@@ -5,7 +5,7 @@
 import contextlib
 import shutil
 
-from ansible_collections.threadwise.smt.plugins.module_utils._boot_visit.record import PROGRAM, UNIT
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.visit.record import PROGRAM, UNIT
 from ansible_collections.threadwise.smt.plugins.module_utils._host import durable, files as host_files, processes
 from ansible_collections.threadwise.smt.plugins.module_utils._resident import archive
 from ansible_collections.threadwise.smt.plugins.module_utils._resident.service import START_SECONDS

@@ -12,8 +12,8 @@ import os
 import pytest
 from ansible import context
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, compliance_report, survey
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import places
 
 
 @pytest.fixture(name="project")

@@ -12,7 +12,7 @@ import sys
 import pytest
 import visited_host
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import change
-from ansible_collections.threadwise.smt.plugins.module_utils._boot_visit import program, record, units, visit
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.visit import change as visit, program, record, units
 from ansible_collections.threadwise.smt.plugins.module_utils._resident import archive
 
 NOSMT = change.Request("disabled", None, False, False)

@@ -13,7 +13,7 @@ import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.module_utils._host import text as host_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import report_names, result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import report_names, result_files
 from hypothesis import given, strategies
 
 

@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import transport
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run.transport import Connection
+from ansible_collections.threadwise.smt.plugins.plugin_utils._preflight import transport
+from ansible_collections.threadwise.smt.plugins.plugin_utils._preflight.transport import Connection
 
 WAYS = [
     Connection("a", "ssh", "ssh"),

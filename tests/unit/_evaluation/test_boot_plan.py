@@ -10,7 +10,7 @@ import collections
 import itertools
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import boot_plan
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import boot_plan
 
 REASON = "maxcpus=4 would not leave one thread of each core"
 

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 from ansible.errors import AnsibleConnectionFailure
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import time_limits
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import time_limits
 
 
 @pytest.fixture(name="other_process")

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible_collections.threadwise.smt.plugins.lookup import smt_hosts
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import matching
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import matching
 
 GROUPS = {"all": ["db1", "db2", "web1"], "ungrouped": [], "db": ["db1", "db2"], "web": ["web1"]}
 

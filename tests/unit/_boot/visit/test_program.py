@@ -13,7 +13,13 @@ import socket
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import change
-from ansible_collections.threadwise.smt.plugins.module_utils._boot_visit import program, record, steps, units, visit
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.visit import (
+    change as visit,
+    program,
+    record,
+    steps,
+    units,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 from visited_host import Booted, Time

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import libraries
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import libraries
 
 
 def lost(name):

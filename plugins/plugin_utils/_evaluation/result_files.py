@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.results import MAX_BYTES
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import folders, report_names
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import folders, report_names
 
 ResultError = results.ResultError
 

@@ -21,7 +21,7 @@ import typing as t
 from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostAction, HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results, text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import places, result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places, result_files
 
 DEST = "smt_eval_results"
 # What a user says of a host, which the result keeps: its price, what its licences count, and its nominal frequency.
