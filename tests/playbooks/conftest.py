@@ -18,7 +18,7 @@ LONGEST = ("test_policy_fleet.py", "test_playbooks.py", "test_pull.py", "test_ar
 def pytest_configure(config):
     config.addinivalue_line(
         "markers",
-        "kills: takes minutes, most of them because a playbook is ended half way; `make kills` runs these, `make test` not",
+        "kills: takes minutes, mostly because a playbook is ended half way: `make kills` runs it, and not `make test`",
     )
 
 

@@ -11,7 +11,7 @@ import yaml
 from ansible import template
 from ansible.parsing.dataloader import DataLoader
 
-VARS = pathlib.Path(__file__).resolve().parents[3] / "roles/smt_eval/vars/main.yml"
+VARS = pathlib.Path(__file__).resolve().parents[4] / "roles/smt_eval/vars/main.yml"
 
 
 @pytest.mark.parametrize(
