@@ -19,7 +19,7 @@ NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
 
 
 def own(unit="1/s", better="higher", share=0.53, scale=1.0):
-    metrics = {"rate": {"unit": unit, "better": better, "aggregate": "sum"}}
+    metrics = {"rate": {"unit": unit, "better": better, "aggregate": {"higher": "sum", "lower": "max"}[better]}}
     return {**result_maker.GZIP, "rate": 100.0 * scale, "share": share, "metrics": metrics, "title": "own command"}
 
 
