@@ -110,7 +110,7 @@ def main() -> None:
     fs = host_files.HostFs("/")
     try:
         _run(module, fs)
-    except (visit.VisitError, *boot_change.ERRORS) as error:
+    except boot_change.ERRORS as error:
         later = "" if module.params["state"] == "begun" else f". {record.UNIT}.service on the host tries again"
         module.fail_json(msg=f"{error}{later}")
 

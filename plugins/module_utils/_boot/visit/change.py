@@ -11,14 +11,14 @@ was seen without the arguments.
 import contextlib
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._boot import change
+from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments, change
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.visit import program, record, steps, units
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, text as host_text
 
 _NO_REBOOT = "compare arms that take no reboot"
 
 
-class VisitError(Exception):
+class VisitError(boot_arguments.BootError):
     """The host cannot be booted into other arguments for a while. Nothing was changed."""
 
 

@@ -5,6 +5,7 @@
 import contextlib
 import shutil
 
+from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.visit.record import PROGRAM, UNIT
 from ansible_collections.threadwise.smt.plugins.module_utils._host import durable, files as host_files, processes
 from ansible_collections.threadwise.smt.plugins.module_utils._resident import archive
@@ -37,7 +38,7 @@ WantedBy=basic.target
 """
 
 
-class UnitError(Exception):
+class UnitError(boot_arguments.BootError):
     """systemd does not do what it is asked for; the message has the command and its error."""
 
 
