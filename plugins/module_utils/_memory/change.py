@@ -31,9 +31,8 @@ class Request(t.NamedTuple):
 
     state: str  # "present", RESTORED or PREVIOUS
     options: memory_policy.Options  # the policy and its margin; the other two states use only the margin
-    protect: t.Optional[
-        t.Sequence[str]
-    ]  # services to protect from the OOM killer, and no others; None leaves them as they are
+    # Services to protect from the OOM killer, and no others; None leaves them as they are.
+    protect: t.Optional[t.Sequence[str]]
     check: bool  # whether nothing is written
     frame: t.Optional[memory_frame.Frame] = None  # what PREVIOUS puts back
 
