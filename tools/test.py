@@ -40,6 +40,7 @@ SHORT_SCENARIOS = ("smt_facts", "smt_eval")
 LONG_SCENARIOS = (
     "smt_runtime",
     "smt_runtime_deep",
+    "smt_orders",
     "smt_boot_faults",
     "smt_boot",
     "smt_boot_bls",
