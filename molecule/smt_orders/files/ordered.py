@@ -47,7 +47,7 @@ CHANGES = {
     "os.remove": False,
     "os.rmdir": False,
 }
-# What processes of one step share: whether the disk is full, and whether the watchdog was disarmed, because all is done.
+# What the processes of one step share: whether the disk is full, and whether the watchdog is disarmed: all is done.
 FULL, DONE = 0, 1
 shared = mmap.mmap(-1, 2)
 
