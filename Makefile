@@ -53,7 +53,7 @@ NEWER_PYTHON = $(firstword $(foreach python,python3.14 python3.13 python3.12,$(s
 	touch $@
 
 .PHONY: registries
-registries: setup ## write the generated lists of alternatives, such as boot loaders, and the published schemas, after their source was changed
+registries: setup ## write what is generated: options, lists of alternatives, such as boot loaders, and published schemas, after their source was changed
 	python tools/registries.py
 
 .PHONY: lock

@@ -1,13 +1,14 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Write what is generated: the registry of each folder of alternatives below plugins/module_utils, the names of a
-report's files, and the published schemas.
+report's files, what says which options there are, and the published schemas.
 
 An alternative, such as a boot loader, is one file with one symbol. Ansible copies to a host only what is imported by
 name, so a registry cannot look for files on the host: it is a generated file, ``registry.py``, that imports the symbol
 of each file. The names of a report's own files, which hosts' files may not have, are needed below the packages that
 have them. Tables and lists of names in the documentation are written from the declarations of what they list, and the
-schemas in the documentation from those that the code checks with.
+schemas in the documentation from those that the code checks with. Options are declared in tools/options;
+`option_files.py` makes the rest of it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+import option_files
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PACKAGE = "ansible_collections.threadwise.smt.plugins.module_utils"
@@ -117,14 +120,18 @@ def main(arguments: list[str] | None = None) -> int:
         if (ROOT / "docs").exists():
             # A registry that was written a moment ago is not yet known to Python.
             importlib.invalidate_caches()
-            for name, table in TABLES.items():
-                _put(ROOT / name, with_table(_text(name), name, table()), check, outdated)
             for listing in LISTS:
                 _put(ROOT / listing.path, with_list(_text(listing.path), listing), check, outdated)
+            # They are declared with lists of names, which were written a moment ago.
+            for name, made in option_files.written().items():
+                present = _text(name) if (ROOT / name).exists() else ""
+                _put(ROOT / name, made(present), check, outdated)
+            for name, table in {**TABLES, **option_files.tables()}.items():
+                _put(ROOT / name, with_table(_text(name), name, table()), check, outdated)
             for name, module in SCHEMAS.items():
                 _put(ROOT / name, schema(module), check, outdated)
             _put(ROOT / REPORT_NAMES, report_names(), check, outdated)
-    except RegistryError as error:
+    except (RegistryError, option_files.OptionError) as error:
         print(error, file=sys.stderr)
         return 1
     if check and outdated:
@@ -333,19 +340,12 @@ TABLES: dict[str, Callable[[], str]] = {
     "docs/measuring.md": _workloads,
     "docs/report.md": _formats,
 }
+_EVALUATION = "tools/options/smt_eval.yml"
 LISTS = (
-    Listing("plugins/modules/smt_benchmark.py", "Built in are", _workload_names),
-    Listing("roles/smt_eval/meta/argument_specs.yml", "Built in are", _workload_names),
     Listing("plugins/modules/smt_report.py", "Files for other readers are", _format_names),
-    *(
-        Listing(path, "Switched at run time are", functools.partial(_arm_names, takes_reboot=False))
-        for path in ("plugins/modules/smt_benchmark.py", "roles/smt_eval/meta/argument_specs.yml")
-    ),
-    Listing(
-        "roles/smt_eval/meta/argument_specs.yml",
-        "A reboot is needed for",
-        functools.partial(_arm_names, takes_reboot=True),
-    ),
+    Listing(_EVALUATION, "Built in are", _workload_names),
+    Listing(_EVALUATION, "Switched at run time are", functools.partial(_arm_names, takes_reboot=False)),
+    Listing(_EVALUATION, "A reboot is needed for", functools.partial(_arm_names, takes_reboot=True)),
 )
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import typing as t
 
 from ansible.errors import AnsibleConnectionFailure
 from ansible.utils.display import Display
+from ansible_collections.threadwise.smt.plugins.module_utils._options.smt_benchmark import ARGUMENTS, RANGES
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import intake
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
@@ -72,7 +73,6 @@ LOST_SECONDS = 900
 # A plan may exceed its budget by its last block and by restoring the host; only a plan that hangs takes longer than
 # this.
 EXTRA_SECONDS = 900
-DEFAULT_BUDGET = 300
 # Longest progress that is read from a host: a few hundred bytes are expected.
 MAX_LOOKED_AT = 2 * progress.MAX_BYTES
 
@@ -190,14 +190,10 @@ class ActionModule(FetchingAction):
             number = int(wanted)
         except (TypeError, ValueError):
             number = -1
-        if not 0 <= number <= progress.MAX_LINES:
+        least, most = RANGES["progress"]
+        if not least <= number <= most:
             raise HostFailedError(
-                {
-                    "msg": (
-                        f"progress is {text.line(wanted, 40)}: it must be a number of lines from 0 to"
-                        f" {progress.MAX_LINES}"
-                    )
-                }
+                {"msg": (f"progress is {text.line(wanted, 40)}: it must be a number of lines from {least} to {most}")}
             )
         return number
 
@@ -219,7 +215,7 @@ class ActionModule(FetchingAction):
             )
 
     def _budget(self) -> int:
-        return int(self._task.args.get("budget") or DEFAULT_BUDGET)
+        return int(self._task.args.get("budget") or ARGUMENTS["budget"]["default"])
 
     def _step(
         self,

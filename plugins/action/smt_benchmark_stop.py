@@ -9,11 +9,11 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
+from ansible_collections.threadwise.smt.plugins.module_utils._options.smt_benchmark_stop import ARGUMENTS
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation.fetching import (
-    DEST,
     FetchingAction,
     report_call,
     say_left,
@@ -28,7 +28,7 @@ class ActionModule(FetchingAction):
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """End the plans that are running on a host, and fetch their samples to the controller."""
         super().run(tmp, task_vars)
-        self.validate_argument_spec(argument_spec={"dest": {"type": "path", "default": DEST}})
+        self.validate_argument_spec(argument_spec=ARGUMENTS)
         try:
             return self._stop(task_vars or {})
         except HostFailedError as failure:

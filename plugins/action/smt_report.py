@@ -12,25 +12,14 @@ from pathlib import Path
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import recommendation
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import libraries, places, result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._options.smt_report import ARGUMENTS
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, hardware_classes
 
-ARGUMENTS = {
-    "run_dir": {"type": "path", "required": True},
-    "results": {"type": "list", "elements": "path"},
-    "margin": {"type": "float", "default": 0.01},
-    "confidence": {"type": "float", "default": 0.95},
-    "before": {"type": "path"},
-    "other_runs": {"type": "list", "elements": "path", "default": []},
-    "compare": {"type": "str", "choices": list(host_comparisons.COMPARE), "default": host_comparisons.BASELINE},
-    "licence_per": {"type": "str", "choices": ["core", "thread"]},
-    "licence_price": {"type": "float"},
-    "_evaluated": {"type": "str"},
-}
 # Most hosts, and hardware classes, whose conclusion is shown.
 MAX_SHOWN = 20
 

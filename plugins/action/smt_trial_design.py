@@ -17,6 +17,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base impor
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.user_variables import OF_A_HOST
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places
+from ansible_collections.threadwise.smt.plugins.plugin_utils._options.smt_trial_design import ARGUMENTS, RANGES
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import design, records
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import (
     announcement,
@@ -39,26 +40,8 @@ class ActionModule(ControllerAction):
     """The action of smt_trial_design; makes no call on any host."""
 
     once_for_all = True
-    arguments: t.ClassVar[t.Mapping[str, dict[str, t.Any]]] = {
-        "results": {"type": "str", "required": True},
-        "run": {"type": "str", "required": True},
-        "dest": {"type": "str", "required": True},
-        "arms": {"type": "list", "elements": "raw", "required": True},
-        "design": {"type": "str", "choices": list(design.DESIGNS), "default": design.SWITCHBACK},
-        "periods": {"type": "int", "required": True},
-        "periods_before": {"type": "int", "required": True},
-        "period": {"type": "int", "required": True},
-        "settle": {"type": "int", "required": True},
-        "check": {"type": "int", "required": True},
-        "most_switched": {"type": "str", "required": True},
-        "metrics": {"type": "list", "elements": "dict", "required": True},
-        "traffic": {"type": "str", "default": ""},
-        "guardrails": {"type": "list", "elements": "dict", "default": []},
-        "margin": {"type": "float", "required": True},
-        "reboot_ok": {"type": "bool", "default": False},
-        "seed": {"type": "int"},
-    }
-    from_user = tuple({*arguments} - {name.removeprefix("smt_trial_") for name in OF_A_HOST})
+    arguments = ARGUMENTS
+    from_user = tuple({*ARGUMENTS} - {name.removeprefix("smt_trial_") for name in OF_A_HOST})
 
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Draw the design of a trial, announce it, and write it down before the first switch."""
@@ -86,9 +69,9 @@ class ActionModule(ControllerAction):
 
     def _trial(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> tuple[records.Trial, overlap.Longest]:
         """Return the trial that is asked for, and how far back its metrics count."""
-        period = settings.whole("smt_trial_period", options["period"], *settings.PERIOD_SECONDS)
-        settings.whole("smt_trial_check", options["check"], *settings.CHECK_SECONDS)
-        periods = settings.whole("smt_trial_periods", options["periods"], 1, settings.MAX_PERIODS)
+        period = settings.whole("smt_trial_period", options["period"], *RANGES["period"])
+        settings.whole("smt_trial_check", options["check"], *RANGES["check"])
+        periods = settings.whole("smt_trial_periods", options["periods"], *RANGES["periods"])
         before = options["periods_before"] if options["design"] == design.PARALLEL else 0
         if options["design"] == design.PARALLEL and not 1 <= before < periods:
             raise settings.TrialSettingsError(

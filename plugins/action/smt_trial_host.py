@@ -20,6 +20,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base impor
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text, trials
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places
 from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import lineage, prometheus, server
+from ansible_collections.threadwise.smt.plugins.plugin_utils._options.smt_trial_host import ARGUMENTS
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import design, records
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import (
     arm_states,
@@ -33,24 +34,6 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import (
     settings,
 )
 
-ARGUMENTS: dict[str, dict[str, t.Any]] = {
-    "run": {"type": "str", "required": True},
-    "dest": {"type": "str", "required": True},
-    "arms": {"type": "list", "elements": "raw", "required": True},
-    "design": {"type": "str", "choices": list(design.DESIGNS), "default": design.SWITCHBACK},
-    "reboot_timeout": {"type": "int", "default": 600},
-    "metrics": {"type": "list", "elements": "dict", "required": True},
-    "traffic": {"type": "str", "default": ""},
-    "guardrails": {"type": "list", "elements": "dict", "default": []},
-    "check": {"type": "int", "required": True},
-    "on_breach": {"type": "str", "choices": ["continue", "end"], "default": "continue"},
-    "after_switch": {"type": "list", "elements": "str", "default": []},
-    "affinity_conflicts": {"type": "str", "choices": ["fail", "warn"], "default": "fail"},
-    "affinity_conflicts_of": {"type": "list", "elements": "str", "default": ["services"]},
-    "begin": {"type": "float"},
-    "digest": {"type": "str"},
-    "_step": {"type": "str", "choices": ["describe", "follow"], "default": "describe"},
-}
 # Points of a query: as often as a server scrapes by default.
 STEP_SECONDS = 15.0
 BREACH = "the guardrail "

@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What holds for the collection as a whole: versions that agree, roles whose specifications tell their defaults."""
+"""What holds for the collection as a whole: versions that agree, documentation that says what there is."""
 
 from __future__ import annotations
 
@@ -37,21 +37,6 @@ def test_the_changelog_can_list_each_role(role):
     assert Version(load(f"roles/{role}/meta/argument_specs.yml")["argument_specs"]["main"]["version_added"]) <= Version(
         COLLECTION_VERSION
     )
-
-
-@pytest.mark.parametrize("role", ROLES)
-def test_argument_specs_tell_each_default(role):
-    defaults = load(f"roles/{role}/defaults/main.yml")
-    options = load(f"roles/{role}/meta/argument_specs.yml")["argument_specs"]["main"]["options"]
-    assert {name: option["default"] for name, option in options.items() if "default" in option} == defaults
-    assert all(name == role or name.startswith(role + "_") for name in options)
-
-
-@pytest.mark.parametrize("role", ROLES)
-def test_each_role_variable_is_explained_in_its_readme(role):
-    readme = (ROOT / "roles" / role / "README.md").read_text(encoding="utf-8")
-    options = load(f"roles/{role}/meta/argument_specs.yml")["argument_specs"]["main"]["options"]
-    assert [name for name in options if f"`{name}`" not in readme] == []
 
 
 def documented_modules():
@@ -201,12 +186,6 @@ def test_the_oldest_release_of_ansible_is_the_same_wherever_it_is_named():
     assert min(locks) == floor and all(version.startswith(f"{name}.") for name, (version,) in locks.items())
 
 
-def test_the_role_takes_commands_of_ones_own_as_the_module_does():
-    module = yaml.safe_load(smt_benchmark.DOCUMENTATION)["options"]["custom"]
-    role = load("roles/smt_eval/meta/argument_specs.yml")["argument_specs"]["main"]["options"]["smt_eval_custom"]
-    assert _renamed(role) == module
-
-
 @pytest.mark.parametrize(
     ("module", "option", "role", "variable"),
     [(smt_state, "state", "smt_runtime", "smt_runtime_state"), (smt_boot_args, "smt", "smt_boot", "smt_boot_smt")],
@@ -244,35 +223,3 @@ def test_each_workload_and_arm_is_named_where_it_is_asked_for():
     for kind in catalogue.kinds():
         for text in (spec["smt_eval_arms"], *(() if kind.takes_reboot else (options["arms"],))):
             assert [one for one in catalogue.shown(kind) if f"V({one})" not in " ".join(text["description"])] == []
-
-
-def test_the_role_takes_the_memory_policy_as_the_module_does():
-    module = yaml.safe_load(smt_memory.DOCUMENTATION)["options"]
-    role = load("roles/smt_memory/meta/argument_specs.yml")["argument_specs"]["main"]["options"]
-    (task,) = load("roles/smt_memory/tasks/main.yml")
-    assert {
-        name: f"smt_memory_{name}" in value for name, value in task["threadwise.smt.smt_memory"].items()
-    } == dict.fromkeys(module, True)
-
-    def spec(option):
-        return {name: option.get(name) for name in ("type", "elements", "choices")}
-
-    assert {name.removeprefix("smt_memory_"): spec(option) for name, option in role.items()} == {
-        name: spec(option) for name, option in module.items()
-    }
-    # The role's list is always complete; the module leaves services alone that it is not asked about.
-    assert {name: option["default"] for name, option in module.items() if "default" in option} == {
-        name.removeprefix("smt_memory_"): option["default"]
-        for name, option in role.items()
-        if "default" in option and name != "smt_memory_protect"
-    }
-
-
-def _renamed(option):
-    """A role's option in the words of a module's documentation: what one calls options is suboptions to the other."""
-    if not isinstance(option, dict):
-        return option
-    renamed = {name: value for name, value in option.items() if name != "options"}
-    if "options" in option:
-        renamed["suboptions"] = {name: _renamed(value) for name, value in option["options"].items()}
-    return renamed

@@ -8,15 +8,17 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue as arms
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._looks import goals
+from ansible_collections.threadwise.smt.plugins.module_utils._options import ranges
+from ansible_collections.threadwise.smt.plugins.module_utils._options.smt_benchmark import RANGES
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import source as sibling_source
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import placement
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import catalogue, custom, response_limit
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import Workload
 
-# What a duration is where the plan is to choose it, and the limits of those that are given.
+# What a duration is where the plan is to choose it, and the names of those that it can choose.
 AUTO = "auto"
-SECONDS: "dict[str, tuple[float, float]]" = {"sample_seconds": (0.05, 600), "settle_seconds": (0, 600)}
+SECONDS = ("sample_seconds", "settle_seconds")
 
 
 class SettingsError(Exception):
@@ -52,17 +54,10 @@ def check_settings(settings: "t.Mapping[str, t.Any]") -> None:
     response_limit.in_seconds(settings["response_limit"], chosen(settings))
     if settings["goal"] not in goals.GOALS:
         raise SettingsError(f"goal is {settings['goal']}: it must be {' or '.join(goals.GOALS)}")
-    limits: dict[str, tuple[float, float]] = {
-        "budget": (1, 7 * 24 * 3600),
-        "shared_by": (1, 10000),
-        "blocks": (1, 10000),
-        "margin": (0.0001, 0.5),
-        **SECONDS,
-    }
-    for name, (least, most) in limits.items():
-        value = settings[name]
-        if value is not None and not least <= value <= most:
-            raise SettingsError(f"{name} is {value}: it must be from {least} to {most}")
+    for name, limits in RANGES.items():
+        wrong = ranges.problem(settings.get(name), limits)
+        if wrong:
+            raise SettingsError(f"{name} is {settings[name]}: {wrong}")
 
 
 def seconds(name: str, given: object) -> "float | None":
@@ -75,7 +70,7 @@ def seconds(name: str, given: object) -> "float | None":
     Raises:
         SettingsError: neither of them, or out of range.
     """
-    least, most = SECONDS[name]
+    least, most = RANGES[name]
     if given == AUTO:
         return None
     try:

@@ -19,16 +19,14 @@ import shlex
 import typing as t
 
 from ansible.utils.display import Display
+from ansible_collections.threadwise.smt.plugins.module_utils._options.smt_benchmark import ARGUMENTS, RANGES
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostAction, HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places, result_files
 
-DEST = "smt_eval_results"
 # What a user says of a host, which the result keeps: its price, what its licences count, and its nominal frequency.
 PRICE, LICENCE, NOMINAL = STATED = ("price_per_hour", "licence_per", "nominal_ghz")
 COSTS = (PRICE, LICENCE)
-LICENSED = ("core", "thread", "host")
-_MAX = {PRICE: 1e9, NOMINAL: 100.0}
 MODULE = "smt_benchmark"
 # In a run's directory, a file for each host that the run was started on and whose result is not here yet.
 STARTED = ".started"
@@ -64,11 +62,13 @@ class FetchingAction(HostAction):
         """
         # Convert Ansible's tagged strings to plain ones for the schema.
         found: dict[str, t.Any] = json.loads(json.dumps({name: self._task.args.get(name) for name in STATED}))
-        if found[LICENCE] not in (None, *LICENSED):
+        licensed = ARGUMENTS[LICENCE]["choices"]
+        if found[LICENCE] not in (None, *licensed):
             raise HostFailedError(
-                {"msg": f"{LICENCE} is {text.line(str(found[LICENCE]), 40)}: it must be one of {', '.join(LICENSED)}"}
+                {"msg": f"{LICENCE} is {text.line(str(found[LICENCE]), 40)}: it must be one of {', '.join(licensed)}"}
             )
-        for name, most in _MAX.items():
+        for name in (PRICE, NOMINAL):
+            _least, most = RANGES[name]
             if found[name] is None:
                 continue
             try:
@@ -125,7 +125,7 @@ class FetchingAction(HostAction):
         return fetched, left
 
     def _dest(self) -> str:
-        return str(self._task.args.get("dest") or DEST)
+        return str(self._task.args.get("dest") or ARGUMENTS["dest"]["default"])
 
     def _started(self, host: str, runs: t.Iterable[str]) -> dict[str, pathlib.Path]:
         """Return the directories of those of these runs that this controller started on a host, by their names."""

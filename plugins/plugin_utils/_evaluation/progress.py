@@ -11,8 +11,6 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border import sche
 
 # A host's progress has a few hundred bytes.
 MAX_BYTES = 64 * 1024
-# Nobody reads more lines of one host.
-MAX_LINES = 1000
 
 _NUMBER = schema.or_null(schema.NUMBER)
 _CHECKER = schema.Checker(

@@ -18,7 +18,9 @@ from ansible.module_utils.common.yaml import yaml_load
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue as arm_catalogue
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import settings as plan_settings
+from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
+from ansible_collections.threadwise.smt.plugins.module_utils._options import ranges
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import source as sibling_source
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import scope
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import placement
@@ -28,6 +30,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import use
 from ansible_collections.threadwise.smt.plugins.plugin_utils._credentials import secret
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import boot_plan
 from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import server
+from ansible_collections.threadwise.smt.plugins.plugin_utils._options import variables as declared
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import arm_states, settings as trial_settings
 
 Spec = dict[str, t.Any]
@@ -68,30 +71,16 @@ PLAYBOOKS: dict[str, dict[str, Spec]] = {
     },
     "smt_trial": {"smt_trial_hosts": _ANY, **dict.fromkeys(ACCESS, _ANY)},
 }
-# The least and the greatest value of numbers; None where there is none.
+# The ranges of numbers; None where an end is open.
 RANGES: dict[str, tuple[float | None, float | None]] = {
-    "smt_boot_maxcpus": (0, None),
+    **declared.RANGES,
     "smt_enforce_max_fail_percentage": (0, 100),
-    "smt_eval_boots": (0, None),
-    "smt_eval_budget": (1, 604800),
-    "smt_eval_margin": (0.0001, 0.5),
-    "smt_eval_nominal_ghz": (0.01, 100),
-    "smt_eval_overcommit_ratio": (0, None),
-    "smt_eval_price_per_hour": (1e-9, 1e9),
-    "smt_eval_progress": (0, 1000),
     "smt_eval_sample": (1, None),
-    "smt_report_confidence": (0.5, 0.9999),
-    "smt_report_margin": (0, 0.5),
-    "smt_runtime_rollback_after": (0, None),
-    "smt_trial_check": trial_settings.CHECK_SECONDS,
-    "smt_trial_margin": (0.0001, 0.5),
-    "smt_trial_period": trial_settings.PERIOD_SECONDS,
-    "smt_trial_periods": (1, trial_settings.MAX_PERIODS),
-    "smt_trial_settle": (0, trial_settings.PERIOD_SECONDS[1]),
 }
 # What a value has to be that its type does not say, as the plan on the host checks it: functions that raise one of
 # `_INVALID`.
 _CHECKS: dict[str, t.Callable[[t.Any], object]] = {
+    "smt_boot_maxcpus": lambda given: boot_arguments.maxcpus_value(str(given)),
     "smt_eval_arms": boot_plan.names,
     "smt_eval_cpus": plan_settings.on_cpus,
     "smt_eval_custom": custom.declarations,
@@ -111,6 +100,7 @@ _CHECKS: dict[str, t.Callable[[t.Any], object]] = {
 }
 _INVALID = (
     arm_states.ArmStateError,
+    boot_arguments.BootArgsError,
     boot_plan.BootPlanError,
     placement.PlacementError,
     plan_settings.SettingsError,
@@ -335,7 +325,7 @@ def _malformed(name: str, value: t.Any, spec: Spec) -> str | None:
     errors = validated.error_messages
     if not (errors or number or nested):
         return (
-            _out_of_range(float(value), *RANGES[name])
+            ranges.problem(float(value), RANGES[name])
             if name in RANGES
             else _unusable(name, validated.validated_parameters[name])
         )
@@ -354,12 +344,6 @@ def _unusable(name: str, value: t.Any) -> str | None:
     except _INVALID as error:
         return str(error)
     return None
-
-
-def _out_of_range(value: float, least: float | None, greatest: float | None) -> str | None:
-    if (least is None or value >= least) and (greatest is None or value <= greatest):
-        return None
-    return f"it must be {least:g} or more" if greatest is None else f"it must be from {least:g} to {greatest:g}"
 
 
 def _nearest(name: str, specs: t.Iterable[str]) -> str:

@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import lineage, prometheus
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run.settings import (
-    PERIOD_SECONDS,
+    MAX_SECONDS,
     Metric,
     TrialSettingsError,
 )
@@ -75,7 +75,7 @@ def refuse(longest: Longest, period: float, settle: float) -> None:
         f"set smt_trial_settle to {least} or more, and smt_trial_period to {longer} to count as much of each period as"
         f" with {period:g}"
     )
-    if longer > PERIOD_SECONDS[1]:
+    if longer > MAX_SECONDS:
         way_out = "no period is long enough for that: take a metric that looks back less"
     raise TrialSettingsError(
         f"smt_trial_settle is {settle:g}, and {longest.said}: a period would count what was in the one before."

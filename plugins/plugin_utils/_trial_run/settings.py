@@ -10,12 +10,11 @@ import re
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._options.smt_trial_design import RANGES
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import records
 
-# Seconds of a period, of a check: a period holds several checks.
-PERIOD_SECONDS = (10, 7 * 24 * 3600)
-CHECK_SECONDS = (1, 600)
-MAX_PERIODS = 10_000
+# No duration is longer than the longest period.
+MAX_SECONDS = RANGES["period"][1]
 MAX_METRICS = 50
 CONTINUE, END = "continue", "end"
 
@@ -136,7 +135,7 @@ def guardrails(given: object) -> tuple[Limit, ...]:
     return tuple(found)
 
 
-def whole(name: str, given: object, least: int, most: int) -> int:
+def whole(name: str, given: object, least: float, most: float) -> int:
     """Return a whole number within limits.
 
     Raises:
@@ -144,7 +143,9 @@ def whole(name: str, given: object, least: int, most: int) -> int:
     """
     found = re.fullmatch(r"[0-9]{1,9}", str(given).strip()) if not isinstance(given, bool) else None
     if not found or not least <= int(found[0]) <= most:
-        raise TrialSettingsError(f"{name} is {text.line(given, 40)}: it must be a whole number from {least} to {most}")
+        raise TrialSettingsError(
+            f"{name} is {text.line(given, 40)}: it must be a whole number from {least:g} to {most:g}"
+        )
     return int(found[0])
 
 
@@ -156,7 +157,7 @@ def seconds(name: str, given: object) -> float:
     """
     found = _DURATION.fullmatch(str(given).strip()) if not isinstance(given, bool) else None
     value = float(found[1]) * _UNITS[found[2] or "s"] if found else math.nan
-    if not 0 <= value <= PERIOD_SECONDS[1]:
+    if not 0 <= value <= MAX_SECONDS:
         raise TrialSettingsError(f"{name} is {text.line(given, 40)}: it must be a duration such as 30s or 2m")
     return value
 

@@ -60,6 +60,15 @@ MALFORMED = [
     ("smt_eval_boots", "zwei", "smt_eval_boots is 'zwei': it must be a whole number"),
     ("smt_eval_boots", True, "smt_eval_boots is True: it must be a whole number"),
     ("smt_eval_run", ["a"], "smt_eval_run is ['a']: it must be a text"),
+    (
+        "smt_boot_maxcpus",
+        "one_per_cpu",
+        (
+            "smt_boot_maxcpus is 'one_per_cpu': maxcpus is 'one_per_cpu': it must be a whole number from 1 to 8192, in"
+            " digits only, or one_per_core"
+        ),
+    ),
+    ("smt_runtime_rollback_after", 604801, "smt_runtime_rollback_after is 604801: it must be from 0 to 604800"),
     ("smt_eval_margin", "1 %", "smt_eval_margin is '1 %': it must be a number"),
     ("smt_eval_probe", "sometimes", "smt_eval_probe is 'sometimes': it must be auto, always or never"),
     ("smt_eval_sample", "all", "smt_eval_sample is 'all': it must be a whole number"),
@@ -184,6 +193,8 @@ def test_the_tables_are_as_long_as_promised():
 @pytest.mark.parametrize(
     ("name", "value"),
     [
+        ("smt_boot_maxcpus", "one_per_core"),
+        ("smt_boot_maxcpus", 4),
         ("smt_eval_boots", "2"),
         ("smt_eval_margin", 0.02),
         ("smt_eval_arms", "smt_on,smt_off"),

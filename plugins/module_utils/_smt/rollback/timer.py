@@ -15,7 +15,6 @@ from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback impor
 
 PROGRAM = "var/lib/threadwise-smt/rollback.pyz"
 UNIT = "threadwise-smt-rollback.service"
-LONGEST_SECONDS = 7 * 24 * 3600
 # systemctl(1): the unit is not loaded.
 NOT_LOADED = 5
 
