@@ -375,8 +375,8 @@ options:
     type: float
   licence_per:
     description:
-      - What the licences of the host's software count, a variable of each host. C(machines.html) of reports shows the
-        work per licence.
+      - What the licences of the host's software count (V(core), V(thread) or V(host)), a variable of each host.
+        C(machines.html) of reports shows the work per licence.
     type: str
     choices: [core, thread, host]
   nominal_ghz:

@@ -64,7 +64,8 @@ options:
     default: []
   licence_per:
     description:
-      - What the licences of the hosts' software count. With O(licence_price) they are a reason in the recommendation.
+      - What the licences of the hosts' software count, V(core) or V(thread). With O(licence_price) they are a reason in
+        the recommendation.
     type: str
     choices: [core, thread]
   licence_price:

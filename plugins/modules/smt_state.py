@@ -33,12 +33,12 @@ options:
     description:
       - Only these cores get one thread, or O(threads_per_core), and every other core all its threads. One of C(cpus)
         with a CPU list such as V(0-7), C(node), C(package) and C(unit) with a systemd unit such as
-        V(postgresql.service). Not with O(state=enabled).
+        V(postgresql.service). Without it, all cores. Not with O(state=enabled).
       - The state of the whole host is the same, whatever it was before.
       - Naming one thread of a core names the core.
       - The kernel's own control switches all cores, so the siblings go offline one by one, and the control reads C(on).
         Not with O(method=smt_control).
-      - Without it, all cores. Not with O(state=restored).
+      - Not with O(state=restored).
     type: dict
     suboptions:
       cpus:
