@@ -35,7 +35,7 @@ EXCLUSIONS = ("mutually_exclusive", "required_one_of")
 NUMBERS = ("int", "float")
 KEYS = {*TEXTS, *PLACED, *SPECIFIED, *EXCLUSIONS, "range", "name"}
 
-_MARKUP = re.compile(r"\b(?:[CIBV]|M|P|RV)\(([^()]*)\)")
+_MARKUP = re.compile(r"\b(?:[CIBV]|M|P|RV)\(([^()#]*)(?:#[a-z]+)?\)")
 _OPTION = re.compile(r"\bO\(([a-z_]+)(=[^()]*)?\)")
 _PAGE = re.compile(r"\b((?:docs/[a-z_]+\.md)|(?:examples/[a-z_/]+\.yml))(#[a-z-]+)?")
 
