@@ -10,13 +10,16 @@ import contextlib
 import json
 import os
 import pathlib
-import signal
 import subprocess
+import sys
 import time
 
 import pytest
 import testinfra
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.visit import program, record
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[3] / "tests/unit/support"))
+from interruption import lose
 
 EPHEMERAL = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
 INVENTORY = EPHEMERAL / "inventory"
@@ -123,9 +126,7 @@ def evaluation(run, seconds, budget=60):
 
             yield at
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            lose(process)
 
 
 def test_killed_when_the_arguments_are_set_and_the_host_was_not_rebooted():

@@ -10,14 +10,17 @@ import contextlib
 import json
 import os
 import pathlib
-import signal
 import subprocess
+import sys
 import time
 
 import pytest
 import testinfra
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import design, records
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import directory
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[3] / "tests/unit/support"))
+from interruption import lose
 
 EPHEMERAL = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
 INVENTORY = EPHEMERAL / "inventory"
@@ -85,9 +88,7 @@ def running(run, **changed):
         try:
             yield process
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            lose(process)
 
 
 def guest(name):
@@ -162,7 +163,6 @@ def test_without_its_controller_it_goes_back_by_itself(run):
             ),
             2 * PERIOD,
         )
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        lose(process)
     # It may boot into the arm or not, and is back in the end: the fixture waits for that.
     wait_until(lambda: said(BOOTED, "ls /var/lib/threadwise-smt/boot-visit || echo gone") == "gone", 1800)

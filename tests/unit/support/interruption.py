@@ -6,7 +6,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pathlib
+import signal
 import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[3] / "tools"))
+from processes import descendants
 
 
 def interrupt(process, number):
@@ -19,3 +25,17 @@ def interrupt(process, number):
         os.killpg(process.pid, number)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout=10)
+
+
+def lose(process):
+    """Kill a playbook with all that it started, as with the machine that it ran on.
+
+    Ansible's workers have sessions of their own: one that outlives a kill of the group goes on with its task, fetches
+    what the host measured and removes it there.
+    """
+    if process.poll() is None:
+        os.kill(process.pid, signal.SIGSTOP)
+        for pid in (*descendants(process.pid), process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    process.wait()
