@@ -20,7 +20,7 @@ import evaluate
 import numpy
 import simulated
 import stopping
-from ansible_collections.threadwise.smt.plugins.module_utils._looks import (
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import (
     decisions,
     ranks,
     schedule,

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 
 import numpy
-from ansible_collections.threadwise.smt.plugins.module_utils._looks import verdicts
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import verdicts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import pooled
 from scipy import special

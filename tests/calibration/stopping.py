@@ -17,7 +17,7 @@ import math
 import evaluate
 import numpy
 import simulated
-from ansible_collections.threadwise.smt.plugins.module_utils._looks import goals, ranks, verdicts
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import goals, ranks, verdicts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 
 MARGIN = 0.01

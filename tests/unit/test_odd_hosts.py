@@ -20,13 +20,13 @@ from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import r
 from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, files as host_files, kernel_files
-from ansible_collections.threadwise.smt.plugins.module_utils._looks import verdicts
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
     change as smt_change,
     scope as smt_scope,
     state as smt_state,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.at_boot import persistence
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import verdicts
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import (
     cache as topology_cache,
     placement,

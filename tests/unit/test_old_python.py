@@ -21,7 +21,7 @@ import old_python
 import pytest
 import sysfs_tree
 import vermin
-from ansible_collections.threadwise.smt.plugins.module_utils._looks import spending
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import spending
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PLUGINS = ROOT / "plugins"

@@ -11,8 +11,8 @@ import sys
 
 import pytest
 import yaml
-from ansible_collections.threadwise.smt.plugins.module_utils._looks import goals
 from ansible_collections.threadwise.smt.plugins.module_utils._options import ranges, smt_benchmark
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import goals
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons
 from ansible_collections.threadwise.smt.plugins.plugin_utils._options import smt_report, smt_trial_design

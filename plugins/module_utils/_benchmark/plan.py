@@ -27,9 +27,9 @@ from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_dire
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._host.text import utc_now
-from ansible_collections.threadwise.smt.plugins.module_utils._looks import forecast, goals, verdicts
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner, settling, telemetry
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import forecast, goals, verdicts
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import placement
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements

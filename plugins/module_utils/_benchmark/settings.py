@@ -7,10 +7,10 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue as arms
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
-from ansible_collections.threadwise.smt.plugins.module_utils._looks import goals
 from ansible_collections.threadwise.smt.plugins.module_utils._options import ranges
 from ansible_collections.threadwise.smt.plugins.module_utils._options.smt_benchmark import RANGES
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import source as sibling_source
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import goals
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import placement
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import catalogue, custom, response_limit

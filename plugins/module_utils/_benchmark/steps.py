@@ -32,7 +32,6 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host.files import 
 from ansible_collections.threadwise.smt.plugins.module_utils._host.kernel_files import KernelFiles
 from ansible_collections.threadwise.smt.plugins.module_utils._host.locks import HostLock, HostLockError
 from ansible_collections.threadwise.smt.plugins.module_utils._host.text import utc_now
-from ansible_collections.threadwise.smt.plugins.module_utils._looks import verdicts
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import (
     cache as sibling_cache,
@@ -40,6 +39,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._siblings import (
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state, watchdog
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback import pending as pending_rollback
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import verdicts
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import topology
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import declaration
 

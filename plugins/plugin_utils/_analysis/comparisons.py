@@ -14,7 +14,7 @@ import itertools
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
-from ansible_collections.threadwise.smt.plugins.module_utils._looks import goals, spending
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import goals, spending
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.arms import AS_FOUND, SMT_OFF, SMT_ON
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import catalogue, metrics as workload_metrics
@@ -468,7 +468,7 @@ def _decides(
     result: Result, samples: Samples, measured: tuple[str, float | None], sides: tuple[tuple[str, str], tuple[str, str]]
 ) -> bool:
     """Return whether looks are at a comparison of the primary metric:
-    it is a main one of the plan (``_looks/goals.py``).
+    it is a main one of the plan (``_statistics/goals.py``).
     """
     workload, parameter = measured
 

@@ -25,7 +25,7 @@ except ImportError as error:
 else:
     MISSING_LIBRARY = None
 
-from ansible_collections.threadwise.smt.plugins.module_utils._looks import spending
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import spending
 
 
 def share_kept(p_value: float, looks: tuple[spending.Look, ...], alpha: float) -> float:

@@ -25,8 +25,8 @@ except ImportError as error:
 else:
     MISSING_LIBRARY = None
 
-from ansible_collections.threadwise.smt.plugins.module_utils._looks import ranks, spending, verdicts
-from ansible_collections.threadwise.smt.plugins.module_utils._looks.verdicts import (
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import ranks, spending, verdicts
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics.verdicts import (
     EQUIVALENT,
     GAIN,
     INCONCLUSIVE,

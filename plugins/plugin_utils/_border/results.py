@@ -13,7 +13,7 @@ import datetime
 import re
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._looks import decisions, schedule, verdicts
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import decisions, schedule, verdicts
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms, placements
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import catalogue
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import facts, schema, text

@@ -16,11 +16,11 @@ import typing as t
 from statistics import median
 
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import ONLINE
-from ansible_collections.threadwise.smt.plugins.module_utils._looks import decisions
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import (
     cache as sibling_cache,
     source as sibling_source,
 )
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import decisions
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     comparisons as host_comparisons,

@@ -22,7 +22,7 @@ except ImportError as error:
 else:
     MISSING_LIBRARY = None
 
-from ansible_collections.threadwise.smt.plugins.module_utils._looks import verdicts
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import verdicts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 
 # Up to so many hosts each one is left out in turn. Of more, those without which the test moves the most, each way.

@@ -31,7 +31,7 @@ except ImportError as error:
 else:
     MISSING_LIBRARY = None
 
-from ansible_collections.threadwise.smt.plugins.module_utils._looks import verdicts
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import verdicts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import leave_one_out
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._looks import verdicts
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import verdicts
 
 
 class Share(t.NamedTuple):

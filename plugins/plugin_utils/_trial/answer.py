@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._looks import decisions, verdicts
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import decisions, verdicts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import assumptions, design, evidence, records, units
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial.records import Trial

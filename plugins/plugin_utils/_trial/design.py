@@ -15,7 +15,7 @@ import dataclasses
 import random
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._looks.verdicts import MIN_BLOCKS_RANKED
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics.verdicts import MIN_BLOCKS_RANKED
 
 SWITCHBACK, PARALLEL = "switchback", "parallel"
 DESIGNS = (SWITCHBACK, PARALLEL)

@@ -21,8 +21,8 @@ except ImportError as error:
 else:
     MISSING_LIBRARY = None
 
-from ansible_collections.threadwise.smt.plugins.module_utils._looks import decisions, schedule, spending, verdicts
-from ansible_collections.threadwise.smt.plugins.module_utils._looks.ranks import Paired
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import decisions, schedule, spending, verdicts
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics.ranks import Paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import leave_one_out
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import units

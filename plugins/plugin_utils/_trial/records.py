@@ -15,7 +15,7 @@ import itertools
 import json
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._looks import spending, verdicts
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import spending, verdicts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text, trials
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import design, units
 

@@ -17,7 +17,7 @@ import io
 import pathlib
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._looks import spending
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import spending
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text, trials
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import folders, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import records

@@ -8,7 +8,7 @@ import math
 
 import numpy
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._looks import spending
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import spending
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import early, paired
 
 LOOKS = tuple(spending.Look(blocks, blocks / 28) for blocks in (4, 5, 6, 8, 11, 15, 19, 23, 28))

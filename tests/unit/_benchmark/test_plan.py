@@ -26,9 +26,9 @@ from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import (
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import RunDirectory
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
-from ansible_collections.threadwise.smt.plugins.module_utils._looks import goals, verdicts
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import settling, telemetry
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import goals, verdicts
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.placement import PlacementError
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import (

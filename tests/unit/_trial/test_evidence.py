@@ -12,7 +12,7 @@ import math
 import random
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._looks import spending
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import spending
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import answer, assumptions, design, evidence, units
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial.records import Metric, Trial
 

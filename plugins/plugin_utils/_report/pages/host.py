@@ -10,8 +10,8 @@ import statistics as plain_statistics
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue
-from ansible_collections.threadwise.smt.plugins.module_utils._looks import goals
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import goals
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.catalogue import BUILT_IN
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (

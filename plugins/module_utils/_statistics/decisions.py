@@ -5,8 +5,8 @@
 import math
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._looks import spending, student, verdicts
-from ansible_collections.threadwise.smt.plugins.module_utils._looks.ranks import Paired
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import spending, student, verdicts
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics.ranks import Paired
 
 FUTILE = "futile"
 

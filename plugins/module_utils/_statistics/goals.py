@@ -7,9 +7,9 @@ docs/verdicts.md explains both.
 import math
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._looks import decisions, schedule, verdicts
-from ansible_collections.threadwise.smt.plugins.module_utils._looks.ranks import Paired
-from ansible_collections.threadwise.smt.plugins.module_utils._looks.spending import Look
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import decisions, schedule, verdicts
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics.ranks import Paired
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics.spending import Look
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.placement import Assignment
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 

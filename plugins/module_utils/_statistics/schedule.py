@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """When a plan looks at its data: after fixed numbers of blocks, and after the last block."""
 
-from ansible_collections.threadwise.smt.plugins.module_utils._looks.spending import Look
-from ansible_collections.threadwise.smt.plugins.module_utils._looks.verdicts import MIN_BLOCKS
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics.spending import Look
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics.verdicts import MIN_BLOCKS
 
 # Each look costs some of the error probability, and each block between two looks costs a host's time: a large effect
 # shows in the first few blocks, and later looks are worth it when there is a quarter more to see.

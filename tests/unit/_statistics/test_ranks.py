@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._looks import ranks, student, verdicts
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import ranks, student, verdicts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 from hypothesis import given, settings, strategies as st
 from scipy import special

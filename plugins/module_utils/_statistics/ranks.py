@@ -3,7 +3,7 @@
 """The paired t test on ranks by block with the standard library, for the plan on a host: the test of the controller's
 reports (``_analysis/paired.py``).
 
-Both give the same result for one value of each side in a block, to the last digit: tests/unit/_looks/test_ranks.py
+Both give the same result for one value of each side in a block, to the last digit: tests/unit/_statistics/test_ranks.py
 holds them against each other. docs/verdicts.md describes the method and its sources.
 """
 
@@ -11,8 +11,8 @@ import bisect
 import math
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._looks import student
-from ansible_collections.threadwise.smt.plugins.module_utils._looks.verdicts import MIN_BLOCKS_RANKED
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import student
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics.verdicts import MIN_BLOCKS_RANKED
 
 # Up to this many pairs of a baseline and a candidate value every shift is considered; beyond, a grid of as many shifts
 # is fine enough.

@@ -9,8 +9,8 @@ import math
 import numpy
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import run_directory
-from ansible_collections.threadwise.smt.plugins.module_utils._looks import schedule, spending
-from ansible_collections.threadwise.smt.plugins.module_utils._looks.spending import Look
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import schedule, spending
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics.spending import Look
 
 PLANNED = (4, 5, 6, 8, 11, 15, 19, 23, 28)
 

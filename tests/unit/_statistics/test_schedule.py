@@ -7,7 +7,7 @@ and never twice at the same ones.
 from __future__ import annotations
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._looks import schedule
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import schedule
 
 
 def taken(total, step=1):

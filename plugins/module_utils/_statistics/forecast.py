@@ -6,7 +6,7 @@ and what has to be left out.
 
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._looks import verdicts
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import verdicts
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 
 # A plan of so many blocks shows effects of a few per cent where samples scatter little.

@@ -7,8 +7,8 @@ from __future__ import annotations
 import math
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._looks import goals, verdicts
-from ansible_collections.threadwise.smt.plugins.module_utils._looks.ranks import Paired
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import goals, verdicts
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics.ranks import Paired
 
 ASSIGNMENT = {"workers": [[0], [1]], "same_as": None, "reason": None}
 PLACEMENTS = {

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._looks import forecast
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import forecast
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 
 # A second of each: ten seconds a block, forty for four blocks.

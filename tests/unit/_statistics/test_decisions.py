@@ -8,9 +8,9 @@ import math
 
 import numpy
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._looks import decisions, verdicts
-from ansible_collections.threadwise.smt.plugins.module_utils._looks.ranks import Paired
-from ansible_collections.threadwise.smt.plugins.module_utils._looks.spending import Look
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import decisions, verdicts
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics.ranks import Paired
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics.spending import Look
 from scipy import stats
 
 
