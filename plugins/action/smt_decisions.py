@@ -60,7 +60,7 @@ class ActionModule(ControllerAction):
     def _read(path_of_runs: str, known: dict[str, str | None]) -> dict[str, t.Any]:
         """Return what the evaluations in a directory decide; ``known`` are the classes that facts show, by host."""
         nothing: dict[str, t.Any] = {"classes": {}, "error": None, "refused": [], "evaluated": {}}
-        missing = libraries.sentence("reading evaluations", [schema.MISSING_LIBRARY, paired.MISSING_LIBRARY])
+        missing = libraries.sentence("reading evaluations", [schema.MISSING_LIBRARY])
         if missing:
             return {**nothing, "error": missing}
         try:

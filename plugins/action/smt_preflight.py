@@ -22,11 +22,10 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.user_varia
     place,
     unknown,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import libraries, places, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._preflight import transport, variables
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, hardware_classes
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
 
 ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "run": {"type": "str"},
@@ -79,14 +78,8 @@ class ActionModule(ControllerAction):
         """Fail without the packages that this play needs;
         warn of what the report of an evaluation lacks without the recommended ones.
         """
-        missing = (
-            libraries.sentence(
-                "an evaluation with its report",
-                [schema.MISSING_LIBRARY, paired.MISSING_LIBRARY, hardware_classes.MISSING_LIBRARY],
-            )
-            if evaluates
-            else libraries.sentence("validating hosts' answers", [schema.MISSING_LIBRARY])
-        )
+        purpose = "an evaluation with its report" if evaluates else "validating hosts' answers"
+        missing = libraries.sentence(purpose, [schema.MISSING_LIBRARY])
         if missing:
             raise AnsibleActionFail(missing)
         lacks = build.left_out() if evaluates else None

@@ -35,9 +35,7 @@ class ActionModule(ControllerAction):
 
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Build the report of a run on the controller."""
-        missing = libraries.sentence(
-            "smt_report", [schema.MISSING_LIBRARY, paired.MISSING_LIBRARY, hardware_classes.MISSING_LIBRARY]
-        )
+        missing = libraries.sentence("smt_report", [schema.MISSING_LIBRARY])
         if missing:
             raise AnsibleActionFail(missing)
         try:

@@ -43,7 +43,6 @@ options:
     type: float
     default: 0.95
 notes:
-  - SciPy is needed on the controller.
   - Fewer than 4 blocks are never called anything but V(inconclusive).
 """
 
@@ -126,10 +125,6 @@ def smt_compare(
     Raises:
         AnsibleFilterError: what is wrong with which value
     """
-    if paired.MISSING_LIBRARY is not None:
-        raise AnsibleFilterError(
-            f"smt_compare needs SciPy on the controller: {paired.MISSING_LIBRARY}; install it with pip install scipy"
-        )
     try:
         return paired.compare(before, after, better, margin, confidence)
     except paired.SampleError as error:

@@ -22,12 +22,14 @@ import simulated
 import stopping
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics import (
     decisions,
+    distributions,
+    early,
     ranks,
     schedule,
     spending,
     verdicts,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import early, paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 from scipy import stats
 
 ALPHA = 0.05
@@ -77,7 +79,7 @@ def follow(window: Window, effect: float = 0.0) -> End:
     for blocks in range(1, TOTAL + 1):
         if not looks.take(blocks, TOTAL - blocks):
             continue
-        comparison = ranks.Paired(before[:blocks], after[:blocks], "lower")
+        comparison = ranks.Paired.of_values(before[:blocks], after[:blocks], "lower")
         outcome = decisions.decide(comparison, looks.looks, ALPHA, stopping.MARGIN, TOTAL - blocks)
         centre, low, high = comparison.interval(spending.levels(looks.looks, ALPHA)[-1])
         here = blocks, centre, low <= -math.log1p(effect) <= high
@@ -171,7 +173,7 @@ def print_spending(kinds: t.Mapping[str, t.Sequence[Window]]) -> None:
         "like Pocock": lambda alpha, share: alpha * math.log1p((math.e - 1) * share),
         "share to the power of 1.5": power,
         "like O'Brien and Fleming": lambda alpha, share: math.erfc(
-            spending.upper_quantile(alpha / 2) / math.sqrt(2 * share)
+            distributions.normal_quantile(alpha / 2) / math.sqrt(2 * share)
         ),
     }
     print("\n### Spending functions, all kinds: found (%), time / 20 runs\n")
@@ -210,7 +212,7 @@ def print_early(plans: int) -> None:
             for sums in numpy.random.default_rng(5).normal(truth, deviation, (plans, TOTAL)).cumsum(axis=1):
                 for number, (blocks, level) in enumerate(zip(places, levels, strict=True)):
                     centre, error = sums[blocks - 1] / blocks, deviation / math.sqrt(blocks)
-                    half = spending.upper_quantile(level / 2) * error
+                    half = distributions.normal_quantile(level / 2) * error
                     if (
                         blocks == TOTAL
                         or verdicts.verdict(centre, centre - half, centre + half, margin) != verdicts.INCONCLUSIVE

@@ -47,7 +47,7 @@ def blocks_until_precise(before, after, margin):
     precise = (
         count
         for count in range(verdicts.MIN_BLOCKS_RANKED, len(before))
-        if goals.half_width(ranks.Paired(before[:count], after[:count], "lower"), 1 - goals.CONFIDENCE)
+        if goals.half_width(ranks.Paired.of_values(before[:count], after[:count], "lower"), 1 - goals.CONFIDENCE)
         <= math.log1p(margin)
     )
     return next(precise, len(before))

@@ -21,7 +21,7 @@ import old_python
 import pytest
 import sysfs_tree
 import vermin
-from ansible_collections.threadwise.smt.plugins.module_utils._statistics import spending
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import distributions
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PLUGINS = ROOT / "plugins"
@@ -146,7 +146,7 @@ def test_what_is_not_executed_may_be_newer(line):
 
 @pytest.mark.parametrize("share", [1e-9, 0.001, 0.025, 0.4, 0.5])
 def test_the_normal_quantile_is_the_one_of_newer_pythons(share):
-    assert spending.upper_quantile(share) == pytest.approx(-statistics.NormalDist().inv_cdf(share), abs=1e-9)
+    assert distributions.normal_quantile(share) == pytest.approx(-statistics.NormalDist().inv_cdf(share), abs=1e-9)
 
 
 # ---- tried -----------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@
 import math
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._statistics import spending, student, verdicts
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import distributions, spending, verdicts
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics.ranks import Paired
 
 FUTILE = "futile"
@@ -37,7 +37,7 @@ def decide(
         return found
     if not more or comparison.n < MIN_BLOCKS_FUTILE:
         return None
-    scatter = (high - low) / 2 / student.quantile(level, comparison.n - 1) * math.sqrt(comparison.n)
+    scatter = (high - low) / 2 / distributions.student_quantile(level, comparison.n - 1) * math.sqrt(comparison.n)
     last = spending.levels([*looks, spending.Look(looks[-1].blocks + more, 1.0)], alpha)[-1]
     lucky = scatter * math.sqrt((comparison.n - 1) / _chi_square(_LUCK, comparison.n - 1))
     hopeless = all(
@@ -62,7 +62,7 @@ def chance(centre: float, deviation: float, blocks: int, more: int, level: float
         margin: the equivalence margin, as a logarithm.
     """
     total = blocks + more
-    half = student.quantile(level, total - 1) * deviation / math.sqrt(total)
+    half = distributions.student_quantile(level, total - 1) * deviation / math.sqrt(total)
     step = deviation * math.sqrt(1 / blocks - 1 / total)
     least = verdicts.least_centre(half, margin)
     found = _beyond(least - centre, step) + _beyond(least + centre, step)
@@ -84,5 +84,5 @@ def _chi_square(share: float, freedom: int) -> float:
     Sciences 17 (1931).
     """
     return float(
-        freedom * (1 - 2 / (9 * freedom) + spending.upper_quantile(1 - share) * math.sqrt(2 / (9 * freedom))) ** 3
+        freedom * (1 - 2 / (9 * freedom) + distributions.normal_quantile(1 - share) * math.sqrt(2 / (9 * freedom))) ** 3
     )

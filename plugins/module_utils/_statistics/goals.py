@@ -147,7 +147,7 @@ class Goal:
             )
             if baseline and candidate and blocks:
                 sides = [baseline[block] for block in blocks], [candidate[block] for block in blocks]
-                found[(measured, pair[1])] = Paired(*sides, better=self._better[measured[0]])
+                found[(measured, pair[1])] = Paired.of_values(*sides, better=self._better[measured[0]])
         return found
 
 

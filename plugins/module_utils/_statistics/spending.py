@@ -20,6 +20,8 @@ import functools
 import math
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics.distributions import normal_quantile
+
 POWER_OF_SHARE = 1.5
 
 # Intervals of Simpson's rule over half of the range in which a plan goes on: the levels of ten looks are accurate to
@@ -91,18 +93,6 @@ def adjusted(p_value: float, looks: "t.Sequence[Look]") -> float:
     return min(1.0, math.exp(low + (high - low) * (wanted - below) / (above - below)))
 
 
-def upper_quantile(share: float) -> float:
-    """Return the value that a standard normal variable exceeds with this probability, of at most a half."""
-    low, high = 0.0, 40.0
-    for _step in range(60):
-        middle = (low + high) / 2
-        if math.erfc(middle / math.sqrt(2)) / 2 > share:
-            low = middle
-        else:
-            high = middle
-    return high
-
-
 @functools.lru_cache(maxsize=_MAX_CACHED)
 def _table(looks: "tuple[Look, ...]") -> "list[tuple[float, float]]":
     """Return the logarithms of (level of the last look, error probability over all looks), rising."""
@@ -122,7 +112,7 @@ def _stage(looks: "tuple[Look, ...]", alpha: float) -> Stage:
     """Return the last stage of some looks. Plans that stopped at different looks have the earlier ones in common."""
     look = looks[-1]
     if len(looks) == 1:
-        limit = upper_quantile(spent(alpha, look.share) / 2) * math.sqrt(look.blocks)
+        limit = normal_quantile(spent(alpha, look.share) / 2) * math.sqrt(look.blocks)
         nodes, weights = _simpson(limit)
         return Stage(
             limit, nodes, [_normal_density(node, look.blocks) * weight for node, weight in zip(nodes, weights)]

@@ -3,11 +3,10 @@
 """Paired comparison of two arms by block: ratio, interval and verdict.
 
 The block is the statistical unit: its samples of both arms were taken within seconds of each other, so drift of the
-machine affects both. All samples are ranked by their logarithm, each block contributes the difference of its two mean
-ranks, and Student's t tests whether these differences are chance. The interval contains the ratios by which one side
-can be scaled so that the test does not reject (test inversion). Ranks limit the weight of outliers: a burst that
-doubles a sample's time counts no more than any other high value. docs/verdicts.md defines each verdict and shows its
-error rate on recorded noise.
+machine affects both. The test is that of the plan on the host (``_statistics/ranks.py``). The interval contains the
+ratios by which one side can be scaled so that the test does not reject (test inversion). Ranks limit the weight of
+outliers: a burst that doubles a sample's time counts no more than any other high value. docs/verdicts.md defines each
+verdict and shows its error rate on recorded noise.
 """
 
 from __future__ import annotations
@@ -17,15 +16,13 @@ import numbers
 import statistics
 import typing as t
 
-try:
-    import numpy
-    from scipy import special
-except ImportError as error:
-    MISSING_LIBRARY: ImportError | None = error
-else:
-    MISSING_LIBRARY = None
-
-from ansible_collections.threadwise.smt.plugins.module_utils._statistics import ranks, spending, verdicts
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import (
+    distributions,
+    early,
+    ranks,
+    spending,
+    verdicts,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics.verdicts import (
     EQUIVALENT,
     GAIN,
@@ -34,7 +31,6 @@ from ansible_collections.threadwise.smt.plugins.module_utils._statistics.verdict
     MIN_BLOCKS,
     MIN_BLOCKS_RANKED,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import early
 
 __all__ = ["EQUIVALENT", "GAIN", "INCONCLUSIVE", "LOSS", "MIN_BLOCKS", "MIN_BLOCKS_RANKED"]
 
@@ -113,7 +109,7 @@ def compare_family(
         SampleError: a value or a setting is not valid.
     """
     _check_settings(margin, confidence)
-    samples = [_Samples(*one) for one in family]
+    samples = [_samples(*one) for one in family]
     taken = looks or [()] * len(samples)
     p_values = [one.p_value() for one in samples]
     over_all_looks = [spending.adjusted(p_value, of_one) for p_value, of_one in zip(p_values, taken)]
@@ -140,7 +136,7 @@ def _found_before(comparison: tuple[t.Sequence[Block], t.Sequence[Block], str], 
     """
     before, after, better = comparison
     return any(
-        _Samples(before[: look.blocks], after[: look.blocks], better).p_value() <= level
+        _samples(before[: look.blocks], after[: look.blocks], better).p_value() <= level
         for look, level in zip(looks[:-1], spending.levels(looks[:-1], alpha))
     )
 
@@ -160,9 +156,11 @@ def level(blocks: t.Sequence[Block], confidence: float = 0.95) -> dict[str, t.An
         SampleError: a value or a setting is not valid.
     """
     _check_settings(0, confidence)
-    means = [_mean(values) for values in _logs(blocks, "values")]
-    centre, low, high = _student(means, 1 - confidence)
-    return {"value": math.exp(centre), "low": _ratio(low), "high": _ratio(high), "n": len(means)}
+    means = [ranks.mean(values) for values in _logs(blocks, "values")]
+    low, high = None, None
+    if len(means) > 1:
+        _centre, low, high = ranks.student_interval(means, 1 - confidence)
+    return {"value": math.exp(ranks.mean(means)), "low": _ratio(low), "high": _ratio(high), "n": len(means)}
 
 
 def sides(before: t.Sequence[Block], after: t.Sequence[Block], better: str, ratio: float) -> tuple[float, float]:
@@ -182,7 +180,7 @@ def sides(before: t.Sequence[Block], after: t.Sequence[Block], better: str, rati
     """
     half = math.log(ratio) / (2 if better == "higher" else -2)
     middle = statistics.median(
-        (_mean(one) + _mean(other)) / 2 for one, other in zip(_logs(before, "before"), _logs(after, "after"))
+        (ranks.mean(one) + ranks.mean(other)) / 2 for one, other in zip(_logs(before, "before"), _logs(after, "after"))
     )
     return math.exp(middle - half), math.exp(middle + half)
 
@@ -201,7 +199,7 @@ def interval(
     Raises:
         SampleError: a value is not valid.
     """
-    return _Samples(before, after, better).interval(alpha)
+    return _interval(_samples(before, after, better), alpha)
 
 
 def holm(p_values: t.Sequence[float]) -> list[float]:
@@ -244,130 +242,25 @@ def enough(result: Result, width: float) -> bool:
     return bool(result["n"] >= MIN_BLOCKS and result["ci_high"] / result["ci_low"] - 1 <= width)
 
 
-class _Samples:
-    """Both sides of a comparison as logarithms, turned so that a larger value is better.
-
-    Args:
-        before: as in :func:`compare`.
-        after: as in :func:`compare`.
-        better: ``higher`` or ``lower``.
-    """
-
-    def __init__(self, before: t.Sequence[Block], after: t.Sequence[Block], better: str):
-        if better not in ("higher", "lower"):
-            raise SampleError(f"better is {_brief(better)}: it must be higher or lower")
-        first, second = _logs(before, "before"), _logs(after, "after")
-        if len(first) != len(second):
-            raise SampleError(
-                f"before has {len(first)} blocks and after has {len(second)}: they are compared block by block, so give"
-                " both sides of the same blocks"
-            )
-        self.n = len(first)
-        sign = 1.0 if better == "higher" else -1.0
-        self.ratios = [sign * (_mean(b) - _mean(a)) for a, b in zip(first, second)]
-        self.ranked = self.n >= MIN_BLOCKS_RANKED
-        # Rounding keeps equal ratios equal: a difference of logarithms is exact to some 1e-14.
-        self._values = numpy.round(sign * numpy.array([value for block in first + second for value in block]), 12)
-        self._is_after = numpy.arange(len(self._values)) >= sum(map(len, first))
-        # The block and side of each value as one number: blocks of before, then blocks of after.
-        self._cell = numpy.repeat(numpy.arange(2 * self.n), [len(block) for block in first + second])
-        self._size = numpy.bincount(self._cell)
-        self._single = len(self._values) == 2 * self.n
-        # A metric with a resolution (such as clock ticks) is not known better than half a step, however often it is
-        # read.
-        self._least_half = max(map(_half_step, (self._values[self._is_after], self._values[~self._is_after])))
-
-    def p_value(self) -> float:
-        """Return the two-sided p-value of no effect; 1 for one block."""
-        if self.n < 2:
-            return 1.0
-        statistic = self._rank_statistic(0.0) if self.ranked else _t_statistic(numpy.array(self.ratios))
-        return float(2 * special.stdtr(self.n - 1, -abs(statistic)))
-
-    def interval(self, alpha: float) -> tuple[float, float | None, float | None]:
-        """Return the log-ratio and its interval at confidence 1 - alpha; the ends are None for one block."""
-        centre, low, high = self._ranked(alpha) if self.ranked else _student(self.ratios, alpha)
-        if low is None or high is None:
-            return centre, None, None
-        return centre, min(low, centre - self._least_half), max(high, centre + self._least_half)
-
-    def _ranked(self, alpha: float) -> tuple[float, float, float]:
-        _centre, low, high = _student(self.ratios, alpha)
-        return ranks.Inversion(self._gaps().tolist(), self._rank_statistic).interval(
-            _quantile(1 - alpha / 2, self.n - 1), t.cast(float, low), t.cast(float, high)
+def _samples(before: t.Sequence[Block], after: t.Sequence[Block], better: str) -> ranks.Paired:
+    """Return both sides of a comparison, checked."""
+    if better not in ("higher", "lower"):
+        raise SampleError(f"better is {_brief(better)}: it must be higher or lower")
+    first, second = _logs(before, "before"), _logs(after, "after")
+    if len(first) != len(second):
+        raise SampleError(
+            f"before has {len(first)} blocks and after has {len(second)}: they are compared block by block, so give"
+            " both sides of the same blocks"
         )
-
-    def _gaps(self) -> numpy.ndarray:
-        """Return the shifts at which the statistic changes, as :class:`ranks.Inversion` takes them."""
-        before, after = self._values[~self._is_after], self._values[self._is_after]
-        least, most = after.min() - before.max(), after.max() - before.min()
-        if len(before) * len(after) > ranks.MAX_PAIRS:
-            inner = numpy.linspace(least, most, ranks.MAX_PAIRS)
-        else:
-            inner = _distinct(numpy.round(numpy.subtract.outer(after, before), 12).ravel())
-        return numpy.concatenate(([least - 1e-9], inner, [most + 1e-9]))
-
-    def _rank_statistic(self, shift: float) -> float:
-        """Compute Student's t of the blocks' differences of mean ranks, with the logarithms after reduced by a shift.
-
-        Source of the rank transform of a paired t: W. J. Conover, R. L. Iman, Rank transformations as a bridge between
-        parametric and nonparametric statistics, The American Statistician 35 (1981).
-        """
-        values = self._values - shift * self._is_after
-        ordered = values.copy()
-        ordered.sort()
-        # Twice the mid-ranks: t does not depend on the unit. (SciPy's rankdata takes six times as long for so few
-        # values, and this is the inner loop.)
-        doubled = ordered.searchsorted(values, "left") + ordered.searchsorted(values, "right")
-        means = doubled if self._single else numpy.bincount(self._cell, doubled) / self._size
-        return _t_statistic(means[self.n :] - means[: self.n])
+    return ranks.Paired(first, second, better)
 
 
-def _half_step(values: numpy.ndarray) -> float:
-    """Return half of the smallest difference between two distinct values; 0 where all are equal."""
-    distinct = _distinct(values)
-    return float((distinct[1:] - distinct[:-1]).min()) / 2 if len(distinct) > 1 else 0.0
-
-
-def _distinct(values: numpy.ndarray) -> numpy.ndarray:
-    """Return the distinct values, ascending; twice as fast as numpy.unique for a few values."""
-    rising = numpy.sort(values)
-    return rising[numpy.concatenate(([True], rising[1:] > rising[:-1]))]
-
-
-def _quantile(probability: float, freedom: int) -> float:
-    """Return a quantile of Student's t; fifty times as fast as SciPy's distribution objects,
-    and reports of fleets need hundreds of thousands.
-    """
-    return float(special.stdtrit(freedom, probability))
-
-
-def _t_statistic(differences: numpy.ndarray) -> float:
-    """Return the mean divided by its standard error; infinite for a non-zero mean without variance."""
-    n = len(differences)
-    mean = float(differences.sum()) / n
-    rest = differences - mean
-    scatter = math.sqrt(float(rest.dot(rest)) / (n - 1))
-    if abs(mean) < 1e-12:
-        return 0.0
-    if scatter < 1e-12:
-        return math.copysign(math.inf, mean)
-    return mean / scatter * math.sqrt(n)
-
-
-def _student(values: list[float], alpha: float) -> tuple[float, float | None, float | None]:
-    """Return the mean and its t interval at confidence 1 - alpha; the ends are None for one value."""
-    centre = _mean(values)
-    if len(values) < 2:
-        return centre, None, None
-    half = _quantile(1 - alpha / 2, len(values) - 1) * math.sqrt(
-        math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1) / len(values)
-    )
-    return centre, centre - half, centre + half
+def _interval(samples: ranks.Paired, alpha: float) -> tuple[float, float | None, float | None]:
+    return samples.interval(alpha) if samples.n > 1 else (samples.log_ratio, None, None)
 
 
 def _result(
-    samples: _Samples,
+    samples: ranks.Paired,
     p_value: float,
     p_adjusted: float,
     error: float,
@@ -378,7 +271,7 @@ def _result(
     family: int,
 ) -> Result:
     alpha = spending.levels(looks, error)[-1] if looks else error
-    centre, low, high = samples.interval(alpha)
+    centre, low, high = _interval(samples, alpha)
     return {
         # The interval holds over all looks, so no correction leads out of it.
         "ratio": _ratio(centre * kept if low is None or high is None else min(max(centre * kept, low), high)),
@@ -402,10 +295,10 @@ def _result(
     }
 
 
-def _method(samples: _Samples) -> str:
+def _method(samples: ranks.Paired) -> str:
     if samples.n < 2:
         return f"one block: no interval; at least {MIN_BLOCKS} blocks are needed for a verdict"
-    method = "paired t on ranks by block, inverted" if samples.ranked else "paired t on log-ratios by block"
+    method = "paired t on ranks by block, inverted" if samples.is_ranked else "paired t on log-ratios by block"
     return (
         method
         if samples.n >= MIN_BLOCKS
@@ -418,8 +311,9 @@ def _minimum_detectable(low: float | None, high: float | None, n: int, alpha: fl
     if low is None or high is None:
         return None
     half = (high - low) / 2
-    error = half / _quantile(1 - alpha / 2, n - 1)
-    return math.expm1(min(verdicts.least_centre(half, margin) + error * _quantile(POWER, n - 1), 700.0))
+    error = half / distributions.student_quantile(alpha, n - 1)
+    beyond = error * distributions.student_quantile(2 * (1 - POWER), n - 1)
+    return math.expm1(min(verdicts.least_centre(half, margin) + beyond, 700.0))
 
 
 def _ratio(log: float | None) -> float | None:
@@ -427,10 +321,6 @@ def _ratio(log: float | None) -> float | None:
     an interval of two extreme blocks may exceed a double.
     """
     return None if log is None else float(f"{math.exp(min(max(log, -700.0), 700.0)):.11g}")
-
-
-def _mean(values: t.Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
 
 
 def _check_settings(margin: t.Any, confidence: t.Any) -> None:

@@ -10,20 +10,12 @@ own.
 
 from __future__ import annotations
 
+import bisect
 import math
 import statistics
 import typing as t
 
-try:
-    import numpy
-    from scipy import special
-except ImportError as error:
-    MISSING_LIBRARY: ImportError | None = error
-else:
-    MISSING_LIBRARY = None
-
-from ansible_collections.threadwise.smt.plugins.module_utils._statistics import verdicts
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import distributions, ranks, verdicts
 
 # Up to so many hosts each one is left out in turn. Of more, those without which the test moves the most, each way.
 ALL_TRIED = 32
@@ -34,8 +26,7 @@ FEW_BLOCKS = 64
 # More hosts or blocks than this are no advice.
 MOST = 10_000
 
-if t.TYPE_CHECKING:
-    Logs = numpy.ndarray[t.Any, t.Any]
+Logs = t.Sequence[float]
 
 
 def verdict(before: Logs, after: Logs, level: float, margin: float, least_half: float = 0.0) -> str:
@@ -48,28 +39,27 @@ def verdict(before: Logs, after: Logs, level: float, margin: float, least_half: 
         margin: the equivalence margin, as a logarithm.
         least_half: half of the least width of the interval, as a logarithm.
     """
-    if len(before) <= FEW_BLOCKS:
-        centre, low, high = paired.interval(numpy.exp(before).tolist(), numpy.exp(after).tolist(), "higher", level)
-        if low is None or high is None:
-            return verdicts.INCONCLUSIVE
+    blocks = _blocks(before, after)
+    if blocks.n < 2:
+        return verdicts.INCONCLUSIVE
+    if blocks.n <= FEW_BLOCKS:
+        centre, low, high = blocks.interval(level)
         return verdicts.verdict(centre, min(low, centre - least_half), max(high, centre + least_half), margin)
-    critical = float(special.stdtrit(len(before) - 1, 1 - level / 2))
+    critical = distributions.student_quantile(level, blocks.n - 1)
 
     def above(end: float) -> bool:
         """Return whether the lower end of the interval is above this."""
-        return _statistic(before, after - end) > critical and _statistic(before, after - end - least_half) > 0
+        return blocks.statistic(end) > critical and blocks.statistic(end + least_half) > 0
 
     def below(end: float) -> bool:
-        return _statistic(before, after - end) < -critical and _statistic(before, after - end + least_half) < 0
+        return blocks.statistic(end) < -critical and blocks.statistic(end - least_half) < 0
 
     clearance = verdicts.CLEARANCE * margin
-    if above(-margin) and below(margin):
-        return verdicts.EQUIVALENT
-    if above(clearance) and _statistic(before, after - margin) > 0:
-        return verdicts.GAIN
-    if below(-clearance) and _statistic(before, after + margin) < 0:
-        return verdicts.LOSS
-    return verdicts.INCONCLUSIVE
+    if blocks.statistic(margin) > 0:
+        return verdicts.GAIN if above(clearance) else verdicts.INCONCLUSIVE
+    if blocks.statistic(-margin) < 0:
+        return verdicts.LOSS if below(-clearance) else verdicts.INCONCLUSIVE
+    return verdicts.EQUIVALENT if above(-margin) and below(margin) else verdicts.INCONCLUSIVE
 
 
 def turned_by(
@@ -95,16 +85,16 @@ def turned_by(
     Returns:
         The hosts, and the number, None where nothing is decided, no host turns it, or no number is known.
     """
-    ratios = sides[1] - sides[0]
+    ratios = _ratios(*sides)
     turned: dict[str, str] = {}
     counts: list[int | None] = []
     for place in _tried(*sides, margin):
-        before, after = (numpy.delete(side, place) for side in sides)
+        before, after = ([*side[:place], *side[place + 1 :]] for side in sides)
         half = least_half(place)
         others = verdicts.INCONCLUSIVE if half is None else verdict(before, after, level, margin, half)
         if others != said:
             turned[names[place]] = others
-            counts.append(needed(after - before if len(names) > 2 else ratios, level, margin))
+            counts.append(needed(_ratios(before, after) if len(names) > 2 else ratios, level, margin))
     return turned, (
         None if said == verdicts.INCONCLUSIVE else more(turned, counts, needed(ratios, level, margin), len(names))
     )
@@ -143,12 +133,15 @@ def _tried(before: Logs, after: Logs, margin: float) -> list[int]:
     count = len(before)
     if count <= ALL_TRIED:
         return list(range(count))
+    blocks = _blocks(before, after)
     found: set[int] = set()
     for shift in (-margin, -verdicts.CLEARANCE * margin, verdicts.CLEARANCE * margin, margin):
-        differences = _differences(before, after - shift)
-        means = (differences.sum() - differences) / (count - 1)
-        variances = ((differences**2).sum() - differences**2) / (count - 1) - means**2
-        order = numpy.argsort(means / numpy.sqrt(numpy.maximum(variances, 1e-12)), kind="stable").tolist()
+        differences = blocks.differences(shift)
+        total, squares = sum(differences), sum(one * one for one in differences)
+        means = [(total - one) / (count - 1) for one in differences]
+        variances = [(squares - one * one) / (count - 1) - mean * mean for one, mean in zip(differences, means)]
+        moved = [mean / math.sqrt(max(variance, 1e-12)) for mean, variance in zip(means, variances)]
+        order = sorted(range(count), key=moved.__getitem__)
         found.update(order[:MAX_MOVING], order[-MAX_MOVING:])
     return sorted(found)
 
@@ -161,26 +154,22 @@ def needed(ratios: Logs, level: float, margin: float) -> int | None:
         level: of the test.
         margin: the equivalence margin, as a logarithm.
     """
-    counts = numpy.arange(verdicts.MIN_BLOCKS, MOST + 1)
-    centre = abs(float(ratios.mean()))
-    halves = special.stdtrit(counts - 1, 1 - level / 2) * float(ratios.std(ddof=1)) / numpy.sqrt(counts)
-    decided = (halves <= margin - centre) | ((centre - halves > verdicts.CLEARANCE * margin) & (centre > margin))
-    return int(counts[decided.argmax()]) if decided.any() else None
+    mean, scatter = ranks.moments(ratios)
+    centre = abs(mean)
+
+    def is_decided(count: int) -> bool:
+        half = distributions.student_quantile(level, count - 1) * scatter / math.sqrt(count)
+        return half <= margin - centre or (centre - half > verdicts.CLEARANCE * margin and centre > margin)
+
+    # More blocks make the interval narrower, so those that are enough stay enough.
+    counts = range(verdicts.MIN_BLOCKS, MOST + 1)
+    place = bisect.bisect_left(counts, True, key=is_decided)
+    return counts[place] if place < len(counts) else None
 
 
-def _statistic(before: Logs, after: Logs) -> float:
-    """Return Student's t of the blocks' differences of ranks."""
-    differences = _differences(before, after)
-    mean, scatter = float(differences.mean()), float(differences.std(ddof=1))
-    if abs(mean) < 1e-12:
-        return 0.0
-    return math.copysign(math.inf, mean) if scatter < 1e-12 else mean / scatter * math.sqrt(len(differences))
+def _blocks(before: Logs, after: Logs) -> ranks.Paired:
+    return ranks.Paired([[one] for one in before], [[one] for one in after], "higher")
 
 
-def _differences(before: Logs, after: Logs) -> Logs:
-    """Return the difference of twice the ranks of both sides, for each block."""
-    ordered = numpy.sort(numpy.concatenate([before, after]))
-    before_ranks, after_ranks = (
-        ordered.searchsorted(side, "left") + ordered.searchsorted(side, "right") for side in (before, after)
-    )
-    return (after_ranks - before_ranks).astype(float)
+def _ratios(before: Logs, after: Logs) -> list[float]:
+    return [other - one for one, other in zip(before, after)]

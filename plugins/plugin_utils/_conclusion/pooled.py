@@ -23,15 +23,7 @@ from __future__ import annotations
 import math
 import typing as t
 
-try:
-    import numpy
-    from scipy import special
-except ImportError as error:
-    MISSING_LIBRARY: ImportError | None = error
-else:
-    MISSING_LIBRARY = None
-
-from ansible_collections.threadwise.smt.plugins.module_utils._statistics import verdicts
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import distributions, ranks, verdicts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import leave_one_out
 
@@ -52,21 +44,17 @@ Hosts = t.Mapping[str, Comparison]
 
 
 class Blocks(t.NamedTuple):
-    """What each host's own blocks say of it, in the order of the hosts; NaN where it has no interval.
+    """What a host's own blocks say of it.
 
     Attributes:
-        logs: the log-ratio.
-        variances: of the log-ratio, by the scatter of the host's blocks.
-        freedoms: degrees of freedom of the variance.
+        log: the log-ratio.
+        variance: of the log-ratio, by the scatter of the host's blocks.
+        freedom: degrees of freedom of the variance.
     """
 
-    logs: numpy.ndarray
-    variances: numpy.ndarray
-    freedoms: numpy.ndarray
-
-    def without(self, place: int) -> Blocks:
-        """Return the same without one host."""
-        return Blocks(*(numpy.delete(one, place) for one in self))
+    log: float
+    variance: float
+    freedom: float
 
 
 class Spread(t.NamedTuple):
@@ -130,7 +118,7 @@ def combine_family(family: t.Sequence[Hosts], margin: float = 0.01, confidence: 
         paired.SampleError: a value is not valid, or hosts differ in ``better``.
     """
     alpha = 1 - float(confidence)
-    blocks = [_blocks(list(hosts.values())) for hosts in family]
+    blocks = [[_blocks(one) for one in hosts.values()] for hosts in family]
     spreads = [_spread(one) for one in blocks]
     between = [paired.compare(*_sides(hosts), margin, confidence) for hosts in family]
     p_values = [max(one["p_value"], _p_value(math.log(one["ratio"]), spread)) for one, spread in zip(between, spreads)]
@@ -213,7 +201,7 @@ def standard_error(one: Comparison) -> float | None:
     if one["ci_low"] is None or one["ci_high"] is None:
         return None
     half = (math.log(one["ci_high"]) - math.log(one["ci_low"])) / 2
-    return half / float(special.stdtrit(one["n"] - 1, (1 + one["interval_confidence"]) / 2))
+    return half / distributions.student_quantile(1 - one["interval_confidence"], one["n"] - 1)
 
 
 def _sides(hosts: Hosts) -> tuple[list[float], list[float], str]:
@@ -225,63 +213,61 @@ def _sides(hosts: Hosts) -> tuple[list[float], list[float], str]:
     return [one["baseline_value"] for one in found], [one["candidate_value"] for one in found], better.pop()
 
 
-def _blocks(hosts: t.Sequence[Comparison]) -> Blocks:
-    errors = [standard_error(one) for one in hosts]
-    rows = [
-        (math.nan,) * 3 if scatter is None else (math.log(one["ratio"]), max(scatter**2, MIN_VARIANCE), one["n"] - 1)
-        for one, scatter in zip(hosts, errors)
-    ]
-    return Blocks(*numpy.array(rows).T)
+def _blocks(one: Comparison) -> Blocks | None:
+    """Return what a host's own blocks say of it, None where it has no interval."""
+    scatter = standard_error(one)
+    return None if scatter is None else Blocks(math.log(one["ratio"]), max(scatter**2, MIN_VARIANCE), one["n"] - 1)
 
 
-def _within(blocks: Blocks) -> tuple[float, float]:
+def _within(blocks: t.Sequence[Blocks | None]) -> tuple[float, float]:
     """Return the variance of the mean of all hosts by the scatter of their blocks alone, 0 where no host's is known,
     and its degrees of freedom.
     """
-    known = ~numpy.isnan(blocks.logs)
-    variances, freedoms = blocks.variances[known], blocks.freedoms[known]
-    if not len(variances):
+    known = [one for one in blocks if one]
+    if not known:
         return 0.0, math.inf
     # Degrees of freedom of a sum of variances: F. E. Satterthwaite, An approximate distribution of estimates of
     # variance components, Biometrics 2 (1946).
-    return float(variances.mean()) / len(known), float(variances.sum() ** 2 / (variances**2 / freedoms).sum())
+    total = math.fsum(one.variance for one in known)
+    return total / len(known) / len(blocks), total**2 / math.fsum(one.variance**2 / one.freedom for one in known)
 
 
-def _one_scatters(blocks: Blocks) -> bool:
+def _one_scatters(blocks: t.Sequence[Blocks | None]) -> bool:
     """Return whether one host of three or more scatters more than all others together."""
-    return len(blocks.variances) > MIN_HOSTS and bool(
-        numpy.nanmax(blocks.variances, initial=0.0) > numpy.nansum(blocks.variances) / 2
-    )
+    variances = [one.variance for one in blocks if one]
+    return len(blocks) > MIN_HOSTS and max(variances, default=0.0) > math.fsum(variances) / 2
 
 
-def _spread(blocks: Blocks) -> Spread:
+def _spread(blocks: t.Sequence[Blocks | None]) -> Spread:
     within, freedom = _within(blocks)
-    logs, variances, freedoms = (one[~numpy.isnan(blocks.logs)] for one in blocks)
-    if len(logs) < MIN_HOSTS:
+    known = [one for one in blocks if one]
+    if len(known) < MIN_HOSTS:
         return Spread(within, freedom, None, None, None)
     # The estimate of Hedges and Olkin, whose hosts have equal weights: L. V. Hedges, I. Olkin, Statistical Methods for
     # Meta-Analysis (1985).
-    tau = math.sqrt(max(0.0, float(logs.var(ddof=1) - variances.mean())))
-    return Spread(within, freedom, tau, *_heterogeneity(logs, variances, freedoms))
+    _mean, scatter = ranks.moments([one.log for one in known])
+    tau = math.sqrt(max(0.0, scatter**2 - ranks.mean([one.variance for one in known])))
+    return Spread(within, freedom, tau, *_heterogeneity(known))
 
 
-def _heterogeneity(logs: numpy.ndarray, variances: numpy.ndarray, freedoms: numpy.ndarray) -> tuple[float, float]:
+def _heterogeneity(hosts: t.Sequence[Blocks]) -> tuple[float, float]:
     """Return Cochran's Q and its p-value, which takes into account that each variance is an estimate from few blocks.
 
     Source: B. L. Welch, On the comparison of several mean values: an alternative approach, Biometrika 38 (1951).
     """
-    weights = 1 / variances
-    centre = (weights * logs).sum() / weights.sum()
-    statistic = float((weights * (logs - centre) ** 2).sum())
-    count = len(logs)
-    uncertain = float(((1 - weights / weights.sum()) ** 2 / freedoms).sum())
+    count, total = len(hosts), math.fsum(1 / one.variance for one in hosts)
+    centre = math.fsum(one.log / one.variance for one in hosts) / total
+    statistic = math.fsum((one.log - centre) ** 2 / one.variance for one in hosts)
+    uncertain = math.fsum((1 - 1 / one.variance / total) ** 2 / one.freedom for one in hosts)
     corrected = statistic / (count - 1) / (1 + 2 * (count - 2) / (count**2 - 1) * uncertain)
-    return statistic, float(special.fdtrc(count - 1, (count**2 - 1) / (3 * uncertain), corrected))
+    return statistic, distributions.fisher_p_value(corrected, count - 1, (count**2 - 1) / (3 * uncertain))
 
 
 def _p_value(centre: float, spread: Spread) -> float:
     """Return the p-value of no effect by the scatter within the hosts alone; 0 where that is not known."""
-    return float(2 * special.stdtr(spread.freedom, -abs(centre) / math.sqrt(spread.within))) if spread.within else 0.0
+    if not spread.within:
+        return 0.0
+    return distributions.student_p_value(centre / math.sqrt(spread.within), spread.freedom)
 
 
 def _interval(hosts: Hosts, spread: Spread, level: float) -> tuple[float, float | None, float | None]:
@@ -295,27 +281,26 @@ def _interval(hosts: Hosts, spread: Spread, level: float) -> tuple[float, float 
 
 def _half(within: float, freedom: float, level: float) -> float:
     """Return half of the width of the interval that the scatter within the hosts alone allows."""
-    return float(special.stdtrit(freedom, 1 - level / 2)) * math.sqrt(within) if within else 0.0
+    return distributions.student_quantile(level, freedom) * math.sqrt(within) if within else 0.0
 
 
 def _turned_by(
-    hosts: Hosts, blocks: Blocks, verdict: str, level: float, margin: float
+    hosts: Hosts, blocks: t.Sequence[Blocks | None], verdict: str, level: float, margin: float
 ) -> tuple[dict[str, str], int | None]:
     """Return each host without which the others have another verdict, at the same level,
     and how many more hosts it takes.
     """
     counts = [one["n"] for one in hosts.values()]
-    before, after, better = _sides(hosts)
+    *sides, better = _sides(hosts)
     sign = 1.0 if better == "higher" else -1.0
 
     def least_half(place: int) -> float | None:
-        return (
-            _half(*_within(blocks.without(place)), level) if _is_enough(counts[:place] + counts[place + 1 :]) else None
-        )
+        if not _is_enough(counts[:place] + counts[place + 1 :]):
+            return None
+        return _half(*_within([*blocks[:place], *blocks[place + 1 :]]), level)
 
-    return leave_one_out.turned_by(
-        list(hosts), (sign * numpy.log(before), sign * numpy.log(after)), verdict, level, margin, least_half
-    )
+    before, after = ([sign * math.log(value) for value in side] for side in sides)
+    return leave_one_out.turned_by(list(hosts), (before, after), verdict, level, margin, least_half)
 
 
 def _is_enough(counts: t.Sequence[int]) -> bool:

@@ -10,14 +10,8 @@ is the result of the class.
 from __future__ import annotations
 
 import math
+import statistics
 import typing as t
-
-try:
-    import numpy
-except ImportError as error:
-    MISSING_LIBRARY: ImportError | None = error
-else:
-    MISSING_LIBRARY = None
 
 from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms, placements
@@ -367,6 +361,6 @@ def outliers(ratios: t.Mapping[str, float]) -> dict[str, float]:
     """Return the hosts whose log-ratio lies beyond Tukey's fences; none for fewer than five hosts."""
     if len(ratios) < MIN_HOSTS_FOR_OUTLIERS:
         return {}
-    first, third = numpy.quantile(numpy.log(list(ratios.values())), [0.25, 0.75])
+    first, _median, third = statistics.quantiles(map(math.log, ratios.values()), method="inclusive")
     reach = FENCE * (third - first)
     return {host: ratio for host, ratio in ratios.items() if not first - reach <= math.log(ratio) <= third + reach}

@@ -9,14 +9,7 @@ from __future__ import annotations
 import math
 import typing as t
 
-try:
-    import numpy
-    from scipy import stats
-except ImportError as error:
-    MISSING_LIBRARY: ImportError | None = error
-else:
-    MISSING_LIBRARY = None
-
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import distributions, ranks
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import design, units
 
 MIN_UNITS = 8
@@ -73,9 +66,8 @@ def carry_over(
             estimates.append(math.fsum(weights[host] * (log - mean) for host, log in ratios.items()) / total)
     if len(estimates) < MIN_UNITS or len(set(estimates)) < 2:
         return None
-    return CarryOver(
-        math.fsum(estimates) / len(estimates), float(stats.ttest_1samp(estimates, 0.0).pvalue), len(estimates)
-    )
+    p_value = distributions.student_p_value(ranks.t_statistic(estimates), len(estimates) - 1)
+    return CarryOver(ranks.mean(estimates), p_value, len(estimates))
 
 
 def _changes(scheduled: t.Sequence[str], arms: tuple[str, str], first: int, size: int) -> int:
@@ -113,6 +105,7 @@ def autocorrelation(drawn: design.Design, periods: units.Periods, metric: str, p
     pairs = [(log, rest[host, number + 1]) for (host, number), log in rest.items() if (host, number + 1) in rest]
     if len(pairs) < MIN_UNITS:
         return None
-    one, other = numpy.array(pairs).T
-    scatter = math.sqrt(float(one.dot(one)) * float(other.dot(other)))
-    return float(one.dot(other)) / scatter if scatter else None
+    scatter = math.sqrt(
+        math.fsum(one * one for one, _next in pairs) * math.fsum(other * other for _one, other in pairs)
+    )
+    return math.fsum(one * other for one, other in pairs) / scatter if scatter else None

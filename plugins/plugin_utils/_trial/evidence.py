@@ -3,7 +3,7 @@
 """What the units of a trial say: comparisons of each arm with the baseline,
 and the planned looks at the primary metric.
 
-The two sides of a unit are its log-ratio, half to each side of nothing. The test on ranks of ``_analysis/paired.py``
+The two sides of a unit are its log-ratio, half to each side of nothing. The test on ranks of ``_statistics/ranks.py``
 then is a signed-rank test: it only asks whether the signs of the differences, which the lot has drawn, go with their
 sizes. Levels that differ between hosts and times of the day do not count.
 """
@@ -13,13 +13,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import typing as t
-
-try:
-    import numpy
-except ImportError as error:
-    MISSING_LIBRARY: ImportError | None = error
-else:
-    MISSING_LIBRARY = None
 
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics import decisions, schedule, spending, verdicts
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics.ranks import Paired
@@ -94,7 +87,7 @@ def _by_hosts(trial: Trial, periods: units.Periods, one: Comparison) -> dict[str
         math.log1p(trial.margin),
         1.0 if one["better"] == "higher" else -1.0,
     )
-    points = numpy.log(one["points"])
+    points = [math.log(ratio) for ratio in one["points"]]
     a_host = one["n"] / len(without)
 
     def hosts_for(log_ratios: leave_one_out.Logs) -> int | None:
@@ -104,11 +97,11 @@ def _by_hosts(trial: Trial, periods: units.Periods, one: Comparison) -> dict[str
     turned: dict[str, str] = {}
     counts: list[int | None] = []
     for host, log_ratios in without.items() if one["verdict"] != verdicts.INCONCLUSIVE else ():
-        rest = sign * numpy.array(log_ratios)
+        rest = [sign * log_ratio for log_ratio in log_ratios]
         others = (
             verdicts.INCONCLUSIVE
             if len(rest) < verdicts.MIN_BLOCKS
-            else leave_one_out.verdict(-rest / 2, rest / 2, level, margin)
+            else leave_one_out.verdict([-log / 2 for log in rest], [log / 2 for log in rest], level, margin)
         )
         if others != one["verdict"]:
             turned[host] = others
@@ -151,7 +144,7 @@ def look(trial: Trial, periods: units.Periods, over: t.Mapping[int, int], before
     for arm, of_arm in ratios.items():
         if arm in decided or len(of_arm) < verdicts.MIN_BLOCKS:
             continue
-        comparison = Paired(*_sides(of_arm), better=primary.better)
+        comparison = Paired.of_values(*_sides(of_arm), better=primary.better)
         outcome = decisions.decide(
             comparison, planned.looks, (1 - CONFIDENCE) / (len(trial.arms) - 1), trial.margin, more
         )

@@ -74,6 +74,14 @@ def test_hosts_that_agree_by_luck_are_not_known_better_than_their_blocks_allow()
     assert one["verdict"] == "inconclusive" and one["tau"] == 0.0
 
 
+def test_a_host_of_one_block_is_taken_to_be_as_noisy_as_the_others():
+    noisy = host(0.0, noise=0.08, seed=4)
+    alike = moved(noisy, 1.02 / noisy["ratio"])
+    one = combined(alike, alike, alike, {**alike, "n": 1, "ci_low": None, "ci_high": None})
+    half = stats.t.ppf(0.975, 15) * pooled.standard_error(noisy) / math.sqrt(4)
+    assert math.log(one["ci_high"] / one["ci_low"]) / 2 == pytest.approx(half)
+
+
 def test_the_standard_error_is_that_of_the_blocks():
     source = numpy.random.default_rng(3)
     logs = source.normal(0.02, 0.01, 4)

@@ -20,7 +20,7 @@ def noisy(blocks, deviation, effect=0.0, seed=1):
     before = numpy.exp(source.normal(0, 0.001, blocks)) * 100
     steps = source.normal(0, 1, blocks)
     steps = (steps - steps.mean()) / steps.std(ddof=1) * deviation + math.log1p(effect)
-    return Paired([float(value) for value in before], [float(value) for value in before * numpy.exp(steps)], "higher")
+    return Paired.of_values(before.tolist(), (before * numpy.exp(steps)).tolist(), "higher")
 
 
 def decided(comparison, more=20, alpha=0.05):

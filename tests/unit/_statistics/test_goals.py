@@ -52,9 +52,9 @@ def measured(ratios, precision=None, **kwargs):
 
 def test_half_of_the_width_is_that_of_the_interval():
     before, after = [100.0 + block for block in range(7)], [101.0, 99.0, 103.0, 106.0, 104.0, 103.0, 108.0]
-    _centre, low, high = Paired(before, after, "higher").interval(0.05)
-    assert goals.half_width(Paired(before, after, "higher"), 0.05) == pytest.approx((high - low) / 2)
-    assert goals.half_width(Paired(before[:5], after[:5], "higher"), 0.05) == math.inf
+    _centre, low, high = Paired.of_values(before, after, "higher").interval(0.05)
+    assert goals.half_width(Paired.of_values(before, after, "higher"), 0.05) == pytest.approx((high - low) / 2)
+    assert goals.half_width(Paired.of_values(before[:5], after[:5], "higher"), 0.05) == math.inf
 
 
 @pytest.mark.parametrize("effect", [0.5, 0.95, 1.0, 1.02, 3.0])

@@ -9,7 +9,7 @@ import math
 import numpy
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import run_directory
-from ansible_collections.threadwise.smt.plugins.module_utils._statistics import schedule, spending
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import distributions, schedule, spending
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics.spending import Look
 
 PLANNED = (4, 5, 6, 8, 11, 15, 19, 23, 28)
@@ -48,7 +48,7 @@ def test_one_look_has_the_whole_level():
 @pytest.mark.parametrize("alpha", [0.05, 0.0125])
 def test_all_looks_together_are_wrong_as_often_as_they_may(alpha):
     looks = planned(*PLANNED)
-    limits = [spending.upper_quantile(level / 2) for level in spending.levels(looks, alpha)]
+    limits = [distributions.normal_quantile(level / 2) for level in spending.levels(looks, alpha)]
     sums = numpy.random.default_rng(7).normal(size=(200_000, PLANNED[-1])).cumsum(axis=1)
     beyond = [abs(sums[:, look.blocks - 1]) / math.sqrt(look.blocks) > limit for look, limit in zip(looks, limits)]
     assert numpy.any(beyond, axis=0).mean() == pytest.approx(alpha, abs=3 * math.sqrt(alpha / 200_000))

@@ -14,13 +14,6 @@ import math
 import typing as t
 from urllib.parse import quote
 
-try:
-    import numpy
-except ImportError as error:
-    MISSING_LIBRARY: ImportError | None = error
-else:
-    MISSING_LIBRARY = None
-
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, leave_one_out, pooled
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import hardware_classes, text as report_text
@@ -169,8 +162,9 @@ def _turned(hosts: list[str], sides: tuple[list[float], list[float], str], one: 
         return ""
     half = 0.0 if len(hosts) > paired.MIN_BLOCKS else None
     level, margin = 1 - one["interval_confidence"], math.log1p(one["margin"])
+    before, after = (list(map(math.log, side)) for side in sides[:2])
     turned_by, more_hosts = leave_one_out.turned_by(
-        hosts, (numpy.log(sides[0]), numpy.log(sides[1])), one["verdict"], level, margin, lambda _place: half
+        hosts, (before, after), one["verdict"], level, margin, lambda _place: half
     )
     return conclusion.turned({**one, "turned_by": turned_by, "more_hosts": more_hosts}, len(hosts))
 

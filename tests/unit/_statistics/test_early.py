@@ -8,8 +8,8 @@ import math
 
 import numpy
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._statistics import spending
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import early, paired
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import early, spending
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 
 LOOKS = tuple(spending.Look(blocks, blocks / 28) for blocks in (4, 5, 6, 8, 11, 15, 19, 23, 28))
 
