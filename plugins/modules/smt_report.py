@@ -87,7 +87,6 @@ attributes:
     details: Shows the change of C(summary.md).
 requirements:
   - jsonschema-rs (on the controller)
-  - scipy (on the controller)
 notes:
   - Recommended on the controller is the Python package duckdb, without which the Parquet files are left out. A warning
     names what the report lacks.

@@ -7,8 +7,8 @@ from __future__ import annotations
 import sys
 import typing as t
 
-# Names in PyPI where they differ from those of the import. SciPy brings NumPy.
-PACKAGES = {"jsonschema_rs": "jsonschema-rs", "numpy": "scipy"}
+# Names in PyPI where they differ from those of the import.
+PACKAGES = {"jsonschema_rs": "jsonschema-rs"}
 
 
 def sentence(purpose: str, failed: t.Iterable[ImportError | None]) -> str | None:

@@ -24,6 +24,8 @@ ANSIBLE_PLAYBOOK = str(pathlib.Path(sys.executable).with_name("ansible-playbook"
 INVENTORY = f"[all:vars]\nansible_connection=local\nansible_python_interpreter={sys.executable}\n[all]\nlocalhost\n"
 # Names of the recommended packages as they are imported.
 RECOMMENDED = {"duckdb": "duckdb"}
+# What the tests have, and no user needs.
+OF_TESTS = {"numpy", "scipy"}
 REFUSE = """
 import sys
 
@@ -75,14 +77,16 @@ def play(directory, refused, **tasks):
 def reports_fixture(tmp_path_factory):
     """The output and the run's directory of a controller with what is required alone, and of one with everything."""
     made = {}
-    for name, refused in (("alone", set(RECOMMENDED.values()) | {"orjson"}), ("all", set())):
+    for name, refused in (("alone", {*RECOMMENDED.values(), "orjson"}), ("all", set())):
         directory = tmp_path_factory.mktemp(name)
         run = directory / "smt_eval_results" / "one"
         document = result_maker.result(blocks=5)
         document["samples"][0].update(error='a "quoted" \u00fcber-\U0001f600 text')
         result_files.save(run, document)
         (run / "web02.json").write_text(json.dumps({**document, "host": "web02", "more": 1}), encoding="utf-8")
-        code, output = play(directory, refused, smt_preflight={"run": "two"}, smt_report={"run_dir": str(run)})
+        code, output = play(
+            directory, refused | OF_TESTS, smt_preflight={"run": "two"}, smt_report={"run_dir": str(run)}
+        )
         assert code == 0, output
         made[name] = run, output
     return made
@@ -90,10 +94,10 @@ def reports_fixture(tmp_path_factory):
 
 def test_what_is_recommended_is_what_the_other_tests_here_refuse():
     assert names("requirements.txt") - names("requirements-minimal.txt") - {"ansible-core"} == set(RECOMMENDED)
-    assert names("requirements-minimal.txt") == {"jmespath", "jsonschema-rs", "scipy"}
+    assert names("requirements-minimal.txt") == {"jmespath", "jsonschema-rs"}
 
 
-def test_scipy_alone_makes_a_report(reports):
+def test_what_is_required_makes_a_report(reports):
     run, _output = reports["alone"]
     assert {path.name for path in run.iterdir()} >= FILES and not (run / "samples.parquet").exists()
     page = (
@@ -123,11 +127,6 @@ def test_with_and_without_recommended_packages_the_data_are_the_same_bytes(repor
         assert lines[0] == lines[1] and len(lines[0]) > 5, name
     hosts = [json.loads((run / "results.json").read_text(encoding="utf-8"))["hosts"] for run in (alone, everything)]
     assert hosts[0] == hosts[1]
-
-
-def test_without_scipy_one_sentence_comes_before_all_else(tmp_path):
-    code, output = play(tmp_path, {"numpy", "scipy"}, smt_preflight={"run": "two"}, smt_facts={})
-    assert code == 2 and "smt_facts" not in output and " -m pip install scipy" in " ".join(output.split()), output
 
 
 def test_without_jsonschema_rs_a_task_says_so_and_asks_no_host(tmp_path):
