@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Run-time changes on every numbering, seen from outside: sysfs, lscpu, the mask of a pinned service.
 
-The tests build on one another.
+The tests build on one another, and on what the playbooks of the scenario left: no other file of tests comes before
+this one by its name.
 """
 
 from __future__ import annotations
