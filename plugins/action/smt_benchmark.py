@@ -19,7 +19,7 @@ from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.module_utils._options.smt_benchmark import ARGUMENTS, RANGES
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import intake
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostFailedError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import progress, result_files, time_limits
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation.fetching import (
     MODULE,
@@ -164,17 +164,21 @@ class ActionModule(FetchingAction):
         job = {} if is_kept else self._measure(task_vars, host, os.path.join(described["directory"], run), lines)
         # The job's own answer: with a full disk the plan could not write down how it ended.
         error = job["msg"] if job.get("failed") else job.get("message")
-        result = self.fetch(task_vars, host, run, directory, error, fetched)
-        ended = {key: result[key] for key in ("outcome", "restored", "path")}
+        result, path = self.fetch(task_vars, host, run, directory, error, fetched)
+        ended: dict[str, t.Any] = {
+            "outcome": result.outcome,
+            "restored": parts.plain(result.restored),
+            "path": path,
+        }
         if "exception" in job:
             ended["exception"] = job["exception"]
         return dict(
             announced,
             **ended,
-            samples=len(result["samples"]),
+            samples=len(result.samples),
             changed=False,
-            failed=result["outcome"] != "completed",
-            msg=result["message"] or f"{len(result['samples'])} samples: {result['path']}",
+            failed=result.outcome != "completed",
+            msg=result.message or f"{len(result.samples)} samples: {path}",
         )
 
     def _lines_of_progress(self, task_vars: dict[str, t.Any]) -> int:
@@ -322,10 +326,10 @@ class ActionModule(FetchingAction):
     def _fetch_earlier(self, task_vars: dict[str, t.Any], host: str, runs: list[str]) -> list[str]:
         """Fetch earlier runs and return the names of those that were; a failure is a warning."""
         fetched, left = self.fetch_waiting(task_vars, host, runs)
-        for result in fetched:
+        for one in fetched:
             display.display(
-                f"{text.line(host)}: fetched {len(result['samples'])} samples of run {result['run']}, which no"
-                f" controller had collected: {result['path']}. Its report: {report_call(result)}"
+                f"{text.line(host)}: fetched {len(one.result.samples)} samples of run {one.result.run}, which no"
+                f" controller had collected: {one.path}. Its report: {report_call(one)}"
             )
         say_left(host, left)
-        return [result["run"] for result in fetched]
+        return [one.result.run for one in fetched]

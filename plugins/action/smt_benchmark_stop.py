@@ -14,6 +14,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base impor
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation.fetching import (
+    Fetched,
     FetchingAction,
     report_call,
     say_left,
@@ -50,13 +51,13 @@ class ActionModule(FetchingAction):
         fetched, left = self.fetch_waiting(
             task_vars, host, sorted(stopped["uncollected"], key=lambda run: (run not in stopped["runs"], run))
         )
-        for result in fetched:
-            self._say(host, result, result["run"] in stopped["runs"])
+        for one in fetched:
+            self._say(host, one, one.result.run in stopped["runs"])
         say_left(host, left)
         ended = {
             "changed": stopped["changed"],
             "runs": stopped["runs"],
-            "paths": [result["path"] for result in fetched],
+            "paths": [one.path for one in fetched],
         }
         failed = [f"{run}: {reason}" for run, reason in left.items() if run in stopped["runs"]]
         return (
@@ -66,19 +67,19 @@ class ActionModule(FetchingAction):
         )
 
     @staticmethod
-    def _say(host: str, result: dict[str, t.Any], was_running: bool) -> None:
-        restored = result["restored"]
+    def _say(host: str, fetched: Fetched, was_running: bool) -> None:
+        result, restored = fetched.result, fetched.result.restored
         state = (
             ""
             if restored is None
             else (
                 " The host is as it was before."
-                if restored["ok"]
-                else f" Not restored: {text.line(restored['differences'])}."
+                if restored.ok
+                else f" Not restored: {text.line('; '.join(restored.differences or ()))}."
             )
         )
         what = "was ended" if was_running else "had ended before"
         display.display(
-            f"{text.line(host)}: run {result['run']} {what}; {len(result['samples'])} samples: {result['path']}.{state}"
-            f" Its report: {report_call(result)}"
+            f"{text.line(host)}: run {result.run} {what}; {len(result.samples)} samples: {fetched.path}.{state}"
+            f" Its report: {report_call(fetched)}"
         )

@@ -11,7 +11,7 @@ import typing as t
 from ansible.errors import AnsibleActionFail
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import boots
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import facts
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import facts, parts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import boot_plan, places, result_files
 
@@ -45,16 +45,16 @@ class ActionModule(ControllerAction):
                 path = run_dir / "boots" / f"{options['run']}-boot-{number}" / f"{stem}.json"
                 # A boot without any measurement has no file.
                 if path.exists():
-                    measured.append(boots.BootResult(number, arm, result_files.load(path)))
+                    measured.append(boots.BootResult(number, arm, parts.plain(result_files.load(path))))
             if not measured:
                 return {"changed": False, "path": None, "samples": 0, "restored": None, "outcome": "failed"}
             # Any module called on the host can have changed Ansible's facts of it: validate them.
             before = facts.accept(json.loads(json.dumps(options["before"])))
             after = None if options["after"] is None else facts.accept(json.loads(json.dumps(options["after"])))
             joined = boots.join(options["run"], measured, plan, before, after, options["error"], options["mitigations"])
-            path, written = (
-                result_files.save(run_dir, joined) if not self._task.check_mode else (run_dir / f"{stem}.json", False)
-            )
+            path, written = run_dir / f"{stem}.json", False
+            if not self._task.check_mode:
+                path, written, _result = result_files.save(run_dir, joined)
         except (BorderError, boot_plan.BootPlanError) as error:
             raise AnsibleActionFail(f"smt_boots: {error}") from error
         return {

@@ -14,6 +14,7 @@ import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import decisions
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
+from result_maker import accepted
 
 NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
 
@@ -89,7 +90,9 @@ def test_medsci_skills_64_what_is_said_without_a_host_is_judged_anew():
     without another one they do not.
     """
     results = [made(host, {"own": own(share=0.4995)}, noise=0.002) for host in "abcd"]
-    said = [decisions.conclude(one, NOW) for one in [*results, made("odd", {"own": own(share=0.56)}, noise=0.002)]]
+    said = [
+        decisions.conclude(accepted(one), NOW) for one in [*results, made("odd", {"own": own(share=0.56)}, noise=0.002)]
+    ]
     (found,) = decisions.decisions(said, NOW).values()
     assert found["decision"] is None and "odd" in found["sentence"]
     (others,) = decisions.decisions(said[:4], NOW).values()

@@ -18,12 +18,12 @@ import textwrap
 
 import pytest
 import yaml
+from result_maker import compared
 from simulated_fleet import ROOT, SHEBANG, Fleet
 
 sys.path.insert(0, str(ROOT / "tests/unit/support"))
 import boot_maker
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.visit import record
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 
 HEAD = 'import os\nfrom ansible.module_utils.basic import AnsibleModule\nROOT = os.environ["SMT_HOST"] + "/root"\n'
@@ -265,10 +265,8 @@ def test_four_arms_over_two_rounds(tmp_path):
         "nosmt": "0-3",
         "mitigations_auto_nosmt": "0-3",
     }
-    compared = {
-        one["effect"]: (one["basis"], one["n"]) for one in host_comparisons.compare_host(result) if one["kind"] == "arm"
-    }
-    assert compared == dict.fromkeys(ARMS[1:], ("boots", 2))
+    found = {one["effect"]: (one["basis"], one["n"]) for one in compared(result) if one["kind"] == "arm"}
+    assert found == dict.fromkeys(ARMS[1:], ("boots", 2))
     fleet.assert_as_before()
 
 
@@ -306,11 +304,7 @@ def test_run_time_arms_are_measured_within_the_boots_of_the_baseline(tmp_path):
         "measured as_found for 20 s",
         "measured smt_on,smt_off for 20 s",
     ]
-    found = {
-        one["effect"]: (one["basis"], one["n"])
-        for one in host_comparisons.compare_host(fleet.result())
-        if one["kind"] == "arm"
-    }
+    found = {one["effect"]: (one["basis"], one["n"]) for one in compared(fleet.result()) if one["kind"] == "arm"}
     assert found == {"smt_off": ("blocks", 6), "nosmt": ("boots", 2)}
     fleet.assert_as_before()
 

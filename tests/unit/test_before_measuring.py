@@ -215,7 +215,7 @@ def test_a_host_does_not_say_itself_what_was_fetched(tmp_path):
 
 def test_what_a_host_kept_of_another_start_stays_there(tmp_path, capsys):
     lose(tmp_path, "zero")
-    path, _written = result_files.save(tmp_path / "zero", made("zero"))
+    path, _written, _result = result_files.save(tmp_path / "zero", made("zero"))
     before = path.read_bytes()
     following = Benchmark(tmp_path, kept=[made("zero", started="2020-01-01T00:00:00Z")])
     following.evaluate()

@@ -162,8 +162,8 @@ class HostAction(_OwnAction):
         """
         if schema.MISSING_LIBRARY is not None:
             raise _FAIL(
-                "hosts' answers are validated by jsonschema-rs, which this controller does not have"
-                f" ({schema.MISSING_LIBRARY}): {sys.executable} -m pip install jsonschema-rs"
+                "hosts' answers are validated by msgspec, which this controller does not have"
+                f" ({schema.MISSING_LIBRARY}): {sys.executable} -m pip install msgspec"
             )
         self._kind, self._host, self._answer = kind, text.line(task_vars["inventory_hostname"], 100), None
         name = module if "." in module else COLLECTION + module

@@ -15,7 +15,7 @@ import itertools
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.arms import SMT_ON
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Result, cpus_of
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import cpus_of
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation.boot_plan import BootPlan
 
 # With fewer boots in each arm, other differences between two boots cannot be separated from the arm.
@@ -29,14 +29,16 @@ AS_BEFORE = {
 }
 
 
+Result = dict[str, t.Any]
+
+
 class BootResult(t.NamedTuple):
     """The measurement of one boot.
 
     Attributes:
         number: number of the boot, from 1.
         arm: the arm that was booted.
-        result: a document accepted by :func:`result_files.load`. Its first arm is the booted one; the others were
-            switched at run time.
+        result: the data of the result. Its first arm is the booted one; the others were switched at run time.
     """
 
     number: int

@@ -19,9 +19,16 @@ from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.arms import AS_FOUND, SMT_OFF, SMT_ON
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import catalogue, metrics as workload_metrics
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import (
+    HostResult,
+    NamedArm,
+    Sample,
+    Telemetry,
+    Workload,
+)
 
-Result = dict[str, t.Any]
-Sample = dict[str, t.Any]
+_NO_TELEMETRY = Telemetry()
+
 Comparison = dict[str, t.Any]
 # workload, placement, arm, parameter value
 Key = tuple[str, str, str, float | None]
@@ -75,13 +82,13 @@ UNEQUAL_SIDES = ("smt_yield", "second_core", "core_yield", "cost_of_sharing_alon
 
 
 def compare_host(
-    result: Result, margin: float = 0.01, confidence: float = 0.95, compare: str = BASELINE
+    result: HostResult, margin: float = 0.01, confidence: float = 0.95, compare: str = BASELINE
 ) -> list[Comparison]:
     """Compute every comparison that a host's samples allow: arms with each other, and placements with each other,
     for each metric.
 
     Args:
-        result: a document accepted by :func:`result_files.load`.
+        result: from :func:`result_files.load`.
         margin: effects within this share of 1 count as none.
         confidence: family-wise confidence of the verdicts, from 0.5 to 0.9999.
         compare: one of :data:`COMPARE`: each other arm with the baseline, or also the other arms among each other.
@@ -99,7 +106,7 @@ def compare_host(
     """
     samples = _comparable(result, _by_key(result))
     # Across boots only whole boots are paired.
-    of_arms = _comparable(result, _by_key(result, "pair")) if (result["plan"].get("boots") or 0) > 1 else samples
+    of_arms = _comparable(result, _by_key(result, by_pair=True)) if (result.plan.boots or 0) > 1 else samples
     found: list[Comparison] = []
     for pairs in _pairs(result, samples, compare):
         keyed = [(pair, of_arms if basis(result, pair) == BOOTS else samples) for pair in pairs]
@@ -108,22 +115,21 @@ def compare_host(
     return found
 
 
-def basis(result: Result, pair: Pair) -> str:
+def basis(result: HostResult, pair: Pair) -> str:
     """Return what a comparison rests on: :data:`BOOTS` or :data:`BLOCKS`.
 
     Args:
-        result: a document accepted by :func:`result_files.load`.
+        result: from :func:`result_files.load`.
         pair: what is compared.
     """
-    plan = result["plan"]
-    if pair[0] != "arm" or not plan.get("boots"):
+    if pair[0] != "arm" or not result.plan.boots:
         return BLOCKS
-    booted = plan.get("booted")
+    booted = result.plan.booted
     # Results from before there were other arms have booted all of theirs.
     return BOOTS if booted is None or not {pair[3][1], pair[4][1]}.isdisjoint(booted[1:]) else BLOCKS
 
 
-def _comparable(result: Result, samples: Samples) -> Samples:
+def _comparable(result: HostResult, samples: Samples) -> Samples:
     """Return the samples without those of loads at which more workers do more only because each is offered the same
     load.
     """
@@ -131,14 +137,14 @@ def _comparable(result: Result, samples: Samples) -> Samples:
     return {key: blocks for key, blocks in samples.items() if key[3] == full.get(key[0], key[3])}
 
 
-def full_loads(result: Result) -> dict[str, float]:
+def full_loads(result: HostResult) -> dict[str, float]:
     """Return the highest load of each workload whose parameter is the load that each worker is offered:
     name -> value.
     """
     return {
-        one["name"]: max(one["parameter"]["values"])
-        for one in result["plan"].get("workloads") or []
-        if (one.get("parameter") or {}).get("per_worker")
+        one.name: max(one.parameter.values)
+        for one in result.plan.workloads or ()
+        if one.parameter and one.parameter.per_worker
     }
 
 
@@ -208,14 +214,9 @@ def sides_of(one: Comparison) -> tuple[str, str]:
     return one["baseline"]["arm"], one["candidate"]["arm"]
 
 
-def against_baseline(comparisons: t.Iterable[Comparison], arms: t.Sequence[t.Mapping[str, t.Any]]) -> list[Comparison]:
-    """Return the comparisons of arms with the baseline of a result.
-
-    Args:
-        comparisons: of arms.
-        arms: of the result, the baseline first.
-    """
-    return [one for one in comparisons if one["baseline"]["arm"] == arms[0]["name"]]
+def against_baseline(comparisons: t.Iterable[Comparison], baseline: str) -> list[Comparison]:
+    """Return the comparisons of arms with the arm that is the baseline of a result."""
+    return [one for one in comparisons if one["baseline"]["arm"] == baseline]
 
 
 def _narrowness(placement: str) -> tuple[int, int]:
@@ -225,61 +226,61 @@ def _narrowness(placement: str) -> tuple[int, int]:
     return (WIDEST_FIRST.index(placement) if placement in WIDEST_FIRST else len(WIDEST_FIRST)), 0
 
 
-def arm_title(result: Result, name: str) -> str:
+def asked_arms(result: HostResult) -> tuple[NamedArm, ...]:
+    """Return the arms that were asked for, measured or not, the baseline first."""
+    return (*result.arms, *result.arms_left_out)
+
+
+def arm_title(result: HostResult, name: str) -> str:
     """Return the title of an arm of this result."""
-    return next((arm["title"] for arm in [*result["arms"], *result["arms_left_out"]] if arm["name"] == name), name)
+    return next((arm.title for arm in asked_arms(result) if arm.name == name), name)
 
 
-def named_arm(result: Result, name: str | None) -> dict[str, str | None]:
+def named_arm(result: HostResult, name: str | None) -> dict[str, str | None]:
     """Return ``{arm, arm_title}`` for an entry about an arm; None means all arms."""
     return {"arm": name, "arm_title": name and arm_title(result, name)}
 
 
-def is_compared(result: Result) -> bool:
+def is_compared(result: HostResult) -> bool:
     """Return whether a result compares arms."""
-    return len(result["arms"]) > 1
+    return len(result.arms) > 1
 
 
-def why_not_compared(result: Result) -> str:
+def why_not_compared(result: HostResult) -> str:
     """Return why a result compares no arms."""
-    left_out = result["arms_left_out"]
-    return left_out[0]["reason"] if left_out else "no other arm was asked for"
+    left_out = result.arms_left_out
+    return left_out[0].reason if left_out else "no other arm was asked for"
 
 
-def other_arms(result: Result) -> dict[str, str]:
+def other_arms(result: HostResult) -> dict[str, str]:
     """Return the arms that were asked for and have nothing to do with SMT: name -> title."""
-    return {
-        arm["name"]: arm["title"]
-        for arm in [*result["arms"], *result["arms_left_out"]]
-        if arm["name"] not in (*OF_SMT, AS_FOUND)
-    }
+    return {arm.name: arm.title for arm in asked_arms(result) if arm.name not in (*OF_SMT, AS_FOUND)}
 
 
-def concerns_smt(result: Result) -> bool:
+def concerns_smt(result: HostResult) -> bool:
     """Return whether a run asks for SMT on or off: it has both arms, or no other arm than these."""
-    names = {arm["name"] for arm in [*result["arms"], *result["arms_left_out"]]}
+    names = {arm.name for arm in asked_arms(result)}
     return names >= set(OF_SMT) or not other_arms(result)
 
 
-def sampled_as(result: Result, placement: str, arm: str) -> str:
+def sampled_as(result: HostResult, placement: str, arm: str) -> str:
     """Return the placement whose samples stand for ``placement``: the plan measures the same set of CPUs only once."""
-    spots = ((result["plan"].get("placements") or {}).get(arm)) or {}
-    same = (spots.get(placement) or {}).get("same_as")
-    return same if isinstance(same, str) else placement
+    spot = (result.plan.placements or {}).get(arm, {}).get(placement)
+    return (spot and spot.same_as) or placement
 
 
 def good_value(sample: Sample, metric: str) -> float | None:
     """Return a metric of a successful sample, else None;
     also None for values that are not above zero or are implausibly large.
     """
-    found = sample["metrics"].get(metric) if sample["ok"] else None
-    value = found["value"] if found else None
+    found = sample.metrics.get(metric) if sample.ok else None
+    value = found.value if found else None
     return float(value) if value is not None and paired.LEAST <= value <= paired.MOST else None
 
 
-def primary_metrics(result: Result) -> dict[str, str]:
+def primary_metrics(result: HostResult) -> dict[str, str]:
     """Return the metric of each workload that decides: name of the workload -> name of the metric."""
-    return {one["name"]: one["primary"] for one in result["plan"].get("workloads") or []}
+    return {one.name: one.primary for one in result.plan.workloads or ()}
 
 
 def cpus_of(text: t.Any) -> tuple[int, ...]:
@@ -295,22 +296,18 @@ def cores_of(facts: dict[str, t.Any]) -> list[tuple[int, ...]]:
     return [core for core in map(cpus_of, facts.get("sibling_groups") or []) if core]
 
 
-def telemetry_of(sample: Sample) -> dict[str, t.Any]:
+def telemetry_of(sample: Sample) -> Telemetry:
     """Return what was recorded beside the work of a sample; empty where nothing was."""
-    return sample.get("telemetry") or {}
+    return sample.telemetry or _NO_TELEMETRY
 
 
-def _by_key(result: Result, unit: str = "block") -> Samples:
-    """Group samples by key and block.
-
-    Args:
-        result: a document accepted by :func:`result_files.load`.
-        unit: the field that groups samples: ``block``, or ``pair`` (of boots).
-    """
+def _by_key(result: HostResult, by_pair: bool = False) -> Samples:
+    """Group samples by key, and by block or pair of boots."""
     found: Samples = {}
-    for sample in result["samples"]:
-        blocks = found.setdefault((sample["workload"], sample["placement"], sample["arm"], sample.get("parameter")), {})
-        blocks.setdefault(sample["block"] if sample.get(unit) is None else sample[unit], []).append(sample)
+    for sample in result.samples:
+        blocks = found.setdefault((sample.workload, sample.placement, sample.arm, sample.parameter), {})
+        pair = sample.pair if by_pair else None
+        blocks.setdefault(sample.block if pair is None else pair, []).append(sample)
     return found
 
 
@@ -322,10 +319,10 @@ def _values(blocks: dict[int, list[Sample]], metric: str) -> dict[int, list[floa
     }
 
 
-def _pairs(result: Result, samples: dict[Key, t.Any], compare: str) -> list[list[Pair]]:
+def _pairs(result: HostResult, samples: dict[Key, t.Any], compare: str) -> list[list[Pair]]:
     """Return what this result may compare; pairs in one list are of one family."""
     measured = {arm for _workload, _placement, arm, _parameter in samples}
-    baseline, *candidates = (arm["name"] for arm in result["arms"])
+    baseline, *candidates = (arm.name for arm in result.arms)
     of_arms: dict[str, list[Pair]] = {}
     # The pairs with the baseline come first, so that a family has the same order with and without the others.
     both = [(baseline, candidate) for candidate in candidates] + (
@@ -343,11 +340,12 @@ def _pairs(result: Result, samples: dict[Key, t.Any], compare: str) -> list[list
     ]
 
 
-def _placement_pairs(result: Result, samples: dict[Key, t.Any], arm: str) -> list[Pair]:
+def _placement_pairs(result: HostResult, samples: dict[Key, t.Any], arm: str) -> list[Pair]:
     """Return the pairs of placements that are compared within an arm."""
     pairs: list[Pair] = []
-    planned = (result["plan"].get("placements") or {}).get(arm) or {}
-    one_core = bool((planned.get(placements.CORES) or {}).get("reason"))
+    planned = (result.plan.placements or {}).get(arm) or {}
+    cores = planned.get(placements.CORES)
+    one_core = bool(cores and cores.reason)
     for (candidate, base), effect in PLACEMENT_PAIRS.items():
         pairs.append(
             (
@@ -360,14 +358,14 @@ def _placement_pairs(result: Result, samples: dict[Key, t.Any], arm: str) -> lis
         )
     pairs += [
         ("placement", effect, candidate, (base, arm), (candidate, arm))
-        for effect, candidate, base in _of_as_many_workers({*planned, *_taken(samples, arm)})
+        for effect, candidate, base in _of_as_many_workers(dict.fromkeys([*planned, *_taken(samples, arm)]))
     ]
     return pairs
 
 
 def _of_as_many_workers(names: t.Collection[str]) -> list[tuple[str, str, str]]:
     """Return (effect, candidate, baseline) for the placements of these that are compared with another one of as many
-    workers.
+    workers; of explicit CPUs the first one is the baseline.
     """
     found = []
     first: dict[int, str] = {}
@@ -386,9 +384,9 @@ def _taken(samples: t.Iterable[Key], arm: str) -> list[str]:
     return list(dict.fromkeys(placement for _workload, placement, found, _parameter in samples if found == arm))
 
 
-def _placements_of(result: Result, samples: dict[Key, t.Any], baseline: str) -> list[str]:
+def _placements_of(result: HostResult, samples: dict[Key, t.Any], baseline: str) -> list[str]:
     """Return the placements to compare across arms, the whole machine first."""
-    planned = (result["plan"].get("placements") or {}).get(baseline) or {}
+    planned = (result.plan.placements or {}).get(baseline) or {}
     return [
         WHOLE_MACHINE,
         *sorted(
@@ -397,7 +395,7 @@ def _placements_of(result: Result, samples: dict[Key, t.Any], baseline: str) -> 
     ]
 
 
-def _families(result: Result, samples: dict[Key, t.Any]) -> tuple[list[Subject], list[Subject]]:
+def _families(result: HostResult, samples: dict[Key, t.Any]) -> tuple[list[Subject], list[Subject]]:
     """Return what is compared in one family: the primary metric of each workload and parameter value,
     and all other metrics.
     """
@@ -405,13 +403,13 @@ def _families(result: Result, samples: dict[Key, t.Any]) -> tuple[list[Subject],
     others: list[Subject] = []
     for workload, parameter in dict.fromkeys((key[0], key[3]) for key in samples):
         about = declaration(result, workload)
-        primary.append((workload, parameter, about["primary"]))
-        others += [(workload, parameter, name) for name in about["metrics"] if name != about["primary"]]
+        primary.append((workload, parameter, about.primary))
+        others += [(workload, parameter, name) for name in about.metrics if name != about.primary]
     return primary, others
 
 
 def _family(
-    result: Result,
+    result: HostResult,
     pairs: t.Sequence[tuple[Pair, Samples]],
     subjects: t.Sequence[Subject],
     margin: float,
@@ -448,7 +446,7 @@ def _family(
                 "effect": effect,
                 "placement": placement,
                 "basis": basis(result, pair),
-                "confounded": basis(result, pair) == BOOTS and bool(result["plan"].get("confounded")),
+                "confounded": basis(result, pair) == BOOTS and bool(result.plan.confounded),
                 "baseline": {**named_arm(result, baseline[1]), "placement": baseline[0]},
                 "candidate": {**named_arm(result, candidate[1]), "placement": candidate[0]},
                 "dropped_blocks": len(set(before) | set(after)) - len(blocks),
@@ -465,7 +463,10 @@ def _family(
 
 
 def _decides(
-    result: Result, samples: Samples, measured: tuple[str, float | None], sides: tuple[tuple[str, str], tuple[str, str]]
+    result: HostResult,
+    samples: Samples,
+    measured: tuple[str, float | None],
+    sides: tuple[tuple[str, str], tuple[str, str]],
 ) -> bool:
     """Return whether looks are at a comparison of the primary metric:
     it is a main one of the plan (``_statistics/goals.py``).
@@ -477,37 +478,33 @@ def _decides(
         return keys[0] != keys[1] and all(key in samples for key in keys)
 
     of_arms, of_sharing = (
-        list(filter(taken, pairs)) for pairs in goals.main_comparisons([arm["name"] for arm in result["arms"]])
+        list(filter(taken, pairs)) for pairs in goals.main_comparisons([arm.name for arm in result.arms])
     )
     return tuple((arm, placement) for placement, arm in sides) in (of_arms or of_sharing[:1])
 
 
-def looks_at(result: Result, blocks: int) -> paired.Looks:
+def looks_at(result: HostResult, blocks: int) -> paired.Looks:
     """Return the planned looks at samples of so many blocks, failed ones included; none where the plan did not look.
 
     A plan that was ended from outside has more blocks than at its last look. They are a last look, which spends the
     rest.
     """
-    taken = [
-        spending.Look(look["blocks"], look["share"])
-        for look in result["plan"].get("looks") or []
-        if look["blocks"] <= blocks
-    ]
+    taken = [spending.Look(look.blocks, look.share) for look in result.plan.looks or () if look.blocks <= blocks]
     if taken and taken[-1].blocks < blocks and taken[-1].share < 1:
         taken.append(spending.Look(blocks, 1.0))
     return tuple(taken)
 
 
 def _may_differ_in_workers(
-    result: Result, name: str, metric: str, effect: str, sides: t.Iterable[dict[int, list[Sample]] | None]
+    result: HostResult, name: str, metric: str, effect: str, sides: t.Iterable[dict[int, list[Sample]] | None]
 ) -> bool:
     """Return whether a metric means the same on two sides with their numbers of workers.
 
     A sum of what each worker does is the work of all. A sum of what each worker costs grows with the work, and says
     nothing of a side where more was done. A time per job is one whatever the number of workers.
     """
-    declared = declaration(result, name)["metrics"][metric]
-    if declared["aggregate"] == "sum" and declared["better"] == "lower":
+    declared = declaration(result, name).metrics[metric]
+    if declared.aggregate == "sum" and declared.better == "lower":
         good = [
             sample
             for side in sides
@@ -515,52 +512,52 @@ def _may_differ_in_workers(
             for sample in blocks
             if good_value(sample, metric) is not None
         ]
-        return len({len(sample["workers"] or ()) for sample in good}) < 2
-    return effect not in UNEQUAL_SIDES or declared["aggregate"] in ("sum", workload_metrics.PER_JOB)
+        return len({len(sample.workers or ()) for sample in good}) < 2
+    return effect not in UNEQUAL_SIDES or declared.aggregate in ("sum", workload_metrics.PER_JOB)
 
 
-def declaration(result: Result, name: str) -> dict[str, t.Any]:
-    """Return the plan's declaration of a workload: at least its name, title, primary metric and metrics."""
-    return next(one for one in result["plan"]["workloads"] if one["name"] == name)
+def declaration(result: HostResult, name: str) -> Workload:
+    """Return the plan's declaration of a workload."""
+    return next(one for one in result.plan.workloads or () if one.name == name)
 
 
 def describe_workload(
-    result: Result, name: str, parameter: float | None = None, metric: str | None = None
+    result: HostResult, name: str, parameter: float | None = None, metric: str | None = None
 ) -> dict[str, t.Any]:
     """Return ``{workload, title, metric, primary, unit, better, aggregate}`` as declared in the plan,
     with ``parameter`` where there is one.
 
     Args:
-        result: a document accepted by :func:`result_files.load`.
+        result: from :func:`result_files.load`.
         name: of the workload.
         parameter: value of its parameter, or None.
         metric: the metric, or None for the primary one.
     """
     declared = declaration(result, name)
-    title = catalogue.title(name, declared["title"])
-    if parameter is not None:
-        about = declared.get("parameter") or {}
-        title = " ".join(
-            [f"{title}, {about.get('name') or 'parameter'} {parameter:g}", *filter(None, [about.get("unit")])]
-        )
-    metric = metric or declared["primary"]
+    title = catalogue.title(name, declared.title)
+    if parameter is not None and declared.parameter is not None:
+        about = declared.parameter
+        title = " ".join([f"{title}, {about.name} {parameter:g}", *filter(None, [about.unit])])
+    metric = metric or declared.primary
     at = {} if parameter is None else {"parameter": parameter}
-    of_metric = {key: declared["metrics"][metric][key] for key in ("unit", "better", "aggregate")}
+    meaning = declared.metrics[metric]
     return {
         **at,
         "workload": name,
         "title": title,
         "metric": metric,
-        "primary": metric == declared["primary"],
-        **of_metric,
+        "primary": metric == declared.primary,
+        "unit": meaning.unit,
+        "better": meaning.better,
+        "aggregate": meaning.aggregate,
     }
 
 
-def levels(result: Result, confidence: float = 0.95) -> list[dict[str, t.Any]]:
+def levels(result: HostResult, confidence: float = 0.95) -> list[dict[str, t.Any]]:
     """Summarise each metric of each workload in each placement and arm by itself.
 
     Args:
-        result: a document accepted by :func:`result_files.load`.
+        result: from :func:`result_files.load`.
         confidence: of each interval, from 0.5 to 0.9999.
 
     Returns:
@@ -576,9 +573,9 @@ def levels(result: Result, confidence: float = 0.95) -> list[dict[str, t.Any]]:
         if blocks is None:
             continue
         about = declaration(result, workload)
-        for metric in sorted(about["metrics"], key=lambda name: name != about["primary"]):
+        for metric in sorted(about.metrics, key=lambda name: name != about.primary):
             good = [values for values in _values(blocks, metric).values() if values]
-            if not good and metric != about["primary"]:
+            if not good and metric != about.primary:
                 continue
             level = paired.level(good, confidence) if good else {"value": None, "low": None, "high": None, "n": 0}
             found.append(
@@ -588,7 +585,7 @@ def levels(result: Result, confidence: float = 0.95) -> list[dict[str, t.Any]]:
                     **named_arm(result, arm),
                     "parameter": parameter,
                     "metric": metric,
-                    "primary": metric == about["primary"],
+                    "primary": metric == about.primary,
                     **level,
                     "failed": len(blocks) - len(good),
                     "measured_as": sampled_as(result, placement, arm),
@@ -597,34 +594,34 @@ def levels(result: Result, confidence: float = 0.95) -> list[dict[str, t.Any]]:
     return found
 
 
-def _planned_keys(result: Result, samples: dict[Key, t.Any]) -> list[Key]:
+def _planned_keys(result: HostResult, samples: dict[Key, t.Any]) -> list[Key]:
     """Return every planned key, then any other key with samples."""
     parameters: dict[str, dict[float | None, None]] = {}
     for key in samples:
         parameters.setdefault(key[0], {})[key[3]] = None
     planned = [
-        (workload["name"], placement, arm, parameter)
-        for workload in result["plan"].get("workloads") or []
-        for parameter in parameters.get(workload["name"], [None])
-        for arm, spots in (result["plan"].get("placements") or {}).items()
+        (workload.name, placement, arm, parameter)
+        for workload in result.plan.workloads or ()
+        for parameter in parameters.get(workload.name, [None])
+        for arm, spots in (result.plan.placements or {}).items()
         for placement in spots
     ]
     workloads = list(dict.fromkeys(key[0] for key in [*planned, *samples]))
-    arms = [arm["name"] for arm in result["arms"]]
+    arms = [arm.name for arm in result.arms]
     return sorted(
         dict.fromkeys([*planned, *samples]),
         key=lambda key: (workloads.index(key[0]), placements.rank(key[1]), arms.index(key[2]), key[:3], key[3] or 0),
     )
 
 
-def failures(result: Result) -> list[dict[str, t.Any]]:
+def failures(result: HostResult) -> list[dict[str, t.Any]]:
     """Count the failed samples by workload, placement, arm and reason."""
     counts: dict[tuple[str, str, str, str], int] = {}
     primary = primary_metrics(result)
-    for sample in result["samples"]:
-        if good_value(sample, primary[sample["workload"]]) is None:
-            reason = sample.get("error") or "its value is not a rate or time above zero"
-            key = (sample["workload"], sample["placement"], sample["arm"], reason)
+    for sample in result.samples:
+        if good_value(sample, primary[sample.workload]) is None:
+            reason = sample.error or "its value is not a rate or time above zero"
+            key = (sample.workload, sample.placement, sample.arm, reason)
             counts[key] = counts.get(key, 0) + 1
     return [
         {"workload": w, "placement": p, **named_arm(result, a), "reason": reason, "samples": count}
@@ -632,27 +629,32 @@ def failures(result: Result) -> list[dict[str, t.Any]]:
     ]
 
 
-def not_measured(result: Result) -> list[dict[str, t.Any]]:
+def not_measured(result: HostResult) -> list[dict[str, t.Any]]:
     """Return what was planned and has no sample as ``{workload, placement, arm, arm_title, reason}``,
     where None means all.
     """
     arms = [
-        {"workload": None, "placement": None, **named_arm(result, arm["name"]), "reason": arm["reason"]}
-        for arm in result["arms_left_out"]
+        {"workload": None, "placement": None, **named_arm(result, arm.name), "reason": arm.reason}
+        for arm in result.arms_left_out
     ]
     absent = [
         {
             "workload": None,
             "placement": placement,
             **named_arm(result, arm),
-            "reason": spot.get("reason") or "no reason given",
+            "reason": spot.reason or "no reason given",
         }
-        for arm, spots in (result["plan"].get("placements") or {}).items()
+        for arm, spots in (result.plan.placements or {}).items()
         for placement, spot in spots.items()
-        if spot.get("workers") is None
+        if spot.workers is None
     ]
     skipped = [
-        {"workload": None, "placement": None, **skip, **named_arm(result, skip.get("arm"))}
-        for skip in result["skipped"]
+        {
+            "workload": skip.workload,
+            "placement": skip.placement,
+            **named_arm(result, skip.arm),
+            "reason": skip.reason,
+        }
+        for skip in result.skipped
     ]
     return [*arms, *skipped, *absent]

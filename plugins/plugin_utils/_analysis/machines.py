@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Result
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import Costs, HostResult
 
 SECONDS_AN_HOUR = 3600.0
 
@@ -55,11 +55,11 @@ class Capacity:
     per_money: float | None
 
 
-def capacities(result: Result, levels: t.Iterable[t.Mapping[str, t.Any]]) -> list[Capacity]:
+def capacities(result: HostResult, levels: t.Iterable[t.Mapping[str, t.Any]]) -> list[Capacity]:
     """Return the capacity of a host for each workload whose primary metric is a rate, in each arm.
 
     Args:
-        result: a document accepted by :func:`result_files.load`.
+        result: from :func:`result_files.load`.
         levels: from :func:`comparisons.levels`.
     """
     best: dict[tuple[str, str], t.Mapping[str, t.Any]] = {}
@@ -70,16 +70,16 @@ def capacities(result: Result, levels: t.Iterable[t.Mapping[str, t.Any]]) -> lis
     return [made for level in best.values() if (made := _capacity(result, level))]
 
 
-def _capacity(result: Result, level: t.Mapping[str, t.Any]) -> Capacity | None:
+def _capacity(result: HostResult, level: t.Mapping[str, t.Any]) -> Capacity | None:
     about = host_comparisons.describe_workload(result, level["workload"])
     if about["better"] != "higher":
         return None
     used = _cpus(result, level["arm"])
-    cores = len([core for core in host_comparisons.cores_of(result["facts"]) if used.intersection(core)]) or None
+    cores = len([core for core in host_comparisons.cores_of(result.facts) if used.intersection(core)]) or None
     cpus = len(used) or None
-    costs = result.get("costs") or {}
-    licences = {"core": cores, "thread": cpus, "host": 1}.get(costs.get("licence_per") or "")
-    price, nominal = costs.get("price_per_hour"), result["environment"].get("nominal_mhz")
+    costs = result.costs or Costs()
+    licences = {"core": cores, "thread": cpus, "host": 1}.get(costs.licence_per or "")
+    price, nominal = costs.price_per_hour, result.environment.nominal_mhz
     rate = level["value"]
 
     def by(amount: float | None) -> float | None:
@@ -104,7 +104,7 @@ def _capacity(result: Result, level: t.Mapping[str, t.Any]) -> Capacity | None:
     )
 
 
-def _cpus(result: Result, arm: str) -> set[int]:
+def _cpus(result: HostResult, arm: str) -> set[int]:
     """Return the CPUs of the workers that keep every online thread busy in an arm."""
-    spot = (((result["plan"].get("placements") or {}).get(arm)) or {}).get(placements.ALL_THREADS) or {}
-    return {cpu for cpus in spot.get("workers") or [] for cpu in host_comparisons.cpus_of(cpus)}
+    spot = (result.plan.placements or {}).get(arm, {}).get(placements.ALL_THREADS)
+    return {cpu for cpus in (spot and spot.workers) or () for cpu in host_comparisons.cpus_of(cpus)}

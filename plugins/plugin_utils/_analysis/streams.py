@@ -15,7 +15,8 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms, placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, paired
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison, Result
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
 
 FOUND, NEVER, UNDECIDED, UNKNOWN = "found", "never", "undecided", "unknown"
 
@@ -99,11 +100,11 @@ class Curve:
         }
 
 
-def curves(result: Result, comparisons: t.Iterable[Comparison]) -> list[Curve]:
+def curves(result: HostResult, comparisons: t.Iterable[Comparison]) -> list[Curve]:
     """Return the curve of each workload without a parameter that was compared at any number of streams.
 
     Args:
-        result: a document accepted by :func:`result_files.load`.
+        result: from :func:`result_files.load`.
         comparisons: from :func:`comparisons.compare_host`.
     """
     by_workload: dict[str, dict[int, Comparison]] = {name: {} for name in host_comparisons.primary_metrics(result)}
@@ -126,15 +127,15 @@ def curves(result: Result, comparisons: t.Iterable[Comparison]) -> list[Curve]:
     return found
 
 
-def cores(result: Result) -> int | None:
+def cores(result: HostResult) -> int | None:
     """Return the number of cores that streams could use: the CPUs of any stream with SMT off, else the cores of the
     host's facts; None where not known.
     """
-    for name, where in ((result["plan"].get("placements") or {}).get(arms.SMT_OFF) or {}).items():
+    for name, where in (result.plan.placements or {}).get(arms.SMT_OFF, {}).items():
         streams = placements.numbered(name)
-        if streams and streams.kind == placements.FREE and where.get("workers"):
-            return len(cpulist.parse_or_empty(where["workers"][0])) or None
-    known = result["facts"].get("cores")
+        if streams and streams.kind == placements.FREE and where.workers:
+            return len(cpulist.parse_or_empty(where.workers[0])) or None
+    known = result.facts.get("cores")
     return known if isinstance(known, int) and known > 0 else None
 
 

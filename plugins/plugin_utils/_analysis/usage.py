@@ -15,7 +15,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     paired,
     smt_metrics,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Result, Sample
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult, Sample
 
 # The smallest usage for a meaningful rate per CPU.
 MIN_USAGE = 1e-4
@@ -53,7 +53,7 @@ class Usage:
     by_usage: dict[str, t.Any] | None
     real: dict[str, t.Any] | None
 
-    def is_of_the_machine(self, result: Result) -> bool:
+    def is_of_the_machine(self, result: HostResult) -> bool:
         """Return whether the workers kept all cores busy, or all threads."""
         return self.placement in {
             host_comparisons.sampled_as(result, name, self.arm)
@@ -61,11 +61,13 @@ class Usage:
         }
 
 
-def of_workload(result: Result, samples: t.Iterable[Sample], name: str, confidence: float = 0.95) -> dict[Kind, Usage]:
+def of_workload(
+    result: HostResult, samples: t.Iterable[Sample], name: str, confidence: float = 0.95
+) -> dict[Kind, Usage]:
     """Return the usage of each placement, arm and parameter value of a workload.
 
     Args:
-        result: a document accepted by :func:`result_files.load`.
+        result: from :func:`result_files.load`.
         samples: of the workload.
         name: of the workload.
         confidence: of the intervals.
@@ -74,7 +76,7 @@ def of_workload(result: Result, samples: t.Iterable[Sample], name: str, confiden
     kinds: dict[Kind, list[Sample]] = {}
     for sample in samples:
         if host_comparisons.good_value(sample, about["metric"]) is not None and _shares(sample):
-            kinds.setdefault((sample["placement"], sample["arm"], sample.get("parameter")), []).append(sample)
+            kinds.setdefault((sample.placement, sample.arm, sample.parameter), []).append(sample)
     rates = {
         kind: _by_block(members, lambda one: host_comparisons.good_value(one, about["metric"]))
         for kind, members in kinds.items()
@@ -98,17 +100,17 @@ def of_workload(result: Result, samples: t.Iterable[Sample], name: str, confiden
     return found
 
 
-def described(result: Result, samples: t.Sequence[Sample], confidence: float) -> list[dict[str, t.Any]]:
+def described(result: HostResult, samples: t.Sequence[Sample], confidence: float) -> list[dict[str, t.Any]]:
     """Return the usage of all workloads as plain data.
 
     Args:
-        result: a document accepted by :func:`result_files.load`.
+        result: from :func:`result_files.load`.
         samples: of the result.
         confidence: of the intervals.
     """
     by_workload: dict[str, list[Sample]] = {}
     for sample in samples:
-        by_workload.setdefault(sample["workload"], []).append(sample)
+        by_workload.setdefault(sample.workload, []).append(sample)
     return [
         dataclasses.asdict(one)
         for name, members in by_workload.items()
@@ -116,7 +118,7 @@ def described(result: Result, samples: t.Sequence[Sample], confidence: float) ->
     ]
 
 
-def _capacities(result: Result, rates: t.Mapping[Kind, dict[int, float]]) -> dict[str, dict[int, float]]:
+def _capacities(result: HostResult, rates: t.Mapping[Kind, dict[int, float]]) -> dict[str, dict[int, float]]:
     """Return the rates by block with every thread busy at a load above which the rate rises no more, by arm.
 
     Of the loads with nearly the highest rate it is the highest load: the highest rate itself would be too high by what
@@ -158,9 +160,7 @@ def _headroom(
 
 def _shares(sample: Sample) -> list[float]:
     """Return the usage of each logical CPU during a sample; none where it was not recorded."""
-    return [
-        share for share in (host_comparisons.telemetry_of(sample).get("cpu_usage") or {}).values() if share is not None
-    ]
+    return [share for share in (host_comparisons.telemetry_of(sample).cpu_usage or {}).values() if share is not None]
 
 
 def _share(sample: Sample) -> float:
@@ -173,7 +173,7 @@ def _by_block(samples: t.Iterable[Sample], value_of: t.Callable[[Sample], float 
     for sample in samples:
         value = value_of(sample)
         if value is not None:
-            blocks.setdefault(sample["block"], []).append(value)
+            blocks.setdefault(sample.block, []).append(value)
     return {block: _mean(values) for block, values in blocks.items()}
 
 

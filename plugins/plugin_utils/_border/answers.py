@@ -12,7 +12,14 @@ import itertools
 import typing as t
 
 from ansible.module_utils import json_utils
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import facts, results, schema, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import (
+    facts,
+    host_result,
+    parts,
+    results,
+    schema,
+    text,
+)
 
 MIB = 1024 * 1024
 # Facts of 8192 CPUs with their problems are below 1 MiB.
@@ -25,7 +32,7 @@ _STATE = schema.whole(control=schema.text(100), active=schema.or_null(schema.BOO
 _ARGUMENTS = schema.items(schema.text(4096), 1000)
 _NAMES = schema.items(schema.text(300), 20_000)
 _WORKLOADS = schema.items(schema.NAME, 200)
-_RUNS = schema.items(schema.text(100, results.RUN_NAME), 100)
+_RUNS = schema.items(schema.text(100, schema.RUN_NAME), 100)
 _DIFF_TEXT = schema.text(4 * MIB)
 _DIFF = schema.strict(
     before=_DIFF_TEXT, after=_DIFF_TEXT, before_header=schema.text(4096), after_header=schema.text(4096)
@@ -127,8 +134,8 @@ KINDS = {
     "describe": Kind(
         {
             "announcement": schema.items(schema.TEXT, 100),
-            "arms": results.ARMS,
-            "arms_left_out": results.ARMS_LEFT_OUT,
+            "arms": parts.schema_of(host_result.Arms),
+            "arms_left_out": parts.schema_of(host_result.ArmsLeftOut),
             "workloads": _WORKLOADS,
             "workloads_left_out": schema.items(schema.whole(name=schema.NAME, reason=schema.TEXT), 200),
             "obstacles": schema.items(schema.TEXT, 10),

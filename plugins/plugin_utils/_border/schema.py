@@ -7,12 +7,13 @@ The limits allow for machines of 8192 CPUs (NR_CPUS with CONFIG_MAXSMP in the ke
 
 from __future__ import annotations
 
+import math
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError, line
 
 try:
-    import jsonschema_rs
+    import msgspec
 except ImportError as error:
     MISSING_LIBRARY: ImportError | None = error
 else:
@@ -21,8 +22,7 @@ else:
 Schema = dict[str, t.Any]
 
 MAX_CPUS = 8192
-# Above any real count or rate, and small enough that sums and squares stay finite. Bounds are 64-bit integers:
-# jsonschema-rs checks other bounds ten times as slowly, and a fleet has millions of numbers.
+# Above any real count or rate, and small enough that sums and squares stay finite. msgspec has bounds of 64 bits.
 MAX_NUMBER = 2**63 - 1
 MAX_SECONDS = 1_000_000_000
 MAX_TEXT = 20_000
@@ -57,9 +57,9 @@ def published(name: str, version: int, title: str, description: str, body: Schem
         "$id": f"urn:threadwise-smt:schema:{name.rpartition('/')[2]}/{version}",
         "title": title,
         "description": description,
-        **body,
-        "required": [*names, *body["required"]],
-        "properties": {**names, **body["properties"]},
+        **{key: value for key, value in body.items() if key != "description"},
+        "required": list(dict.fromkeys([*names, *body["required"]])),
+        "properties": {**names, **body["properties"], **names},
     }
 
 
@@ -127,6 +127,8 @@ INTEGER: Schema = {"type": "integer", "minimum": -MAX_NUMBER, "maximum": MAX_NUM
 SECONDS: Schema = {"type": "number", "minimum": 0, "maximum": MAX_SECONDS}
 # CPU usage comes from two clocks, so it can be slightly above 1.
 SHARE: Schema = {"type": "number", "minimum": 0, "maximum": 2}
+# Names of runs and trials, which are directories on the controller.
+RUN_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 MOMENT = text(20, r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$")
 CPU: Schema = {"type": "integer", "minimum": 0, "maximum": 65535}
 CPU_LIST = text(MAX_CPU_LIST, r"^[0-9,-]*$")
@@ -139,55 +141,58 @@ class Checker:
 
     def __init__(self, schema: Schema):
         self.schema = schema
-        self._compiled: jsonschema_rs.Draft202012Validator | None = None
+        self._compiled: t.Any = None
 
     def check(self, data: t.Any) -> None:
         """Validate plain JSON data.
 
         Raises:
             BorderError: not valid; the message names the place of the first error and the reason.
-            ImportError: this controller lacks jsonschema-rs.
+            ImportError: this controller lacks msgspec.
         """
         if MISSING_LIBRARY is not None:
             raise MISSING_LIBRARY
         if self._compiled is None:
-            self._compiled = _compiled(self.schema)
-        try:
-            if self._compiled.is_valid(data):
-                return
-            place, reason = _first_error(self.schema, data)
-        except ValueError as error:
-            place, reason = [], str(error)
-        raise BorderError(f"{line('.'.join(place) or 'the document', 160)}: {_shortened(reason)}")
+            self._compiled = _type(self.schema)
+        reason = _refusal(data, self._compiled)
+        if reason is not None:
+            place, reason = _first_error(self.schema, data, reason)
+            raise BorderError(f"{line('.'.join(place) or 'the document', 160)}: {line(reason, 200)}")
 
 
-def _compiled(schema: Schema, mask: str | None = None) -> jsonschema_rs.Draft202012Validator:
-    """Compile a schema whose patterns take linear time: others are an error.
+def _refusal(data: t.Any, kind: t.Any) -> str | None:
+    """Return why data are not of a type, or None where they are. No value is copied, however large."""
+    try:
+        msgspec.convert(data, kind)
+    except msgspec.ValidationError as error:
+        what = str(error).partition(" - at `")[0]
+        return what[:1].lower() + what[1:]
+    except RecursionError:
+        return "nested too deeply"
+    return None
+
+
+def _first_error(schema: Schema, data: t.Any, reason: str) -> tuple[list[str], str]:
+    """Return the path and the reason of the first error in data that are not valid: msgspec names no key of a mapping.
 
     Args:
-        schema: the schema.
-        mask: what stands for a value in messages, which else have the value itself.
-    """
-    return jsonschema_rs.Draft202012Validator(schema, pattern_options=jsonschema_rs.RegexOptions(), mask=mask)
-
-
-def _first_error(schema: Schema, data: t.Any) -> tuple[list[str], str]:
-    """Return the path and the reason of the first error in data that are not valid.
-
-    The library would copy the wrong value twice: 25 MiB from a host take 2.5 GB then.
+        schema: what the data are to match.
+        data: plain JSON data.
+        reason: why they do not.
     """
     place: list[str] = []
-    known: dict[int, jsonschema_rs.Draft202012Validator] = {}
+    known: dict[int, t.Any] = {}
     while True:
         for name, part, value in _parts(schema, data):
             if id(part) not in known:
-                known[id(part)] = _compiled(part)
-            if not known[id(part)].is_valid(value):
+                known[id(part)] = _type(part)
+            why = _refusal(value, known[id(part)])
+            if why is not None:
                 place.append(str(name))
-                schema, data = part, value
+                schema, data, reason = part, value, why
                 break
         else:
-            return place, _own_error(schema, data)
+            return place, reason
 
 
 def _parts(schema: Schema, data: t.Any) -> t.Iterator[tuple[str | int, Schema, t.Any]]:
@@ -204,29 +209,80 @@ def _parts(schema: Schema, data: t.Any) -> t.Iterator[tuple[str | int, Schema, t
             yield name, part, value
 
 
-def _own_error(schema: Schema, data: t.Any) -> str:
-    """Return what is wrong with a value in which each part is right; the parts are left out."""
-    alone = {key: value for key, value in schema.items() if key not in ("items", "prefixItems")}
-    mask = None
-    if isinstance(data, dict):
-        alone["properties"] = {name: {} for name in schema.get("properties", ())}
-        if isinstance(alone.get("additionalProperties"), dict):
-            del alone["additionalProperties"]
-        data, mask = dict.fromkeys(data), "an object"
-    elif isinstance(data, list):
-        data, mask = [None] * len(data), "an array"
-    try:
-        _compiled(alone, mask).validate(data)
-    except jsonschema_rs.ValidationError as error:
-        return error.message
-    return "it does not match its schema"
+# Keywords of schemas -> the limits of msgspec that mean the same.
+_LENGTHS = {"minLength": "min_length", "maxLength": "max_length"}
+_COUNTS = {"minItems": "min_length", "maxItems": "max_length"}
+_BOUNDS = {"minimum": "ge", "exclusiveMinimum": "gt", "maximum": "le"}
 
 
-def _shortened(message: str) -> str:
-    """Return a message of the library as one line of about 200 characters. It begins with the wrong value,
-    which may be of any size, and ends with what is wrong with it.
-    """
-    if len(message) <= 200:
-        return line(message)
-    # The second call cuts nothing off the end: an escape has at most ten characters.
-    return f"{line(message[:80], 80)} ... {line(message[-110:], 1200)[-110:]}"
+def _type(schema: Schema) -> t.Any:
+    """Return the type of data that match a schema."""
+    if "const" in schema:
+        return t.Literal[schema["const"]]
+    if "enum" in schema:
+        flags = [bool] if any(isinstance(one, bool) for one in schema["enum"]) else []
+        return _either([*flags, *(t.Literal[one] for one in schema["enum"] if not isinstance(one, bool))])
+    types = schema["type"]
+    return _either([kind for name in ([types] if isinstance(types, str) else types) for kind in _KINDS[name](schema)])
+
+
+def _either(kinds: t.Iterable[t.Any]) -> t.Any:
+    return t.Union[tuple(kinds)]  # noqa: UP007
+
+
+def _limited(kind: t.Any, schema: Schema, names: t.Mapping[str, str]) -> t.Any:
+    limits: dict[str, t.Any] = {names[key]: value for key, value in schema.items() if key in names}
+    if kind is str and "pattern" in schema:
+        limits["pattern"] = exact(schema["pattern"])
+    if kind is int:
+        # Bounds of integers have 64 bits.
+        limits = {
+            name: max(-MAX_NUMBER, min(MAX_NUMBER, math.ceil(value) if name == "ge" else math.floor(value)))
+            for name, value in limits.items()
+        }
+    return t.Annotated[kind, msgspec.Meta(**limits)] if limits else kind
+
+
+def exact(pattern: str) -> str:
+    """Return a regular expression for Python, where a newline may follow what ``$`` matches."""
+    return pattern.removesuffix("$") + r"\Z" if pattern.endswith("$") else pattern
+
+
+# Types are made here, which a type checker does not follow.
+_LIST: t.Any = list
+_TUPLE: t.Any = tuple
+_DICT: t.Any = dict
+
+
+def _array(schema: Schema) -> t.Any:
+    if "prefixItems" in schema:
+        return _TUPLE[tuple(_type(one) for one in schema["prefixItems"])]
+    return _limited(_LIST[_type(schema["items"]) if "items" in schema else t.Any], schema, _COUNTS)
+
+
+def _object(schema: Schema) -> t.Any:
+    if "properties" in schema:
+        # Any text is the name of a field in JSON.
+        names = {f"field_{number}": name for number, name in enumerate(schema["properties"])}
+        fields = [
+            (field, _type(part), *([] if name in schema["required"] else [msgspec.field(default=None)]))
+            for (field, name), part in zip(names.items(), schema["properties"].values())
+        ]
+        is_closed = "additionalProperties" in schema
+        return msgspec.defstruct(
+            "Object", fields, rename=names, kw_only=True, gc=False, forbid_unknown_fields=is_closed
+        )
+    keys = _limited(str, schema.get("propertyNames", {}), _LENGTHS)
+    values = _type(schema["additionalProperties"]) if "additionalProperties" in schema else t.Any
+    return _limited(_DICT[keys, values], schema, {"maxProperties": "max_length"})
+
+
+_KINDS: dict[str, t.Callable[[Schema], list[t.Any]]] = {
+    "null": lambda _schema: [None],
+    "boolean": lambda _schema: [bool],
+    "integer": lambda schema: [_limited(int, schema, _BOUNDS)],
+    "number": lambda schema: [_limited(kind, schema, _BOUNDS) for kind in (int, float)],
+    "string": lambda schema: [_limited(str, schema, _LENGTHS)],
+    "array": lambda schema: [_array(schema)],
+    "object": lambda schema: [_object(schema)],
+}

@@ -54,7 +54,7 @@ def parse(text: str) -> t.Any:
     try:
         data = host_text.parse_json(text)
         # Most texts have nothing to replace, and scanning the text takes a tenth of the time of walking the data.
-        return showable_all(data) if _may_be_unshowable(text) else data
+        return showable_all(data) if may_be_unshowable(text) else data
     except json.JSONDecodeError as error:
         raise BorderError(
             f"not a complete JSON document ({error.msg} at line {error.lineno}, column {error.colno})"
@@ -65,7 +65,7 @@ def parse(text: str) -> t.Any:
         raise BorderError("nested too deeply") from None
 
 
-def _may_be_unshowable(text: str) -> bool:
+def may_be_unshowable(text: str) -> bool:
     """Return whether :func:`showable` could change a string of a JSON text.
 
     JSON itself forbids unescaped control characters.

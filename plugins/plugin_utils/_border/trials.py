@@ -7,7 +7,7 @@ and are checked whenever they are read.
 from __future__ import annotations
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results, schema
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema
 
 SCHEMA_NAME = "threadwise.smt/trial"
 SCHEMA_VERSION = 1
@@ -33,7 +33,7 @@ SCHEMA = schema.published(
     " never changed.",
     schema.strict(
         _REQUIRED,
-        run=schema.about(schema.text(100, results.RUN_NAME), "Name of the trial, that of its directory."),
+        run=schema.about(schema.text(100, schema.RUN_NAME), "Name of the trial, that of its directory."),
         created=schema.about(schema.MOMENT, "When this file was written, UTC."),
         design=schema.about(
             schema.one_of("switchback", "parallel"),

@@ -28,7 +28,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     smt_metrics,
     streams,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison, Result
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult, Sample
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import exposure, outcomes
 
 ON, OFF, EITHER = "on", "off", "either"
@@ -51,11 +52,11 @@ MINUTE = 60
 MAX_BLOCKS = 10_000
 
 
-def conclude(result: Result, comparisons: t.Sequence[Comparison]) -> dict[str, t.Any]:
+def conclude(result: HostResult, comparisons: t.Sequence[Comparison]) -> dict[str, t.Any]:
     """Draw the conclusion for one host.
 
     Args:
-        result: a document accepted by :func:`result_files.load`.
+        result: from :func:`result_files.load`.
         comparisons: from :func:`host_comparisons.compare_host`.
 
     Returns:
@@ -85,7 +86,7 @@ def recommendation(main: t.Sequence[Comparison]) -> str:
 
 
 def _sentence(
-    result: Result,
+    result: HostResult,
     comparisons: t.Sequence[Comparison],
     curves: t.Sequence[streams.Curve],
     main: t.Sequence[Comparison],
@@ -95,7 +96,7 @@ def _sentence(
     standing = outcomes.standing(result, comparisons)
     best = _of_best(result, standing)
     if choice == NOT_COMPARED:
-        unchanged = all(exposure.siblings(arm["name"]) in (None, ONLINE) for arm in result["arms"])
+        unchanged = all(exposure.siblings(arm.name) in (None, ONLINE) for arm in result.arms)
         return (
             " ".join([*best, *others, *(["SMT was not switched."] if unchanged else [])])
             if others
@@ -233,9 +234,9 @@ def _named(group: t.Sequence[Comparison]) -> str:
     return f"{len(group)} workloads" if len(group) > NAMED else join([one["title"] for one in group])
 
 
-def _of_best(result: Result, standing: outcomes.Standing) -> list[str]:
+def _of_best(result: HostResult, standing: outcomes.Standing) -> list[str]:
     """Say which of three or more arms is best, or which are better than the baseline and why none is called best."""
-    names = [arm["name"] for arm in result["arms"]]
+    names = [arm.name for arm in result.arms]
     if len(names) < 3 or not standing.outcomes:
         return []
     baseline = host_comparisons.arm_title(result, names[0])
@@ -259,17 +260,17 @@ def _of_best(result: Result, standing: outcomes.Standing) -> list[str]:
     return [f"Better than {baseline}: {join(better)}; {why}."]
 
 
-def _of_other_arms(result: Result, comparisons: t.Sequence[Comparison]) -> list[str]:
+def _of_other_arms(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[str]:
     """Describe the effect of each arm against the baseline, other than SMT off against on: one arm in a sentence,
     several in one for each placement.
     """
-    found = host_comparisons.against_baseline(host_comparisons.of_other_arms(comparisons), result["arms"])
+    found = host_comparisons.against_baseline(host_comparisons.of_other_arms(comparisons), result.arms[0].name)
     by_arm: dict[str, dict[str, list[Comparison]]] = {}
     by_placement: dict[str, dict[str, list[Comparison]]] = {}
     for one in found:
         by_arm.setdefault(one["effect"], {}).setdefault(one["placement"], []).append(one)
         by_placement.setdefault(one["placement"], {}).setdefault(one["effect"], []).append(one)
-    baseline = host_comparisons.arm_title(result, result["arms"][0]["name"])
+    baseline = host_comparisons.arm_title(result, result.arms[0].name)
     if len(by_arm) > 1:
         return [
             f"Against {baseline}, with {placements.title(placement)}:"
@@ -346,21 +347,21 @@ def _what_would_decide(one: Comparison) -> str:
     return f"{signed(one['ci_low'])} to {signed(one['ci_high'])}; {more}"
 
 
-def _observed(result: Result) -> list[str]:
+def _observed(result: HostResult) -> list[str]:
     """Describe the result of the overcommit test under each memory policy."""
     sentences = []
-    for one in result.get("observations") or []:
-        outcome = OVERCOMMIT_TESTS.get((one.get("overcommit_test") or {}).get("outcome", ""))
-        if outcome and one.get("asked_bytes"):
-            where = host_comparisons.arm_title(result, one["arm"])
+    for one in result.observations or ():
+        outcome = one.overcommit_test and OVERCOMMIT_TESTS.get(one.overcommit_test.outcome)
+        if outcome and one.asked_bytes:
+            where = host_comparisons.arm_title(result, one.arm)
             sentences.append(
-                f"A process that asked for {one['asked_bytes'] / MIB:.0f} MiB and was confined to a part of them,"
+                f"A process that asked for {one.asked_bytes / MIB:.0f} MiB and was confined to a part of them,"
                 f" {where}: {outcome}."
             )
     return sentences
 
 
-def _without_comparison(result: Result, comparisons: t.Sequence[Comparison]) -> str:
+def _without_comparison(result: HostResult, comparisons: t.Sequence[Comparison]) -> str:
     smt = host_comparisons.concerns_smt(result)
     reason = host_comparisons.why_not_compared(result)
     if host_comparisons.is_compared(result):
@@ -370,7 +371,7 @@ def _without_comparison(result: Result, comparisons: t.Sequence[Comparison]) -> 
     return f"{what} not compared here: {_clause(reason)}. {_from_placements(result, comparisons)}"
 
 
-def _from_placements(result: Result, comparisons: t.Sequence[Comparison]) -> str:
+def _from_placements(result: HostResult, comparisons: t.Sequence[Comparison]) -> str:
     """Describe what the placements alone show about sharing a core, in one sentence."""
     effects = {
         "smt_yield": ("all threads combined did", "the work of one worker per core"),
@@ -454,14 +455,14 @@ def _confidence_text(used: t.Sequence[Comparison]) -> str:
     return " ".join(sentences)
 
 
-def _switching(result: Result) -> list[str]:
+def _switching(result: HostResult) -> list[str]:
     """Say what switching itself took: it is a time in which the host's work stands still or stutters."""
-    switches = result["plan"].get("switches") or {}
+    switches = result.plan.switches or {}
     taken = [
-        f"{one['seconds']:.2g} s to {host_comparisons.arm_title(result, name)} ({one['count']} times)"
+        f"{one.seconds:.2g} s to {host_comparisons.arm_title(result, name)} ({one.count} times)"
         for name, one in switches.items()
     ]
-    pause = result["plan"].get("settle_seconds")
+    pause = result.plan.settle_seconds
     return (
         [f"A switch took, in the median, {join(taken)}{f', and {pause:g} s of pause after each' if pause else ''}."]
         if taken
@@ -469,7 +470,7 @@ def _switching(result: Result) -> list[str]:
     )
 
 
-def _costs(result: Result, comparisons: t.Sequence[Comparison]) -> list[str]:
+def _costs(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[str]:
     costs: list[str] = []
     for one in comparisons:
         if (
@@ -534,41 +535,41 @@ def _other_side(comparisons: t.Sequence[Comparison]) -> list[str]:
     )
 
 
-def _cautions(result: Result) -> list[str]:
+def _cautions(result: HostResult) -> list[str]:
     cautions = []
-    if result["outcome"] != "completed":
-        ended = "failed" if result["outcome"] == "failed" else "was interrupted"
+    if result.outcome != "completed":
+        ended = "failed" if result.outcome == "failed" else "was interrupted"
         cautions.append(
-            f"The run {ended}: {_clause(result['message'] or 'no message was left')}. What it had measured until then"
+            f"The run {ended}: {_clause(result.message or 'no message was left')}. What it had measured until then"
             " is shown."
         )
-    samples = result["samples"]
+    samples = result.samples
     primary = host_comparisons.primary_metrics(result)
-    failed = sum(1 for sample in samples if host_comparisons.good_value(sample, primary[sample["workload"]]) is None)
+    failed = sum(1 for sample in samples if host_comparisons.good_value(sample, primary[sample.workload]) is None)
     if failed:
         cautions.append(
             f"{failed} of {len(samples)} samples failed; their blocks are left out of the comparisons they belong to."
         )
     cautions += _background_load(result)
-    stolen = [steal for sample in samples if (steal := host_comparisons.telemetry_of(sample).get("steal")) is not None]
+    stolen = [steal for sample in samples if (steal := host_comparisons.telemetry_of(sample).steal) is not None]
     if stolen and max(stolen) > NOTABLE_SHARE:
         cautions.append(f"The hypervisor took up to {percent(max(stolen))} of the CPU time away during a sample.")
     cautions += _hypervisor(result)
-    if not result["facts"].get("complete", True):
+    if not result.facts.get("complete", True):
         cautions.append("The topology is not complete: the place of some CPUs is not known.")
     return cautions
 
 
-def _hypervisor(result: Result) -> list[str]:
+def _hypervisor(result: HostResult) -> list[str]:
     """Return cautions about siblings that a hypervisor may report wrongly."""
-    source = result["facts"].get("source")
+    source = result.facts.get("source")
     if source in sibling_source.NOT_THE_KERNELS:
         return [f"The siblings are those {source}, not those that the kernel shows."]
-    measured = result["facts"].get("measured")
+    measured = result.facts.get("measured")
     disagreement = sibling_cache.disagreement(measured)
     if disagreement:
         return [f"{disagreement} The placements are the kernel's, so what they compare is not what their names say."]
-    name = result["environment"].get("hypervisor")
+    name = result.environment.hypervisor
     if not name or (isinstance(measured, dict) and measured.get("agrees_with_kernel") is True):
         return []
     return [
@@ -579,24 +580,24 @@ def _hypervisor(result: Result) -> list[str]:
     ]
 
 
-def _background_load(result: Result) -> list[str]:
+def _background_load(result: HostResult) -> list[str]:
     """Return a caution when background load used the measured CPUs, as workers show that have a CPU each,
     and work that does not pause.
     """
     full = host_comparisons.full_loads(result)
     shares = [
-        worker["cpu_seconds"] / worker["wall_seconds"]
-        for sample in result["samples"]
-        if sample["ok"]
-        and sample.get("parameter") == full.get(sample["workload"], sample.get("parameter"))
+        worker.cpu_seconds / worker.wall_seconds
+        for sample in result.samples
+        if sample.ok
+        and sample.parameter == full.get(sample.workload, sample.parameter)
         and _has_a_cpu_for_each_worker(sample)
-        for worker in sample["workers"]
-        if worker.get("cpu_seconds") is not None and worker.get("wall_seconds")
+        for worker in sample.workers or ()
+        if worker.cpu_seconds is not None and worker.wall_seconds
     ]
     typical = median(shares) if shares else 1.0
     if typical >= MIN_CPU_SHARE:
         return []
-    load = result["environment"].get("load_average")
+    load = result.environment.load_average
     average = f" (load average before the run: {load})" if isinstance(load, (int, float)) else ""
     return [
         (
@@ -606,16 +607,16 @@ def _background_load(result: Result) -> list[str]:
     ]
 
 
-def _has_a_cpu_for_each_worker(sample: t.Mapping[str, t.Any]) -> bool:
-    cpus = [worker["cpus"] for worker in sample.get("workers") or []]
+def _has_a_cpu_for_each_worker(sample: Sample) -> bool:
+    cpus = [worker.cpus for worker in sample.workers or []]
     return len(set(cpus)) == len(cpus) and all(cpu.isdecimal() for cpu in cpus)
 
 
-def more_to_measure(result: Result, main: t.Sequence[Comparison]) -> dict[str, t.Any] | None:
+def more_to_measure(result: HostResult, main: t.Sequence[Comparison]) -> dict[str, t.Any] | None:
     """Estimate how much more to measure: an interval narrows with the square root of the number of blocks.
 
     Args:
-        result: a document accepted by :func:`result_files.load`.
+        result: from :func:`result_files.load`.
         main: the comparisons that should be decided.
 
     Returns:
@@ -631,7 +632,7 @@ def more_to_measure(result: Result, main: t.Sequence[Comparison]) -> dict[str, t
     open_ones = [one for one in main if one["verdict"] == "inconclusive"]
     if not open_ones:
         return None
-    if result["plan"].get("stopped") == "size":
+    if result.plan.stopped == "size":
         # As on machines with very many CPUs: each sample has each of them.
         advice = (
             "The result had its maximum size before this was decided: measure fewer workloads, placements or parameter"
@@ -656,7 +657,7 @@ def more_to_measure(result: Result, main: t.Sequence[Comparison]) -> dict[str, t
     time = f", about {_duration(most * seconds)} at the {seconds:.0f} s a block took here" if seconds else ""
     stopped = (
         "The plan stopped early: the rest of its budget would hardly have decided this. "
-        if result["plan"].get("stopped") == decisions.FUTILE
+        if result.plan.stopped == decisions.FUTILE
         else ""
     )
     advice = f"{stopped}To decide, measure about {most} blocks{time}; a quieter host needs fewer."
@@ -678,13 +679,13 @@ def _blocks_needed(one: Comparison) -> int | None:
     return max(blocks + 1, paired.MIN_BLOCKS, math.ceil(blocks * (half / wanted) ** 2))
 
 
-def seconds_a_block(result: Result) -> float | None:
+def seconds_a_block(result: HostResult) -> float | None:
     """Return the seconds per block, from the first to the last sample, or None when unknown."""
-    times = [time for time in (moment(sample.get("started")) for sample in result["samples"]) if time is not None]
+    times = [time for time in (moment(sample.started) for sample in result.samples) if time is not None]
     if not times:
         return None
-    blocks = len({sample["block"] for sample in result["samples"]})
-    seconds = max(times) - min(times) + (result["samples"][-1].get("wall_seconds") or 0.0)
+    blocks = len({sample.block for sample in result.samples})
+    seconds = max(times) - min(times) + (result.samples[-1].wall_seconds or 0.0)
     return seconds / blocks if seconds > 0 else None
 
 

@@ -19,10 +19,15 @@ from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import B
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.arms import AS_FOUND
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import (
-    Result,
     cores_of,
     cpus_of,
     is_compared,
+)
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import (
+    Arm,
+    HostResult,
+    Spot,
+    Vulnerability,
 )
 
 # States of a vulnerability in an arm; of several that hold, the worst.
@@ -60,31 +65,29 @@ class Exposure:
     text: str
 
 
-def exposed(result: Result) -> list[str] | None:
+def exposed(result: HostResult) -> list[str] | None:
     """Return the vulnerabilities that are open because siblings are online,
     or None when the kernel lists none at all.
     """
-    known = result["facts"]["vulnerabilities"]
+    known = result.facts["vulnerabilities"]
     return sorted(name for name, entry in known.items() if entry["smt"] == "vulnerable") if known else None
 
 
-def of_arms(result: Result) -> list[Exposure]:
+def of_arms(result: HostResult) -> list[Exposure]:
     """Return what each arm leaves open that changes siblings or mitigations, the baseline first.
 
     Args:
-        result: a document accepted by :func:`result_files.load`.
+        result: from :func:`result_files.load`.
 
     Returns:
         Empty where the kernel lists no vulnerabilities, nothing was compared, or no arm changes what they depend on.
     """
-    known = result["facts"]["vulnerabilities"]
-    read = {
-        one["arm"]: one["vulnerabilities"] for one in result.get("observations") or [] if one.get("vulnerabilities")
-    }
-    changing = [arm for arm in result["arms"] if arm["name"] in read or siblings(arm["name"])]
+    known = result.facts["vulnerabilities"]
+    read = {one.arm: one.vulnerabilities for one in result.observations or () if one.vulnerabilities}
+    changing = [arm for arm in result.arms if arm.name in read or siblings(arm.name)]
     if not known or not changing or not is_compared(result):
         return []
-    return [_of_arm(result, arm, read.get(arm["name"])) for arm in result["arms"] if arm["baseline"] or arm in changing]
+    return [_of_arm(result, arm, read.get(arm.name)) for arm in result.arms if arm.baseline or arm in changing]
 
 
 def siblings(name: str) -> str | None:
@@ -93,30 +96,32 @@ def siblings(name: str) -> str | None:
     return arm.siblings if arm else None
 
 
-def _of_arm(result: Result, arm: dict[str, t.Any], read: dict[str, t.Any] | None) -> Exposure:
-    before = {name: _state(entry) for name, entry in sorted(result["facts"]["vulnerabilities"].items())}
-    what = siblings(arm["name"])
+def _of_arm(result: HostResult, arm: Arm, read: t.Mapping[str, Vulnerability] | None) -> Exposure:
+    before = {
+        name: _state(entry["status"], entry["smt"]) for name, entry in sorted(result.facts["vulnerabilities"].items())
+    }
+    what = siblings(arm.name)
     if what in (PARTLY, BY_CPUS):
         # A part may be the whole machine.
-        what = _by_cpus(result, arm["name"]) or (PARTLY if what == PARTLY else None)
+        what = _by_cpus(result, arm.name) or (PARTLY if what == PARTLY else None)
     if read is not None:
-        states = {name: _state(entry) for name, entry in sorted(read.items())}
+        states = {name: _state(entry.status, entry.smt) for name, entry in sorted(read.items())}
         states = {
             name: OPENED if (state, before.get(name)) == (VULNERABLE, MITIGATED) else state
             for name, state in states.items()
         }
     else:
-        states = {name: _inferred(result, arm["name"], state, what) for name, state in before.items()}
-    basis = READ if read is not None or arm["name"] == AS_FOUND else INFERRED
-    return Exposure(arm["name"], arm["title"], basis, states, _text(states, None if read is not None else what))
+        states = {name: _inferred(result, arm.name, state, what) for name, state in before.items()}
+    basis = READ if read is not None or arm.name == AS_FOUND else INFERRED
+    return Exposure(arm.name, arm.title, basis, states, _text(states, None if read is not None else what))
 
 
-def _by_cpus(result: Result, name: str) -> str | None:
+def _by_cpus(result: HostResult, name: str) -> str | None:
     """Return what an arm does to siblings, by the CPUs that were used in it with every online thread busy;
     None where these do not tell.
     """
-    cores = cores_of(result["facts"])
-    by_arm = {arm: _used(spots) for arm, spots in (result["plan"].get("placements") or {}).items()}
+    cores = cores_of(result.facts)
+    by_arm = {arm: _used(spots) for arm, spots in (result.plan.placements or {}).items()}
     used = by_arm.get(name)
     if not used or not cores:
         return None
@@ -126,23 +131,22 @@ def _by_cpus(result: Result, name: str) -> str | None:
     return OFFLINE if set().union(*by_arm.values()) >= set().union(*cores) else None
 
 
-def _used(spots: dict[str, t.Any]) -> set[int]:
-    everything = spots.get(placements.ALL_THREADS) or {}
-    return {cpu for worker in everything.get("workers") or [] for cpu in cpus_of(worker)}
+def _used(spots: t.Mapping[str, Spot]) -> set[int]:
+    everything = spots.get(placements.ALL_THREADS)
+    return {cpu for worker in (everything and everything.workers) or () for cpu in cpus_of(worker)}
 
 
-def _state(entry: dict[str, t.Any]) -> str:
+def _state(status: str, smt: str | None) -> str:
     """Return the state that the kernel's own words mean."""
-    status = entry["status"] or ""
     if status.startswith("Not affected"):
         return NOT_AFFECTED
     if status.startswith("Vulnerable"):
         return VULNERABLE
     by_smt = {"vulnerable": SMT_OPEN, "disabled": SMT_CLOSED, "mitigated": MITIGATED, "unknown": NOT_KNOWN}
-    return by_smt.get(entry["smt"], MITIGATED if "Mitigation" in status else NOT_KNOWN)
+    return by_smt.get(smt or "", MITIGATED if "Mitigation" in status else NOT_KNOWN)
 
 
-def _inferred(result: Result, name: str, state: str, what: str | None) -> str:
+def _inferred(result: HostResult, name: str, state: str, what: str | None) -> str:
     """Return the state in an arm of what had a state before the run."""
     if state == NOT_AFFECTED or name == AS_FOUND:
         return state
@@ -151,7 +155,7 @@ def _inferred(result: Result, name: str, state: str, what: str | None) -> str:
     if mitigations == "off":
         return state if state == VULNERABLE else OPENED
     # What the kernel said with other mitigations than its own choice does not tell what it says with these.
-    if mitigations and re.search(r"\bmitigations=", str(result["environment"].get("cmdline") or "")):
+    if mitigations and re.search(r"\bmitigations=", str(result.environment.cmdline or "")):
         return NOT_KNOWN
     if state in (SMT_OPEN, SMT_CLOSED):
         if what == OFFLINE:

@@ -14,7 +14,8 @@ import itertools
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, streams
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison, Result
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import pooled
 
 BY_WORKLOAD, UNDECIDED, NOT_COMPARED = "by_workload", "undecided", "not_compared"
@@ -72,11 +73,11 @@ def deciding(comparisons: t.Sequence[Comparison], curves: t.Iterable[streams.Cur
     return host_comparisons.of_smt(comparisons) or [one for curve in curves for one in curve.above_the_cores()]
 
 
-def standing(result: Result, comparisons: t.Sequence[Comparison]) -> Standing:
+def standing(result: HostResult, comparisons: t.Sequence[Comparison]) -> Standing:
     """Return how the arms of a run stand to each other.
 
     Args:
-        result: a document accepted by :func:`result_files.load`.
+        result: from :func:`result_files.load`.
         comparisons: from :func:`host_comparisons.compare_host`.
     """
     groups: dict[tuple[str, str], list[Comparison]] = {}
@@ -89,7 +90,7 @@ def standing(result: Result, comparisons: t.Sequence[Comparison]) -> Standing:
     outcomes = {
         pair: _of_pair(group, set(map(_subject, itertools.chain(*groups.values())))) for pair, group in groups.items()
     }
-    names = [arm["name"] for arm in result["arms"]]
+    names = [arm.name for arm in result.arms]
     beaten = {pair for pair, found in outcomes.items() if found == BETTER} | {
         (against, arm) for (arm, against), found in outcomes.items() if found == WORSE
     }

@@ -14,7 +14,8 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, streams
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison, Result
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, exposure, outcomes
 
 
@@ -31,11 +32,13 @@ class Licence:
     price: float
 
 
-def recommend(result: Result, comparisons: t.Sequence[Comparison], licence: Licence | None = None) -> dict[str, t.Any]:
+def recommend(
+    result: HostResult, comparisons: t.Sequence[Comparison], licence: Licence | None = None
+) -> dict[str, t.Any]:
     """Make the recommendation for one host.
 
     Args:
-        result: a document accepted by :func:`result_files.load`.
+        result: from :func:`result_files.load`.
         comparisons: from :func:`host_comparisons.compare_host`.
         licence: the price of licensed software, or None.
 
@@ -70,9 +73,9 @@ def recommend(result: Result, comparisons: t.Sequence[Comparison], licence: Lice
     }
 
 
-def _arm(result: Result, comparisons: t.Sequence[Comparison], name: str, title: str) -> dict[str, t.Any]:
+def _arm(result: HostResult, comparisons: t.Sequence[Comparison], name: str, title: str) -> dict[str, t.Any]:
     """Return the outcome of an arm other than SMT on and off against the baseline."""
-    found = host_comparisons.against_baseline(host_comparisons.of_other_arms(comparisons), result["arms"])
+    found = host_comparisons.against_baseline(host_comparisons.of_other_arms(comparisons), result.arms[0].name)
     group = [one for one in found if one["effect"] == name]
     return {
         "name": name,
@@ -83,7 +86,7 @@ def _arm(result: Result, comparisons: t.Sequence[Comparison], name: str, title: 
     }
 
 
-def _performance(result: Result, one: Comparison) -> dict[str, t.Any]:
+def _performance(result: HostResult, one: Comparison) -> dict[str, t.Any]:
     points_to = (
         {"gain": conclusion.OFF, "loss": conclusion.ON}.get(one["verdict"]) if one["effect"] == arms.SMT_OFF else None
     )
@@ -103,7 +106,7 @@ def _performance(result: Result, one: Comparison) -> dict[str, t.Any]:
     }
 
 
-def _vulnerabilities(result: Result) -> list[dict[str, t.Any]]:
+def _vulnerabilities(result: HostResult) -> list[dict[str, t.Any]]:
     return [
         {
             "about": "vulnerability",
@@ -115,7 +118,7 @@ def _vulnerabilities(result: Result) -> list[dict[str, t.Any]]:
     ]
 
 
-def _licence(result: Result, main: t.Sequence[Comparison], licence: Licence | None) -> list[dict[str, t.Any]]:
+def _licence(result: HostResult, main: t.Sequence[Comparison], licence: Licence | None) -> list[dict[str, t.Any]]:
     """Return the cost of licences with SMT on and off, and for the same work."""
     if licence is None:
         return []
@@ -156,9 +159,9 @@ def _licence(result: Result, main: t.Sequence[Comparison], licence: Licence | No
     ]
 
 
-def _licences(result: Result, arm: str, per: str) -> int | None:
+def _licences(result: HostResult, arm: str, per: str) -> int | None:
     """Return the number of cores, or of online threads in an arm; None where the topology is unknown."""
-    cores = host_comparisons.cores_of(result["facts"])
+    cores = host_comparisons.cores_of(result.facts)
     if per == "core" or arm == arms.SMT_OFF:
         return len(cores) or None
     return sum(map(len, cores)) or None

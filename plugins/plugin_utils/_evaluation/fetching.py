@@ -21,7 +21,7 @@ import typing as t
 from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.module_utils._options.smt_benchmark import ARGUMENTS, RANGES
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostAction, HostFailedError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import host_result, results, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places, result_files
 
 # What a user says of a host, which the result keeps: its price, what its licences count, and its nominal frequency.
@@ -39,6 +39,13 @@ MAX_RUNS, MAX_BYTES, MAX_KEPT = 4, 64 * 1024 * 1024, 10
 MAX_NAMED = 5
 
 display = Display()
+
+
+class Fetched(t.NamedTuple):
+    """A result that was fetched, and the file on the controller."""
+
+    result: host_result.HostResult
+    path: str
 
 
 class FetchingAction(HostAction):
@@ -97,7 +104,7 @@ class FetchingAction(HostAction):
 
     def fetch_waiting(
         self, task_vars: dict[str, t.Any], host: str, runs: t.Iterable[str]
-    ) -> tuple[list[dict[str, t.Any]], dict[str, str]]:
+    ) -> tuple[list[Fetched], dict[str, str]]:
         """Fetch runs that wait on a host, as many as one task may.
 
         Args:
@@ -109,7 +116,7 @@ class FetchingAction(HostAction):
             The results, and the names of the runs that stay on the host, each with the reason.
         """
         started = self._started(host, dict.fromkeys(runs))
-        fetched: list[dict[str, t.Any]] = []
+        fetched: list[Fetched] = []
         left: dict[str, str] = {}
         size = tried = 0
         for run in sorted(dict.fromkeys(runs), key=lambda run: run not in started):
@@ -119,7 +126,7 @@ class FetchingAction(HostAction):
             tried += 1
             try:
                 fetched.append(self.fetch(task_vars, host, run, started.get(run) or self._own_place(run, host)))
-                size += os.path.getsize(fetched[-1]["path"])
+                size += os.path.getsize(fetched[-1].path)
             except (HostFailedError, text.BorderError) as error:
                 left[run] = text.line(error)
         return fetched, left
@@ -164,7 +171,7 @@ class FetchingAction(HostAction):
         directory: pathlib.Path,
         error: str | None = None,
         fetched: t.Sequence[str] = (),
-    ) -> dict[str, t.Any]:
+    ) -> Fetched:
         """Fetch a run, save it on the controller, and only then delete it on the host.
 
         Args:
@@ -174,9 +181,6 @@ class FetchingAction(HostAction):
             directory: of the run on the controller.
             error: what the host could not write down itself.
             fetched: earlier runs of the host that were fetched before this one.
-
-        Returns:
-            The result, and its ``path`` (str).
 
         Raises:
             HostFailedError: the host did not send or forget it.
@@ -196,16 +200,17 @@ class FetchingAction(HostAction):
             "costs": {name: stated[name] for name in COSTS},
             **({"message": text.showable(error)} if error else {}),
         }
-        result = results.accept({**document, **of_the_controller}, host)
+        document = {**document, **of_the_controller}
+        sent = results.accept(document, host)
+        if sent.run != run:
+            raise results.ResultError(f"{host}: it sent run {sent.run} instead of run {run}")
         if stated[NOMINAL] is not None:
-            result = {**result, "environment": {**result["environment"], "nominal_mhz": stated[NOMINAL] * 1000}}
-        if result["run"] != run:
-            raise results.ResultError(f"{host}: it sent run {result['run']} instead of run {run}")
-        path, _written = result_files.save(directory, result)
+            document["environment"] = {**document["environment"], "nominal_mhz": stated[NOMINAL] * 1000}
+        path, _written, result = result_files.save(directory, document)
         self.ask("forget", MODULE, {"run": run, "_step": "forget"}, task_vars)
         with contextlib.suppress(OSError):
             _record_file(directory, host).unlink()
-        return dict(result, path=str(path))
+        return Fetched(result, str(path))
 
 
 def say_left(host: str, left: t.Mapping[str, str]) -> None:
@@ -230,11 +235,10 @@ def _record(run: str, host: str) -> str:
     return json.dumps({"run": run, "host": host}) + "\n"
 
 
-def report_call(result: t.Mapping[str, t.Any]) -> str:
+def report_call(fetched: Fetched) -> str:
     """Return the command that builds the report of a fetched result's run."""
     return (
-        "ansible-playbook threadwise.smt.smt_report -e"
-        f" smt_report_run_dir={shlex.quote(os.path.dirname(result['path']))}"
+        f"ansible-playbook threadwise.smt.smt_report -e smt_report_run_dir={shlex.quote(os.path.dirname(fetched.path))}"
     )
 
 

@@ -7,9 +7,6 @@ from __future__ import annotations
 import sys
 import typing as t
 
-# Names in PyPI where they differ from those of the import.
-PACKAGES = {"jsonschema_rs": "jsonschema-rs"}
-
 
 def sentence(purpose: str, failed: t.Iterable[ImportError | None]) -> str | None:
     """Return one message about all missing packages, or None when there are none.
@@ -42,5 +39,4 @@ def left_out(what: str, failed: t.Mapping[str, ImportError | None]) -> str | Non
 
 def _install(errors: t.Iterable[ImportError]) -> str:
     names = {(error.name or "").partition(".")[0] for error in errors}
-    packages = sorted({PACKAGES.get(name, name) for name in names if name})
-    return f"{sys.executable} -m pip install {' '.join(packages)}"
+    return f"{sys.executable} -m pip install {' '.join(sorted(filter(None, names)))}"

@@ -16,6 +16,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.results import MAX_BYTES
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import folders, report_names
 
@@ -34,14 +35,14 @@ _TAKEN = frozenset(
 )
 
 
-def load(path: str | os.PathLike[str]) -> dict[str, t.Any]:
+def load(path: str | os.PathLike[str]) -> HostResult:
     """Read one host's result file.
 
     Args:
         path: the file.
 
     Returns:
-        The document: it matches :data:`results.SCHEMA`, all strings are safe to display, all numbers are finite.
+        The result: all strings are safe to display, all numbers are finite.
 
     Raises:
         ResultError: cannot be read or is not valid; the message names the file and the reason.
@@ -58,7 +59,7 @@ def load(path: str | os.PathLike[str]) -> dict[str, t.Any]:
     return _parsed(data, source)
 
 
-def _parsed(data: bytes, source: str) -> dict[str, t.Any]:
+def _parsed(data: bytes, source: str) -> HostResult:
     try:
         document_text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -205,7 +206,7 @@ def _written(folder: folders.Folder, name: str, source: t.IO[bytes], dry_run: bo
     return True
 
 
-def save(run_dir: str | os.PathLike[str], document: dict[str, t.Any]) -> tuple[Path, bool]:
+def save(run_dir: str | os.PathLike[str], document: t.Mapping[str, t.Any]) -> tuple[Path, bool, HostResult]:
     """Save one host's result in its run's directory, which is created when missing.
 
     Args:
@@ -213,13 +214,13 @@ def save(run_dir: str | os.PathLike[str], document: dict[str, t.Any]) -> tuple[P
         document: plain JSON data.
 
     Returns:
-        The file, and whether it was written.
+        The file, whether it was written, and the result that it holds.
 
     Raises:
         ResultError: not valid, cannot be written, or the file belongs to another host, run, or start of the run.
     """
     run_dir = Path(run_dir)
-    host = document.get("host") if isinstance(document, dict) else None
+    host = document.get("host")
     path = run_dir / f"{file_stem(host if isinstance(host, str) else '')}.json"
     try:
         # Compact: the result of a large machine is near the size limit.
@@ -227,26 +228,26 @@ def save(run_dir: str | os.PathLike[str], document: dict[str, t.Any]) -> tuple[P
     except (TypeError, ValueError, RecursionError) as error:
         raise ResultError(f"{path.name}: not plain data with finite numbers: {text.line(error, 160)}") from error
     # Validate the text that will be read back, not Ansible's objects.
-    document = results.parse(document_text, path.name)
+    result = results.parse(document_text, path.name)
     try:
         # What is below the directory of runs is the collection's own: no link belongs there.
         with folders.opened(run_dir.parent, make=True) as runs, runs.below(run_dir.name, make=True) as folder:
             if folder.has(path.name):
-                _see_that_it_is_the_same(path, _parsed(folder.read(path.name, MAX_BYTES), path.name), document)
-            return path, _written(folder, path.name, io.BytesIO(document_text.encode("utf-8")))
+                _see_that_it_is_the_same(path, _parsed(folder.read(path.name, MAX_BYTES), path.name), result)
+            return path, _written(folder, path.name, io.BytesIO(document_text.encode("utf-8"))), result
     except OSError as error:
         raise ResultError(f"{path}: cannot be written: {error.strerror}") from error
 
 
-def _see_that_it_is_the_same(path: Path, saved: dict[str, t.Any], document: dict[str, t.Any]) -> None:
+def _see_that_it_is_the_same(path: Path, saved: HostResult, result: HostResult) -> None:
     """Refuse to overwrite a result of another host, run, or start of the run."""
-    if (saved["host"], saved["run"]) != (document["host"], document["run"]):
+    if (saved.host, saved.run) != (result.host, result.run):
         raise ResultError(
-            f"{path}: holds run {saved['run']} of host {text.line(saved['host'], 160)}, which is not overwritten by "
-            f"run {document['run']} of host {text.line(document['host'], 160)}: name another directory"
+            f"{path}: holds run {saved.run} of host {text.line(saved.host, 160)}, which is not overwritten by "
+            f"run {result.run} of host {text.line(result.host, 160)}: name another directory"
         )
-    if saved.get("started") != document.get("started"):
+    if saved.started != result.started:
         raise ResultError(
-            f"{path}: holds run {saved['run']} as it started at {saved.get('started')}, which is not overwritten by its"
-            f" start at {document.get('started')}: move that file away"
+            f"{path}: holds run {saved.run} as it started at {saved.started}, which is not overwritten by its"
+            f" start at {result.started}: move that file away"
         )

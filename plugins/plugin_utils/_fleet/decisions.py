@@ -20,6 +20,7 @@ from pathlib import Path
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, pooled, recommendation
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import policy
@@ -88,20 +89,20 @@ def read(path: Path, now: datetime.datetime) -> Conclusion | None:
         paired.SampleError: a value is not valid.
     """
     result = result_files.load(path)
-    if path.stem != result_files.file_stem(result["host"]):
+    if path.stem != result_files.file_stem(result.host):
         raise DecisionError(
-            f"{path.name}: holds a result of {result['host']}, whose file is"
-            f" {result_files.file_stem(result['host'])}.json: name it so, or remove it"
+            f"{path.name}: holds a result of {result.host}, whose file is"
+            f" {result_files.file_stem(result.host)}.json: name it so, or remove it"
         )
     return conclude(result, now)
 
 
-def conclude(result: host_comparisons.Result, now: datetime.datetime) -> Conclusion | None:
+def conclude(result: HostResult, now: datetime.datetime) -> Conclusion | None:
     """Return a result's conclusion for its hardware class,
     or None without a class or for a run that has nothing to do with SMT.
 
     Args:
-        result: a document accepted by :func:`result_files.load`.
+        result: from :func:`result_files.load`.
         now: the present time, aware.
 
     Raises:
@@ -111,17 +112,17 @@ def conclude(result: host_comparisons.Result, now: datetime.datetime) -> Conclus
         at = _moment(result, name)
         if at and at > now + AHEAD:
             raise DecisionError(
-                f"{result['host']}: {name} is {result[name]}, which is in the future: set the clock of the host, and"
-                " evaluate it again"
+                f"{result.host}: {name} is {getattr(result, name)}, which is in the future: set the clock of the host,"
+                " and evaluate it again"
             )
-    hardware_class = result["facts"].get("hardware_class")
+    hardware_class = result.facts.get("hardware_class")
     if not hardware_class or not host_comparisons.concerns_smt(result):
         return None
     comparisons = host_comparisons.compare_host(result)
     choice = recommendation.recommend(result, comparisons)["choice"]
     return Conclusion(
-        result["host"],
-        result["run"],
+        result.host,
+        result.run,
         hardware_class,
         choice,
         conclusion.conclude(result, comparisons)["sentence"],
@@ -343,5 +344,5 @@ def _named(names: list[str]) -> str:
     return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
 
 
-def _moment(result: host_comparisons.Result, name: str) -> datetime.datetime | None:
-    return results.moment(result.get(name), name)
+def _moment(result: HostResult, name: str) -> datetime.datetime | None:
+    return results.moment(getattr(result, name), name)

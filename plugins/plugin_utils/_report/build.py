@@ -32,7 +32,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     streams,
     usage,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, exposure, recommendation
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import libraries, places, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import hardware_classes
@@ -212,34 +213,32 @@ class _Written:
             self.paths.append(str(path))
 
 
-def summarise(result: dict[str, t.Any], file: str, settings: Settings) -> dict[str, t.Any]:
+def summarise(result: HostResult, file: str, settings: Settings) -> dict[str, t.Any]:
     """Return one host's part of results.json.
 
     Args:
-        result: a document accepted by :func:`result_files.load`.
+        result: from :func:`result_files.load`.
         file: name of the result file.
         settings: of the report.
     """
     comparisons = host_comparisons.compare_host(result, settings.margin, settings.confidence, settings.compare)
     measured = host_comparisons.levels(result, settings.confidence)
     reboot = (
-        (result["facts"].get("boot") or {}).get("reboot_required")
-        if isinstance(result["facts"].get("boot"), dict)
-        else None
+        (result.facts.get("boot") or {}).get("reboot_required") if isinstance(result.facts.get("boot"), dict) else None
     )
     return {
-        "host": result["host"],
-        "run": result["run"],
+        "host": result.host,
+        "run": result.run,
         "file": text.showable(file),
-        "outcome": result["outcome"],
-        "message": result["message"],
-        "started": result.get("started"),
-        "finished": result["finished"],
-        "collection_version": result.get("collection_version"),
-        "hardware_class": result["facts"].get("hardware_class"),
-        "environment": result["environment"],
-        "arms": result["arms"],
-        "arms_left_out": result["arms_left_out"],
+        "outcome": result.outcome,
+        "message": result.message,
+        "started": result.started,
+        "finished": result.finished,
+        "collection_version": result.collection_version,
+        "hardware_class": result.facts.get("hardware_class"),
+        "environment": parts.plain(result.environment),
+        "arms": parts.plain(result.arms),
+        "arms_left_out": parts.plain(result.arms_left_out),
         "concerns_smt": host_comparisons.concerns_smt(result),
         "conclusion": conclusion.conclude(result, comparisons),
         "recommendation": recommendation.recommend(result, comparisons, settings.licence),
@@ -247,14 +246,14 @@ def summarise(result: dict[str, t.Any], file: str, settings: Settings) -> dict[s
         "levels": measured,
         "crossovers": [curve.described() for curve in streams.curves(result, comparisons)],
         "capacities": [dataclasses.asdict(one) for one in machines.capacities(result, measured)],
-        "usage": usage.described(result, result["samples"], settings.confidence),
+        "usage": usage.described(result, result.samples, settings.confidence),
         "not_measured": host_comparisons.not_measured(result),
         "failures": host_comparisons.failures(result),
-        "restored": result["restored"],
+        "restored": parts.plain(result.restored),
         "vulnerable": exposure.exposed(result),
         "exposure": [dataclasses.asdict(one) for one in exposure.of_arms(result)],
         "reboot_required": reboot if isinstance(reboot, bool) else None,
-        "disagreement": sibling_cache.disagreement(result["facts"].get("measured")),
+        "disagreement": sibling_cache.disagreement(result.facts.get("measured")),
     }
 
 
@@ -273,8 +272,8 @@ def _make(path: Path, settings: Settings, alone: bool) -> _Host | Refused:
         return _unforeseen(source, error)
 
 
-def _host(result: dict[str, t.Any], summary: dict[str, t.Any], settings: Settings, alone: bool) -> _Host:
-    page = fleet_page.NAME if alone else f"{result_files.file_stem(result['host'])}.html"
+def _host(result: HostResult, summary: dict[str, t.Any], settings: Settings, alone: bool) -> _Host:
+    page = fleet_page.NAME if alone else f"{result_files.file_stem(result.host)}.html"
     host = Host(result, summary)
     parts = {one.name: one.host(host) for one in _formats()}
     return _Host(hardware_classes.row(summary, page), host_page.render(result, summary, alone), parts)
@@ -298,7 +297,7 @@ def _row(path: Path, settings: Settings) -> hardware_classes.Row | Refused:
     try:
         result = result_files.load(path)
         return hardware_classes.row(
-            summarise(result, path.name, settings), f"{result_files.file_stem(result['host'])}.html"
+            summarise(result, path.name, settings), f"{result_files.file_stem(result.host)}.html"
         )
     except (result_files.ResultError, paired.SampleError) as error:
         return Refused(text.showable(path.name), str(error))

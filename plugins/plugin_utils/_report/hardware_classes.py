@@ -55,7 +55,9 @@ def row(summary: dict[str, t.Any], page: str) -> Row:
     recommended = summary["recommendation"]
     arm_titles = list(dict.fromkeys(_arm_title(arm["name"]) for arm in recommended["arms"]))
     subject = None if summary["concerns_smt"] else " and ".join(arm_titles)
-    others = host_comparisons.against_baseline(host_comparisons.of_other_arms(summary["comparisons"]), summary["arms"])
+    others = host_comparisons.against_baseline(
+        host_comparisons.of_other_arms(summary["comparisons"]), summary["arms"][0]["name"]
+    )
     return {
         **{
             key: summary[key]

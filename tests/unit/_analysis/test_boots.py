@@ -18,6 +18,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border import resu
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, recommendation
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import boot_plan
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import decisions
+from result_maker import accepted, compared
 
 NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
 ORDER = ["smt_on", "smt_off", "smt_off", "smt_on"]
@@ -60,17 +61,17 @@ def joined(pairs, scatter=0.0, after=None, **changes):
 
 
 def primary(result):
-    return host_comparisons.of_smt(host_comparisons.compare_host(result))[0]
+    return host_comparisons.of_smt(compared(result))[0]
 
 
 def test_one_boot_of_each_is_compared_and_called_confounded():
     result = joined(1)
     one = primary(result)
     assert one["confounded"] and one["n"] == 5 and one["ratio"] == pytest.approx(0.8, rel=0.01)
-    actual = conclusion.conclude(result, host_comparisons.compare_host(result))
+    actual = conclusion.conclude(accepted(result), compared(result))
     assert actual["recommendation"] == conclusion.UNDECIDED
     assert "confounded with the reboot" in actual["sentence"] and "smt_eval_boots: 4" in actual["next"]
-    assert recommendation.recommend(result, host_comparisons.compare_host(result))["choice"] == conclusion.UNDECIDED
+    assert recommendation.recommend(accepted(result), compared(result))["choice"] == conclusion.UNDECIDED
 
 
 def test_several_boots_are_judged_pair_by_pair():
@@ -79,8 +80,8 @@ def test_several_boots_are_judged_pair_by_pair():
     one = primary(result)
     assert not one["confounded"] and one["n"] == 6
     assert one["verdict"] == "loss" and one["ci_low"] <= 0.8 * 1.002 and one["ci_high"] >= 0.8
-    assert conclusion.conclude(result, host_comparisons.compare_host(result))["recommendation"] == conclusion.ON
-    assert decisions.conclude(result, NOW).choice == conclusion.ON
+    assert conclusion.conclude(accepted(result), compared(result))["recommendation"] == conclusion.ON
+    assert decisions.conclude(accepted(result), NOW).choice == conclusion.ON
 
 
 def test_what_differs_between_boots_alone_is_rarely_called():
@@ -101,7 +102,7 @@ def test_what_differs_between_boots_alone_is_rarely_called():
 
 def test_placements_keep_their_blocks_within_a_boot():
     result = joined(2)
-    sharing = next(one for one in host_comparisons.compare_host(result) if one["effect"] == "cost_of_sharing")
+    sharing = next(one for one in compared(result) if one["effect"] == "cost_of_sharing")
     assert sharing["n"] == 10 and not sharing["confounded"]
 
 
@@ -179,13 +180,15 @@ def joined_mix(boots_each, scatter=0.0, made=None):
     legs_of_all, plan = mixed(boots_each, scatter)
     legs_of_all = made(legs_of_all) if made else legs_of_all
     facts = mixed(1)[0][0].result["facts"]
-    return results.accept(boots.join("r", legs_of_all, plan, facts, facts), "mixed")
+    result = boots.join("r", legs_of_all, plan, facts, facts)
+    results.accept(result, "mixed")
+    return result
 
 
 def whole_machine(result, arm):
     return next(
         one
-        for one in host_comparisons.compare_host(result)
+        for one in compared(result)
         if one["kind"] == "arm" and one["effect"] == arm and one["placement"] == "all_threads"
     )
 
@@ -206,10 +209,10 @@ def test_what_was_switched_within_boots_rests_on_blocks_and_what_was_booted_on_b
 def test_a_booted_arm_against_one_that_was_switched_within_other_boots_rests_on_boots(others):
     result = joined_mix(4, scatter=0.05)
     result["arms"].sort(key=lambda arm: ("smt_on", *others).index(arm["name"]))
-    compared = host_comparisons.compare_host(result, compare="all")
+    found = compared(result, compare="all")
     sides = {
         (one["baseline"]["arm"], one["candidate"]["arm"]): one
-        for one in compared
+        for one in found
         if one["kind"] == "arm" and one["placement"] == "all_threads"
     }
     assert (sides[others]["basis"], sides[others]["n"]) == ("boots", 4)
@@ -219,7 +222,7 @@ def test_a_booted_arm_against_one_that_was_switched_within_other_boots_rests_on_
 def test_one_boot_of_each_confounds_only_what_was_booted():
     result = joined_mix(1)
     assert not whole_machine(result, "smt_off")["confounded"] and whole_machine(result, "nosmt")["confounded"]
-    assert all(one["basis"] == "blocks" for one in host_comparisons.compare_host(result) if one["kind"] == "placement")
+    assert all(one["basis"] == "blocks" for one in compared(result) if one["kind"] == "placement")
 
 
 def test_results_from_before_there_were_other_arms_rest_on_boots():
@@ -284,7 +287,8 @@ def test_four_arms_are_joined_round_by_round():
         leg = copy.deepcopy(legs(1)[0 if arm in ("smt_on", "mitigations_auto_nosmt") else 1])
         made.append(leg._replace(number=number, arm=arm))
     facts = made[0].result["facts"]
-    result = results.accept(boots.join("r", made, plan, facts, facts), "four")
+    result = boots.join("r", made, plan, facts, facts)
+    results.accept(result, "four")
     assert result["outcome"] == "completed" and {(sample["pair"], sample["arm"]) for sample in result["samples"]} == {
         (r, a) for r in (0, 1) for a in asked
     }

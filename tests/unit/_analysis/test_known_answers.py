@@ -18,6 +18,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     usage,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
+from result_maker import accepted, compared
 
 
 def hp_ratios(test):
@@ -71,7 +72,7 @@ def test_pythian_two_placements_by_verdict():
 
 # Linux: CPU, core, HyperThread, 2014.
 def test_cpu_time_grows_on_siblings_and_wall_time_alone_on_one_cpu():
-    comparisons = host_comparisons.compare_host(studies.threads_2014())
+    comparisons = compared(studies.threads_2014())
     times = {
         (one["effect"], one["metric"]): one["candidate_value"] / one["baseline_value"]
         for one in comparisons
@@ -92,8 +93,8 @@ def test_cpu_time_grows_on_siblings_and_wall_time_alone_on_one_cpu():
 
 
 # Arm, on Neoverse: CPU time of a job with all threads busy and with one thread per core.
-@pytest.mark.parametrize(("aggregate", "compared"), [("per_job", [0.51]), ("sum", [])])
-def test_cpu_time_of_different_numbers_of_workers_is_that_of_a_job_or_is_not_compared(aggregate, compared):
+@pytest.mark.parametrize(("aggregate", "ratios"), [("per_job", [0.51]), ("sum", [])])
+def test_cpu_time_of_different_numbers_of_workers_is_that_of_a_job_or_is_not_compared(aggregate, ratios):
     seconds = {"smt_on": 147, "smt_off": 75}
     loop = {
         "title": "fixed work",
@@ -107,10 +108,10 @@ def test_cpu_time_of_different_numbers_of_workers_is_that_of_a_job_or_is_not_com
         },
     }
     result = result_maker.result(workloads={"loop": loop}, shape=(1, 2, 2), noise=0.002, names=["all_threads"])
-    of_cpu = [one for one in host_comparisons.compare_host(result) if one["metric"] == "cpu_time"]
-    assert [one["candidate_value"] / one["baseline_value"] for one in of_cpu] == pytest.approx(compared, abs=0.01)
+    of_cpu = [one for one in compared(result) if one["metric"] == "cpu_time"]
+    assert [one["candidate_value"] / one["baseline_value"] for one in of_cpu] == pytest.approx(ratios, abs=0.01)
     # The oriented ratio: above 1 is better.
-    assert [one["ratio"] for one in of_cpu] == pytest.approx([1 / ratio for ratio in compared], abs=0.05)
+    assert [one["ratio"] for one in of_cpu] == pytest.approx([1 / ratio for ratio in ratios], abs=0.05)
 
 
 # Measuring Intel Hyper-Thread overhead, 2016.
@@ -122,14 +123,14 @@ def test_four_cores_and_their_eight_threads():
 
 def test_a_quarter_more_throughput_at_more_than_half_as_much_again_of_latency():
     document = studies.overhead()
-    comparisons = host_comparisons.compare_host(document)
+    comparisons = compared(document)
     on = {one["metric"]: host_comparisons.turned(one) for one in comparisons if one["placement"] == "all_threads"}
     assert on["throughput"]["ratio"] == pytest.approx(1.25, rel=0.005) and on["throughput"]["verdict"] == "gain"
     assert (
         on["latency"]["candidate_value"] / on["latency"]["baseline_value"] == pytest.approx(1.6, rel=0.005)
         and on["latency"]["verdict"] == "loss"
     )
-    found = conclusion.conclude(document, comparisons)
+    found = conclusion.conclude(accepted(document), comparisons)
     assert found["sentence"].startswith(
         "Leave SMT on: with every online thread busy, turning it off costs compute-bound tasks 20"
     )
@@ -195,10 +196,8 @@ def test_achievement_rate_is_constant_without_smt_and_falls_with_it():
 
 
 def test_fourteen_more_requests_by_usage_and_four_in_truth():
-    document = studies.arm()
-    light = next(
-        one for one in usage.of_workload(document, document["samples"], "requests").values() if one.parameter == 0.3
-    )
+    result = accepted(studies.arm())
+    light = next(one for one in usage.of_workload(result, result.samples, "requests").values() if one.parameter == 0.3)
     assert light.rate * light.by_usage["value"] == pytest.approx(14, rel=0.01) and light.rate * light.real[
         "value"
     ] == pytest.approx(4, rel=0.02)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, paired
+from result_maker import accepted, compared
 
 EVEN = {"rate": 500.0, "share": 0.5, "unit": "events/s", "title": "sysbench cpu"}
 BOTH = {"gzip": result_maker.GZIP, "even": EVEN}
@@ -35,16 +36,16 @@ def pairs(comparisons):
 
 
 def test_all_arms_and_workloads_of_a_placement_are_one_family():
-    found = of_arms(host_comparisons.compare_host(measured()))
+    found = of_arms(compared(measured()))
     assert pairs(found) == [("smt_on", "smt_off"), ("smt_on", "isolated"), ("smt_on", "threads_per_core_2")]
     assert len(found) == 6 and {one["family"] for one in found} == {6}
     p_values = [one["p_value"] for one in found]
     assert [one["p_adjusted"] for one in found] == pytest.approx(paired.holm(p_values))
-    assert {one["family"] for one in of_arms(host_comparisons.compare_host(measured()), "single")} == {6}
+    assert {one["family"] for one in of_arms(compared(measured()), "single")} == {6}
 
 
 def test_on_demand_the_others_are_compared_among_each_other_in_the_same_family():
-    found = of_arms(host_comparisons.compare_host(measured(), compare="all"))
+    found = of_arms(compared(measured(), compare="all"))
     assert pairs(found) == [
         ("smt_on", "smt_off"),
         ("smt_on", "isolated"),
@@ -65,8 +66,8 @@ def test_on_demand_the_others_are_compared_among_each_other_in_the_same_family()
 
 def test_two_arms_are_compared_as_they_were():
     result = result_maker.result(workloads=BOTH)
-    comparisons = host_comparisons.compare_host(result)
-    assert host_comparisons.compare_host(result, compare="all") == comparisons
+    comparisons = compared(result)
+    assert compared(result, compare="all") == comparisons
     whole = of_arms(comparisons)
     samples = {
         arm: [
@@ -92,7 +93,7 @@ def test_other_metrics_are_a_family_of_their_own():
         "metrics": {"throughput": {"unit": "MB/s", "better": "higher", "aggregate": "sum"}, **latency},
         "further": lambda arm, spot: {"latency_p99": 2.0},
     }
-    found = of_arms(host_comparisons.compare_host(measured(workloads={"gzip": gzip})))
+    found = of_arms(compared(measured(workloads={"gzip": gzip})))
     assert {(one["metric"], one["family"]) for one in found} == {("throughput", 3), ("latency_p99", 3)} and len(
         found
     ) == 6
@@ -101,7 +102,7 @@ def test_other_metrics_are_a_family_of_their_own():
 def test_an_arm_that_was_not_measured_is_compared_with_none():
     result = measured()
     result["samples"] = [one for one in result["samples"] if one["arm"] != "isolated"]
-    found = of_arms(host_comparisons.compare_host(result, compare="all"))
+    found = of_arms(compared(result, compare="all"))
     assert {arm for pair in pairs(found) for arm in pair} == {"smt_on", "smt_off", "threads_per_core_2"} and {
         one["family"] for one in found
     } == {6}
@@ -118,4 +119,4 @@ def test_an_arm_that_was_not_measured_is_compared_with_none():
     ],
 )
 def test_a_run_concerns_smt_when_it_asks_for_on_and_off(arms, concerned):
-    assert host_comparisons.concerns_smt(measured(arms=dict.fromkeys(arms, 1.0))) is concerned
+    assert host_comparisons.concerns_smt(accepted(measured(arms=dict.fromkeys(arms, 1.0)))) is concerned

@@ -7,6 +7,7 @@ The truth of the made results is known.
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 import result_maker
 import studies
@@ -15,26 +16,30 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     streams,
     usage,
 )
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import host_result
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import (
     smt_metrics as smt_metrics_part,
     telemetry as telemetry_part,
 )
+from result_maker import accepted, compared
 
 GZIP = "gzip of a fixed stream"
 
 
 def lines(document, name="gzip"):
-    samples = [one for one in document["samples"] if one["workload"] == name]
-    about = {**host_comparisons.describe_workload(document, name), "parameter_name": ""}
-    levels = [one for one in host_comparisons.levels(document) if one["workload"] == name]
-    comparisons = host_comparisons.compare_host(document)
-    crossover = next((one.described() for one in streams.curves(document, comparisons) if one.workload == name), None)
+    result = accepted(document)
+    samples = [one for one in result.samples if one.workload == name]
+    about = {**host_comparisons.describe_workload(result, name), "parameter_name": ""}
+    levels = [one for one in host_comparisons.levels(result) if one["workload"] == name]
+    comparisons = compared(result)
+    crossover = next((one.described() for one in streams.curves(result, comparisons) if one.workload == name), None)
     return {line[0]: line[1] for line in smt_metrics_part.lines(about, comparisons, levels, samples, crossover)}
 
 
 def table(document):
-    used = usage.of_workload(document, document["samples"], document["samples"][0]["workload"])
-    return telemetry_part.table(document, document["samples"], host_comparisons.levels(document), used)
+    result = accepted(document)
+    used = usage.of_workload(result, result.samples, result.samples[0].workload)
+    return telemetry_part.table(result, result.samples, host_comparisons.levels(result), used)
 
 
 def rows(document):
@@ -60,15 +65,15 @@ def test_the_most_clients_before_response_times_have_doubled():
     document = result_maker.result(blocks=4, shape=(1, 2, 2))
     curves = {"smt_on": {1: 10.0, 2: 12.0, 4: 19.9, 8: 50.0}, "smt_off": {1: 10.0, 2: 21.0, 4: 15.0, 8: 90.0}}
     samples = [
-        {
-            **sample,
-            "placement": "unpinned",
-            "parameter": clients,
-            "metrics": {"latency_p99": {"value": response, "unit": "ms"}},
-        }
-        for sample in document["samples"]
-        if sample["placement"] == "single"
-        for clients, response in curves[sample["arm"]].items()
+        msgspec.structs.replace(
+            sample,
+            placement="unpinned",
+            parameter=clients,
+            metrics={"latency_p99": host_result.Value(value=response, unit="ms", better="lower")},
+        )
+        for sample in accepted(document).samples
+        if sample.placement == "single"
+        for clients, response in curves[sample.arm].items()
     ]
     about = {"workload": "gzip", "better": "higher", "parameter_name": "clients"}
     levels = [
@@ -78,9 +83,8 @@ def test_the_most_clients_before_response_times_have_doubled():
     ((name, value, reads),) = smt_metrics_part.lines(about, [], levels, samples, None)
     assert name == "most clients, as many workers, not pinned" and value == "SMT on 4, SMT off 1"
     assert reads == "clients before p99 response times are over 20.00 ms, twice those of the fewest clients"
-    for sample in samples:
-        sample["ok"] = False
-    assert smt_metrics_part.lines(about, [], levels, samples, None) == []
+    failed = [msgspec.structs.replace(sample, ok=False) for sample in samples]
+    assert smt_metrics_part.lines(about, [], levels, failed, None) == []
 
 
 def test_usage_promises_more_room_than_there_is():
@@ -118,7 +122,7 @@ def test_what_samples_carry_beside_the_metric():
     assert sum(one["throttled"] for one in rows(document).values()) == sum(
         one["telemetry"]["throttled"] for one in document["samples"]
     )
-    assert telemetry_part.absent(document, [None, table(document)]) == []
+    assert telemetry_part.absent(accepted(document), [None, table(document)]) == []
 
 
 def test_what_is_not_there_is_no_column_and_has_its_reason():
@@ -129,7 +133,7 @@ def test_what_is_not_there_is_no_column_and_has_its_reason():
         )
     document["environment"]["nominal_mhz"] = None
     assert table(document) is None
-    assert telemetry_part.absent(document, [None]) == [
+    assert telemetry_part.absent(accepted(document), [None]) == [
         "usage of the CPUs: the samples have none",
         "nominal frequency: neither the kernel nor the model's name has it on this host (smt_eval_nominal_ghz)",
         "frequency: neither cpufreq nor /proc/cpuinfo has it on this host",
@@ -143,7 +147,7 @@ def test_what_is_not_there_is_no_column_and_has_its_reason():
     "spoilt",
     [
         {"perf": {"cpus": {"0": {"cycles": 0, "instructions": 5}}, "cores": {"0": {}}}},
-        {"perf": {"cpus": {"0": {"cycles": None}}, "cores": None}},
+        {"perf": {"cpus": {"0": {"cycles": None}}}},
         {
             "perf": {
                 "cpus": {"0": {"cycles": 5e-324, "instructions": 9e18}},
@@ -161,5 +165,5 @@ def test_what_is_not_there_is_no_column_and_has_its_reason():
 def test_odd_records_are_left_out(spoilt):
     document = result_maker.result(blocks=2, shape=(1, 1, 2))
     for sample in document["samples"]:
-        sample.update(spoilt)
-    telemetry_part.absent(document, [table(document)])
+        sample["telemetry"].update(spoilt)
+    telemetry_part.absent(accepted(document), [table(document)])

@@ -6,22 +6,23 @@ from __future__ import annotations
 
 import pytest
 import studies
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, streams
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import streams
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, recommendation
+from result_maker import accepted, compared
 
 
 def curve(document, comparisons, workload):
-    return next(one for one in streams.curves(document, comparisons) if one.workload == workload)
+    return next(one for one in streams.curves(accepted(document), comparisons) if one.workload == workload)
 
 
 def crossover(document, workload):
-    return curve(document, host_comparisons.compare_host(document), workload).crossover
+    return curve(document, compared(document), workload).crossover
 
 
 @pytest.fixture(name="published", scope="module")
 def of_all_tests():
     document = studies.hp()
-    return document, host_comparisons.compare_host(document)
+    return document, compared(document)
 
 
 @pytest.mark.parametrize(
@@ -58,13 +59,15 @@ def test_both_sides_of_the_number_of_cores_are_needed():
 def test_streams_of_one_arm_alone_are_no_comparison():
     document = studies.hp((4, 8), tests=["inner"])
     document["samples"] = [one for one in document["samples"] if one["arm"] == "smt_on"]
-    assert streams.curves(document, host_comparisons.compare_host(document)) == []
+    assert streams.curves(accepted(document), compared(document)) == []
 
 
 def test_the_conclusion_is_that_it_depends_on_how_much_runs_at_once(published):
     document, comparisons = published
-    found = conclusion.conclude(document, comparisons)
-    assert found["recommendation"] == recommendation.recommend(document, comparisons)["choice"] == "by_workload"
+    found = conclusion.conclude(accepted(document), comparisons)
+    assert (
+        found["recommendation"] == recommendation.recommend(accepted(document), comparisons)["choice"] == "by_workload"
+    )
     assert (
         found["sentence"]
         == "It depends on how much runs at once: SMT helps array, none from 9 streams on (8 to 10); it helps array,"
@@ -76,7 +79,7 @@ def test_the_conclusion_is_that_it_depends_on_how_much_runs_at_once(published):
 def test_where_streams_decide_alone_or_nothing():
     def concluded(*arguments, **options):
         document = studies.hp(*arguments, **options)
-        found = conclusion.conclude(document, host_comparisons.compare_host(document))
+        found = conclusion.conclude(accepted(document), compared(document))
         return found["recommendation"], found["sentence"]
 
     assert concluded((4, 10, 12), tests=["inner"]) == ("on", "Leave SMT on: SMT helps array, inner from 10 streams on.")
@@ -104,7 +107,7 @@ def test_a_crossover_does_not_depend_on_which_arm_is_the_baseline():
 
 def test_a_crossover_as_plain_data():
     document = studies.hp((4, 8, 12), tests=["inner", "OUTER"])
-    found, never = (one.described() for one in streams.curves(document, host_comparisons.compare_host(document)))
+    found, never = (one.described() for one in streams.curves(accepted(document), compared(document)))
     assert found == {
         "workload": "inner",
         "title": "array, inner",
@@ -123,8 +126,8 @@ def test_the_cores_are_those_that_streams_could_use():
     document = studies.hp((2, 3, 8), tests=["inner"])
     document["plan"]["placements"]["smt_off"]["free_8"]["workers"] = ["0,2"] * 8
     document["plan"]["placements"]["smt_off"]["free_2"]["workers"] = ["0,2"] * 2
-    assert streams.cores(document) == 2
+    assert streams.cores(accepted(document)) == 2
     del document["plan"]["placements"]
-    assert streams.cores(document) == 4
+    assert streams.cores(accepted(document)) == 4
     document["facts"]["cores"] = None
     assert crossover(document, "inner").text() == "not known: the number of cores is unknown"

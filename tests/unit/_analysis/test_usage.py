@@ -17,6 +17,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages impor
     host as host_page,
     telemetry as telemetry_part,
 )
+from result_maker import accepted, compared
 
 # More than two: on a machine of two cores, one worker per core is measured as two workers on two cores.
 CORES = 4
@@ -24,7 +25,7 @@ LEVELS = (0.25, 0.5, 0.75, 1.0)
 
 
 def machine(second_threads, blocks=6, scatter=0.002):
-    """A result of load_levels on a host of four cores with two threads each,
+    """A result of own_levels on a host of four cores with two threads each,
     whose second threads add so much work to that of the first.
 
     A worker alone does 100 a second and is busy for its level of the time. Two on one core do 100 x (1 +
@@ -34,7 +35,7 @@ def machine(second_threads, blocks=6, scatter=0.002):
     template = document["samples"][0]
     workload = document["plan"]["workloads"][0]
     workload.update(
-        name="load_levels",
+        name="own_levels",
         title="integer work at rising load",
         parameter={"name": "load", "unit": "of each CPU", "values": list(LEVELS), "per_worker": True},
     )
@@ -52,7 +53,7 @@ def machine(second_threads, blocks=6, scatter=0.002):
                 samples.append(
                     {
                         **template,
-                        "workload": "load_levels",
+                        "workload": "own_levels",
                         "placement": placement,
                         "arm": "smt_on",
                         "block": block,
@@ -70,7 +71,8 @@ def machine(second_threads, blocks=6, scatter=0.002):
 
 
 def found(document):
-    kinds = usage.of_workload(document, document["samples"], "load_levels")
+    result = accepted(document)
+    kinds = usage.of_workload(result, result.samples, "own_levels")
     return {(placement, parameter): one for (placement, _arm, parameter), one in kinds.items()}
 
 
@@ -104,7 +106,10 @@ def test_an_interval_needs_two_blocks(blocks):
 
 def test_a_time_has_no_headroom_and_no_usage_is_no_row():
     document = machine(0.25)
-    document["plan"]["workloads"][0]["metrics"][document["plan"]["workloads"][0]["primary"]]["better"] = "lower"
+    primary = document["plan"]["workloads"][0]["primary"]
+    document["plan"]["workloads"][0]["metrics"][primary]["better"] = "lower"
+    for sample in document["samples"]:
+        sample["metrics"][primary]["better"] = "lower"
     assert {(one.rate, one.achieved, one.by_usage, one.real) for one in found(document).values()} == {
         (None, None, None, None)
     }
@@ -114,17 +119,17 @@ def test_a_time_has_no_headroom_and_no_usage_is_no_row():
 
 
 def test_results_and_page_have_it():
-    document = machine(0.0)
-    summary = build.summarise(document, "h.json", build.Settings())
+    result = accepted(machine(0.0))
+    summary = build.summarise(result, "h.json", build.Settings())
     assert len(summary["usage"]) == 8 and {one["real"]["n"] for one in summary["usage"]} == {6}
-    about = host_comparisons.describe_workload(document, "load_levels")
-    used = usage.of_workload(document, document["samples"], "load_levels")
-    charts = host_page._load_curve(document, used.values(), about)
+    about = host_comparisons.describe_workload(result, "own_levels")
+    used = usage.of_workload(result, result.samples, "own_levels")
+    charts = host_page._load_curve(result, used.values(), about)
     assert [chart.label.partition(":")[2].split(" over ")[0].strip() for chart in charts] == [
         f"throughput [{about['unit']}]",
         f"{about['unit']} by used CPU",
     ]
-    table = telemetry_part.table(document, document["samples"], summary["levels"], used)
+    table = telemetry_part.table(result, result.samples, summary["levels"], used)
     real = table["heads"].index("real headroom")
     (cell,) = [row[real][0] for row in table["rows"] if (row[0][0], row[2][0]) == ("one worker per core", "1")]
     assert re.fullmatch(r"\S+ % \([−±]\S+ % to [+±]\S+ %\)", cell), cell
@@ -134,7 +139,7 @@ def test_only_the_full_load_is_compared():
     """Below it twice as many workers do twice the work because each is offered as much:
     that says nothing about second threads.
     """
-    comparisons = host_comparisons.compare_host(machine(0.25))
+    comparisons = compared(machine(0.25))
     assert {(one["effect"], one["parameter"]) for one in comparisons} == {("smt_yield", 1.0)}
     (one,) = comparisons
     assert one["ratio"] == pytest.approx(1.25, rel=0.01)

@@ -95,7 +95,7 @@ def test_a_result_may_name_each_arm(given, name):
     document = result_maker.result()
     renamed = document["arms"][1]["name"]
     written = json.dumps(document).replace(f'"{renamed}"', f'"{name}"')
-    assert name in [arm["name"] for arm in results.parse(written, "a host")["arms"]]
+    assert name in [arm.name for arm in results.parse(written, "a host").arms]
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads import (
     prepared,
     sample_length,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts, results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 from fake_kernel import FakeKernel
 
@@ -554,7 +554,7 @@ def test_a_recorded_sample_matches_the_schema(tmp_path):
     files.write("header.json", done.header(smt_facts.gather(HostFs("/")), {}, "r"))
     files.amend(environment={"busy": {"others": done.others}}, plan={"stopped": "blocks"})
     found = results.parse(json.dumps(dict(files.result(), host="h")), "h")
-    assert found["plan"]["stopped"] == "blocks" and 0 <= found["environment"]["busy"]["others"] <= 1
+    assert found.plan.stopped == "blocks" and 0 <= found.environment.busy.others <= 1
 
 
 def test_the_state_of_the_host_is_recorded_before_each_block(tmp_path, monkeypatch):
@@ -623,7 +623,7 @@ def test_the_file_on_the_controller_is_not_larger_than_counted_by_the_plan(tmp_p
     )
     done, _samples, files = measured(tmp_path, settings)
     files.write("header.json", done.header(smt_facts.gather(HostFs("/")), {"cpu_model": "\u00e9\u4e2d"}, "r"))
-    path, _new = result_files.save(tmp_path / "controller", dict(files.result(), host="h"))
+    path, _new, _result = result_files.save(tmp_path / "controller", dict(files.result(), host="h"))
     # The ending and the host's name are not counted.
     assert 0.8 * files.size() < os.path.getsize(path) < files.size() + 500
     assert run_directory.MAX_BYTES < 0.95 * results.MAX_BYTES
@@ -805,7 +805,8 @@ def test_a_plan_whose_comparisons_have_all_ended_stops_with_the_last_outcome(tmp
         "header.json",
         dict(done.header(smt_facts.gather(HostFs("/")), {}, "r"), plan={**done.header({}, {}, "r")["plan"], **written}),
     )
-    assert results.parse(json.dumps(dict(files.result(), host="h")), "h")["plan"]["looks"] == written["looks"]
+    found = results.parse(json.dumps(dict(files.result(), host="h")), "h")
+    assert parts.plain(found.plan.looks) == written["looks"]
 
 
 @TWO_CPUS

@@ -225,7 +225,7 @@ def test_what_differs_is_said_by_each_lever(tmp_path):
     )
     document = result_maker.result()
     document["restored"] = found
-    assert results.parse(json.dumps(document), "a host")["restored"]["after"]["settings"]["fan.speed"] == 4
+    assert results.parse(json.dumps(document), "a host").restored.after.settings["fan.speed"] == 4
 
 
 @pytest.mark.parametrize("name", ["fan_", "Fan_3", "fan_3\n", "fan_3x", "", "../fan_3", "smt_on "])

@@ -28,7 +28,7 @@ KEYWORDS = {
     *("$schema", "$id", "title", "description", "type", "const", "enum"),
     *("required", "properties", "additionalProperties", "propertyNames", "maxProperties"),
     *("items", "prefixItems", "minItems", "maxItems", "minLength", "maxLength", "pattern"),
-    *("minimum", "exclusiveMinimum", "maximum"),
+    *("minimum", "exclusiveMinimum", "maximum", "anyOf"),
 }
 TYPES = {"array", "boolean", "integer", "null", "number", "object", "string"}
 # What means the same in every dialect of regular expressions, once the classes of characters are taken out.
@@ -41,12 +41,13 @@ def schemas():
     (root,) = plugin_utils.__path__
     for path in sorted(pathlib.Path(root).rglob("*.py")):
         importlib.import_module(".".join([plugin_utils.__name__, *path.relative_to(root).with_suffix("").parts]))
-    return [one.schema for one in gc.get_objects() if isinstance(one, schema.Checker)]
+    return [results.SCHEMA, *(one.schema for one in gc.get_objects() if isinstance(one, schema.Checker))]
 
 
 def parts_of(one):
     """A schema and all schemas within it."""
     inner = [*one.get("properties", {}).values(), *one.get("prefixItems", ())]
+    inner += one.get("anyOf", [])
     inner += [one[key] for key in ("items", "additionalProperties", "propertyNames") if isinstance(one.get(key), dict)]
     return [one, *(part for each in inner for part in parts_of(each))]
 

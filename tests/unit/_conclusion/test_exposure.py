@@ -12,6 +12,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import bo
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import exposure
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import boot_plan
+from result_maker import accepted
 
 # As the kernel's arch/x86/kernel/cpu/bugs.c writes them.
 FILES = {
@@ -36,7 +37,7 @@ def kernels(directory, **changes):
 def arms_of(tmp_path, names, shape=(1, 2, 2), **changes):
     result = result_maker.result(arms=dict.fromkeys(names, 1.0), blocks=4, shape=shape, names=("all_threads",))
     result["facts"]["vulnerabilities"] = kernels(tmp_path, **changes)
-    return result, {one.name: one for one in exposure.of_arms(result)}
+    return result, {one.name: one for one in exposure.of_arms(accepted(result))}
 
 
 def test_one_thread_a_core_closes_what_depends_on_smt_and_nothing_else(tmp_path):
@@ -79,17 +80,19 @@ def test_siblings_that_are_online_for_others_keep_it_open(tmp_path, name):
 def test_whether_maxcpus_closes_it_is_said_by_the_cpus_that_were_online(tmp_path, cpus, state):
     result, _found = arms_of(tmp_path, ["smt_on", "maxcpus_2"])
     result["plan"]["placements"]["maxcpus_2"]["all_threads"]["workers"] = cpus
-    assert {one.name: one for one in exposure.of_arms(result)}["maxcpus_2"].states["mds"] == state
+    assert {one.name: one for one in exposure.of_arms(accepted(result))}["maxcpus_2"].states["mds"] == state
     # A plan that may use only a part of the CPUs shows nothing of the others.
     result["plan"]["placements"]["smt_on"]["all_threads"]["workers"] = ["0", "2"]
-    assert {one.name: one for one in exposure.of_arms(result)}["maxcpus_2"].states["mds"] != "smt_closed"
+    assert {one.name: one for one in exposure.of_arms(accepted(result))}["maxcpus_2"].states["mds"] != "smt_closed"
 
 
 def test_a_part_that_is_the_whole_machine_closes_it(tmp_path):
     result, found = arms_of(tmp_path, ["smt_on", "smt_off_on_node_0"], shape=(1, 2, 2))
     assert found["smt_off_on_node_0"].states["mds"] == "smt_open"
     result["plan"]["placements"]["smt_off_on_node_0"]["all_threads"]["workers"] = ["0", "2"]
-    assert {one.name: one for one in exposure.of_arms(result)}["smt_off_on_node_0"].states["mds"] == "smt_closed"
+    assert {one.name: one for one in exposure.of_arms(accepted(result))}["smt_off_on_node_0"].states[
+        "mds"
+    ] == "smt_closed"
 
 
 def test_without_mitigations_all_that_was_mitigated_is_open(tmp_path):
@@ -104,7 +107,7 @@ def test_what_a_kernel_with_other_mitigations_says_does_not_tell_of_its_own_choi
     result, found = arms_of(tmp_path, ["as_found", "mitigations_auto"])
     assert found["mitigations_auto"].states["mds"] == "smt_open"
     result["environment"]["cmdline"] = "root=/dev/vda1 mitigations=off"
-    states = {one.name: one.states for one in exposure.of_arms(result)}
+    states = {one.name: one.states for one in exposure.of_arms(accepted(result))}
     assert states["mitigations_auto"]["mds"] == "not_known" and states["mitigations_auto"]["retbleed"] == "not_affected"
     assert states["as_found"]["mds"] == "smt_open"
 
@@ -127,7 +130,7 @@ def test_arms_that_change_nothing_of_it_have_no_table(tmp_path):
     assert list(arms_of(tmp_path / "mixed", ["as_found", "overcommit_strict", "smt_off"])[1]) == ["as_found", "smt_off"]
     result, _found = arms_of(tmp_path / "none", ["smt_on", "smt_off"])
     result["facts"]["vulnerabilities"] = {}
-    assert exposure.of_arms(result) == [] and exposure.exposed(result) is None
+    assert exposure.of_arms(accepted(result)) == [] and exposure.exposed(accepted(result)) is None
 
 
 def test_what_was_read_in_an_arm_counts_and_not_what_it_should_be(tmp_path):
@@ -150,7 +153,7 @@ def test_what_was_read_in_an_arm_counts_and_not_what_it_should_be(tmp_path):
     facts = made[0].result["facts"]
     result = boots.join("r", made, boot_plan.make(["smt_on", "smt_off"], 1), facts, facts)
     results.accept(result, "joined")
-    found = {one.name: one for one in exposure.of_arms(result)}
+    found = {one.name: one for one in exposure.of_arms(accepted(result))}
     assert {one.basis for one in found.values()} == {"read"}
     assert (found["smt_on"].states["mds"], found["smt_off"].states["mds"]) == ("smt_open", "smt_closed")
     # It should be closed, and the kernel says that it is not.

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 import result_maker
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, outcomes, recommendation
+from result_maker import accepted, compared
 
 EVEN = {"rate": 500.0, "share": 0.5, "unit": "events/s", "title": "sysbench cpu"}
 LATENCY = {
@@ -22,13 +22,13 @@ def standing(arms, compare="baseline", **options):
     result = result_maker.result(
         **{"arms": arms, "blocks": 8, "noise": 0.003, "shape": (1, 2, 2), "names": ("all_threads",), **options}
     )
-    comparisons = host_comparisons.compare_host(result, compare=compare)
-    return result, comparisons, outcomes.standing(result, comparisons)
+    comparisons = compared(result, compare=compare)
+    return result, comparisons, outcomes.standing(accepted(result), comparisons)
 
 
 def sentence(arms, compare="baseline", **options):
     result, comparisons, _standing = standing(arms, compare, **options)
-    return conclusion.conclude(result, comparisons)["sentence"]
+    return conclusion.conclude(accepted(result), comparisons)["sentence"]
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def sentence(arms, compare="baseline", **options):
 def test_the_best_arm_beats_each_other_one_that_it_was_compared_with(arms, compare, best, better):
     result, comparisons, found = standing(arms, compare)
     assert (found.best, found.better) == (best, better)
-    made = recommendation.recommend(result, comparisons)
+    made = recommendation.recommend(accepted(result), comparisons)
     assert (made["best"], made["better_than_baseline"]) == (best, list(better))
     assert len(made["pairs"]) == (len(arms) - 1 if compare == "baseline" else len(arms) * (len(arms) - 1) // 2)
 
@@ -69,7 +69,7 @@ def test_an_arm_that_lacks_a_workload_is_not_the_best():
     for sample in result["samples"]:
         if (sample["arm"], sample["workload"]) == ("isolated", "even"):
             sample.update(ok=False, metrics={}, error="sysbench ended with status 1")
-    found = outcomes.standing(result, host_comparisons.compare_host(result, compare="all"))
+    found = outcomes.standing(accepted(result), compared(result, compare="all"))
     assert found.best is None and found.outcomes["isolated", "smt_on"] == "undecided"
 
 
@@ -136,7 +136,7 @@ def test_what_is_undecided_is_named_with_what_would_decide_it():
 
 def test_two_arms_are_concluded_on_in_the_words_they_had():
     result = result_maker.result(workloads={"gzip": result_maker.GZIP, "even": EVEN}, noise=0.001)
-    made = conclusion.conclude(result, host_comparisons.compare_host(result))
+    made = conclusion.conclude(accepted(result), compared(result))
     assert made["sentence"].startswith(
         "Leave SMT on: with every online thread busy, turning it off costs gzip of a fixed stream 20"
     )
@@ -144,13 +144,14 @@ def test_two_arms_are_concluded_on_in_the_words_they_had():
         made["sentence"].endswith("; sysbench cpu stays within 1 % either way.")
         and "for the 2 workloads combined" in made["basis"]
     )
-    several = conclusion.conclude(*standing({"smt_on": 1.0, "smt_off": 1.0, "isolated": 0.9})[:2])
+    result, comparisons, _standing = standing({"smt_on": 1.0, "smt_off": 1.0, "isolated": 0.9})
+    several = conclusion.conclude(accepted(result), comparisons)
     assert "95 % confidence for the 2 comparisons combined" in several["basis"]
 
 
 def test_that_mitigations_are_off_is_said_beside_its_speed():
     result, comparisons, _standing = standing({"smt_on": 1.0, "mitigations_off": 1.2})
-    costs = conclusion.conclude(result, comparisons)["costs"]
+    costs = conclusion.conclude(accepted(result), comparisons)["costs"]
     assert any(
         one.endswith("ends the mitigation of mds and meltdown (inferred); speed says nothing about that.")
         for one in costs

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import pytest
 import result_maker
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import recommendation
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.recommendation import Licence
+from result_maker import accepted, compared
 
 EVEN = {"even": {"rate": 500.0, "share": 0.5, "unit": "events/s", "title": "even work"}}
 
@@ -17,7 +17,7 @@ def recommended(licence=None, vulnerable=True, **options):
     result = result_maker.result(**options)
     if not vulnerable:
         result["facts"]["vulnerabilities"] = {}
-    return recommendation.recommend(result, host_comparisons.compare_host(result), licence)
+    return recommendation.recommend(accepted(result), compared(result), licence)
 
 
 def about(made, kind):
@@ -67,8 +67,9 @@ def test_licences_are_weighed_by_the_work_they_buy(per, licences, points_to):
 
 def test_licences_of_an_unknown_machine_are_not_guessed():
     result = result_maker.result()
-    result["facts"]["sibling_groups"] = None
+    result["facts"].update(sibling_groups=[], hardware_class=None)
     reason = about(
-        recommendation.recommend(result, host_comparisons.compare_host(result), Licence("thread", 1.0)), "licence"
+        recommendation.recommend(accepted(result), compared(result), Licence("thread", 1.0)),
+        "licence",
     )[0]
     assert reason["points_to"] is None and "not known" in reason["text"]

@@ -17,6 +17,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border import resu
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import decisions, policy
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.policy import DesiredState
+from result_maker import accepted
 
 NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
 CLASS = "x86_64-1s2c4t-split-00000000"
@@ -202,8 +203,7 @@ def measured(number, **options):
     result = result_maker.result(
         host=f"web{number}", blocks=6, seed=number, noise=0.03, shape=(1, 2, 2), workloads=workloads, **options
     )
-    result["facts"]["hardware_class"] = CLASS
-    return decisions.conclude(result, NOW)
+    return dataclasses.replace(decisions.conclude(accepted(result), NOW), hardware_class=CLASS)
 
 
 def test_what_hosts_leave_open_by_themselves_is_decided_by_all_of_them_combined():
@@ -249,7 +249,7 @@ def app(host, ratio, better="higher", seed=1, **declared):
         host=host, run=f"run_{host}", blocks=6, seed=seed, noise=0.05, shape=(1, 2, 2), workloads={"app": workload}
     )
     result["facts"].update(hardware_class=CLASS, numbering="split")
-    return decisions.conclude(results.accept(result, host), NOW)
+    return decisions.conclude(accepted(results.accept(result, host)), NOW)
 
 
 @pytest.mark.parametrize("place", [0, 3, 6])
@@ -365,12 +365,12 @@ def test_a_result_in_the_file_of_another_host_decides_nothing(tmp_path):
 @pytest.mark.parametrize("name", ["started", "finished", "collected"])
 def test_what_has_not_come_yet_decides_nothing(name):
     with pytest.raises(decisions.DecisionError, match=f"web01: {name} is 9999-01-01T00:00:00Z, which is in the future"):
-        decisions.conclude(dict(result_maker.result(), **{name: "9999-01-01T00:00:00Z"}), NOW)
+        decisions.conclude(accepted(dict(result_maker.result(), **{name: "9999-01-01T00:00:00Z"})), NOW)
 
 
 def test_when_a_run_was_taken_is_what_the_controller_noted():
     at = decisions.conclude(
-        dict(result_maker.result(), finished="2026-01-02T00:00:00Z", collected="2026-01-01T00:00:00Z"), NOW
+        accepted(dict(result_maker.result(), finished="2026-01-02T00:00:00Z", collected="2026-01-01T00:00:00Z")), NOW
     ).at
     assert at == datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
@@ -382,9 +382,8 @@ def test_each_class_speaks_for_itself():
 
 def test_a_result_is_read_as_its_report_reads_it():
     result = result_maker.result(host="web01")
-    result["facts"]["hardware_class"] = CLASS
-    one = decisions.conclude(result, NOW)
-    assert (one.host, one.hardware_class, one.run) == ("web01", CLASS, result["run"])
+    one = decisions.conclude(accepted(result), NOW)
+    assert (one.host, one.hardware_class, one.run) == ("web01", result["facts"]["hardware_class"], result["run"])
     assert one.choice in (
         conclusion.ON,
         conclusion.OFF,
@@ -392,12 +391,14 @@ def test_a_result_is_read_as_its_report_reads_it():
         conclusion.BY_WORKLOAD,
         conclusion.UNDECIDED,
     )
-    assert decisions.conclude(result_maker.policy_result(), NOW) is None
-    assert decisions.conclude(result_maker.result(arms={"smt_on": 1.0, "isolated": 1.2}, blocks=5), NOW) is None
+    assert decisions.conclude(accepted(result_maker.policy_result()), NOW) is None
+    assert (
+        decisions.conclude(accepted(result_maker.result(arms={"smt_on": 1.0, "isolated": 1.2}, blocks=5)), NOW) is None
+    )
     many = result_maker.result(arms={"smt_on": 1.0, "smt_off": 1.0, "isolated": 1.2}, blocks=8)
-    assert decisions.conclude(many, NOW).choice == conclusion.ON
+    assert decisions.conclude(accepted(many), NOW).choice == conclusion.ON
     result["facts"]["hardware_class"] = None
-    assert decisions.conclude(result, NOW) is None
+    assert decisions.conclude(accepted(result), NOW) is None
 
 
 def test_results_are_found_in_a_run_and_in_a_directory_of_runs(tmp_path):

@@ -23,6 +23,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist as host_cpulist, files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import placement
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.metrics import AGGREGATES
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import host_result, results
 
 START = datetime.datetime(2026, 1, 2, 3, 4, 5)
 ORDER = ("single", "same_cpu", "siblings", "cores", "one_per_core", "all_threads")
@@ -364,6 +366,18 @@ NOT_FREE = frozenset(
         "smt",
     }
 )
+
+
+def accepted(document):
+    """A document as the controller has it behind the border."""
+    if isinstance(document, host_result.HostResult):
+        return document
+    return results.accept(copy.deepcopy(document), document["host"])
+
+
+def compared(document, *settings, **options):
+    """The comparisons of a document."""
+    return host_comparisons.compare_host(accepted(document), *settings, **options)
 
 
 def spoilt(value, attack):

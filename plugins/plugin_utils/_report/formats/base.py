@@ -15,6 +15,7 @@ import re
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult, Sample, Workload
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import tables
 
 SCHEMA_NAME = "threadwise.smt/report"
@@ -38,31 +39,31 @@ class Host:
     """What a format is given of one host.
 
     Attributes:
-        result: a document accepted by ``result_files.load``.
+        result: from ``result_files.load``.
         summary: what ``build.summarise`` made of it.
     """
 
-    result: dict[str, t.Any]
+    result: HostResult
     summary: dict[str, t.Any]
 
     @functools.cached_property
     def samples(self) -> list[list[t.Any]]:
         """One row per metric of each sample, the primary metric first, with the columns of :data:`SAMPLE_COLUMNS`."""
-        workloads = {one["name"]: one for one in self.result["plan"].get("workloads") or []}
+        workloads = {one.name: one for one in self.result.plan.workloads or ()}
         return [
             row
-            for sample in self.result["samples"]
-            for row in _sample_rows(self.result, sample, workloads[sample["workload"]])
+            for sample in self.result.samples
+            for row in _sample_rows(self.result, sample, workloads[sample.workload])
         ]
 
     @functools.cached_property
     def workers(self) -> list[list[t.Any]]:
         """One row per worker of each sample, with the columns of :data:`WORKER_COLUMNS`."""
-        workloads = {one["name"]: one for one in self.result["plan"].get("workloads") or []}
+        workloads = {one.name: one for one in self.result.plan.workloads or ()}
         return [
             row
-            for sample in self.result["samples"]
-            for row in _worker_rows(self.result, sample, workloads[sample["workload"]])
+            for sample in self.result.samples
+            for row in _worker_rows(self.result, sample, workloads[sample.workload])
         ]
 
     @functools.cached_property
@@ -165,61 +166,56 @@ WORKER_COLUMNS = {
 }
 
 
-def _identity(result: dict[str, t.Any], sample: dict[str, t.Any]) -> list[t.Any]:
+def _identity(result: HostResult, sample: Sample) -> list[t.Any]:
     """Return the values of :data:`_SAMPLE`."""
-    of_run = (result["run"], result["host"], result["facts"].get("hardware_class"))
-    return [*of_run, *(sample[key] for key in ("workload", "placement", "arm", "block")), sample.get("index")]
+    of_run = (result.run, result.host, result.facts.get("hardware_class"))
+    return [*of_run, sample.workload, sample.placement, sample.arm, sample.block, sample.index]
 
 
-def _worker_rows(
-    result: dict[str, t.Any], sample: dict[str, t.Any], workload: dict[str, t.Any]
-) -> t.Iterator[list[t.Any]]:
+def _worker_rows(result: HostResult, sample: Sample, workload: Workload) -> t.Iterator[list[t.Any]]:
     telemetry = host_comparisons.telemetry_of(sample)
-    of_sample = [*_identity(result, sample), sample.get("parameter")]
-    unit = workload["metrics"][workload["primary"]]["unit"]
-    for number, worker in enumerate(sample.get("workers") or []):
-        cpus = worker.get("cpus") or ""
+    of_sample = [*_identity(result, sample), sample.parameter]
+    unit = workload.metrics[workload.primary].unit
+    for number, worker in enumerate(sample.workers or []):
         # Of a worker that had several CPUs it is not known which of them it used.
-        own = cpus if cpus.isdigit() else None
+        own = worker.cpus if worker.cpus.isdigit() else ""
         yield [
             *of_sample,
             number,
-            cpus,
-            workload["primary"],
-            worker["value"],
+            worker.cpus,
+            workload.primary,
+            worker.value,
             unit,
-            worker.get("wall_seconds"),
-            worker.get("cpu_seconds"),
-            worker.get("context_switches"),
-            (telemetry.get("frequency") or {}).get(own),
-            (telemetry.get("cpu_usage") or {}).get(own),
+            worker.wall_seconds,
+            worker.cpu_seconds,
+            worker.context_switches,
+            (telemetry.frequency or {}).get(own),
+            (telemetry.cpu_usage or {}).get(own),
         ]
 
 
-def _sample_rows(result: dict[str, t.Any], sample: dict[str, t.Any], workload: dict[str, t.Any]) -> list[list[t.Any]]:
-    primary = workload["primary"]
+def _sample_rows(result: HostResult, sample: Sample, workload: Workload) -> list[list[t.Any]]:
+    primary = workload.primary
     # A failed sample has no metric, and a row of its own.
-    names = [primary, *(name for name in sample["metrics"] if name != primary)]
+    names = [primary, *(name for name in sample.metrics if name != primary)]
     return [_sample_row(result, sample, workload, name) for name in names]
 
 
-def _sample_row(
-    result: dict[str, t.Any], sample: dict[str, t.Any], workload: dict[str, t.Any], metric: str
-) -> list[t.Any]:
-    declared = workload["metrics"][metric]
+def _sample_row(result: HostResult, sample: Sample, workload: Workload, metric: str) -> list[t.Any]:
+    declared, measured = workload.metrics[metric], sample.metrics.get(metric)
     return [
         *_identity(result, sample),
-        sample["ok"],
+        sample.ok,
         metric,
-        metric == workload["primary"],
-        (sample["metrics"].get(metric) or {}).get("value"),
-        declared["unit"],
-        declared["better"],
-        sample.get("parameter"),
-        (workload.get("parameter") or {}).get("name") if sample.get("parameter") is not None else None,
-        len(sample.get("workers") or []),
-        sample.get("wall_seconds"),
-        host_comparisons.telemetry_of(sample).get("steal"),
-        sample.get("started"),
-        sample.get("error"),
+        metric == workload.primary,
+        measured and measured.value,
+        declared.unit,
+        declared.better,
+        sample.parameter,
+        workload.parameter.name if workload.parameter and sample.parameter is not None else None,
+        len(sample.workers or []),
+        sample.wall_seconds,
+        host_comparisons.telemetry_of(sample).steal,
+        sample.started,
+        sample.error,
     ]

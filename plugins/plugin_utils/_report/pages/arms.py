@@ -34,7 +34,9 @@ def against_baseline(summary: dict[str, t.Any]) -> list[Comparison]:
     """Return each arm against the baseline at the widest placement, workload by workload,
     arms in the order of the run.
     """
-    found = host_comparisons.against_baseline(host_comparisons.at_widest(summary["comparisons"]), summary["arms"])
+    found = host_comparisons.against_baseline(
+        host_comparisons.at_widest(summary["comparisons"]), summary["arms"][0]["name"]
+    )
     order = {arm["name"]: number for number, arm in enumerate(summary["arms"])}
     subjects = {subject: number for number, subject in enumerate(dict.fromkeys(map(_subject, found)))}
     return sorted(found, key=lambda one: (subjects[_subject(one)], order[one["candidate"]["arm"]]))

@@ -19,6 +19,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     paired,
     usage,
 )
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult, Sample
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import (
@@ -60,16 +62,16 @@ SAMPLE_HEADS = (
 )
 
 
-def render(result: dict[str, t.Any], summary: dict[str, t.Any], alone: bool) -> str:
+def render(result: HostResult, summary: dict[str, t.Any], alone: bool) -> str:
     """Render the page.
 
     Args:
-        result: a document accepted by :func:`result_files.load`.
+        result: from :func:`result_files.load`.
         summary: from :func:`build.summarise`.
         alone: whether there is no overview page to link to.
     """
     comparisons = summary["comparisons"]
-    several = len(result["arms"]) > 2
+    several = len(result.arms) > 2
     of_smt, of_others = host_comparisons.of_smt(comparisons), host_comparisons.of_other_arms(comparisons)
     main, among = (
         (arms_part.against_baseline(summary), arms_part.among_others(summary))
@@ -78,7 +80,7 @@ def render(result: dict[str, t.Any], summary: dict[str, t.Any], alone: bool) -> 
     )
     shown = set(map(id, [*main, *among])) | (set() if several else {(True, one["placement"]) for one in of_smt})
     sides = report_text.SIDES_OF_SMT if of_smt and not of_others and not several else report_text.SIDES_OF_ARMS
-    baseline, *candidates = (arm["title"] for arm in result["arms"])
+    baseline, *candidates = (arm.title for arm in result.arms)
     workloads = _workloads(result, summary)
     between_arms = [one for one in comparisons if one["kind"] == "arm"]
     return frame.render(
@@ -115,16 +117,16 @@ def render(result: dict[str, t.Any], summary: dict[str, t.Any], alone: bool) -> 
         machine=_machine(result),
         usage=_usage(result),
         sequence=_sequence(result),
-        others_used=(result["environment"].get("busy") or {}).get("others"),
+        others_used=result.environment.busy and result.environment.busy.others,
         absent=telemetry_part.absent(result, [one["telemetry"] for one in workloads]) if workloads else [],
         settings=_settings(result),
         command=_command(result),
         own=_own_commands(result),
         sample_heads=SAMPLE_HEADS,
         samples=[
-            _sample_cells(result, place, sample) for place, sample in enumerate(result["samples"][:MAX_SAMPLES_SHOWN])
+            _sample_cells(result, place, sample) for place, sample in enumerate(result.samples[:MAX_SAMPLES_SHOWN])
         ],
-        facts=json.dumps(result["facts"], indent=1, sort_keys=True, ensure_ascii=False),
+        facts=json.dumps(result.facts, indent=1, sort_keys=True, ensure_ascii=False),
     )
 
 
@@ -173,21 +175,20 @@ def _effects(comparisons: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]
 # Workloads
 
 
-def _workloads(result: dict[str, t.Any], summary: dict[str, t.Any]) -> list[dict[str, t.Any]]:
+def _workloads(result: HostResult, summary: dict[str, t.Any]) -> list[dict[str, t.Any]]:
     """Return each workload with its measurements."""
-    samples: dict[str, list[dict[str, t.Any]]] = {}
-    for sample in result["samples"]:
-        samples.setdefault(sample["workload"], []).append(sample)
+    samples: dict[str, list[Sample]] = {}
+    for sample in result.samples:
+        samples.setdefault(sample.workload, []).append(sample)
     crossovers = {one["workload"]: one for one in summary["crossovers"]}
     titles = _arm_titles(result)
     found = []
     for name in dict.fromkeys(level["workload"] for level in summary["levels"]):
         declared = host_comparisons.declaration(result, name)
-        parameter = declared.get("parameter") or {}
         about = {
             **host_comparisons.describe_workload(result, name),
-            "parameter_name": parameter.get("name", ""),
-            "response_limit": declared.get("response_limit"),
+            "parameter_name": declared.parameter.name if declared.parameter else "",
+            "response_limit": declared.response_limit,
         }
         of_all_metrics = [level for level in summary["levels"] if level["workload"] == name]
         levels = [level for level in of_all_metrics if level["primary"]]
@@ -200,7 +201,7 @@ def _workloads(result: dict[str, t.Any], summary: dict[str, t.Any]) -> list[dict
         found.append(
             {
                 **about,
-                "combined": COMBINED.get(declared["metrics"][about["metric"]].get("aggregate"), "of all workers"),
+                "combined": COMBINED[about["aggregate"]],
                 "levels": levels,
                 "further": [
                     {**level, **result_metric}
@@ -222,9 +223,9 @@ def _workloads(result: dict[str, t.Any], summary: dict[str, t.Any]) -> list[dict
     return found
 
 
-def _arm_titles(result: dict[str, t.Any]) -> list[str]:
+def _arm_titles(result: HostResult) -> list[str]:
     """Return the titles of all arms, the baseline first."""
-    return [arm["title"] for arm in result["arms"]]
+    return [arm.title for arm in result.arms]
 
 
 def _unit(about: dict[str, t.Any]) -> str:
@@ -259,17 +260,13 @@ def _short(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-def _repeats(
-    result: dict[str, t.Any], samples: t.Sequence[dict[str, t.Any]], about: dict[str, t.Any]
-) -> list[charts.Picture]:
+def _repeats(result: HostResult, samples: t.Sequence[Sample], about: dict[str, t.Any]) -> list[charts.Picture]:
     """Draw the distribution of the workers' values: with every thread busy, or of one worker alone;
     and where the scheduler placed several workers.
     """
     values = {name: _values_of_workers(result, samples, name) for name in (placements.ALL_THREADS, placements.SINGLE)}
     fixed = [name for name, rows in values.items() if rows][:1]
-    free = sorted(
-        {sample["placement"] for sample in samples if (_free(sample["placement"]) or 0) > 1}, key=placements.rank
-    )
+    free = sorted({sample.placement for sample in samples if (_free(sample.placement) or 0) > 1}, key=placements.rank)
     found = []
     for placement in [*fixed, *free][:MAX_HISTOGRAMS]:
         rows = (values.get(placement) or _values_of_workers(result, samples, placement))[:MAX_SAMPLES_SHOWN]
@@ -286,18 +283,16 @@ def _repeats(
     return found
 
 
-def _values_of_workers(
-    result: dict[str, t.Any], samples: t.Sequence[dict[str, t.Any]], placement: str
-) -> list[dict[str, t.Any]]:
+def _values_of_workers(result: HostResult, samples: t.Sequence[Sample], placement: str) -> list[dict[str, t.Any]]:
     """Return ``{arm, value}`` for each worker of a placement's good samples without a parameter."""
-    arms = [(arm["name"], arm["title"]) for arm in result["arms"]]
+    arms = [(arm.name, arm.title) for arm in result.arms]
     titles = {(host_comparisons.sampled_as(result, placement, name), name): title for name, title in arms}
     return [
-        {"arm": titles[sample["placement"], sample["arm"]], "value": _short(worker["value"])}
+        {"arm": titles[sample.placement, sample.arm], "value": _short(worker.value)}
         for sample in samples
-        if sample["ok"] and sample.get("parameter") is None and (sample["placement"], sample["arm"]) in titles
-        for worker in sample.get("workers") or []
-        if worker.get("value") is not None and paired.LEAST <= worker["value"] <= paired.MOST
+        if sample.ok and sample.parameter is None and (sample.placement, sample.arm) in titles
+        for worker in sample.workers or []
+        if worker.value is not None and paired.LEAST <= worker.value <= paired.MOST
     ]
 
 
@@ -308,7 +303,7 @@ def _free(placement: str) -> int | None:
 
 
 def _streams(
-    samples: t.Sequence[dict[str, t.Any]],
+    samples: t.Sequence[Sample],
     levels: t.Sequence[dict[str, t.Any]],
     titles: t.Sequence[str],
     about: dict[str, t.Any],
@@ -337,24 +332,24 @@ def _streams(
     ]
 
 
-def _time_by_streams(samples: t.Sequence[dict[str, t.Any]], titles: t.Mapping[str, str]) -> list[dict[str, t.Any]]:
+def _time_by_streams(samples: t.Sequence[Sample], titles: t.Mapping[str, str]) -> list[dict[str, t.Any]]:
     """Return the mean time of a stream with its interval, by number of streams and arm:
     the workload's own where it declares one, else the wall time.
     """
     times: dict[tuple[int, str], dict[int, list[float]]] = {}
     for sample in samples:
-        count = _free(sample["placement"])
-        own = host_comparisons.good_value(sample, "wall_time") if "wall_time" in sample["metrics"] else None
-        workers = [worker["wall_seconds"] for worker in sample.get("workers") or [] if worker.get("wall_seconds")]
+        count = _free(sample.placement)
+        own = host_comparisons.good_value(sample, "wall_time") if "wall_time" in sample.metrics else None
+        workers = [worker.wall_seconds for worker in sample.workers or [] if worker.wall_seconds]
         time = own or (plain_statistics.fmean(workers) if workers else None)
         if (
-            sample["ok"]
+            sample.ok
             and count is not None
-            and sample.get("parameter") is None
+            and sample.parameter is None
             and time is not None
             and paired.LEAST <= time <= paired.MOST
         ):
-            times.setdefault((count, sample["arm"]), {}).setdefault(sample["block"], []).append(time)
+            times.setdefault((count, sample.arm), {}).setdefault(sample.block, []).append(time)
     return [
         {"x": count, **_span({"arm_title": titles.get(arm, arm), **paired.level(list(blocks.values()))})}
         for (count, arm), blocks in sorted(times.items())
@@ -362,18 +357,16 @@ def _time_by_streams(samples: t.Sequence[dict[str, t.Any]], titles: t.Mapping[st
 
 
 def _parameters(
-    result: dict[str, t.Any],
-    samples: t.Sequence[dict[str, t.Any]],
+    result: HostResult,
+    samples: t.Sequence[Sample],
     levels: t.Sequence[dict[str, t.Any]],
     about: dict[str, t.Any],
 ) -> list[dict[str, t.Any]]:
     """Draw the metric and the CPU usage by parameter value, for each placement."""
-    parameter = host_comparisons.declaration(result, about["workload"]).get("parameter")
+    parameter = host_comparisons.declaration(result, about["workload"]).parameter
     if parameter is None:
         return []
-    along = parameter["name"] + (
-        f" [{parameter['unit']}]" if parameter.get("unit") not in (None, parameter["name"]) else ""
-    )
+    along = parameter.name + (f" [{parameter.unit}]" if parameter.unit not in (None, parameter.name) else "")
     usage = _usage_by_parameter(samples)
     titles = _arm_titles(result)
     found = []
@@ -418,9 +411,7 @@ def _parameters(
     return found
 
 
-def _load_curve(
-    result: dict[str, t.Any], used: t.Iterable[usage.Usage], about: dict[str, t.Any]
-) -> list[charts.Picture]:
+def _load_curve(result: HostResult, used: t.Iterable[usage.Usage], about: dict[str, t.Any]) -> list[charts.Picture]:
     """Draw the rate, and the rate of one used CPU, over the CPU usage of the whole machine,
     for a workload that is measured at several loads.
     """
@@ -453,29 +444,25 @@ def _load_curve(
     return found
 
 
-def _usage_by_parameter(samples: t.Sequence[dict[str, t.Any]]) -> dict[tuple[str, str, float], float]:
+def _usage_by_parameter(samples: t.Sequence[Sample]) -> dict[tuple[str, str, float], float]:
     """Return the mean usage of the busiest core (or CPU) over samples, by placement, arm and parameter value."""
     shares: dict[tuple[str, str, float], list[float]] = {}
     for sample in samples:
         telemetry = host_comparisons.telemetry_of(sample)
-        known = [
-            share
-            for share in (telemetry.get("core_usage") or telemetry.get("cpu_usage") or {}).values()
-            if share is not None
-        ]
-        if sample["ok"] and sample.get("parameter") is not None and known:
-            shares.setdefault((sample["placement"], sample["arm"], sample["parameter"]), []).append(max(known))
+        known = [share for share in (telemetry.core_usage or telemetry.cpu_usage or {}).values() if share is not None]
+        if sample.ok and sample.parameter is not None and known:
+            shares.setdefault((sample.placement, sample.arm, sample.parameter), []).append(max(known))
     return {key: sum(values) / len(values) for key, values in shares.items()}
 
 
-def _sequence(result: dict[str, t.Any]) -> charts.Picture | None:
+def _sequence(result: HostResult) -> charts.Picture | None:
     """Draw each good sample in order, relative to the median of its kind."""
     kinds: dict[tuple[t.Any, ...], list[float]] = {}
     primary = host_comparisons.primary_metrics(result)
     good = [
-        (place, (sample["workload"], sample["placement"], sample["arm"], sample.get("parameter")), value)
-        for place, sample in enumerate(result["samples"])
-        if (value := host_comparisons.good_value(sample, primary[sample["workload"]])) is not None
+        (place, (sample.workload, sample.placement, sample.arm, sample.parameter), value)
+        for place, sample in enumerate(result.samples)
+        if (value := host_comparisons.good_value(sample, primary[sample.workload])) is not None
     ]
     for _place, kind, value in good:
         kinds.setdefault(kind, []).append(value)
@@ -500,27 +487,27 @@ def _sequence(result: dict[str, t.Any]) -> charts.Picture | None:
     )
 
 
-def _sample_cells(result: dict[str, t.Any], place: int, sample: dict[str, t.Any]) -> list[t.Any]:
+def _sample_cells(result: HostResult, place: int, sample: Sample) -> list[t.Any]:
     """Return a sample's row of the table: numbers (shown with six digits), texts, or a text with its sort key."""
-    metric = sample["metrics"].get(host_comparisons.declaration(result, sample["workload"])["primary"]) or {}
+    metric = sample.metrics.get(host_comparisons.declaration(result, sample.workload).primary)
     value, steal, wall = (
-        metric.get("value"),
-        host_comparisons.telemetry_of(sample).get("steal"),
-        sample.get("wall_seconds"),
+        metric.value if metric else None,
+        host_comparisons.telemetry_of(sample).steal,
+        sample.wall_seconds,
     )
-    parameter = sample.get("parameter")
+    parameter = sample.parameter
     return [
-        place if sample.get("index") is None else sample["index"],
-        sample["block"],
-        sample["workload"] if parameter is None else f"{sample['workload']}, {parameter:g}",
-        placements.title(sample["placement"]),
-        host_comparisons.arm_title(result, sample["arm"]),
+        place if sample.index is None else sample.index,
+        sample.block,
+        sample.workload if parameter is None else f"{sample.workload}, {parameter:g}",
+        placements.title(sample.placement),
+        host_comparisons.arm_title(result, sample.arm),
         "none" if value is None else _short(value),
-        metric.get("unit") or "",
+        metric.unit if metric else "",
         "unknown" if wall is None else _short(wall),
         "unknown" if steal is None else [conclusion.percent(steal), steal],
-        sample.get("started") or "unknown",
-        "yes" if sample["ok"] else f"no: {sample.get('error') or 'no reason given'}",
+        sample.started or "unknown",
+        "yes" if sample.ok else f"no: {sample.error or 'no reason given'}",
     ]
 
 
@@ -538,8 +525,8 @@ def _cores_by_node(facts: dict[str, t.Any]) -> list[tuple[str, list[tuple[int, .
     return found + ([("cores", rest)] if rest else [])
 
 
-def _machine(result: dict[str, t.Any]) -> dict[str, t.Any]:
-    facts = result["facts"]
+def _machine(result: HostResult) -> dict[str, t.Any]:
+    facts = result.facts
     groups = _cores_by_node(facts)
     count = sum(len(core) for _name, cores in groups for core in cores)
     cpus = facts.get("cpus") or {}
@@ -562,13 +549,13 @@ def _machine(result: dict[str, t.Any]) -> dict[str, t.Any]:
     }
 
 
-def _usage(result: dict[str, t.Any]) -> dict[str, t.Any] | None:
+def _usage(result: HostResult) -> dict[str, t.Any] | None:
     """Return the mean usage of each CPU by placement and arm, in the order of the machine, with the charts."""
     sums: dict[tuple[str, str], dict[str, list[float]]] = {}
-    for sample in result["samples"]:
-        if sample["ok"]:
-            by_cpu = sums.setdefault((sample["placement"], sample["arm"]), {})
-            for cpu, share in (host_comparisons.telemetry_of(sample).get("cpu_usage") or {}).items():
+    for sample in result.samples:
+        if sample.ok:
+            by_cpu = sums.setdefault((sample.placement, sample.arm), {})
+            for cpu, share in (host_comparisons.telemetry_of(sample).cpu_usage or {}).items():
                 if share is not None:
                     by_cpu.setdefault(cpu, []).append(share)
     means = {
@@ -576,7 +563,7 @@ def _usage(result: dict[str, t.Any]) -> dict[str, t.Any] | None:
         for key, by_cpu in sums.items()
         if by_cpu
     }
-    groups = _cores_by_node(result["facts"])
+    groups = _cores_by_node(result.facts)
     machine = [str(cpu) for _name, cores in groups for core in cores for cpu in core]
     measured = {cpu for by_cpu in means.values() for cpu in by_cpu}
     cpus = [cpu for cpu in machine if cpu in measured] + sorted(measured - set(machine))
@@ -610,21 +597,21 @@ def _usage(result: dict[str, t.Any]) -> dict[str, t.Any] | None:
 
 
 def _maps(
-    result: dict[str, t.Any],
+    result: HostResult,
     groups: t.Sequence[tuple[str, t.Sequence[tuple[int, ...]]]],
     means: dict[tuple[str, str], dict[str, float]],
 ) -> list[tuple[str, charts.Picture]]:
     """Draw the machine with each core's usage, every thread busy, for each arm."""
     found = []
     everything = {cpu for _name, cores in groups for core in cores for cpu in core}
-    for arm in result["arms"]:
-        placement = host_comparisons.sampled_as(result, placements.ALL_THREADS, arm["name"])
-        by_cpu = means.get((placement, arm["name"]))
+    for arm in result.arms:
+        placement = host_comparisons.sampled_as(result, placements.ALL_THREADS, arm.name)
+        by_cpu = means.get((placement, arm.name))
         if by_cpu:
             usage = {
                 int(cpu): share for cpu, share in by_cpu.items() if cpu.isascii() and cpu.isdigit() and len(cpu) < 8
             }
-            title = f"{placements.title(placements.ALL_THREADS)}, {arm['title']}"
+            title = f"{placements.title(placements.ALL_THREADS)}, {arm.title}"
             found.append(
                 (
                     title,
@@ -639,18 +626,18 @@ def _maps(
 # How to repeat it
 
 
-def _settings(result: dict[str, t.Any]) -> list[tuple[str, str]]:
+def _settings(result: HostResult) -> list[tuple[str, str]]:
     """Return settings and environment as pairs of texts."""
     plan = {
         name: value
-        for name, value in result["plan"].items()
-        if name not in ("workloads", "placements", "decided", "switches")
+        for name, value in parts.plain(result.plan).items()
+        if name not in ("workloads", "placements", "decided", "switches") and value is not None
     }
-    plan["looks"] = ", ".join(str(look["blocks"]) for look in plan.get("looks") or []) or "none"
+    plan["looks"] = ", ".join(str(look.blocks) for look in result.plan.looks or ()) or "none"
     pairs = [
         *sorted(plan.items()),
-        *sorted(result["environment"].items()),
-        ("collection_version", result.get("collection_version")),
+        *sorted(parts.plain(result.environment).items()),
+        ("collection_version", result.collection_version),
     ]
     return [
         (name.replace("_", " "), "unknown" if value is None else value if isinstance(value, str) else json.dumps(value))
@@ -658,47 +645,43 @@ def _settings(result: dict[str, t.Any]) -> list[tuple[str, str]]:
     ]
 
 
-def _command(result: dict[str, t.Any]) -> str:
+def _command(result: HostResult) -> str:
     """Return the command line that repeats this measurement, except for what :func:`_own_commands` names."""
-    command = ["ansible-playbook", "threadwise.smt.smt_eval", "-i", "INVENTORY", "--limit", result["host"]]
+    command = ["ansible-playbook", "threadwise.smt.smt_eval", "-i", "INVENTORY", "--limit", result.host]
     # The baseline comes first. Where nothing was compared, the arm measured is not one of those asked for, unless it
     # alone was.
-    measured_first = [*result["arms"], *result["arms_left_out"]]
+    measured_first = host_comparisons.asked_arms(result)
     asked = [
-        arm["name"]
-        for arm in (
-            measured_first if host_comparisons.is_compared(result) else result["arms_left_out"] or result["arms"]
-        )
+        arm.name
+        for arm in (measured_first if host_comparisons.is_compared(result) else result.arms_left_out or result.arms)
     ]
     command += ["-e", f"smt_eval_arms={','.join(asked)}"]
-    if result["plan"].get("boots"):
+    if result.plan.boots:
         allowed_by = sorted({arm.allowed_by for arm in map(catalogue.find, asked) if arm and arm.allowed_by})
         given = [
-            f"smt_eval_boots={result['plan']['boots']}",
+            f"smt_eval_boots={result.plan.boots}",
             "smt_boot_reboot_ok=true",
             *(f"{variable}=true" for variable in allowed_by),
         ]
         command += [word for one in given for word in ("-e", one)]
-    measured = [one["name"] for one in result["plan"].get("workloads") or []]
+    measured = [one.name for one in result.plan.workloads or ()]
     command += ["-e", json.dumps({"smt_eval_workloads": [name for name in measured if name in BUILT_IN]})]
-    names = list(
-        dict.fromkeys(name for by_name in (result["plan"].get("placements") or {}).values() for name in by_name)
-    )
+    names = list(dict.fromkeys(name for by_name in (result.plan.placements or {}).values() for name in by_name))
     if names and tuple(names) != placements.DEFAULT:
         command += ["-e", json.dumps({"smt_eval_placements": names})]
-    if result["plan"].get("goal") == goals.PRECISION and not result["plan"].get("boots"):
+    if result.plan.goal == goals.PRECISION and not result.plan.boots:
         command += ["-e", f"smt_eval_goal={goals.PRECISION}"]
     for variable, field in (
         ("budget", "seconds_budget"),
         ("sample_seconds", "sample_seconds"),
         ("settle_seconds", "settle_seconds"),
     ):
-        value = result["plan"].get(field)
+        value = getattr(result.plan, field)
         if isinstance(value, (int, float)):
             command += ["-e", f"smt_eval_{variable}={value}"]
     return shlex.join(command)
 
 
-def _own_commands(result: dict[str, t.Any]) -> list[str]:
+def _own_commands(result: HostResult) -> list[str]:
     """Return the workloads that are not of the collection: their declaration is needed to repeat the measurement."""
-    return [one["name"] for one in result["plan"].get("workloads") or [] if one["name"] not in BUILT_IN]
+    return [one.name for one in result.plan.workloads or () if one.name not in BUILT_IN]

@@ -12,6 +12,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     comparisons as host_comparisons,
     smt_metrics,
 )
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import Sample
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
 
@@ -36,7 +37,7 @@ def lines(
     about: t.Mapping[str, t.Any],
     comparisons: t.Sequence[host_comparisons.Comparison],
     levels: t.Sequence[t.Mapping[str, t.Any]],
-    samples: t.Sequence[t.Mapping[str, t.Any]],
+    samples: t.Sequence[Sample],
     crossover: t.Mapping[str, t.Any] | None,
 ) -> list[Line]:
     """Return the SMT metrics that a workload's measurements allow.
@@ -88,20 +89,20 @@ def _of_streams(crossover: t.Mapping[str, t.Any] | None) -> list[Line]:
 
 
 def _of_clients(
-    about: t.Mapping[str, t.Any], levels: t.Sequence[t.Mapping[str, t.Any]], samples: t.Sequence[t.Mapping[str, t.Any]]
+    about: t.Mapping[str, t.Any], levels: t.Sequence[t.Mapping[str, t.Any]], samples: t.Sequence[Sample]
 ) -> list[Line]:
     """Return the most clients (or other parameter value) before response times double, for each placement and arm."""
     titles = {level["arm"]: level["arm_title"] for level in levels}
     curves: dict[str, dict[str, dict[float, list[float]]]] = {}
-    measured = [sample for sample in samples if sample["ok"] and sample.get("parameter") is not None]
+    measured = [sample for sample in samples if sample.ok and sample.parameter is not None]
     name = next((name for name in RESPONSES if any(_response(sample, name) for sample in measured)), "")
     for sample in measured:
         response = _response(sample, name)
-        if response:
-            curve = curves.setdefault(sample["placement"], {}).setdefault(sample["arm"], {})
-            curve.setdefault(sample["parameter"], []).append(response)
+        if response and sample.parameter is not None:
+            curve = curves.setdefault(sample.placement, {}).setdefault(sample.arm, {})
+            curve.setdefault(sample.parameter, []).append(response)
     counted = about["parameter_name"]
-    unit = next((sample["metrics"][name].get("unit") for sample in measured if _response(sample, name)), "")
+    unit = next((sample.metrics[name].unit for sample in measured if _response(sample, name)), "")
     allowed = about.get("response_limit")
     found = []
     for placement, by_arm in curves.items():
@@ -118,10 +119,10 @@ def _of_clients(
     return found
 
 
-def _response(sample: t.Mapping[str, t.Any], name: str) -> float | None:
+def _response(sample: Sample, name: str) -> float | None:
     """Return a response time of a sample, or None where it has none above zero."""
-    value = (sample["metrics"].get(name) or {}).get("value")
-    return value if value is not None and value > 0 else None
+    metric = sample.metrics.get(name)
+    return metric.value if metric and metric.value is not None and metric.value > 0 else None
 
 
 def _most(curve: t.Mapping[float, float], limit: float) -> str:

@@ -17,10 +17,10 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     smt_metrics,
     usage,
 )
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult, Sample
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
 
-Sample = dict[str, t.Any]
 Key = tuple[str, str, float | None]
 # A text and its sort key.
 Cell = tuple[str, float]
@@ -44,7 +44,7 @@ class Group:
 
 
 def table(
-    result: host_comparisons.Result,
+    result: HostResult,
     samples: t.Sequence[Sample],
     levels: t.Sequence[t.Mapping[str, t.Any]],
     used: t.Mapping[Key, usage.Usage],
@@ -52,7 +52,7 @@ def table(
     """Make the table of a workload's telemetry.
 
     Args:
-        result: a document accepted by :func:`result_files.load`.
+        result: from :func:`result_files.load`.
         samples: of one workload.
         levels: from :func:`host_comparisons.levels`; the rows have their order.
         used: the workload's usage, from :func:`usage.of_workload`.
@@ -77,11 +77,11 @@ def table(
     return {"columns": columns, "text_columns": 2, "heads": heads, "rows": rows}
 
 
-def absent(result: host_comparisons.Result, tables: t.Iterable[dict[str, t.Any] | None]) -> list[str]:
+def absent(result: HostResult, tables: t.Iterable[dict[str, t.Any] | None]) -> list[str]:
     """Return each missing quantity with the reason.
 
     Args:
-        result: a document accepted by :func:`result_files.load`.
+        result: from :func:`result_files.load`.
         tables: from :func:`table`, of all workloads.
     """
     present = {name for one in tables if one for name in one["columns"]}
@@ -89,7 +89,7 @@ def absent(result: host_comparisons.Result, tables: t.Iterable[dict[str, t.Any] 
 
 
 def _groups(
-    result: host_comparisons.Result,
+    result: HostResult,
     samples: t.Sequence[Sample],
     levels: t.Sequence[t.Mapping[str, t.Any]],
     used: t.Mapping[Key, usage.Usage],
@@ -97,10 +97,10 @@ def _groups(
     primary = host_comparisons.primary_metrics(result)
     kinds: dict[Key, list[Sample]] = {(one["placement"], one["arm"], one["parameter"]): [] for one in levels}
     for sample in samples:
-        if host_comparisons.good_value(sample, primary[sample["workload"]]) is not None:
-            kinds.setdefault((sample["placement"], sample["arm"], sample.get("parameter")), []).append(sample)
+        if host_comparisons.good_value(sample, primary[sample.workload]) is not None:
+            kinds.setdefault((sample.placement, sample.arm, sample.parameter), []).append(sample)
     return {
-        kind: Group(members, used.get(kind), result["environment"].get("nominal_mhz"))
+        kind: Group(members, used.get(kind), result.environment.nominal_mhz)
         for kind, members in kinds.items()
         if members
     }
@@ -146,7 +146,7 @@ def _frequency(group: Group) -> Cell | None:
     known = [
         megahertz
         for sample in group.samples
-        for megahertz in (host_comparisons.telemetry_of(sample).get("frequency") or {}).values()
+        for megahertz in (host_comparisons.telemetry_of(sample).frequency or {}).values()
         if megahertz
     ]
     return (f"{sum(known) / len(known):.0f}", sum(known) / len(known)) if known else None
@@ -155,12 +155,13 @@ def _frequency(group: Group) -> Cell | None:
 def _counts(group: Group, which: str) -> tuple[float, list[float]] | None:
     """Return the summed cycles of all these threads or cores, and the instructions of each."""
     counted = [
-        one
+        (one.cycles, one.instructions)
         for sample in group.samples
-        for one in ((host_comparisons.telemetry_of(sample).get("perf") or {}).get(which) or {}).values()
+        if (perf := host_comparisons.telemetry_of(sample).perf)
+        for one in (perf.cpus if which == "cpus" else perf.cores).values()
+        if one.cycles is not None and one.cycles >= 1 and one.instructions is not None and one.instructions >= 1
     ]
-    counted = [one for one in counted if (one.get("cycles") or 0) >= 1 and (one.get("instructions") or 0) >= 1]
-    return (sum(one["cycles"] for one in counted), [one["instructions"] for one in counted]) if counted else None
+    return (sum(cycles for cycles, _done in counted), [done for _cycles, done in counted]) if counted else None
 
 
 def _ipc(group: Group) -> Cell | None:
@@ -181,17 +182,13 @@ def _core_cpi(group: Group) -> Cell | None:
 
 def _throttled(group: Group) -> Cell | None:
     known = [
-        count
-        for sample in group.samples
-        if (count := host_comparisons.telemetry_of(sample).get("throttled")) is not None
+        count for sample in group.samples if (count := host_comparisons.telemetry_of(sample).throttled) is not None
     ]
     return (f"{sum(known)}", sum(known)) if known else None
 
 
 def _stolen(group: Group) -> Cell | None:
-    known = [
-        share for sample in group.samples if (share := host_comparisons.telemetry_of(sample).get("steal")) is not None
-    ]
+    known = [share for sample in group.samples if (share := host_comparisons.telemetry_of(sample).steal) is not None]
     if not known:
         return None
     mean, most = sum(known) / len(known), max(known)
@@ -217,18 +214,18 @@ COLUMNS: dict[str, tuple[str, t.Callable[[Group], Cell | None]]] = {
 }
 
 
-def _why_not_counted(result: host_comparisons.Result) -> str:
+def _why_not_counted(result: HostResult) -> str:
     reasons = list(
         dict.fromkeys(
             reason
-            for sample in result["samples"]
-            if (reason := (host_comparisons.telemetry_of(sample).get("perf") or {}).get("reason"))
+            for sample in result.samples
+            if (perf := host_comparisons.telemetry_of(sample).perf) and (reason := perf.reason)
         )
     )
     return "; ".join(reasons[:MAX_REASONS]) or "the samples have none"
 
 
-ABSENCES: dict[str, tuple[str, t.Callable[[host_comparisons.Result], str]]] = {
+ABSENCES: dict[str, tuple[str, t.Callable[[HostResult], str]]] = {
     "used": ("usage of the CPUs", lambda _result: "the samples have none"),
     "by_clock": (
         "nominal frequency",
