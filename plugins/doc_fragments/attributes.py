@@ -12,7 +12,7 @@ class ModuleDocFragment:
     DOCUMENTATION = r"""
 options: {}
 requirements:
-  - jsonschema-rs (on the controller)
+  - msgspec (on the controller)
 attributes:
   check_mode:
     description: Can run in check mode, says what it would do, and changes nothing.

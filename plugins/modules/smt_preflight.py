@@ -10,7 +10,7 @@ version_added: 1.0.0
 description:
   - Used by the playbooks of this collection; not to be called directly.
   - Fails, in one sentence with the C(pip install) that helps, where this controller has not the Python package
-    jsonschema-rs, which validates what hosts send. With O(run) it warns in one sentence of what the report will lack
+    msgspec, which validates what hosts send. With O(run) it warns in one sentence of what the report will lack
     without the recommended package duckdb.
   - Fails where a host or the play has a variable with a prefix of this collection that the collection does not know, or
     one whose value has not the declared type or is not one of the declared choices. It says so in one sentence a

@@ -86,7 +86,7 @@ attributes:
     support: full
     details: Shows the change of C(summary.md).
 requirements:
-  - jsonschema-rs (on the controller)
+  - msgspec (on the controller)
 notes:
   - Recommended on the controller is the Python package duckdb, without which the Parquet files are left out. A warning
     names what the report lacks.

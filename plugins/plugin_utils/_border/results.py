@@ -128,7 +128,7 @@ def _made(make: t.Callable[[], HostResult], data: t.Callable[[], t.Any], source:
     try:
         result = make()
     except text.BorderError as error:
-        raise ResultError(f"{source}: {_with_names(error, data())}") from None
+        raise ResultError(f"{source}: {_with_names(error, data)}") from None
     try:
         _check(result)
     except text.BorderError as error:
@@ -140,10 +140,10 @@ def _made(make: t.Callable[[], HostResult], data: t.Callable[[], t.Any], source:
     return result
 
 
-def _with_names(error: text.BorderError, data: t.Any) -> text.BorderError:
+def _with_names(error: text.BorderError, data: t.Callable[[], t.Any]) -> text.BorderError:
     """Return the first error with all names on the way to it, those of mappings' keys, too."""
     try:
-        _CHECKER.check(data)
+        _CHECKER.check(data())
     except text.BorderError as named:
         return named
     return error

@@ -72,7 +72,7 @@ def test_a_pattern_means_the_same_everywhere(pattern):
     assert PORTABLE.fullmatch(CLASS.sub("x", pattern)) and "(?" not in pattern
     # The end of a text is \Z in Python, where $ may also be before a last newline.
     python = re.compile(rf"{pattern[:-1]}\Z")
-    check = schema.Checker({"pattern": pattern}).check
+    check = schema.Checker({"type": "string", "pattern": pattern}).check
 
     @settings(max_examples=25, deadline=None, database=None, derandomize=True)
     @given(st.from_regex(python) | st.from_regex(pattern) | st.text(max_size=6))
@@ -92,37 +92,38 @@ def accepts(check, value):
     return True
 
 
-def test_a_pattern_that_could_take_long_is_no_schema():
-    with pytest.raises(jsonschema_rs.ValidationError):
-        schema._compiled({"pattern": r"^(a+)\1$"})
-
-
 OBJECT = schema.strict(("a",), a=schema.or_null(schema.count(5)), b=schema.text(3, r"^[a-z]*$"))
 
 
 @pytest.mark.parametrize(
     ("one", "value", "said"),
     [
-        (OBJECT, [], 'the document: an array is not of type "object"'),
-        (OBJECT, {"b": ""}, 'the document: "a" is a required property'),
-        (OBJECT, {"a": 1, "more": 2}, "the document: Additional properties are not allowed ('more' was unexpected)"),
-        (OBJECT, {"a": -1}, "a: -1 is less than the minimum of 0"),
-        (OBJECT, {"a": 10**99}, f"a: {10**99} is greater than the maximum of 5"),
-        (OBJECT, {"a": True}, 'a: true is not of types "null", "integer"'),
-        (OBJECT, {"a": 1.5}, 'a: 1.5 is not of types "null", "integer"'),
-        (OBJECT, {"a": {"b": [7]}}, 'a: an object is not of types "null", "integer"'),
-        (OBJECT, {"a": 1, "b": "xxxx"}, 'b: "xxxx" is longer than 3 characters'),
-        (OBJECT, {"a": 1, "b": "x\n"}, r'b: "x\n" does not match "^[a-z]*$"'),
-        (schema.one_of("x", None), 1, 'the document: 1 is not one of "x" or null'),
-        (schema.mapping(OBJECT, 2), {"k": {"a": 1}, "l": {"a": "1"}}, 'l.a: "1" is not of types "null", "integer"'),
-        (schema.mapping(OBJECT, 1), {"k": {"a": 1}, "l": {"a": 1}}, "the document: an object has more than 1 property"),
-        (schema.mapping(OBJECT, 1, "^[a-z]$"), {"K": {"a": 1}}, 'the document: "K" does not match "^[a-z]$"'),
-        (schema.items(schema.BOOL, 2), [True, False, True], "the document: an array has more than 2 items"),
-        (schema.items(schema.BOOL, 2), [True, 0], '1: 0 is not of type "boolean"'),
-        ({"minItems": 1}, [], "the document: an array has less than 1 item"),
-        ({"prefixItems": [schema.BOOL, schema.TEXT]}, [True, 1], '1: 1 is not of type "string"'),
-        ({"prefixItems": [schema.BOOL], "items": schema.TEXT}, [True, 1], '1: 1 is not of type "string"'),
-        ({"exclusiveMinimum": 0}, 0.0, "the document: 0.0 is less than or equal to the minimum of 0"),
+        (OBJECT, [], "the document: expected `object`, got `array`"),
+        (OBJECT, {"b": ""}, "the document: object missing required field `a`"),
+        (OBJECT, {"a": 1, "more": 2}, "the document: object contains unknown field `more`"),
+        (OBJECT, {"a": -1}, "a: expected `int` >= 0"),
+        (OBJECT, {"a": 10**99}, "a: expected `int` <= 5"),
+        (OBJECT, {"a": True}, "a: expected `int | null`, got `bool`"),
+        (OBJECT, {"a": 1.5}, "a: expected `int | null`, got `float`"),
+        (OBJECT, {"a": {"b": [7]}}, "a: expected `int | null`, got `object`"),
+        (OBJECT, {"a": 1, "b": "xxxx"}, "b: expected `str` of length <= 3"),
+        (OBJECT, {"a": 1, "b": "x\n"}, r"b: expected `str` matching regex '^[a-z]*\\Z'"),
+        (schema.one_of("x", None), 1, "the document: expected `str | null`, got `int`"),
+        (schema.one_of("x", None), "y", "the document: invalid enum value 'y'"),
+        (schema.mapping(OBJECT, 2), {"k": {"a": 1}, "l": {"a": "1"}}, "l.a: expected `int | null`, got `str`"),
+        (schema.mapping(OBJECT, 1), {"k": {"a": 1}, "l": {"a": 1}}, "the document: expected `object` of length <= 1"),
+        (
+            schema.mapping(OBJECT, 1, "^[a-z]$"),
+            {"K": {"a": 1}},
+            r"the document: expected `str` matching regex '^[a-z]\\Z'",
+        ),
+        (schema.items(schema.BOOL, 2), [True, False, True], "the document: expected `array` of length <= 2"),
+        (schema.items(schema.BOOL, 2), [True, 0], "1: expected `bool`, got `int`"),
+        ({**schema.items(schema.BOOL, 2), "minItems": 1}, [], "the document: expected `array` of length >= 1"),
+        ({"type": "array", "prefixItems": [schema.BOOL, schema.TEXT]}, [True, 1], "1: expected `str`, got `int`"),
+        ({"type": "array", "prefixItems": [schema.BOOL]}, [], "the document: expected `array` of length 1, got 0"),
+        ({"type": "number", "exclusiveMinimum": 0}, 0.0, "the document: expected `float` > 0.0"),
+        ({"const": "x"}, "y", "the document: invalid enum value 'y'"),
     ],
 )
 def test_what_is_refused_is_said_with_its_place_and_the_reason(one, value, said):
@@ -135,10 +136,9 @@ def test_what_is_refused_is_said_with_its_place_and_the_reason(one, value, said)
     ("one", "value"),
     [
         (OBJECT, {"a": 5, "b": "xxx"}),
-        (OBJECT, {"a": 5.0}),
         (schema.text(2), "😀😀"),
-        (schema.one_of(1), 1.0),
-        ({"prefixItems": [schema.BOOL]}, []),
+        (schema.one_of(True, False, 1, 0), True),
+        (schema.one_of(True, False, 1, 0), 1),
         (schema.NUMBER, -(2.0**62)),
     ],
 )
@@ -149,17 +149,19 @@ def test_what_is_at_a_limit_passes(one, value):
 @pytest.mark.parametrize(
     ("one", "value", "reason"),
     [
-        (schema.text(300), "x" * 9000, "is longer than 300 characters"),
-        (schema.mapping(schema.BOOL, 5), {"x" * 9000: True}, 'does not match "^[^\\n]{1,255}$"'),
-        (schema.mapping(schema.BOOL, 5), {"\u202e\x1b" * 9000: True}, 'does not match "^[^\\n]{1,255}$"'),
-        (schema.BOOL, "\x9b\u202e" * 9000, 'is not of type "boolean"'),
+        (schema.text(300), "x" * 9000, "`str` of length <= 300"),
+        (schema.mapping(schema.BOOL, 5), {"x" * 9000: True}, "matching regex"),
+        (schema.mapping(schema.BOOL, 5), {"\u202e\x1b" * 9000: True}, "matching regex"),
+        (schema.BOOL, "\x9b\u202e" * 9000, "expected `bool`"),
+        (schema.one_of("a"), "\x9b\u202e" * 9000, "invalid enum value"),
+        (OBJECT, {"a": 1, "\x9b\u202e" * 9000: 1}, "object contains unknown field"),
     ],
 )
 def test_a_long_value_hides_no_reason_and_is_shown_escaped(one, value, reason):
     with pytest.raises(text.BorderError) as caught:
         schema.Checker(one).check(value)
     said = str(caught.value)
-    assert said.endswith(reason) and said.isprintable() and len(said) < 250
+    assert reason in said and said.isprintable() and len(said) < 250
 
 
 def replaced(data, at, value):
@@ -181,8 +183,8 @@ def places(data, at=()):
     return known
 
 
-def test_the_place_is_the_one_that_the_library_names():
-    """The place is looked for step by step, and the library, asked for the whole document, says the same."""
+def test_the_place_is_the_one_that_another_library_names():
+    """The place is looked for step by step, and jsonschema-rs, asked for the whole document, says the same."""
     whole = json.loads(json.dumps(result_maker.result(blocks=1, shape=(1, 2, 2))))
     check, library = schema.Checker(results.SCHEMA).check, jsonschema_rs.Draft202012Validator(results.SCHEMA)
     check(whole)
@@ -202,11 +204,17 @@ def test_the_place_is_the_one_that_the_library_names():
     assert 100 < refused < 300
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), b"x", {1}, {1: 2}, "\ud800"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), b"x", {1: 2}])
 def test_what_is_not_json_is_refused(value):
     with pytest.raises(text.BorderError):
         schema.Checker(
-            {"type": ["number", "string", "array", "object", "null"], "minimum": 0, "maximum": 5, "maxLength": 9}
+            {
+                **schema.mapping(schema.TEXT, 5),
+                "type": ["number", "string", "array", "object", "null"],
+                "minimum": 0,
+                "maximum": 5,
+                "maxLength": 9,
+            }
         ).check(value)
 
 
@@ -214,7 +222,7 @@ def test_what_is_nested_deeply_is_refused_where_it_begins():
     deep = []
     for _level in range(50_000):
         deep = [deep]
-    with pytest.raises(text.BorderError, match=r'^a\.0: an array is not of type "string"$'):
+    with pytest.raises(text.BorderError, match=r"^a\.0: expected `str`, got `array`$"):
         schema.Checker(schema.whole(a=schema.items(schema.TEXT, 5))).check({"a": [deep]})
 
 
@@ -226,7 +234,7 @@ before = resource.getrusage(resource.RUSAGE_SELF)
 try:
     schema.Checker(schema.whole(a=WRONG)).check(data)
 except text.BorderError as error:
-    assert str(error).startswith("a: an array "), error
+    assert str(error).startswith("a: expected `"), error
 else:
     raise SystemExit("accepted")
 after = resource.getrusage(resource.RUSAGE_SELF)
@@ -238,12 +246,11 @@ print(after.ru_maxrss - before.ru_maxrss, after.ru_utime - before.ru_utime)
 def test_a_large_value_costs_little_to_refuse(wrong):
     done = subprocess.run([sys.executable, "-c", LARGE.replace("WRONG", wrong)], check=True, stdout=subprocess.PIPE)
     kilobytes, seconds = map(float, done.stdout.split())
-    # The library's own error costs 350 MB.
     assert kilobytes < 30_000 and seconds < 2
 
 
 def test_without_the_library_nothing_passes(monkeypatch):
-    lost = ModuleNotFoundError("No module named 'jsonschema_rs'", name="jsonschema_rs")
+    lost = ModuleNotFoundError("No module named 'msgspec'", name="msgspec")
     monkeypatch.setattr(schema, "MISSING_LIBRARY", lost)
     with pytest.raises(ModuleNotFoundError):
         schema.Checker(schema.BOOL).check(True)

@@ -14,13 +14,13 @@ def lost(name):
 
 
 def test_all_missing_packages_are_in_one_sentence_by_the_names_that_pip_knows():
-    failed = [lost("duckdb"), None, lost("jmespath"), lost("jmespath"), lost("jsonschema_rs")]
+    failed = [lost("duckdb"), None, lost("jmespath"), lost("jmespath"), lost("msgspec")]
     actual = libraries.sentence("an evaluation", failed)
     assert actual.startswith(
         "an evaluation needs Python packages that this controller does not have (No module named 'duckdb'; No module"
-        " named 'jmespath'; No module named 'jsonschema_rs')"
+        " named 'jmespath'; No module named 'msgspec')"
     )
-    assert actual.endswith(f": {sys.executable} -m pip install duckdb jmespath jsonschema-rs")
+    assert actual.endswith(f": {sys.executable} -m pip install duckdb jmespath msgspec")
 
 
 def test_a_part_of_a_package_is_the_package():

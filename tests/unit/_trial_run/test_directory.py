@@ -141,14 +141,6 @@ def test_the_report_names_a_host_whose_file_is_damaged_and_counts_the_others(mad
     assert warning in results["others"] and results["comparisons"]
 
 
-def test_an_integer_with_a_point_is_one(made):
-    files, trial = made
-    before = looking.known(files, trial)
-    changed(3, period=3.0)(files.host_file("web2"))
-    assert looking.known(files, trial) == before
-    assert all(isinstance(one["period"], int) for one in looking.known(files, trial).periods["web2"])
-
-
 ENDS = {
     "of another host": {"host": "web1", "ended": AT, "reason": None, "restored": True, "before": "0-3", "after": "0-3"},
     "without a state": {
