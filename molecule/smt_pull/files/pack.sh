@@ -13,7 +13,7 @@ if [ ! -d opt/ansible ]; then
     rm -rf opt/ansible.new
     "$python" -m pip install --quiet --disable-pip-version-check --target opt/ansible.new --python-version 3.11 --only-binary=:all: 'ansible-core>=2.19,<2.20' -r "$repository/requirements-minimal.txt"
     # Console scripts name the Python of this machine.
-    sed -i '1s|^#!.*|#!/usr/bin/python3|' opt/ansible.new/bin/*
+    find opt/ansible.new/bin -maxdepth 1 -type f -exec sed -i '1s|^#!.*|#!/usr/bin/python3|' {} +
     mv opt/ansible.new opt/ansible
 fi
 "$(dirname "$python")/ansible-galaxy" collection build --force --output-path . "$repository"
