@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The placements of workers: their names, in the order in which they are shown, and their titles."""
 
+import functools
 import re
 import typing as t
 
@@ -72,6 +73,7 @@ class Numbered(t.NamedTuple):
     workers: int
 
 
+@functools.lru_cache(maxsize=1024)
 def numbered(name: str) -> "Numbered | None":
     """Return what the name of a placement of a number of workers says, or None for another placement."""
     match = _NUMBERED.match(name)

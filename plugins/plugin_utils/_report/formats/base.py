@@ -57,24 +57,26 @@ class Host:
         ]
 
     @functools.cached_property
-    def workers(self) -> list[list[t.Any]]:
-        """One row per worker of each sample, with the columns of :data:`WORKER_COLUMNS`."""
-        workloads = {one.name: one for one in self.result.plan.workloads or ()}
-        return [
-            row
-            for sample in self.result.samples
-            for row in _worker_rows(self.result, sample, workloads[sample.workload])
-        ]
-
-    @functools.cached_property
     def samples_text(self) -> str:
         """The same as CSV, with unescaped texts."""
         return tables.csv_text(self.samples)
 
     @functools.cached_property
     def workers_text(self) -> str:
-        """The workers as CSV, with unescaped texts."""
-        return tables.csv_text(self.workers)
+        """One row per worker of each sample as CSV, with the columns of :data:`WORKER_COLUMNS` and unescaped texts."""
+        return self.workers_with(lambda cell: cell)
+
+    def workers_with(self, cell: t.Callable[[t.Any], t.Any]) -> str:
+        """Return the rows of all workers as CSV, each text as ``cell`` makes it.
+
+        They are most of a report's numbers. What all workers of a sample share is written once.
+        """
+        workloads = {one.name: one for one in self.result.plan.workloads or ()}
+        return "".join(
+            line
+            for sample in self.result.samples
+            for line in _worker_lines(self.result, sample, workloads[sample.workload], cell)
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,26 +174,24 @@ def _identity(result: HostResult, sample: Sample) -> list[t.Any]:
     return [*of_run, sample.workload, sample.placement, sample.arm, sample.block, sample.index]
 
 
-def _worker_rows(result: HostResult, sample: Sample, workload: Workload) -> t.Iterator[list[t.Any]]:
+def _worker_lines(
+    result: HostResult, sample: Sample, workload: Workload, cell: t.Callable[[t.Any], t.Any]
+) -> t.Iterator[str]:
     telemetry = host_comparisons.telemetry_of(sample)
-    of_sample = [*_identity(result, sample), sample.parameter]
-    unit = workload.metrics[workload.primary].unit
-    for number, worker in enumerate(sample.workers or []):
+    frequency, usage = telemetry.frequency or {}, telemetry.cpu_usage or {}
+    of_sample = _joined(map(cell, [*_identity(result, sample), sample.parameter]))
+    metric, unit = (_joined([cell(text)]) for text in (workload.primary, workload.metrics[workload.primary].unit))
+    for number, worker in enumerate(sample.workers or ()):
         # Of a worker that had several CPUs it is not known which of them it used.
         own = worker.cpus if worker.cpus.isdigit() else ""
-        yield [
-            *of_sample,
-            number,
-            worker.cpus,
-            workload.primary,
-            worker.value,
-            unit,
-            worker.wall_seconds,
-            worker.cpu_seconds,
-            worker.context_switches,
-            (telemetry.frequency or {}).get(own),
-            (telemetry.cpu_usage or {}).get(own),
-        ]
+        cpus = own or _joined([cell(worker.cpus)])
+        times = worker.wall_seconds, worker.cpu_seconds, worker.context_switches, frequency.get(own), usage.get(own)
+        value, *numbers = ("" if one is None else repr(one) for one in (worker.value, *times))
+        yield f"{of_sample},{number},{cpus},{metric},{value},{unit},{','.join(numbers)}\n"
+
+
+def _joined(cells: t.Iterable[t.Any]) -> str:
+    return tables.csv_text([cells])[:-1]
 
 
 def _sample_rows(result: HostResult, sample: Sample, workload: Workload) -> list[list[t.Any]]:

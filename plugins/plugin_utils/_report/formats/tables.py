@@ -16,13 +16,14 @@ SIGN = re.compile(rb"\Arun,host,")
 _FORMULA = re.compile(r"^[\s]*[=+\-@\t\r\uff1d\uff0b\uff0d\uff20]")
 
 
+def is_formula(text: str) -> bool:
+    """Return whether a spreadsheet would run a text as a formula."""
+    return _FORMULA.match(text) is not None
+
+
 def cell(value: t.Any) -> t.Any:
-    """Return a value for a CSV cell: an apostrophe goes in front of a text that a spreadsheet would run as a
-    formula.
-    """
-    if isinstance(value, str) and _FORMULA.match(value):
-        return f"'{value}"
-    return value
+    """Return a value for a CSV cell: an apostrophe goes in front of a text that would be run as a formula."""
+    return f"'{value}" if isinstance(value, str) and is_formula(value) else value
 
 
 def csv_text(rows: t.Iterable[t.Iterable[t.Any]]) -> str:
@@ -35,4 +36,4 @@ def csv_text(rows: t.Iterable[t.Iterable[t.Any]]) -> str:
 def safe_rows(rows: list[list[t.Any]]) -> list[list[t.Any]]:
     """Return rows that are safe for a spreadsheet; the same object where no cell starts a formula."""
     texts = {value for row in rows for value in row if isinstance(value, str)}
-    return [[cell(value) for value in row] for row in rows] if any(map(_FORMULA.match, texts)) else rows
+    return [[cell(value) for value in row] for row in rows] if any(map(is_formula, texts)) else rows

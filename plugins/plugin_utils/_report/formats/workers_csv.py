@@ -9,8 +9,12 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.bas
 
 
 def _host(host: Host) -> str:
-    safe = tables.safe_rows(host.workers)
-    return host.workers_text if safe is host.workers else tables.csv_text(safe)
+    texts = {host.result.run, host.result.host, host.result.facts.get("hardware_class") or ""}
+    for workload in host.result.plan.workloads or ():
+        texts.update((workload.name, workload.primary, workload.metrics[workload.primary].unit))
+    for sample in host.result.samples:
+        texts.update((sample.placement, sample.arm), (worker.cpus for worker in sample.workers or ()))
+    return host.workers_with(tables.cell) if any(map(tables.is_formula, texts)) else host.workers_text
 
 
 FORMAT = Format(
