@@ -9,7 +9,6 @@ breaks a limit or has an unknown field, and describes it as JSON schema. The lim
 
 from __future__ import annotations
 
-import re
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms, placements
@@ -32,8 +31,6 @@ else:
     MISSING_LIBRARY = None
 
 Made = t.TypeVar("Made")
-# The way to a value in msgspec's messages, such as "- at `$.samples[3].block`".
-_AT = " - at `"
 
 
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
@@ -108,14 +105,14 @@ def decoded(document_text: str, kind: type[Made]) -> Made:
     """Make an object from a JSON text; its numbers are finite, and its texts are safe to display.
 
     Raises:
-        BorderError: not JSON, or not what the object holds; the message names the place of the first error.
+        BorderError: not JSON, or not what the object holds; the message is msgspec's, which names no key of a mapping.
     """
     try:
         if text.may_be_unshowable(document_text):
             return converted(text.parse(document_text), kind)
         return msgspec.json.decode(document_text, type=kind)
     except msgspec.ValidationError as error:
-        raise text.BorderError(_reason(error)) from None
+        raise text.BorderError(text.line(error, 300)) from None
     except (msgspec.DecodeError, RecursionError) as error:
         # The standard library says in which line.
         text.parse(document_text)
@@ -127,7 +124,7 @@ def converted(data: t.Any, kind: type[Made]) -> Made:
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
-        raise text.BorderError(_reason(error)) from None
+        raise text.BorderError(text.line(error, 300)) from None
     except RecursionError:
         raise text.BorderError("nested too deeply") from None
 
@@ -135,15 +132,6 @@ def converted(data: t.Any, kind: type[Made]) -> Made:
 def plain(part: t.Any) -> t.Any:
     """Return the data of an object, or of a tuple or a mapping of objects, as JSON has them."""
     return msgspec.json.decode(msgspec.json.encode(part))
-
-
-def _reason(error: Exception) -> str:
-    """Return msgspec's message with the place in front of it."""
-    what, _at, place = str(error).partition(_AT)
-    # A value of a mapping has no name there.
-    way = re.sub(r"\[(\d+)\]", r".\1", place.replace("[...]", ".*"))
-    of_key, way = way.startswith("key` in `"), way.strip("`").rpartition("$")[2].lstrip(".") or "the document"
-    return f"{'a name in ' if of_key else ''}{text.line(way, 160)}: {text.line(what[:1].lower() + what[1:], 200)}"
 
 
 def schema_of(kind: t.Any) -> schema.Schema:
