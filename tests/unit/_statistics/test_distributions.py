@@ -17,7 +17,8 @@ SOURCE = random.Random(20261126)
 def freedoms(count):
     """Degrees of freedom: few and many, whole and not."""
     return [
-        SOURCE.choice((SOURCE.randint(1, 60), SOURCE.uniform(1, 60), 10 ** SOURCE.uniform(0, 5))) for _ in range(count)
+        SOURCE.choice((SOURCE.randint(1, 60), SOURCE.uniform(1, 60), 10 ** SOURCE.uniform(0, 5)))
+        for _number in range(count)
     ]
 
 
