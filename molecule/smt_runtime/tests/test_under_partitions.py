@@ -66,7 +66,8 @@ def test_a_partition_is_one_conflict_and_binds_nobody_outside(host, core, partit
     of_partition, of_task = refused["affinity_conflicts"]
     what = re.escape(f"{OWN} (cgroup v2 cpuset, CPUs {cpus}) is a partition (root) and would shrink to {core[0]}")
     assert re.fullmatch(
-        rf"CPU {core[1]}: {what}, as /run/systemd/system\.control/own\.slice\.d/\S+ sets AllowedCPUs=[0-9 -]+", of_partition
+        rf"CPU {core[1]}: {what}, as /run/systemd/system\.control/own\.slice\.d/\S+ sets AllowedCPUs=[0-9 -]+",
+        of_partition,
     ), of_partition
     assert re.fullmatch(
         r"CPU 7: pid \d+ .*unit pinned\.service\) is pinned to 7 alone, by sched_setaffinity\(2\) as with taskset",
