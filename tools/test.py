@@ -79,6 +79,7 @@ STEPS = {
         (
             "fio",
             "gcc",
+            "gnupg",
             "gzip",
             "libc6-dev",
             "linux-perf",

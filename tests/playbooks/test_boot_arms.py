@@ -24,6 +24,7 @@ from simulated_fleet import ROOT, SHEBANG, Fleet
 sys.path.insert(0, str(ROOT / "tests/unit/support"))
 import boot_maker
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.visit import record
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 
 HEAD = 'import os\nfrom ansible.module_utils.basic import AnsibleModule\nROOT = os.environ["SMT_HOST"] + "/root"\n'
@@ -218,8 +219,8 @@ class BootFleet(Fleet):
         return code, " ".join(seen.split()), self.changes().get("db1", [])
 
     def result(self):
-        """The combined result."""
-        return result_files.load(self.directory / "smt_eval_results/r/db1.json")
+        """The data of the combined result."""
+        return parts.plain(result_files.load(self.directory / "smt_eval_results/r/db1.json"))
 
     def assert_as_before(self):
         """The boot configuration has the bytes that it had, and the host runs as it did."""

@@ -12,6 +12,7 @@ import pathlib
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons, paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts, results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 
 RESULT = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "results" / "truth" / "smt-arms-truth.json"
@@ -23,13 +24,14 @@ MAX_CALLS, MIN_FINDS = 5, 95
 
 @pytest.fixture(scope="module", name="result")
 def result_of_the_evaluation():
-    return result_files.load(RESULT)
+    return parts.plain(result_files.load(RESULT))
 
 
 def judged(result, blocks):
     """The comparison of each arm with the baseline from some blocks alone."""
     samples = [sample for sample in result["samples"] if sample["block"] in blocks]
-    return {one["effect"]: one for one in comparisons.compare_host({**result, "samples": samples})}
+    part = results.accept({**result, "samples": samples}, "the guest")
+    return {one["effect"]: one for one in comparisons.compare_host(part)}
 
 
 def test_an_arm_that_does_nothing_is_not_called_and_a_planted_effect_is_found(result):

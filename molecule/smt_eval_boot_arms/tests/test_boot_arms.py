@@ -11,6 +11,7 @@ import pathlib
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts, results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 
 RESULTS = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "results"
@@ -24,7 +25,9 @@ def numbering_of_the_guest(host):
 
 @pytest.fixture(name="load")
 def load_results(host):
-    return lambda run: result_files.load(RESULTS / run / f"{host.ansible.get_variables()['inventory_hostname']}.json")
+    return lambda run: parts.plain(
+        result_files.load(RESULTS / run / f"{host.ansible.get_variables()['inventory_hostname']}.json")
+    )
 
 
 def test_each_arm_was_booted_in_its_state(load, numbering):
@@ -73,7 +76,7 @@ def test_run_time_arms_rest_on_blocks_within_the_boots_of_the_baseline(load, num
     assert seen == {(1, "smt_on", 8), (1, "smt_off", 4), (2, "nosmt", 4)}
     basis = {
         one["effect"]: (one["basis"], one["confounded"])
-        for one in host_comparisons.compare_host(result)
+        for one in host_comparisons.compare_host(results.accept(result, "the guest"))
         if one["kind"] == "arm"
     }
     assert basis == {"smt_off": ("blocks", False), "nosmt": ("boots", True)}

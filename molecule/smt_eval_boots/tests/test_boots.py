@@ -11,6 +11,7 @@ import subprocess
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts, results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 
 EPHEMERAL = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
@@ -19,7 +20,7 @@ RUN = EPHEMERAL / "results" / "converge"
 
 @pytest.fixture(name="result", scope="module")
 def result_of_converge():
-    return result_files.load(RUN / "smt-eval-boots.json")
+    return parts.plain(result_files.load(RUN / "smt-eval-boots.json"))
 
 
 def test_each_boot_was_measured_in_its_state(result):
@@ -35,7 +36,7 @@ def test_each_boot_was_measured_in_its_state(result):
 
 
 def test_two_pairs_are_compared_and_not_judged(result):
-    one = host_comparisons.of_smt(host_comparisons.compare_host(result))[0]
+    one = host_comparisons.of_smt(host_comparisons.compare_host(results.accept(result, "the guest")))[0]
     assert one["n"] == 2 and one["verdict"] == "inconclusive"
     assert "needs at least 4" in (RUN / "summary.md").read_text(encoding="utf-8")
 

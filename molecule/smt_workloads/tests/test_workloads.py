@@ -11,6 +11,7 @@ import pathlib
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.catalogue import BUILT_IN
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 
 RESULT = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "results" / "converge" / "smt-workloads.json"
@@ -19,7 +20,7 @@ RESULT = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "results" / 
 @pytest.fixture(name="result", scope="module")
 def result_of_converge():
     """The guest's result, as the schema lets it through."""
-    return result_files.load(RESULT)
+    return parts.plain(result_files.load(RESULT))
 
 
 def good(result, name):
