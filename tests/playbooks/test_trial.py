@@ -51,7 +51,13 @@ OWN = {
     # Each second one of 10,000.
     TALKATIVE: f'if number > {LATER}: online = ",".join(map(str, range(0, 10000, 2)))',
     LOST: "sys.exit(1)",
-    FULL: "",
+    # After its first period its file is none any more. Meanwhile nobody writes to it: the controller waits for this.
+    FULL: """
+periods = "{periods}"
+if os.path.isfile(periods) and os.path.getsize(periods):
+    os.remove(periods)
+    os.mkdir(periods)
+""",
 }
 # What smt_state says after a switch.
 AFTER = (
@@ -69,7 +75,8 @@ def a_fleet(tmp_path_factory):
     )
     for name, own in OWN.items():
         place = directory / "hosts" / name
-        (place / "answer.py").write_text(ANSWER.format(own=own))
+        periods = directory / "smt_trial_results" / "october" / "hosts" / f"{name}.periods.jsonl"
+        (place / "answer.py").write_text(ANSWER.format(own=own.replace("{periods}", str(periods))))
         (place / "shell").write_text(SHELL.format(python=fleet.python, place=place))
         (place / "shell").chmod(0o755)
     modules = directory / "collections/ansible_collections/threadwise/smt/plugins/modules"
@@ -108,13 +115,8 @@ def a_trial(fleet):
         smt_trial_after_switch=["true"],
         smt_trial_seed=1,
     ) as process:
-        said = []
-        for line in process.stdout:
-            said.append(line)
-            if line.startswith("Period 1 of "):
-                (path / "hosts" / f"{FULL}.periods.jsonl").unlink()
-                (path / "hosts" / f"{FULL}.periods.jsonl").mkdir()
-    return process.returncode, " ".join("".join(said).split()), path
+        said = process.stdout.read()
+    return process.returncode, " ".join(said.split()), path
 
 
 def ends(path):
