@@ -51,7 +51,7 @@ OWN = {
     # Each second one of 10,000.
     TALKATIVE: f'if number > {LATER}: online = ",".join(map(str, range(0, 10000, 2)))',
     LOST: "sys.exit(1)",
-    # After its first period its file is none any more. Meanwhile nobody writes to it: the controller waits for this.
+    # After its first period its file is none any more. Nobody writes to it just then: the controller waits for this.
     FULL: """
 periods = "{periods}"
 if os.path.isfile(periods) and os.path.getsize(periods):
