@@ -17,7 +17,6 @@ import time
 
 import hypothesis
 import yaml
-from hypothesis import stateful
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[3] / "tests/unit/support"))
 import orders
@@ -117,14 +116,5 @@ class OnGuest(orders.Order):
 
 
 def test_random_orders():
-    settings = hypothesis.settings(
-        max_examples=ORDERS,
-        stateful_step_count=STEPS,
-        deadline=None,
-        database=None,
-        # What is shorter than an order that failed is sought on a fake kernel.
-        phases=[hypothesis.Phase.generate],
-        suppress_health_check=list(hypothesis.HealthCheck),
-        report_multiple_bugs=False,
-    )
-    stateful.run_state_machine_as_test(OnGuest, settings=settings)
+    # What is shorter than an order that failed is sought on a fake kernel.
+    orders.play(OnGuest, ORDERS, STEPS, database=None, phases=[hypothesis.Phase.generate])

@@ -35,8 +35,9 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border.parts impor
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.schema import MAX_CPUS
 
-SCHEMA_NAME = "threadwise.smt/result"
-SCHEMA_VERSION = 2
+SchemaName = t.Literal["threadwise.smt/result"]
+SchemaVersion = t.Literal[2]
+(SCHEMA_NAME,), (SCHEMA_VERSION,) = t.get_args(SchemaName), t.get_args(SchemaVersion)
 MAX_ARMS = 20
 # Limits for the number of comparisons in a report.
 MAX_WORKLOADS = 200
@@ -477,9 +478,9 @@ class Restored(Part, frozen=True, kw_only=True):
 class HostResult(Part, frozen=True, kw_only=True):
     """What one host measured in one run."""
 
-    schema: t.Annotated[t.Literal["threadwise.smt/result"], about("Name of this kind of file.")]
+    schema: t.Annotated[SchemaName, about("Name of this kind of file.")]
     schema_version: t.Annotated[
-        t.Literal[2], about("Version of this kind of file; docs/files.md says what changes it.")
+        SchemaVersion, about("Version of this kind of file; docs/files.md says what changes it.")
     ]
     run: t.Annotated[RunName, about("Name of the run.")]
     host: t.Annotated[Name, about("Name of the host in the inventory.")]

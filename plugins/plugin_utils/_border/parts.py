@@ -16,8 +16,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border import sche
 
 try:
     import msgspec
-except ImportError as error:
-    MISSING_LIBRARY: ImportError | None = error
+except ImportError:
 
     class msgspec:  # type: ignore[no-redef]  # noqa: N801
         """Stands in, so that an action can say in a sentence what is missing."""
@@ -27,8 +26,7 @@ except ImportError as error:
         class Struct:
             def __init_subclass__(cls, **_options: t.Any) -> None:
                 pass
-else:
-    MISSING_LIBRARY = None
+
 
 Made = t.TypeVar("Made")
 
@@ -136,7 +134,7 @@ def plain(part: t.Any) -> t.Any:
 
 def schema_of(kind: t.Any) -> schema.Schema:
     """Return the JSON schema of a class, with the schema of each part in its place."""
-    if MISSING_LIBRARY is not None:
+    if schema.MISSING_LIBRARY is not None:
         return schema.strict()
     whole = msgspec.json.schema(kind)
     return t.cast("schema.Schema", _inlined(whole, whole.get("$defs", {})))

@@ -7,7 +7,9 @@ The limits allow for machines of 8192 CPUs (NR_CPUS with CONFIG_MAXSMP in the ke
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError, line
@@ -227,7 +229,7 @@ def _type(schema: Schema) -> t.Any:
 
 
 def _either(kinds: t.Iterable[t.Any]) -> t.Any:
-    return t.Union[tuple(kinds)]  # noqa: UP007
+    return functools.reduce(operator.or_, kinds)
 
 
 def _limited(kind: t.Any, schema: Schema, names: t.Mapping[str, str]) -> t.Any:

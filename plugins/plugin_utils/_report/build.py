@@ -371,8 +371,8 @@ def _forked(processes: int) -> concurrent.futures.ProcessPoolExecutor:
 def _begin_process() -> None:
     """Prepare a process that makes parts of hosts.
 
-    A result is a large tree without cycles: walking it again and again in search of some took a fifth of the time. They
-    are collected after each host (:func:`_made_and_collected`), when there is little to walk.
+    A result is a large tree without cycles, and is not to be walked again and again in search of some. They are
+    collected after each host (:func:`_made_and_collected`), when there is little to walk.
     """
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     gc.freeze()

@@ -559,3 +559,10 @@ def test_the_cost_of_switching_is_named():
         "A switch took, in the median, 0.41 s to SMT on (3 times) and 1.5 s to SMT off (2 times), and 1 s of pause"
         " after each." in said
     )
+
+
+@pytest.mark.parametrize("names", [("cpus_0_1", "cpus_0_2"), ("cpus_0_2", "cpus_0_1")])
+def test_of_explicit_cpus_the_first_of_the_plan_is_the_baseline(names):
+    """Not the one that comes first in a set, which differs from process to process."""
+    found = [one for one in compared(result_maker.result(names=names, blocks=4)) if one["effect"] == "other_cpus"]
+    assert {(one["baseline"]["placement"], one["candidate"]["placement"]) for one in found} == {names}

@@ -16,7 +16,6 @@ import shutil
 import tempfile
 from unittest import mock
 
-import hypothesis
 import orders
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
@@ -31,7 +30,6 @@ from ansible_collections.threadwise.smt.plugins.module_utils._smt.at_boot import
 from fake_host import Host
 from fake_kernel import CPUS, Killed
 from faults import Faults, Watchdog
-from hypothesis import stateful
 
 ORDERS = int(os.environ.get("ORDERS", "150"))
 STEPS = 7
@@ -135,11 +133,4 @@ class OnFakeKernel(orders.Order):
 
 
 def test_random_orders():
-    settings = hypothesis.settings(
-        max_examples=ORDERS,
-        stateful_step_count=STEPS,
-        deadline=None,
-        suppress_health_check=list(hypothesis.HealthCheck),
-        report_multiple_bugs=False,
-    )
-    stateful.run_state_machine_as_test(OnFakeKernel, settings=settings)
+    orders.play(OnFakeKernel, ORDERS, STEPS)

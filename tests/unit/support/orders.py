@@ -12,6 +12,7 @@ import abc
 import dataclasses
 import typing as t
 
+import hypothesis
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.at_boot import persistence
 from hypothesis import stateful, strategies
 
@@ -249,3 +250,25 @@ class Order(stateful.RuleBasedStateMachine):
         if self.first == seen.cpu["online"] and was_online != seen.cpu["online"]:
             self.first = None
         self.before = None
+
+
+def play(kind, count, steps, **settings):
+    """Play a number of orders of so many steps at most, on hosts of a kind of order.
+
+    Args:
+        kind: a subclass of :class:`Order`.
+        count: of orders.
+        steps: of each.
+        settings: further ones of hypothesis.
+    """
+    stateful.run_state_machine_as_test(
+        kind,
+        settings=hypothesis.settings(
+            max_examples=count,
+            stateful_step_count=steps,
+            deadline=None,
+            suppress_health_check=list(hypothesis.HealthCheck),
+            report_multiple_bugs=False,
+            **settings,
+        ),
+    )

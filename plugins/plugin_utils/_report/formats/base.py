@@ -179,19 +179,20 @@ def _worker_lines(
 ) -> t.Iterator[str]:
     telemetry = host_comparisons.telemetry_of(sample)
     frequency, usage = telemetry.frequency or {}, telemetry.cpu_usage or {}
-    of_sample = _joined(map(cell, [*_identity(result, sample), sample.parameter]))
-    metric, unit = (_joined([cell(text)]) for text in (workload.primary, workload.metrics[workload.primary].unit))
+    of_sample = tables.csv_text([map(cell, [*_identity(result, sample), sample.parameter])])[:-1]
+    metric, unit = (_quoted(cell(text)) for text in (workload.primary, workload.metrics[workload.primary].unit))
     for number, worker in enumerate(sample.workers or ()):
         # Of a worker that had several CPUs it is not known which of them it used.
         own = worker.cpus if worker.cpus.isdigit() else ""
-        cpus = own or _joined([cell(worker.cpus)])
+        cpus = own or _quoted(cell(worker.cpus))
         times = worker.wall_seconds, worker.cpu_seconds, worker.context_switches, frequency.get(own), usage.get(own)
         value, *numbers = ("" if one is None else repr(one) for one in (worker.value, *times))
         yield f"{of_sample},{number},{cpus},{metric},{value},{unit},{','.join(numbers)}\n"
 
 
-def _joined(cells: t.Iterable[t.Any]) -> str:
-    return tables.csv_text([cells])[:-1]
+def _quoted(text: str) -> str:
+    """Return a text as it stands among others in a row: alone, an empty one would be quoted, and not be null."""
+    return tables.csv_text([["", text]])[1:-1]
 
 
 def _sample_rows(result: HostResult, sample: Sample, workload: Workload) -> list[list[t.Any]]:
