@@ -191,7 +191,7 @@ def _worker_lines(
 
 
 def _quoted(text: str) -> str:
-    """Return a text as it stands among others in a row: alone, an empty one would be quoted, and not be null."""
+    """Return a text as it stands among others in a row: alone, an empty one would be quoted."""
     return tables.csv_text([["", text]])[1:-1]
 
 

@@ -114,6 +114,14 @@ def test_workers_in_sql(tmp_path):
     ]
 
 
+def test_a_worker_that_was_not_pinned_has_an_empty_cell_of_cpus(tmp_path):
+    document = result_maker.result(blocks=1)
+    document["samples"][0]["workers"][0]["cpus"] = ""
+    built(tmp_path, document)
+    (first,) = [line for line in (tmp_path / "workers.csv").read_text().splitlines() if ",,throughput," in line]
+    assert '"' not in first
+
+
 def test_each_file_with_a_format_is_found():
     folder = Path(registry.__file__).parent
     declared = {path.stem for path in folder.glob("*.py") if "\nFORMAT = " in path.read_text(encoding="utf-8")}
