@@ -18,7 +18,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._statistics import 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.arms import AS_FOUND, SMT_OFF, SMT_ON
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import catalogue, metrics as workload_metrics
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change, paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import (
     HostResult,
     NamedArm,
@@ -96,13 +96,14 @@ def compare_host(
     Returns:
         One
         ``{workload, title, metric, primary, unit, better, kind, effect, placement, basis, confounded, baseline,
-        candidate, baseline_value, candidate_value, dropped_blocks, ...fields of
+        candidate, baseline_value, candidate_value, change, change_low, change_high, dropped_blocks, ...fields of
         smt_compare}`` each, with ``parameter`` for a workload with a parameter. ``kind`` is ``arm`` or ``placement``;
         ``effect`` is the candidate's arm, or one of :data:`EFFECTS`; ``baseline`` and ``candidate`` are
-        ``{arm, arm_title, placement}``; of two arms the earlier one of the result is the baseline. ``basis`` is
-        ``boots`` where the two arms were booted, and ``blocks`` where they alternate within a boot. One family for the
-        correction are the primary metrics of all workloads with all arms that are compared at one placement, or with
-        one effect of placements; the other metrics are another one.
+        ``{arm, arm_title, placement}``; of two arms the earlier one of the result is the baseline. ``change`` is that
+        of the metric itself (:mod:`change`). ``basis`` is ``boots`` where the two arms were booted, and ``blocks``
+        where they alternate within a boot. One family for the correction are the primary metrics of all workloads with
+        all arms that are compared at one placement, or with one effect of placements; the other metrics are another
+        one.
     """
     samples = _comparable(result, _by_key(result))
     # Across boots only whole boots are paired.
@@ -173,16 +174,20 @@ def is_of_smt(one: Comparison) -> bool:
 def turned(one: Comparison) -> Comparison:
     """Return the same comparison with baseline and candidate exchanged."""
     low, high = one["ci_low"], one["ci_high"]
+    turned_ratios = {
+        "ratio": 1 / one["ratio"],
+        "ci_low": None if high is None else 1 / high,
+        "ci_high": None if low is None else 1 / low,
+    }
     return {
         **one,
+        **turned_ratios,
+        **change.of(turned_ratios, one["better"]),
         "effect": one["baseline"]["arm"],
         "baseline": one["candidate"],
         "candidate": one["baseline"],
         "baseline_value": one["candidate_value"],
         "candidate_value": one["baseline_value"],
-        "ratio": 1 / one["ratio"],
-        "ci_low": None if high is None else 1 / high,
-        "ci_high": None if low is None else 1 / low,
         "verdict": {paired.GAIN: paired.LOSS, paired.LOSS: paired.GAIN}.get(one["verdict"], one["verdict"]),
     }
 
@@ -458,7 +463,8 @@ def _family(
         family, values, paired.compare_family(values, margin, confidence, looks, deciding)
     ):
         baseline_value, candidate_value = paired.sides(*measured, judged["ratio"])
-        found.append({**one, "baseline_value": baseline_value, "candidate_value": candidate_value, **judged})
+        values_of_sides = {"baseline_value": baseline_value, "candidate_value": candidate_value}
+        found.append({**one, **values_of_sides, **judged, **change.of(judged, one["better"])})
     return found
 
 

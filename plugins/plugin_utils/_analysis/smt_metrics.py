@@ -11,6 +11,8 @@ import math
 import numbers
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change
+
 # Two workers on one CPU have half of it each: what costs less than this is a shared core, what costs more is a shared
 # CPU.
 COST_OF_ONE_CPU = 0.45
@@ -76,15 +78,19 @@ def of_comparison(effect: str, comparison: t.Mapping[str, t.Any]) -> dict[str, t
 
     Args:
         effect: a key of :data:`EFFECTS`.
-        comparison: with ``ratio``, ``ci_low`` and ``ci_high`` as ``smt_compare`` returns them.
+        comparison: with ``better``, and ``ratio``, ``ci_low`` and ``ci_high`` as ``smt_compare`` returns them.
 
     Returns:
-        ``{name, value, low, high}``; low and high are None where the comparison has no interval.
+        ``{name, value, low, high, change, change_low, change_high}``; the change is that of one worker in the
+        workload's own metric. Ends are None where the comparison has no interval.
     """
     name, metric = EFFECTS[effect]
     ends = sorted(metric(comparison[end]) for end in ("ci_low", "ci_high") if comparison[end] is not None)
     low, high = (ends[0], ends[1]) if len(ends) == 2 else (None, None)
-    return {"name": name, "value": metric(comparison["ratio"]), "low": low, "high": high}
+    workers = 2 if effect == "cost_of_sharing_alone" else 1
+    of_one = {end: comparison[end] and comparison[end] / workers for end in ("ratio", "ci_low", "ci_high")}
+    value = metric(comparison["ratio"])
+    return {"name": name, "value": value, "low": low, "high": high, **change.of(of_one, comparison["better"])}
 
 
 def what_two_share(paired: float, alone: float, margin: float = 0.05) -> str:

@@ -23,6 +23,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._siblings import (
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics import decisions
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
+    change,
     comparisons as host_comparisons,
     paired,
     smt_metrics,
@@ -35,6 +36,14 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import 
 ON, OFF, EITHER = "on", "off", "either"
 BY_WORKLOAD, UNDECIDED, NOT_COMPARED = outcomes.BY_WORKLOAD, outcomes.UNDECIDED, outcomes.NOT_COMPARED
 
+# Verdict -> the word for people.
+VERDICT_TITLES = {
+    paired.GAIN: "better",
+    paired.LOSS: "worse",
+    paired.EQUIVALENT: "no difference",
+    paired.INCONCLUSIVE: "not decided",
+    outcomes.HOSTS_DISAGREE: "hosts disagree",
+}
 # Shares of stolen time above this are reported.
 NOTABLE_SHARE = 0.01
 # A pinned, CPU-bound worker gets nearly all of its CPU's time: the rest goes to interrupts and short-lived tasks.
@@ -122,7 +131,7 @@ def _sentence(
             ]
         )
     others = [*([f"{_capital(by_streams)}."] if by_streams else []), *others]
-    clauses = _clauses(main, "turning it off", "that" if choice == OFF else "turning it off", _undecided)
+    clauses = _clauses(main, "that" if choice == OFF else "turning it off", _undecided)
     confounded = ", all of it confounded with the reboot between" if any(one["confounded"] for one in main) else ""
     return " ".join([*best, f"{opening}: with every online thread busy, {clauses}{confounded}.", *others])
 
@@ -144,36 +153,25 @@ def _by_streams(curves: t.Sequence[streams.Curve]) -> str:
         if one["verdict"] == paired.LOSS
     ]
     if losses:
-        ratio, _count, one = min(losses, key=lambda loss: loss[:2])
-        clauses.append(f"at worst it costs {percent(1 - ratio)} ({one['title']}, {placements.title(one['placement'])})")
+        _ratio, _count, one = min(losses, key=lambda loss: loss[:2])
+        clauses.append(
+            f"at worst it changes {subject_of(one)} by {change_and_interval(one)} with"
+            f" {placements.title(one['placement'])}"
+        )
     return "; ".join(clauses)
 
 
-def _clauses(
-    group: t.Sequence[Comparison],
-    loser: str,
-    winner: str,
-    undecided: t.Callable[[t.Sequence[Comparison]], str],
-    effect: t.Callable[[Comparison], str] | None = None,
-) -> str:
-    """Describe the verdicts of comparisons as clauses.
+def _clauses(group: t.Sequence[Comparison], subject: str, undecided: t.Callable[[t.Sequence[Comparison]], str]) -> str:
+    """Describe the verdicts of comparisons as clauses:
+    ``turning it off changes gzip by −20 % (−22 to −18 %), worse; zlib stays within 1 % either way``.
 
     Args:
         group: comparisons of the same two arms.
-        loser: subject of a clause about a loss.
-        winner: subject of a clause about a gain.
+        subject: what makes the change.
         undecided: makes the text for inconclusive comparisons.
-        effect: makes the text for a decided one; None for :func:`_effect`.
     """
-    by = {
-        verdict: [one for one in group if one["verdict"] == verdict]
-        for verdict in ("loss", "gain", "equivalent", "inconclusive")
-    }
-    parts = []
-    if by["loss"]:
-        parts.append(f"{loser} costs {_effects(by['loss'], effect or _effect)}")
-    if by["gain"]:
-        parts.append(f"{winner} gives {_effects(by['gain'], effect or _effect)}")
+    by = _by_verdict(group)
+    parts = [f"{subject} changes {changes}"] if (changes := _changes(by)) else []
     if by["equivalent"]:
         parts.append(
             f"{_named(by['equivalent'])} {_verb(by['equivalent'], 'stays', 'stay')} within"
@@ -184,33 +182,37 @@ def _clauses(
     return "; ".join(parts)
 
 
+def _by_verdict(group: t.Sequence[Comparison]) -> dict[str, list[Comparison]]:
+    return {
+        verdict: [one for one in group if one["verdict"] == verdict]
+        for verdict in ("loss", "gain", "equivalent", "inconclusive")
+    }
+
+
+def _changes(by: t.Mapping[str, t.Sequence[Comparison]], order: t.Sequence[str] = ("loss", "gain")) -> str:
+    """Return the changes of what is worse, and of what is better."""
+    return "; ".join(f"{_effects(by[verdict])}, {VERDICT_TITLES[verdict]}" for verdict in order if by[verdict])
+
+
 def _verb(group: t.Sequence[t.Any], one: str, many: str) -> str:
     return one if len(group) == 1 else many
 
 
-def _effects(group: t.Sequence[Comparison], effect: t.Callable[[Comparison], str]) -> str:
-    """Return ``gzip 20 % (18 to 22 %)`` for a few workloads, their range for many."""
-    if len(group) > NAMED:
-        shares = sorted(abs(one["ratio"] - 1) for one in group)
-        return f"{len(group)} workloads {_span(shares[0], shares[-1])}"
-    return join([effect(one) for one in group])
+def _effects(group: t.Sequence[Comparison]) -> str:
+    """Return ``gzip by −20 % (−22 to −18 %)`` for a few workloads, their range for many: of rates, and of times."""
+    if len(group) <= NAMED:
+        return join([f"{subject_of(one)} by {change_and_interval(one)}" for one in group])
+    ranges = []
+    for better in dict.fromkeys(one["better"] for one in group):
+        changes = sorted(one["change"] for one in group if one["better"] == better)
+        low, high = (_signed(end, _digits(changes[0], changes[-1])) for end in (changes[0], changes[-1]))
+        ranges.append(f"{counted(len(changes), 'workload')} by {low.removesuffix(' %')} to {high}")
+    return join(ranges)
 
 
-def _effect(one: Comparison) -> str:
-    return (
-        f"{one['title']} {estimate(abs(one['ratio'] - 1), *sorted(abs(one[end] - 1) for end in ('ci_low', 'ci_high')))}"
-    )
-
-
-def _effect_as_measured(one: Comparison) -> str:
-    """Return the same in the direction of the metric: where less is better,
-    ``oltp latency_p99 −31 % (−35 to −27 %)``.
-    """
-    if one["better"] == "higher":
-        return _effect(one)
-    ends = {"ci_low": 1 / one["ci_high"], "ci_high": 1 / one["ci_low"]}
-    low, high = (signed(ends[end], ends).removesuffix(" %") for end in ("ci_low", "ci_high"))
-    return f"{one['title']} {one['metric']} {signed(1 / one['ratio'], ends)} ({low} to {high} %)"
+def subject_of(one: Comparison) -> str:
+    """Return what changes: the workload, and its metric where less of it is better, so that a sign can be read."""
+    return str(one["title"]) if one["better"] == "higher" else f"{one['title']} {one['metric']}"
 
 
 def _undecided(group: t.Sequence[Comparison]) -> str:
@@ -226,7 +228,8 @@ def _undecided_text(one: Comparison) -> str:
             f" {paired.MIN_BLOCKS}"
         )
     return (
-        f"{one['title']} may change by anything from {signed(one['ci_low'])} to {signed(one['ci_high'])} with SMT off"
+        f"{subject_of(one)} may change by anything from {_signed(one['change_low'])} to {_signed(one['change_high'])}"
+        " with SMT off"
     )
 
 
@@ -282,11 +285,7 @@ def _of_other_arms(result: HostResult, comparisons: t.Sequence[Comparison]) -> l
         clauses = []
         for placement, group in groups.items():
             said = _clauses(
-                group,
-                "it",
-                "it",
-                lambda open_ones: f"{_named(open_ones)} {_verb(open_ones, 'is', 'are')} not decided",
-                _effect_as_measured,
+                group, "it", lambda open_ones: f"{_named(open_ones)} {_verb(open_ones, 'is', 'are')} not decided"
             )
             clauses.append(f"with {placements.title(placement)}: {said}")
             candidate = group[0]["candidate"]["arm_title"]
@@ -303,18 +302,11 @@ def _rank(group: t.Sequence[Comparison]) -> int:
 
 def _of_arm(group: t.Sequence[Comparison]) -> str:
     """Describe what one of several arms does as a clause:
-    ``isolated gives gzip 5 % (4 to 6 %) and costs oltp latency_p99 +9 % (+7 to +11 %)``.
+    ``isolated changes gzip by +5 % (+4 to +6 %), better; oltp latency_p99 by +9 % (+7 to +11 %), worse``.
     """
-    by = {
-        verdict: [one for one in group if one["verdict"] == verdict]
-        for verdict in ("gain", "loss", "equivalent", "inconclusive")
-    }
+    by = _by_verdict(group)
     within = f"within {percent(group[0]['margin'])}"
-    parts = [
-        f"{verb} {_effects(by[verdict], _effect_as_measured)}"
-        for verdict, verb in (("gain", "gives"), ("loss", "costs"))
-        if by[verdict]
-    ]
+    parts = [f"changes {changes}"] if (changes := _changes(by, ("gain", "loss"))) else []
     if by["equivalent"]:
         unchanged = len(by["equivalent"]) == len(group)
         parts.append(
@@ -325,7 +317,7 @@ def _of_arm(group: t.Sequence[Comparison]) -> str:
     if by["inconclusive"]:
         parts.append(f"is not decided for {_named_open(by['inconclusive'])}")
     confounded = ", confounded with the reboot between" if any(one["confounded"] for one in group) else ""
-    return f"{group[0]['candidate']['arm_title']} {join(parts)}{confounded}"
+    return f"{group[0]['candidate']['arm_title']} {', and '.join(parts)}{confounded}"
 
 
 def _named_open(group: t.Sequence[Comparison]) -> str:
@@ -344,7 +336,7 @@ def _what_would_decide(one: Comparison) -> str:
         if needs and needs <= MAX_BLOCKS
         else "it scatters too much for more blocks to decide"
     )
-    return f"{signed(one['ci_low'])} to {signed(one['ci_high'])}; {more}"
+    return f"{_signed(one['change_low'])} to {_signed(one['change_high'])}; {more}"
 
 
 def _observed(result: HostResult) -> list[str]:
@@ -479,13 +471,14 @@ def _costs(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[str]
             and one["verdict"] != "inconclusive"
         ):
             cost = smt_metrics.of_comparison(one["effect"], one)
+            what = "work" if one["better"] == "higher" else one["metric"]
             costs.append(
-                f"Cost of sharing a core, {one['title']}: a worker loses"
-                f" {estimate(cost['value'], cost['low'], cost['high'])} while another runs on its sibling."
+                f"Cost of sharing a core, {one['title']}: while another runs on its sibling, a worker's {what} changes"
+                f" by {change_and_interval(cost)}."
             )
     costs.extend(
-        f"One worker alone does {signed(one['ratio'])} with {host_comparisons.arm_title(result, one['effect'])}"
-        f" ({one['title']})."
+        f"One worker alone, {subject_of(one)}: {change_and_interval(one)} with"
+        f" {host_comparisons.arm_title(result, one['effect'])}, {VERDICT_TITLES[one['verdict']]}."
         for one in comparisons
         if (one["kind"], one["placement"]) == ("arm", placements.SINGLE)
         and one["primary"]
@@ -522,9 +515,8 @@ def _other_side(comparisons: t.Sequence[Comparison]) -> list[str]:
         if not one["primary"] and one["verdict"] == opposite.get((one["workload"], one.get("parameter")))
     ]
     sentences = [
-        f"The other side of it, {one['title']}: with SMT off {one['metric']} is"
-        f" {one['candidate_value'] / one['baseline_value']:.2f} times that with SMT on"
-        f" ({'better' if one['verdict'] == paired.GAIN else 'worse'})."
+        f"The other side of it, {one['title']}: with SMT off {one['metric']} changes by {change_and_interval(one)},"
+        f" {VERDICT_TITLES[one['verdict']]}."
         for one in found
         if not one["confounded"]
     ]
@@ -719,21 +711,40 @@ def signed(ratio: float, of: Comparison | None = None) -> str:
         ratio: above 0; 1 is no change.
         of: the comparison it belongs to; the width of its interval sets the number of digits.
     """
-    change = ratio - 1
-    digits = None if of is None or of["ci_low"] is None else _digits(of["ci_low"], of["ci_high"])
-    text = percent(abs(change)) if digits is None else f"{100 * abs(change):.{digits}f} %"
-    return f"{'+' if change > 0 else '−'}{text}" if text.strip(" 0.%") else f"±{text}"
+    return _signed(ratio - 1, None if of is None or of["ci_low"] is None else _digits(of["ci_low"], of["ci_high"]))
 
 
-def estimate(value: float, low: float, high: float) -> str:
-    """Format a share with its interval, ``20 % (18 to 22 %)``, with one more digit for narrow intervals."""
-    digits = _digits(low, high)
-    return f"{100 * value:.{digits}f} % ({_span(low, high)})".replace("-", "−")
+def change_of(one: t.Mapping[str, t.Any], name: str = "change") -> str:
+    """Format a change of a comparison as ``−20 %``, with one more digit for narrow intervals.
+
+    Args:
+        one: with the fields of :mod:`_analysis.change`.
+        name: which of them.
+    """
+    return _signed(one[name], None if one["change_low"] is None else _digits(one["change_low"], one["change_high"]))
 
 
-def _span(low: float, high: float) -> str:
-    digits = _digits(low, high)
-    return f"{100 * low:.{digits}f} to {100 * high:.{digits}f} %"
+def change_and_interval(one: t.Mapping[str, t.Any]) -> str:
+    """Format a comparison as ``−20 % (−22 to −18 %)``; arguments as in :func:`change_of`."""
+    if one["change_low"] is None:
+        return f"{change_of(one)} (no interval)"
+    low, high = (change_of(one, name) for name in ("change_low", "change_high"))
+    return f"{change_of(one)} ({low.removesuffix(' %')} to {high})"
+
+
+def change_of_ratio(ratio: float, better: str) -> str:
+    """Format the metric's own change for a ratio that is turned so that above 1 is better."""
+    return _signed(change.of_ratio(ratio, better) or 0.0)
+
+
+def _signed(share: float, digits: int | None = None) -> str:
+    text = percent(abs(share)) if digits is None else f"{100 * abs(share):.{digits}f} %"
+    return f"{'+' if share > 0 else '−'}{text}" if text.strip(" 0.%") else f"±{text}"
+
+
+def counted(count: int, what: str) -> str:
+    """Return ``1 host``, ``2 hosts``."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _digits(low: float, high: float) -> int:
@@ -776,7 +787,8 @@ def turned(one: t.Mapping[str, t.Any], hosts: int) -> str:
     """
     if not one["turned_by"]:
         return ""
-    names, said = list(one["turned_by"]), join(list(dict.fromkeys(one["turned_by"].values())))
+    names = list(one["turned_by"])
+    said = join([VERDICT_TITLES.get(verdict, verdict) for verdict in dict.fromkeys(one["turned_by"].values())])
     if one["verdict"] == paired.INCONCLUSIVE:
         return (
             f"{named(names)} alone {_verb(names, 'keeps', 'keep')} this open: without it the other {hosts - 1} say"

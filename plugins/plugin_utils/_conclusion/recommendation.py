@@ -13,7 +13,11 @@ import dataclasses
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, streams
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
+    change,
+    comparisons as host_comparisons,
+    streams,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, exposure, outcomes
@@ -91,18 +95,16 @@ def _performance(result: HostResult, one: Comparison) -> dict[str, t.Any]:
         {"gain": conclusion.OFF, "loss": conclusion.ON}.get(one["verdict"]) if one["effect"] == arms.SMT_OFF else None
     )
     where = host_comparisons.arm_title(result, one["candidate"]["arm"])
-    span = (
-        ""
-        if one["ci_low"] is None
-        else f" ({conclusion.signed(one['ci_low'], one)} to {conclusion.signed(one['ci_high'], one)})"
-    )
     return {
         "about": "performance",
         "workload": one["workload"],
         "points_to": points_to,
         "verdict": one["verdict"],
-        **{key: one[key] for key in ("ratio", "ci_low", "ci_high", "n", "margin")},
-        "text": f"{one['title']}: {conclusion.signed(one['ratio'], one)}{span} with {where}, {one['verdict']}",
+        **{key: one[key] for key in ("ratio", "ci_low", "ci_high", *change.FIELDS, "n", "margin")},
+        "text": (
+            f"{conclusion.subject_of(one)}: {conclusion.change_and_interval(one)} with {where},"
+            f" {conclusion.VERDICT_TITLES[one['verdict']]}"
+        ),
     }
 
 

@@ -18,7 +18,7 @@ import os
 import typing as t
 from pathlib import Path
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change, comparisons as host_comparisons
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, pooled, recommendation
@@ -307,6 +307,10 @@ def _title(hosts: t.Mapping[str, host_comparisons.Comparison]) -> str:
     return str(next(iter(hosts.values()))["title"])
 
 
+def _better(hosts: t.Mapping[str, host_comparisons.Comparison]) -> str:
+    return str(next(iter(hosts.values()))["better"])
+
+
 def _together(counted: t.Sequence[Conclusion]) -> tuple[str, str, dict[str, str]]:
     """Return what the hosts of a class say combined, the change of each workload with SMT off,
     and each host that alone turns one of them: name -> how.
@@ -315,7 +319,8 @@ def _together(counted: t.Sequence[Conclusion]) -> tuple[str, str, dict[str, str]
     judged = list(zip(workloads, pooled.combine_family(workloads)))
     deciding = pooled.shared([one for _hosts, one in judged])
     figures = [
-        f"{_title(hosts)} {conclusion.signed(one['ratio'], one)} with SMT off ({one['verdict'].replace('_', ' ')})"
+        f"{_title(hosts)} {conclusion.change_of({**one, **change.of(one, _better(hosts))})} with SMT off"
+        f" ({conclusion.VERDICT_TITLES[one['verdict']]})"
         for hosts, one in judged
     ]
     turned = {

@@ -13,6 +13,8 @@ import dataclasses
 import math
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.canvas import (
     ACCENT,
@@ -131,6 +133,8 @@ def _ratio_rows(
 ) -> tuple[Scale, list[float]]:
     """Draw a line of texts for each row and below it a strip of the axis of ratios, with the margin's band and the line
     at 1; return the scale, and the middle of each strip.
+
+    A place says better or worse. The axis has the metric's own changes where all rows have one direction, else none.
     """
     low, high = domain
     logarithmic = scale(math.log(low), math.log(high), INSET, WIDTH - INSET)
@@ -157,21 +161,29 @@ def _ratio_rows(
     def strips(x: float) -> str:
         return "".join(f"M{short(x)} {short(middle - ROW / 2)}v{ROW}" for middle in middles)
 
+    directions = {row["better"] for row in rows}
     start, marked = place(1 / (1 + margin)), ratio_ticks(low, high)
+    if directions == {"lower"}:
+        marked = [1 / tick for tick in reversed(marked)]
     bands = "".join(box(start, middle - ROW / 2, place(1 + margin) - start, ROW) for middle in middles)
     canvas.path("".join(strips(place(tick)) for tick in marked), stroke=GRID)
     canvas.path(bands, fill=MUTED, opacity="0.18")
     canvas.path(strips(place(1)), stroke=INK)
-    across(canvas, [(place(tick), _percent(tick - 1)) for tick in marked], y)
+    named_ticks = marked if len(directions) == 1 else [1.0]
+    across(canvas, [(place(tick), _percent(_change(tick, rows[0]))) for tick in named_ticks], y)
     return place, middles
+
+
+def _change(ratio: float, row: Row) -> float:
+    return change.of_ratio(ratio, row["better"]) or 0.0
 
 
 def forest(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], label: str) -> Picture:
     """Draw ratios with their intervals on a log axis, with the line at 1 and the margin band.
 
     Args:
-        rows: ``{label, ratio, low, high, verdict, text}`` each; the verdict :data:`BASELINE` begins a group with what
-            the others of it are compared with.
+        rows: ``{label, better, ratio, low, high, verdict, text}`` each; the verdict :data:`BASELINE` begins a group
+            with what the others of it are compared with.
         margin: half width of the band.
         sides: the meaning of the sides left and right of 1.
         label: the alternative text.
@@ -181,7 +193,8 @@ def forest(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], label: 
     place, middles = _ratio_rows(canvas, rows, domain, margin, sides)
     for row, y in zip(rows, middles):
         colour, shape = LOOKS[row["verdict"]]
-        title = f"{row['label']}: {row['text']}, {row['verdict'].replace('_', ' ')}"
+        said = "" if row["verdict"] == BASELINE else f", {conclusion.VERDICT_TITLES[row['verdict']]}"
+        title = f"{row['label']}: {row['text']}{said}"
         with canvas.group(title):
             canvas.path(line([(place(row["low"]), y), (place(row["high"]), y)]), stroke=colour, stroke_width="3")
             canvas.marks(shape, colour, 6, [(place(row["ratio"]), y, "")])
@@ -192,7 +205,7 @@ def spread(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], label: 
     """Draw the ratios of many hosts as ticks, one row per group, with the group's median and verdict.
 
     Args:
-        rows: ``{label, ratios, ratio, verdict, text}`` each.
+        rows: ``{label, better, ratios, ratio, verdict, text}`` each.
         margin: half width of the band.
         sides: the meaning of the sides left and right of 1.
         label: the alternative text.
@@ -204,9 +217,9 @@ def spread(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], label: 
         with canvas.group(stroke=ACCENT, stroke_width="1.5", opacity="0.35"):
             # Ratios that round to the same value share one mark.
             for ratio in sorted({float(f"{ratio:.4g}") for ratio in row["ratios"]}):
-                canvas.path(f"M{short(place(ratio))} {short(y - ROW / 2)}v{ROW}", _percent(ratio - 1, 1))
+                canvas.path(f"M{short(place(ratio))} {short(y - ROW / 2)}v{ROW}", _percent(_change(ratio, row), 1))
         colour, shape = VERDICTS[row["verdict"]]
-        title = f"{row['label']}: {row['text']}, {row['verdict'].replace('_', ' ')}"
+        title = f"{row['label']}: {row['text']}, {conclusion.VERDICT_TITLES[row['verdict']]}"
         canvas.marks(shape, colour, 5.5, [(place(row["ratio"]), y, title)])
     return Picture(label, canvas.svg(label))
 

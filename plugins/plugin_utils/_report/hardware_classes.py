@@ -15,7 +15,11 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms, placements
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
+    change,
+    comparisons as host_comparisons,
+    paired,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, outcomes, pooled
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
 
@@ -43,6 +47,7 @@ def row(summary: dict[str, t.Any], page: str) -> Row:
         "ratio",
         "ci_low",
         "ci_high",
+        *change.FIELDS,
         "verdict",
         "baseline_value",
         "candidate_value",
@@ -174,8 +179,8 @@ def by_class(rows: t.Sequence[Row], margin: float, confidence: float) -> list[di
 
     Returns:
         ``{hardware_class, subject, hosts, recommendation, title, counts (title -> hosts), vulnerable, reboot_required,
-        workloads, refused}`` each; each workload is ``{workload, title, name, of_smt, ratios, least, most, outliers
-        (host -> ratio), sentence, confounded, ...fields of
+        workloads, refused}`` each; each workload is ``{workload, title, name, of_smt, better, ratios, least, most,
+        outliers (host -> ratio), change, change_low, change_high, sentence, confounded, ...fields of
         pooled.combine_family}``; ``recommendation`` is also ``hosts_disagree``; ``sentence`` is about the hosts: how
         they differ, who disagrees, or which of them alone turns the verdict. ``refused`` has what hosts declare
         differently, which is not combined: ``{workload, title, of_smt, declared, sentence}``, with ``declared`` a list
@@ -228,7 +233,13 @@ def _class(
         "vulnerable": sum(1 for one in members if one["vulnerable"]),
         "reboot_required": sum(1 for one in members if one["reboot_required"]),
         "workloads": [
-            {**_spread(key, alike[key]), **one, "sentence": sentence(one, alike[key])} for key, one in judged.items()
+            {
+                **(spread := _spread(key, alike[key])),
+                **one,
+                **change.of(one, spread["better"]),
+                "sentence": sentence(one, alike[key]),
+            }
+            for key, one in judged.items()
         ],
         "refused": list(refused.values()),
     }
@@ -276,10 +287,12 @@ def sentence(one: t.Mapping[str, t.Any], hosts: t.Mapping[str, t.Mapping[str, t.
 
 
 def _difference(one: t.Mapping[str, t.Any]) -> str:
+    titles = report_text.VERDICT_TITLES
     if one["verdict"] == pooled.HOSTS_DISAGREE:
         return (
-            "Its hosts disagree:"
-            f" {'; '.join(f'{verdict} on {conclusion.named(hosts)}' for verdict, hosts in one['said'].items())}."
+            "Its hosts disagree: "
+            + "; ".join(f"{titles[verdict]} on {conclusion.named(hosts)}" for verdict, hosts in one["said"].items())
+            + "."
         )
     if one["n"] < pooled.MIN_HOSTS:
         return "One host, which speaks for itself only: how the hosts of its class differ is not known."
@@ -298,8 +311,8 @@ def _difference(one: t.Mapping[str, t.Any]) -> str:
     ):
         return differ
     return (
-        f"{differ} Each of the {one['n']} says {next(iter(one['said']))} by itself; so few decide for their class only"
-        " where they agree closely."
+        f"{differ} Each of the {one['n']} says {titles[next(iter(one['said']))]} by itself; so few decide for their"
+        " class only where they agree closely."
     )
 
 
@@ -310,7 +323,7 @@ def line(one: t.Mapping[str, t.Any]) -> str:
         one: a class of :func:`by_class`.
     """
     parts = [
-        f"{workload['title']} {report_text.change_and_interval(workload)}, {report_text.verdict(workload)}."
+        f"{workload['title']} {conclusion.change_and_interval(workload)}, {report_text.verdict(workload)}."
         f" {workload['sentence']}"
         for workload in one["workloads"][:MAX_COMPARISONS]
     ]
@@ -351,7 +364,7 @@ def _spread(key: str, hosts: t.Mapping[str, dict[str, t.Any]]) -> dict[str, t.An
     return {
         "workload": key,
         **{name: _title_of(hosts, name) for name in ("title", "name")},
-        "of_smt": next(iter(hosts.values()))["of_smt"],
+        **{name: next(iter(hosts.values()))[name] for name in ("of_smt", "better")},
         "ratios": list(ratios.values()),
         "least": min(ratios.values()),
         "most": max(ratios.values()),

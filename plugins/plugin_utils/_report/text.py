@@ -37,6 +37,7 @@ RECOMMENDATION_TITLES = {
     conclusion.NOT_COMPARED: "not compared",
     outcomes.HOSTS_DISAGREE: "its hosts disagree",
 }
+VERDICT_TITLES, counted = conclusion.VERDICT_TITLES, conclusion.counted
 OUTCOME_TITLES = {
     outcomes.WORSE: "worse",
     outcomes.BETTER: "better",
@@ -118,37 +119,33 @@ def tied(text: str) -> str:
     return text.replace(" %", "\u00a0%")
 
 
-def change(one: dict[str, t.Any]) -> str:
-    """Format a comparison's change as ``−20 %``."""
-    return conclusion.signed(one["ratio"], one)
-
-
 def interval(one: dict[str, t.Any]) -> str:
     """Format a comparison's interval as ``−22 % to −18 %``."""
-    return (
-        "none"
-        if one["ci_low"] is None
-        else f"{conclusion.signed(one['ci_low'], one)} to {conclusion.signed(one['ci_high'], one)}"
-    )
-
-
-def change_and_interval(one: dict[str, t.Any]) -> str:
-    """Format a comparison as ``−20 % (−22 to −18 %)``."""
-    if one["ci_low"] is None:
-        return f"{conclusion.signed(one['ratio'])} (no interval)"
-    value, low, high = (conclusion.signed(one[name], one) for name in ("ratio", "ci_low", "ci_high"))
-    return f"{value} ({low.removesuffix(' %')} to {high})"
+    if one["change_low"] is None:
+        return "none"
+    return f"{conclusion.change_of(one, 'change_low')} to {conclusion.change_of(one, 'change_high')}"
 
 
 def verdict(one: dict[str, t.Any]) -> str:
-    """Format the verdict of a hardware class."""
-    return f"{one['verdict'].replace('_', ' ')}{', confounded with the reboot' if one['confounded'] else ''}"
+    """Format the verdict of a host or a hardware class."""
+    return VERDICT_TITLES[one["verdict"]] + (", confounded with the reboot" if one["confounded"] else "")
+
+
+def judged(one: dict[str, t.Any]) -> str:
+    """Format a comparison as ``−20 % (−22 to −18 %), worse``."""
+    return f"{conclusion.change_and_interval(one)}, {VERDICT_TITLES[one['verdict']]}"
 
 
 def ratio_row(one: dict[str, t.Any]) -> dict[str, t.Any]:
-    """Return a comparison as a row of :func:`charts.forest`, without a label."""
+    """Return a comparison as a row of :func:`charts.forest`, without a label: its place is that of the ratio, which
+    says better or worse, its text is the metric's own change.
+    """
     ends = {"low": one["ci_low"] or one["ratio"], "high": one["ci_high"] or one["ratio"]}
-    return {"ratio": one["ratio"], **ends, "verdict": one["verdict"], "text": change_and_interval(one)}
+    return {
+        **{key: one[key] for key in ("ratio", "better", "verdict")},
+        **ends,
+        "text": conclusion.change_and_interval(one),
+    }
 
 
 def cpu_list(value: t.Any) -> str:
@@ -175,8 +172,3 @@ def restored(proof: dict[str, t.Any] | None) -> str:
     if proof["ok"]:
         return "The host was read back afterwards and is in its original state."
     return f"The host is NOT in its original state: {'; '.join(proof.get('differences') or ['no details'])}."
-
-
-def counted(count: int, what: str) -> str:
-    """Return ``1 host``, ``2 hosts``."""
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"

@@ -65,7 +65,7 @@ def test_pythian_two_placements_by_verdict():
     unpinned = [float(rate) for rate, count in studies.PYTHIAN_FREE.items() for _time in range(count)]
     comparison = paired_module.compare(unpinned, [78.0] * 40)
     assert comparison["verdict"] == "loss"
-    cost = smt_metrics.of_comparison("cost_of_sharing", comparison)
+    cost = smt_metrics.of_comparison("cost_of_sharing", {**comparison, "better": "higher"})
     assert cost["low"] < cost["value"] < cost["high"]
     assert cost["value"] == pytest.approx(1 / 3, abs=0.01)
 
@@ -132,11 +132,12 @@ def test_a_quarter_more_throughput_at_more_than_half_as_much_again_of_latency():
     )
     found = conclusion.conclude(accepted(document), comparisons)
     assert found["sentence"].startswith(
-        "Leave SMT on: with every online thread busy, turning it off costs compute-bound tasks 20"
+        "Leave SMT on: with every online thread busy, turning it off changes compute-bound tasks by −20"
     )
     assert (
         found["costs"][0]
-        == "The other side of it, compute-bound tasks: with SMT off latency is 0.63 times that with SMT on (better)."
+        == "The other side of it, compute-bound tasks: with SMT off latency changes by −37.4 % (−37.6 to"
+        " −37.3 %), better."
     )
 
 
@@ -231,9 +232,12 @@ def test_figures_that_are_none_are_refused(call):
 
 def test_no_interval_stays_unknown():
     single = paired_module.compare([100], [60])
-    assert smt_metrics.of_comparison("cost_of_sharing", single) == {
+    assert smt_metrics.of_comparison("cost_of_sharing", {**single, "better": "higher"}) == {
         "name": "cost of sharing",
         "value": pytest.approx(0.4),
         "low": None,
         "high": None,
+        "change": pytest.approx(-0.4),
+        "change_low": None,
+        "change_high": None,
     }

@@ -50,7 +50,7 @@ def rows(document):
 
 def test_cost_yield_and_gain():
     actual = lines(result_maker.result(noise=0.0005))
-    assert actual["cost of sharing"].startswith("37.5 % (37.") and actual["SMT yield"].startswith("1.25 (1.25")
+    assert actual["cost of sharing"].startswith("−37.5 % (−37.") and actual["SMT yield"].startswith("1.25 (1.25")
     assert actual["gain of switching off"].startswith("−20.0 % (−20.")
 
 

@@ -83,20 +83,20 @@ def test_the_sentence_names_each_arm_with_what_it_gives_and_costs():
     }
     said = sentence(arms, workloads={"orders": LATENCY, "gzip": result_maker.GZIP})
     assert said.startswith(
-        "No arm is called better than SMT on. Leave SMT on: with every online thread busy, turning it off costs gzip of"
-        " a fixed stream "
+        "No arm is called better than SMT on. Leave SMT on: with every online thread busy, turning it off changes"
+        " gzip of a fixed stream by −"
     )
     title = result_maker.title_of
     assert (
-        f" Against SMT on, with every online thread busy: {title('one_thread_per_core')} gives orders latency_p99 −30"
-        in said
+        f" Against SMT on, with every online thread busy: {title('one_thread_per_core')} changes orders latency_p99 by"
+        " −30" in said
     )
-    assert " %) and costs gzip of a fixed stream 4" in said and "(−3" in said
+    assert " %), better; gzip of a fixed stream by −4" in said and "(−3" in said
     assert (
         f"; {title('threads_per_core_2')} changes nothing: within 1 % for orders and gzip of a fixed stream; " in said
     )
     assert (
-        f"{title('isolated')} costs orders latency_p99 +" in said
+        f"{title('isolated')} changes orders latency_p99 by +" in said
         and "leaves gzip of a fixed stream within 1 %." in said
     )
 
@@ -138,7 +138,7 @@ def test_two_arms_are_concluded_on_in_the_words_they_had():
     result = result_maker.result(workloads={"gzip": result_maker.GZIP, "even": EVEN}, noise=0.001)
     made = conclusion.conclude(accepted(result), compared(result))
     assert made["sentence"].startswith(
-        "Leave SMT on: with every online thread busy, turning it off costs gzip of a fixed stream 20"
+        "Leave SMT on: with every online thread busy, turning it off changes gzip of a fixed stream by −20"
     )
     assert (
         made["sentence"].endswith("; sysbench cpu stays within 1 % either way.")

@@ -232,7 +232,7 @@ def test_the_host_that_alone_turns_a_verdict_is_named_wherever_it_stands(place):
     assert one["verdict"] == "gain" and set(one["turned_by"].values()) == {"inconclusive"}
     assert f"web{place}" in one["turned_by"] and one["more_hosts"] >= 1
     said = conclusion.turned(one, one["n"])
-    assert f"web{place}" in said and "without it the other 4 say inconclusive; it takes about " in said
+    assert f"web{place}" in said and "without it the other 4 say not decided; it takes about " in said
 
 
 def test_no_host_alone_turns_what_the_others_say_as_well():
@@ -246,7 +246,7 @@ def test_of_two_hosts_each_alone_turns_what_both_say():
     one = combined(host(0.08, noise=0.003, seed=1), host(0.08, noise=0.003, seed=2))
     assert (one["verdict"], one["turned_by"]) == ("gain", {"web0": "inconclusive", "web1": "inconclusive"})
     assert re.fullmatch(
-        r"One host alone turns this, each of web0 and web1: without it the other host says inconclusive; it takes about"
+        r"One host alone turns this, each of web0 and web1: without it the other host says not decided; it takes about"
         r" [0-9]+ more hosts\.",
         conclusion.turned(one, 2),
     )
@@ -302,4 +302,4 @@ def test_a_host_that_keeps_the_others_open_by_its_noise_is_named():
     assert combined(*hosts)["verdict"] == "gain"
     one = combined(*hosts, {**hosts[0], "ci_low": 1e-9, "ci_high": 1e9, "verdict": "inconclusive"})
     assert (one["verdict"], one["turned_by"], one["more_hosts"]) == ("inconclusive", {"web5": "gain"}, None)
-    assert conclusion.turned(one, 6) == "web5 alone keeps this open: without it the other 5 say gain."
+    assert conclusion.turned(one, 6) == "web5 alone keeps this open: without it the other 5 say better."

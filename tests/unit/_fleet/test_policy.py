@@ -291,7 +291,7 @@ def test_a_decision_of_hosts_combined_holds_without_any_one_of_them(place):
     found = decisions.decisions(hosts, NOW)[CLASS]
     assert found["decision"] is None
     assert found["sentence"].endswith(
-        "liar alone turns this: without it the other 2 say inconclusive; it takes about 2 more hosts."
+        "liar alone turns this: without it the other 2 say not decided; it takes about 2 more hosts."
     ), found["sentence"]
 
 

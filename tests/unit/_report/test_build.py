@@ -173,7 +173,10 @@ def test_one_host_is_one_page(usual):
     assert set(files) == FILES and refused == []
     page = Page(files["index.html"])
     assert page.stack == []
-    assert "Leave SMT on: with every online thread busy, turning it off costs gzip of a fixed stream 20" in page.text()
+    assert (
+        "Leave SMT on: with every online thread busy, turning it off changes gzip of a fixed stream by −20"
+        in page.text()
+    )
     assert "Read back afterwards: as it was before." in page.text()
     assert "ansible-playbook threadwise.smt.smt_eval" in page.text() and "--limit web01" in page.text()
 
@@ -487,7 +490,8 @@ def test_another_setting_than_smt_is_compared_and_decides_nothing_about_smt(tmp_
     files, _refused = built(tmp_path, document)
     text = Page(files["index.html"]).text()
     assert (
-        "Strict overcommit against as found, with every online thread busy: it costs gzip of a fixed stream 20" in text
+        "Strict overcommit against as found, with every online thread busy: it changes gzip of a fixed stream by −20"
+        in text
     )
     assert "Leave SMT on" not in text and "better with SMT off" not in text and "better than the baseline" in text
     assert (
@@ -502,7 +506,7 @@ def test_another_setting_than_smt_is_compared_and_decides_nothing_about_smt(tmp_
     }
     (arm,) = host["recommendation"]["arms"]
     assert arm["name"] == "overcommit_strict" and arm["outcome"] == "worse" and arm["reasons"][0]["points_to"] is None
-    assert "with strict overcommit, loss" in arm["reasons"][0]["text"]
+    assert "with strict overcommit, worse" in arm["reasons"][0]["text"]
     assert "What does strict overcommit do here?" in text and "Should SMT be on here?" not in text
     assert "strict overcommit against as found, every online thread busy" in files["summary.md"]
     assert (
@@ -521,7 +525,7 @@ def test_three_arms_are_each_compared_with_the_baseline(tmp_path):
     ]
     files, _refused = built(tmp_path, document)
     text = Page(files["index.html"]).text()
-    assert "Leave SMT on: with every online thread busy, turning it off costs gzip of a fixed stream 20" in text
+    assert "Leave SMT on: with every online thread busy, turning it off changes gzip of a fixed stream by −20" in text
     assert (
         "Strict overcommit against SMT on, with every online thread busy: gzip of a fixed stream stays within 1 %"
         " either way." in text

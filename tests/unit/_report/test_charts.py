@@ -32,11 +32,12 @@ def curve(draw, values, *more):
 def pictures(values):
     """A chart of each kind of these values, all above zero."""
     ratios = [
-        {"label": LONG, "ratio": 0.9, "low": 0.8, "high": 20.0, "verdict": one, "text": ATTACK} for one in charts.LOOKS
+        {"label": LONG, "better": "lower", "ratio": 0.9, "low": 0.8, "high": 20.0, "verdict": one, "text": ATTACK}
+        for one in charts.LOOKS
     ]
     many = [
-        {"label": ATTACK, "ratios": [0.5, 1.0, 1.2], "ratio": 1.0, "verdict": one, "text": ATTACK}
-        for one in charts.VERDICTS
+        {"label": ATTACK, "better": better, "ratios": [0.5, 1.0, 1.2], "ratio": 1.0, "verdict": one, "text": ATTACK}
+        for one, better in zip(charts.VERDICTS, itertools.cycle(["higher", "lower"]))
     ]
     sampled = [{"arm": arm, "value": value} for arm in ARMS for value in values]
     levels = [

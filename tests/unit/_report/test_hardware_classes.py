@@ -81,7 +81,7 @@ def test_three_hosts_that_agree_decide_for_their_class_and_where_they_do_not_the
         "its hosts disagree",
         "hosts_disagree",
     )
-    sentence = "Its hosts disagree: gain on odd0 and odd1; loss on web0, web1, web2 and 1 more."
+    sentence = "Its hosts disagree: better on odd0 and odd1; worse on web0, web1, web2 and 1 more."
     assert one["workloads"][0]["sentence"] == sentence
     text = html.unescape(page(rows))
     assert (
@@ -104,11 +104,11 @@ def test_how_much_hosts_differ_is_said_without_their_noise():
     assert said(0.625, 0.625, 0.625, 0.625) == "Its hosts differ no more than their own noise explains."
     assert said(0.625, 0.625, 0.625, 0.625, first=4) == "Hosts differ by 0.1 %, which may be chance."
     assert re.fullmatch(r"Hosts differ by [34](\.[0-9])? %\.", said(0.6, 0.625, 0.6, 0.65))
-    assert re.fullmatch(r"Hosts differ by .* %\. Each of the 2 says loss by itself; so few decide .*", said(0.6, 0.7))
+    assert re.fullmatch(r"Hosts differ by .* %\. Each of the 2 says worse by itself; so few decide .*", said(0.6, 0.7))
     rows = [row(f"web{number}", seed=12 + number, blocks=6) for number in range(4)]
     (one,) = hardware_classes.by_class(rows, 0.01, 0.95)
     about = (
-        "gzip of a fixed stream −19.9 % (−20.1 to −19.8 %), loss. Its hosts differ no more than their own noise"
+        "gzip of a fixed stream −19.9 % (−20.1 to −19.8 %), worse. Its hosts differ no more than their own noise"
         " explains."
     )
     assert hardware_classes.line(one) == f"class-a, 4 hosts combined: SMT on. {about}"
@@ -124,7 +124,7 @@ def test_hosts_that_were_all_booted_in_the_same_order_do_not_tell_the_change_fro
     rows = [row(f"web{number}", seed=number, boots=1, confounded=True) for number in range(4)]
     (one,) = hardware_classes.by_class(rows, 0.01, 0.95)
     assert (one["workloads"][0]["verdict"], one["recommendation"], one["title"]) == ("loss", "undecided", "not decided")
-    assert 'loss</span> <span class="muted">confounded with the reboot</span>' in page(rows)
+    assert 'worse</span> <span class="muted">confounded with the reboot</span>' in page(rows)
 
 
 def test_the_largest_class_comes_first_and_the_unknown_last():
@@ -210,7 +210,7 @@ def test_what_holds_for_a_class_is_in_the_files_for_programs_and_tickets(tmp_pat
     summary = (tmp_path / "summary.md").read_text(encoding="utf-8")
     assert (
         f"| `{one['hardware_class']}` | gzip of a fixed stream | 3 |" in summary
-        and r"| hosts disagree | Its hosts disagree: gain on \<i\>1; loss on \<i\>0 and \<i\>2. |" in summary
+        and r"| hosts disagree | Its hosts disagree: better on \<i\>1; worse on \<i\>0 and \<i\>2. |" in summary
     )
     assert "<i>" not in (tmp_path / "index.html").read_text(encoding="utf-8").partition("<script")[0]
 
@@ -352,7 +352,7 @@ def test_a_host_that_alone_turns_what_two_runs_say_is_named(tmp_path):
     build.build(result_files.result_paths(tmp_path / "after"), tmp_path / "after", settings)
     text = html.unescape((tmp_path / "after" / "compare.html").read_text(encoding="utf-8"))
     assert (
-        "One host alone turns this, each of a, b, c and 1 more: without it the other 3 say inconclusive; it takes about"
+        "One host alone turns this, each of a, b, c and 1 more: without it the other 3 say not decided; it takes about"
         in text
     )
 

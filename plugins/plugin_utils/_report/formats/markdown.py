@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import Ending, Format, Host
 
@@ -50,8 +51,8 @@ def _host(host: Host) -> str:
         lines += ["| workload | compared | change | verdict | blocks |", "|---|---|---|---|---|"]
         for one in summary["comparisons"]:
             title = ", ".join(filter(None, [one["title"], report_text.metric(one)]))
-            cells = [title, report_text.compared(one), report_text.change_and_interval(one)]
-            lines.append(f"| {' | '.join(map(plain, cells))} | {one['verdict']} | {one['n']} |")
+            cells = [title, report_text.compared(one), conclusion.change_and_interval(one)]
+            lines.append(f"| {' | '.join(map(plain, [*cells, report_text.verdict(one)]))} | {one['n']} |")
         lines.append("")
     if summary["exposure"]:
         lines += ["What each arm leaves open of the kernel's list of vulnerabilities:", ""]
@@ -90,7 +91,7 @@ def _tail(ending: Ending) -> str:
                 cells = [
                     workload["title"],
                     str(workload["n"]),
-                    report_text.change_and_interval(workload),
+                    conclusion.change_and_interval(workload),
                     report_text.verdict(workload),
                     workload["sentence"],
                 ]

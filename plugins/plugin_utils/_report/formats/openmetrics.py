@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change, comparisons as host_comparisons
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import Format, Host
 
@@ -20,6 +20,9 @@ METRICS = {
     "threadwise_smt_ratio": "SMT off by SMT on, every online thread busy; above 1 SMT off is better in this metric",
     "threadwise_smt_ratio_low": "lower end of the interval of threadwise_smt_ratio",
     "threadwise_smt_ratio_high": "upper end of the interval of threadwise_smt_ratio",
+    "threadwise_smt_change": "the metric's own change with SMT off, as a share: -0.1 is 10 % less, better or worse",
+    "threadwise_smt_change_low": "lower end of the interval of threadwise_smt_change",
+    "threadwise_smt_change_high": "upper end of the interval of threadwise_smt_change",
     "threadwise_smt_verdict": "1 for the verdict that was reached: gain, loss, equivalent or inconclusive",
     "threadwise_smt_arm_ratio": (
         "another arm than SMT on and off by its baseline, at the widest placement measured; above 1 the arm is better"
@@ -27,6 +30,9 @@ METRICS = {
     ),
     "threadwise_smt_arm_ratio_low": "lower end of the interval of threadwise_smt_arm_ratio",
     "threadwise_smt_arm_ratio_high": "upper end of the interval of threadwise_smt_arm_ratio",
+    "threadwise_smt_arm_change": "the metric's own change with the arm, as a share, as threadwise_smt_change",
+    "threadwise_smt_arm_change_low": "lower end of the interval of threadwise_smt_arm_change",
+    "threadwise_smt_arm_change_high": "upper end of the interval of threadwise_smt_arm_change",
     "threadwise_smt_arm_verdict": "1 for the verdict that was reached: gain, loss, equivalent or inconclusive",
     "threadwise_smt_recommendation": "1 for the choice that is recommended",
     "threadwise_smt_restored": "1 when the host was read back as it was before the run, 0 when not",
@@ -57,6 +63,8 @@ def _host(report: Host) -> str:
         add(f"{name}_ratio", one["ratio"], **labels)
         add(f"{name}_ratio_low", one["ci_low"], **labels)
         add(f"{name}_ratio_high", one["ci_high"], **labels)
+        for part in change.FIELDS:
+            add(f"{name}_{part}", one[part], **labels)
         add(f"{name}_verdict", 1, **labels, verdict=one["verdict"])
 
     for one in host_comparisons.of_smt(summary["comparisons"], every_metric=True):

@@ -73,10 +73,7 @@ def forests(found: t.Sequence[Comparison]) -> list[charts.Picture]:
 def _forest(groups: t.Sequence[t.Sequence[Comparison]]) -> charts.Picture:
     compared = [one for group in groups for one in group]
     rows = [row for group in groups for row in (_head(group[0]), *map(_row, group))]
-    named = "; ".join(
-        f"{one['title']}, {_label(one)} {report_text.change_and_interval(one)}, {one['verdict']}"
-        for one in compared[:MAX_NAMED]
-    )
+    named = "; ".join(f"{one['title']}, {_label(one)} {report_text.judged(one)}" for one in compared[:MAX_NAMED])
     more = f"; and {len(compared) - MAX_NAMED} more in the table" if len(compared) > MAX_NAMED else ""
     baseline = compared[0]["baseline"]["arm_title"]
     return charts.forest(
@@ -91,6 +88,7 @@ def _head(one: Comparison) -> dict[str, t.Any]:
     """Return the row of the baseline, which names the workload."""
     return {
         "label": one["title"],
+        "better": one["better"],
         "ratio": 1.0,
         "low": 1.0,
         "high": 1.0,

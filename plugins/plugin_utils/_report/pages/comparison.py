@@ -14,7 +14,7 @@ import math
 import typing as t
 from urllib.parse import quote
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change, paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, leave_one_out, pooled
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import hardware_classes, text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame, host as host_page
@@ -109,14 +109,13 @@ def _lines(before: hardware_classes.Row, after: hardware_classes.Row) -> list[li
             old, new = before["workloads"][key], after["workloads"][key]
             verdict = distinguish(old, new)
             level = new["baseline_value"] / old["baseline_value"]
-            better = level if new["better"] == "higher" else 1 / level
             found.append(
                 [
                     [after["host"], after["host"], "", quote(after["page"])],
                     new["title"],
                     _effect(old),
                     _effect(new),
-                    [conclusion.signed(better), better],
+                    [conclusion.signed(level), level],
                     [verdict, verdict, "inconclusive" if verdict == CHANGED else ""],
                     before["title"],
                     after["title"],
@@ -126,7 +125,7 @@ def _lines(before: hardware_classes.Row, after: hardware_classes.Row) -> list[li
 
 
 def _effect(one: dict[str, t.Any]) -> list[t.Any]:
-    return [f"{report_text.change_and_interval(one)} {one['verdict']}", one["ratio"], one["verdict"]]
+    return [report_text.judged(one), one["ratio"], one["verdict"]]
 
 
 def _workloads(pairs: t.Sequence[Pair], margin: float, confidence: float) -> dict[str, t.Any] | None:
@@ -146,7 +145,13 @@ def _workloads(pairs: t.Sequence[Pair], margin: float, confidence: float) -> dic
         for hosts in both.values()
     ]
     judged = [
-        {"title": next(iter(hosts.values()))[1]["title"], **one, "turned": _turned(list(hosts), sides, one)}
+        {
+            "title": next(iter(hosts.values()))[1]["title"],
+            "better": "higher",
+            **one,
+            **change.of(one, "higher"),
+            "turned": _turned(list(hosts), sides, one),
+        }
         for hosts, sides, one in zip(both.values(), family, paired.compare_family(family, margin, confidence))
     ]
     rows = [{"label": one["title"], **report_text.ratio_row(one)} for one in judged]

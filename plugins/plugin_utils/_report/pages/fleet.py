@@ -113,9 +113,9 @@ def _chart(
     shown = [
         {
             "label": f"{one['hardware_class'] or 'unknown class'}: {workload[name]}",
-            **{key: workload[key] for key in ("ratios", "ratio", "verdict")},
+            **{key: workload[key] for key in ("better", "ratios", "ratio", "verdict")},
             "text": (
-                f"{report_text.change_and_interval(workload)}, {report_text.counted(len(workload['ratios']), 'host')}"
+                f"{conclusion.change_and_interval(workload)}, {report_text.counted(len(workload['ratios']), 'host')}"
             ),
             "margin": workload["margin"],
         }
@@ -125,7 +125,9 @@ def _chart(
     ][: host_page.MAX_ROWS_DRAWN]
     if not shown:
         return None
-    summary = "; ".join(f"{row['label']} {row['text']}, {row['verdict']}" for row in shown[:20])
+    summary = "; ".join(
+        f"{row['label']} {row['text']}, {conclusion.VERDICT_TITLES[row['verdict']]}" for row in shown[:20]
+    )
     return charts.spread(
         shown, shown[0]["margin"], sides, f"Change of each host, by hardware class and workload: {summary}"
     )
@@ -173,11 +175,7 @@ def _contested(row: hardware_classes.Row) -> bool:
 
 
 def _change(one: dict[str, t.Any] | None) -> t.Any:
-    return (
-        "not compared"
-        if one is None
-        else [f"{report_text.change_and_interval(one)} {one['verdict']}", round(one["ratio"], 6), one["verdict"]]
-    )
+    return "not compared" if one is None else [report_text.judged(one), round(one["ratio"], 6), one["verdict"]]
 
 
 def _disagreeing(classes: t.Sequence[dict[str, t.Any]]) -> list[str]:
@@ -203,8 +201,8 @@ def _notable(
         for workload in one["workloads"]:
             for host, ratio in workload["outliers"].items():
                 unlike.setdefault(host, []).append(
-                    f"{workload['title']} {conclusion.signed(ratio)}, its class"
-                    f" {conclusion.signed(workload['ratio'], workload)}"
+                    f"{workload['title']} {conclusion.change_of_ratio(ratio, workload['better'])}, its class"
+                    f" {conclusion.change_of(workload)}"
                 )
     left = [
         f"{row['host']}: {'; '.join(row['differences']) or 'no details were left'}"

@@ -139,7 +139,9 @@ def forest(
     rows = rows[:MAX_ROWS_DRAWN]
     if not rows:
         return None
-    summary = "; ".join(f"{row['label']} {row['text']}, {row['verdict']}" for row in rows[:20])
+    summary = "; ".join(
+        f"{row['label']} {row['text']}, {conclusion.VERDICT_TITLES[row['verdict']]}" for row in rows[:20]
+    )
     return charts.forest(rows, comparisons[0]["margin"], sides, f"Change with its interval: {summary}")
 
 

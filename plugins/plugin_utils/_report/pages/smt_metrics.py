@@ -22,14 +22,14 @@ RESPONSES = ("latency_p99", "latency_median", "latency_mean")
 # Knee of a curve of response times: this multiple of the response time with the fewest clients.
 KNEE = 2.0
 READS = {
-    "cost_of_sharing": "what a worker loses while another runs on its core",
+    "cost_of_sharing": "how a worker's metric changes while another runs on its core",
     "cost_of_sharing_alone": "the same on the only core, against a worker alone",
     "core_yield": (
         "work of two workers on one core by that of one alone: 1 when the second adds nothing, 2 when they do not"
         " disturb each other"
     ),
     "smt_yield": "work of all threads by work of one worker a core: 1 when second threads add nothing",
-    arms.SMT_OFF: "what the whole machine gains when SMT is switched off",
+    arms.SMT_OFF: "how the metric of the whole machine changes when SMT is switched off",
 }
 
 
@@ -73,9 +73,7 @@ def _value(effect: str, metric: t.Mapping[str, t.Any]) -> str:
         return f"{metric['value']:.2f}" + (
             "" if metric["low"] is None else f" ({metric['low']:.2f} to {metric['high']:.2f})"
         )
-    if metric["low"] is None:
-        return f"{conclusion.percent(metric['value'])} (no interval)"
-    return conclusion.estimate(metric["value"], metric["low"], metric["high"])
+    return conclusion.change_and_interval(metric)
 
 
 def _of_streams(crossover: t.Mapping[str, t.Any] | None) -> list[Line]:

@@ -7,6 +7,8 @@ from __future__ import annotations
 import types
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import answer, evidence, records
@@ -64,7 +66,8 @@ def _forest(trial: records.Trial, found: t.Sequence[evidence.Comparison]) -> cha
             "low": one["ci_low"],
             "high": one["ci_high"],
             "verdict": one["verdict"],
-            "text": report_text.change_and_interval(one),
+            "better": one["better"],
+            "text": conclusion.change_and_interval(change.of(one, one["better"])),
         }
         for one in found
         if one["ci_low"] is not None
@@ -88,6 +91,7 @@ def _points(trial: records.Trial, found: t.Sequence[evidence.Comparison]) -> cha
             "ratios": one["points"],
             "ratio": one["ratio"],
             "verdict": one["verdict"],
+            "better": one["better"],
             "text": f"{one['n']} observations",
         }
         for one in found

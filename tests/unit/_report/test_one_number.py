@@ -1,0 +1,53 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One effect has one number: page, Markdown, CSV, JSON and metrics are read, and give the same change with the same
+sign.
+"""
+
+import csv
+import html
+import json
+import re
+
+import pytest
+import result_maker
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
+
+# More workers take longer here, so that time and rate point to different sides.
+TIME = {
+    "title": "orders",
+    "metrics": {"latency_p99": {"unit": "ms", "better": "lower", "aggregate": "max"}},
+    "model": lambda _arm, _spot, workers: [2.0 * (1 + 0.1 * len(workers))] * len(workers),
+}
+
+
+def test_a_change_has_the_same_sign_and_size_wherever_it_stands(tmp_path):
+    result_files.save(tmp_path, result_maker.result(blocks=8, workloads={"gzip": result_maker.GZIP, "orders": TIME}))
+    build.build(result_files.result_paths(tmp_path), tmp_path)
+    files = {
+        name: (tmp_path / name).read_text(encoding="utf-8")
+        for name in ("index.html", "summary.md", "comparisons.csv", "results.json", "metrics.prom")
+    }
+    page, text = html.unescape(files["index.html"]), re.sub(r"\\(.)", r"\1", files["summary.md"])
+    rows = list(csv.DictReader(files["comparisons.csv"].splitlines()))
+    (of_host,) = json.loads(files["results.json"])["hosts"]
+    assert {row["better"] for row in rows} == {"higher", "lower"}
+    for row, one in zip(rows, of_host["comparisons"], strict=True):
+        sign = 1 if one["better"] == "higher" else -1
+        assert one["change"] == pytest.approx(one["ratio"] ** sign - 1)
+        assert one["change"] == pytest.approx(one["candidate_value"] / one["baseline_value"] - 1, abs=1e-9)
+        ends = ("change", "change_low", "change_high")
+        assert [float(row[key]) for key in ends] == [one[key] for key in ends]
+        assert one["change_low"] <= one["change"] <= one["change_high"]
+        said = conclusion.change_and_interval(one)
+        assert said in text and said.split(" (", 1)[0].replace(" %", "\u00a0%") in page.replace(" %", "\u00a0%")
+        if (one["effect"], one["placement"]) == ("smt_off", "all_threads"):
+            assert f"by {said}, {conclusion.VERDICT_TITLES[one['verdict']]}" in of_host["conclusion"]["sentence"]
+            (line,) = [
+                line
+                for line in files["metrics.prom"].splitlines()
+                if line.startswith("threadwise_smt_change{") and f'workload="{one["workload"]}"' in line
+            ]
+            assert float(line.rsplit(" ", 1)[1]) == one["change"]
