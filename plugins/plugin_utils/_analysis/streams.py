@@ -4,7 +4,8 @@
 from the comparison at each number of streams.
 
 Up to one stream a core SMT has nothing to share, so a crossover lies above the number of cores, and is only known where
-streams were measured on both sides of it, in both arms.
+streams were measured on both sides of it, in both arms. Between the numbers of cores and of threads some cores are
+shared and others are not, and SMT often costs most: without a number of streams from there nothing is decided.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ class Crossover:
         high: the smallest such number from which on each verdict is in favour of SMT; None unless found.
         cores: the number of cores that the streams had; None where it is not known.
         measured: the numbers of streams that were compared, in rising order.
+        threads: the number of threads that the streams had, where streams above the cores were compared, but none
+            between their numbers; else None.
     """
 
     status: str
@@ -42,6 +45,7 @@ class Crossover:
     high: int | None
     cores: int | None
     measured: tuple[int, ...]
+    threads: int | None = None
 
     def text(self) -> str:
         """Return the crossover as a clause, for people."""
@@ -51,6 +55,11 @@ class Crossover:
             )
         if self.status == NEVER:
             return f"with no number of streams up to {self.measured[-1]}"
+        if self.threads is not None:
+            return (
+                f"not decided: no number of streams between the {self.cores} cores and the {self.threads} threads was"
+                " measured"
+            )
         if self.status == UNDECIDED:
             return f"not decided: the comparison with {self.measured[-1]} streams is not"
         wanted = (
@@ -77,16 +86,17 @@ class Curve:
     comparisons: dict[int, Comparison]
     crossover: Crossover
 
-    def above_the_cores(self) -> list[Comparison]:
-        """Return the comparisons of SMT off against SMT on with more streams than cores:
-        those that SMT can make a difference to.
+    def deciding(self) -> list[Comparison]:
+        """Return the comparisons of SMT off against SMT on that decide: those with more streams than cores, which SMT
+        is for, and those with fewer that differ all the same, as where the scheduler puts two streams on one core.
         """
         core_count = self.crossover.cores
-        return (
-            []
-            if core_count is None
-            else [host_comparisons.turned(one) for count, one in self.comparisons.items() if count > core_count]
-        )
+        above = [core_count is not None and count > core_count for count in self.comparisons]
+        return [
+            host_comparisons.turned(one)
+            for one, is_above in zip(self.comparisons.values(), above)
+            if is_above or (any(above) and one["verdict"] in (paired.GAIN, paired.LOSS))
+        ]
 
     def described(self) -> dict[str, t.Any]:
         """Return the crossover as plain data: the fields of :class:`Crossover`, with its text,
@@ -117,13 +127,13 @@ def curves(result: HostResult, comparisons: t.Iterable[Comparison]) -> list[Curv
             by_workload[one["workload"]][streams.workers] = (
                 one if one["effect"] == arms.SMT_ON else host_comparisons.turned(one)
             )
-    core_count = cores(result)
+    core_count, thread_count = cores(result), _cpus_of_streams(result, arms.SMT_ON)
     found = []
     for name, unordered in by_workload.items():
         if unordered:
             by_streams = dict(sorted(unordered.items()))
             title = host_comparisons.describe_workload(result, name)["title"]
-            found.append(Curve(name, title, by_streams, crossover(by_streams, core_count)))
+            found.append(Curve(name, title, by_streams, crossover(by_streams, core_count, thread_count)))
     return found
 
 
@@ -131,25 +141,35 @@ def cores(result: HostResult) -> int | None:
     """Return the number of cores that streams could use: the CPUs of any stream with SMT off, else the cores of the
     host's facts; None where not known.
     """
-    for name, where in (result.plan.placements or {}).get(arms.SMT_OFF, {}).items():
+    known = result.facts.get("cores")
+    return _cpus_of_streams(result, arms.SMT_OFF) or (known if isinstance(known, int) and known > 0 else None)
+
+
+def _cpus_of_streams(result: HostResult, arm: str) -> int | None:
+    """Return the number of CPUs of any stream in an arm; None where it has none."""
+    for name, where in (result.plan.placements or {}).get(arm, {}).items():
         streams = placements.numbered(name)
         if streams and streams.kind == placements.FREE and where.workers:
             return len(cpulist.parse_or_empty(where.workers[0])) or None
-    known = result.facts.get("cores")
-    return known if isinstance(known, int) and known > 0 else None
+    return None
 
 
-def crossover(by_streams: t.Mapping[int, Comparison], core_count: int | None) -> Crossover:
+def crossover(
+    by_streams: t.Mapping[int, Comparison], core_count: int | None, thread_count: int | None = None
+) -> Crossover:
     """Return the crossover of one workload.
 
     Args:
         by_streams: the comparisons of a :class:`Curve`.
         core_count: from :func:`cores`.
+        thread_count: the number of CPUs that the streams had with SMT on, None where it is not known.
     """
     measured = tuple(by_streams)
     above = [] if core_count is None else [count for count in measured if count > core_count]
     if not above or above[0] == measured[0]:
         return Crossover(UNKNOWN, None, None, None, core_count, measured)
+    if thread_count is not None and thread_count <= above[0] and thread_count - (core_count or 0) > 1:
+        return Crossover(UNDECIDED, None, None, None, core_count, measured, thread_count)
     verdict = by_streams[above[-1]]["verdict"]
     if verdict != paired.GAIN:
         return Crossover(UNDECIDED if verdict == paired.INCONCLUSIVE else NEVER, None, None, None, core_count, measured)

@@ -31,9 +31,11 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult, Sample
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import exposure, outcomes
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import exposure, findings, outcomes
 
 ON, OFF, EITHER = "on", "off", "either"
+# Outcome of SMT off against SMT on -> what to choose.
+CHOICES = {outcomes.WORSE: ON, outcomes.BETTER: OFF, outcomes.EQUAL: EITHER}
 BY_WORKLOAD, UNDECIDED, NOT_COMPARED = outcomes.BY_WORKLOAD, outcomes.UNDECIDED, outcomes.NOT_COMPARED
 
 # Verdict -> the word for people.
@@ -54,6 +56,7 @@ OVERCOMMIT_TESTS = {
     "oom_killed": "it was promised them, and killed when it used them",
     "survived": "it was promised them, and could use them",
 }
+NOTHING_OF_SHARING = "Nothing could be measured here about sharing a core."
 # More workloads than this are counted, not named.
 NAMED = 3
 MINUTE = 60
@@ -69,45 +72,53 @@ def conclude(result: HostResult, comparisons: t.Sequence[Comparison]) -> dict[st
         comparisons: from :func:`host_comparisons.compare_host`.
 
     Returns:
-        ``{recommendation, sentence, basis, costs, cautions, next}``: ``recommendation`` is ``on``, ``off``, ``either``,
-        ``by_workload``, ``undecided`` or ``not_compared``; ``costs`` and ``cautions`` are lists of sentences; ``next``
-        names what to measure next, or is None.
+        ``{recommendation, sentence, basis, costs, cautions, next, statements}``: ``recommendation`` is ``on``, ``off``,
+        ``either``, ``by_workload``, ``undecided`` or ``not_compared``; ``costs`` and ``cautions`` are lists of
+        sentences; ``next`` names what to measure next, or is None; ``statements`` has all that is said, in the order in
+        which it matters.
     """
     curves = streams.curves(result, comparisons)
     main = outcomes.deciding(comparisons, curves)
-    choice = recommendation(main)
+    choice = CHOICES.get(said := outcomes.of_smt(comparisons, curves), said)
     changed = [*main, *host_comparisons.of_other_arms(comparisons)]
-    more = more_to_measure(result, changed)
+    more = more_to_measure(result, changed, curves)
+    first = findings.of_host(result, comparisons)
+    sentences = [*first, *_sentences(result, comparisons, curves, main, choice)]
+    if first and sentences[-1] == NOTHING_OF_SHARING:
+        sentences.pop()
+    basis = _confidence_text(changed or [one for one in comparisons if one["kind"] == "placement"])
+    costs, cautions = [*_costs(result, comparisons), *_observed(result)], _cautions(result)
+    advice = more["text"] if more else None
     return {
         "recommendation": choice,
-        "sentence": _sentence(result, comparisons, curves, main, choice),
-        "basis": _confidence_text(changed or [one for one in comparisons if one["kind"] == "placement"]),
-        "costs": [*_costs(result, comparisons), *_observed(result)],
-        "cautions": _cautions(result),
-        "next": more["text"] if more else None,
+        "sentence": " ".join(sentences),
+        "basis": basis,
+        "costs": costs,
+        "cautions": cautions,
+        "next": advice,
+        "statements": [*sentences, *filter(None, [advice]), *cautions, *costs, basis],
     }
 
 
 def recommendation(main: t.Sequence[Comparison]) -> str:
     """Combine the comparisons of SMT off against SMT on that decide into a recommendation, as in :func:`conclude`."""
-    said = outcomes.outcome(main)
-    return {outcomes.WORSE: ON, outcomes.BETTER: OFF, outcomes.EQUAL: EITHER}.get(said, said)
+    return CHOICES.get(said := outcomes.outcome(main), said)
 
 
-def _sentence(
+def _sentences(
     result: HostResult,
     comparisons: t.Sequence[Comparison],
     curves: t.Sequence[streams.Curve],
     main: t.Sequence[Comparison],
     choice: str,
-) -> str:
+) -> list[str]:
     others = _of_other_arms(result, comparisons)
     standing = outcomes.standing(result, comparisons)
     best = _of_best(result, standing)
     if choice == NOT_COMPARED:
         unchanged = all(exposure.siblings(arm.name) in (None, ONLINE) for arm in result.arms)
         return (
-            " ".join([*best, *others, *(["SMT was not switched."] if unchanged else [])])
+            [*best, *others, *(["SMT was not switched."] if unchanged else [])]
             if others
             else _without_comparison(result, comparisons)
         )
@@ -123,17 +134,15 @@ def _sentence(
         opening = f"Of SMT on and off alone, {opening[:1].lower()}{opening[1:]}"
     by_streams = _by_streams(curves)
     if by_streams and not host_comparisons.of_smt(comparisons):
-        return " ".join(
-            [
-                *best,
-                f"{'It depends on how much runs at once' if choice == BY_WORKLOAD else opening}: {by_streams}.",
-                *others,
-            ]
-        )
+        return [
+            *best,
+            f"{'It depends on how much runs at once' if choice == BY_WORKLOAD else opening}: {by_streams}.",
+            *others,
+        ]
     others = [*([f"{_capital(by_streams)}."] if by_streams else []), *others]
     clauses = _clauses(main, "that" if choice == OFF else "turning it off", _undecided)
     confounded = ", all of it confounded with the reboot between" if any(one["confounded"] for one in main) else ""
-    return " ".join([*best, f"{opening}: with every online thread busy, {clauses}{confounded}.", *others])
+    return [*best, f"{opening}: with every online thread busy, {clauses}{confounded}.", *others]
 
 
 def _by_streams(curves: t.Sequence[streams.Curve]) -> str:
@@ -353,34 +362,39 @@ def _observed(result: HostResult) -> list[str]:
     return sentences
 
 
-def _without_comparison(result: HostResult, comparisons: t.Sequence[Comparison]) -> str:
+def _without_comparison(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[str]:
     smt = host_comparisons.concerns_smt(result)
     reason = host_comparisons.why_not_compared(result)
     if host_comparisons.is_compared(result):
         reason = f"no block has good samples {'with every online thread busy ' if smt else ''}on both sides"
     others = list(host_comparisons.other_arms(result).values())
     what = "SMT on and off were" if smt else f"{_capital(join(others))} {_verb(others, 'was', 'were')}"
-    return f"{what} not compared here: {_clause(reason)}. {_from_placements(result, comparisons)}"
+    why = f"{what} not compared here: {_clause(reason)}."
+    shown = _from_placements(comparisons)
+    if shown is None and _background_load(result):
+        return [why, "The measurement tells nothing of sharing a core, because of background load on the CPUs."]
+    shown = shown or _second_core(comparisons)
+    return [why, NOTHING_OF_SHARING] if shown is None else [shown, why]
 
 
-def _from_placements(result: HostResult, comparisons: t.Sequence[Comparison]) -> str:
-    """Describe what the placements alone show about sharing a core, in one sentence."""
+def _from_placements(comparisons: t.Sequence[Comparison]) -> str | None:
+    """Describe what the placements alone show about sharing a core, in one sentence; None where they show nothing."""
     effects = {
-        "smt_yield": ("all threads combined did", "the work of one worker per core"),
-        "cost_of_sharing": ("two workers on one core did", "the work of two on two cores"),
+        "smt_yield": ("all threads combined", "the work of one worker per core", "one worker per core"),
+        "cost_of_sharing": ("two workers on one core", "the work of two on two cores", "two on two cores"),
     }
-    for effect, (subject, base) in effects.items():
+    for effect, (subject, work, base) in effects.items():
         group = [
             one for one in comparisons if one["effect"] == effect and one["primary"] and one["n"] >= paired.MIN_BLOCKS
         ]
         if group:
-            parts = [f"{_times(one)} {base} ({one['title']})" for one in group[:1]] + [
-                f"{_times(one)} ({one['title']})" for one in group[1:NAMED]
-            ]
+            first = group[0]
+            did = f"did {_times(first)} {work}"
+            if first["better"] == "lower":
+                did = f"took {_times(first)} as long as {base}"
+            parts = [f"{did} ({first['title']})"] + [f"{_times(one)} ({one['title']})" for one in group[1:NAMED]]
             return f"As it is now, {subject} {join(parts)}."
-    if _background_load(result):
-        return "The measurement tells nothing of sharing a core, because of background load on the CPUs."
-    return _second_core(comparisons) or "Nothing could be measured here about sharing a core."
+    return None
 
 
 def _second_core(comparisons: t.Sequence[Comparison]) -> str | None:
@@ -411,8 +425,9 @@ def _second_core(comparisons: t.Sequence[Comparison]) -> str | None:
 
 
 def _times(one: Comparison) -> str:
-    return f"{one['ratio']:.2f} times" + (
-        "" if one["ci_low"] is None else f" ({one['ci_low']:.2f} to {one['ci_high']:.2f})"
+    """Return how many times the baseline's value a candidate has."""
+    return f"{1 + one['change']:.2f} times" + (
+        "" if one["change_low"] is None else f" ({1 + one['change_low']:.2f} to {1 + one['change_high']:.2f})"
     )
 
 
@@ -577,10 +592,13 @@ def _background_load(result: HostResult) -> list[str]:
     and work that does not pause.
     """
     full = host_comparisons.full_loads(result)
+    # What runs beside a worker on its CPU by the plan is no background load.
+    with_co_runners = {one.name for one in result.plan.workloads or () if one.co_runners}
     shares = [
         worker.cpu_seconds / worker.wall_seconds
         for sample in result.samples
         if sample.ok
+        and sample.workload not in with_co_runners
         and sample.parameter == full.get(sample.workload, sample.parameter)
         and _has_a_cpu_for_each_worker(sample)
         for worker in sample.workers or ()
@@ -604,33 +622,25 @@ def _has_a_cpu_for_each_worker(sample: Sample) -> bool:
     return len(set(cpus)) == len(cpus) and all(cpu.isdecimal() for cpu in cpus)
 
 
-def more_to_measure(result: HostResult, main: t.Sequence[Comparison]) -> dict[str, t.Any] | None:
+def more_to_measure(
+    result: HostResult, main: t.Sequence[Comparison], curves: t.Sequence[streams.Curve] = ()
+) -> dict[str, t.Any] | None:
     """Estimate how much more to measure: an interval narrows with the square root of the number of blocks.
 
     Args:
         result: from :func:`result_files.load`.
         main: the comparisons that should be decided.
+        curves: of the host, where streams may be missing.
 
     Returns:
         None where nothing is undecided, else ``{blocks, seconds, text}``; a number that cannot be estimated is None.
     """
-    if any(one["confounded"] for one in main):
-        state, what = ("state", "SMT") if all(map(host_comparisons.is_of_smt, main)) else ("arm", "the arms")
-        advice = (
-            f"One boot in each {state} cannot tell {what} from what else differs between two boots: measure several"
-            f" (smt_eval_boots: {paired.MIN_BLOCKS})."
-        )
-        return {"blocks": None, "seconds": None, "text": advice}
     open_ones = [one for one in main if one["verdict"] == "inconclusive"]
+    instead = _instead_of_blocks(result, main, curves, open_ones)
+    if instead:
+        return {"blocks": None, "seconds": None, "text": instead}
     if not open_ones:
         return None
-    if result.plan.stopped == "size":
-        # As on machines with very many CPUs: each sample has each of them.
-        advice = (
-            "The result had its maximum size before this was decided: measure fewer workloads, placements or parameter"
-            " values here, so that more blocks fit."
-        )
-        return {"blocks": None, "seconds": None, "text": advice}
     needs = [need for need in map(_blocks_needed, open_ones) if need is not None]
     if len(needs) < len(open_ones):
         return {
@@ -654,6 +664,41 @@ def more_to_measure(result: HostResult, main: t.Sequence[Comparison]) -> dict[st
     )
     advice = f"{stopped}To decide, measure about {most} blocks{time}; a quieter host needs fewer."
     return {"blocks": most, "seconds": round(most * seconds) if seconds else None, "text": advice}
+
+
+def _instead_of_blocks(
+    result: HostResult,
+    main: t.Sequence[Comparison],
+    curves: t.Sequence[streams.Curve],
+    open_ones: t.Sequence[Comparison],
+) -> str | None:
+    """Say what to measure where more of the same blocks would not decide; None where they would."""
+    if any(one["confounded"] for one in main):
+        state, what = ("state", "SMT") if all(map(host_comparisons.is_of_smt, main)) else ("arm", "the arms")
+        return (
+            f"One boot in each {state} cannot tell {what} from what else differs between two boots: measure several"
+            f" (smt_eval_boots: {paired.MIN_BLOCKS})."
+        )
+    missing = next((curve.crossover for curve in curves if curve.crossover.threads), None)
+    if missing and not any(one["placement"] == host_comparisons.WHOLE_MACHINE for one in main):
+        return _streams_to_add(missing)
+    if open_ones and result.plan.stopped == "size":
+        # As on machines with very many CPUs: each sample has each of them.
+        return (
+            "The result had its maximum size before this was decided: measure fewer workloads, placements or parameter"
+            " values here, so that more blocks fit."
+        )
+    return None
+
+
+def _streams_to_add(missing: streams.Crossover) -> str:
+    cores, threads = missing.cores or 0, missing.threads or 0
+    # A quarter, a half and three quarters of the way from the cores to the threads.
+    between = sorted({cores + max(1, (threads - cores) * part // 4) for part in (1, 2, 3)})
+    return (
+        f"Between {cores} and {threads} streams some cores are shared and others are not: measure there as well"
+        f" (smt_eval_streams: {sorted({*missing.measured, *between})})."
+    )
 
 
 def _blocks_needed(one: Comparison) -> int | None:

@@ -13,6 +13,7 @@ import dataclasses
 import itertools
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, streams
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
@@ -68,9 +69,18 @@ def outcome(group: t.Sequence[Comparison]) -> str:
 
 def deciding(comparisons: t.Sequence[Comparison], curves: t.Iterable[streams.Curve]) -> list[Comparison]:
     """Return the comparisons of SMT off against SMT on that decide: of the whole machine,
-    or where it was not measured, of more streams than cores.
+    or where it was not measured, of streams (:meth:`streams.Curve.deciding`).
     """
-    return host_comparisons.of_smt(comparisons) or [one for curve in curves for one in curve.above_the_cores()]
+    return host_comparisons.of_smt(comparisons) or [one for curve in curves for one in curve.deciding()]
+
+
+def of_smt(comparisons: t.Sequence[Comparison], curves: t.Sequence[streams.Curve]) -> str:
+    """Return the outcome of SMT off against SMT on. Streams on which all agree decide nothing where those are missing
+    that could contradict them.
+    """
+    said = outcome(deciding(comparisons, curves))
+    missing = not host_comparisons.of_smt(comparisons) and any(curve.crossover.threads for curve in curves)
+    return UNDECIDED if missing and said in (WORSE, BETTER, EQUAL) else said
 
 
 def standing(result: HostResult, comparisons: t.Sequence[Comparison]) -> Standing:
@@ -81,8 +91,9 @@ def standing(result: HostResult, comparisons: t.Sequence[Comparison]) -> Standin
         comparisons: from :func:`host_comparisons.compare_host`.
     """
     groups: dict[tuple[str, str], list[Comparison]] = {}
+    curves = streams.curves(result, comparisons)
     for one in [
-        *deciding(comparisons, streams.curves(result, comparisons)),
+        *deciding(comparisons, curves),
         *host_comparisons.of_other_arms(comparisons),
     ]:
         baseline, candidate = host_comparisons.sides_of(one)
@@ -90,6 +101,8 @@ def standing(result: HostResult, comparisons: t.Sequence[Comparison]) -> Standin
     outcomes = {
         pair: _of_pair(group, set(map(_subject, itertools.chain(*groups.values())))) for pair, group in groups.items()
     }
+    if (pair := (arms.SMT_OFF, arms.SMT_ON)) in outcomes and of_smt(comparisons, curves) == UNDECIDED:
+        outcomes[pair] = UNDECIDED
     names = [arm.name for arm in result.arms]
     beaten = {pair for pair, found in outcomes.items() if found == BETTER} | {
         (against, arm) for (arm, against), found in outcomes.items() if found == WORSE

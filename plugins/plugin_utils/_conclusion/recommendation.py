@@ -57,8 +57,9 @@ def recommend(
         :func:`outcomes.outcome`; about these nothing is chosen. ``best``, ``better_than_baseline`` and ``pairs`` are
         those of :class:`outcomes.Standing`, of all arms.
     """
-    main = outcomes.deciding(comparisons, streams.curves(result, comparisons))
-    performance = conclusion.recommendation(main)
+    curves = streams.curves(result, comparisons)
+    main = outcomes.deciding(comparisons, curves)
+    performance = conclusion.CHOICES.get(said := outcomes.of_smt(comparisons, curves), said)
     others = [*_vulnerabilities(result), *_licence(result, main, licence)]
     sides = {reason["points_to"] for reason in others} - {None}
     choice, decided_by = performance, "performance" if performance in (conclusion.ON, conclusion.OFF) else None
@@ -71,7 +72,7 @@ def recommend(
         "decided_by": decided_by,
         "agreed": choice in (conclusion.ON, conclusion.OFF) and pointed == {choice},
         "reasons": reasons,
-        "measure": conclusion.more_to_measure(result, main),
+        "measure": conclusion.more_to_measure(result, main, curves),
         "arms": [_arm(result, comparisons, *arm) for arm in host_comparisons.other_arms(result).items()],
         **outcomes.standing(result, comparisons).described(),
     }

@@ -53,7 +53,7 @@ def test_both_sides_of_the_number_of_cores_are_needed():
         found = crossover(studies.hp(numbers, tests=["inner"]), "inner")
         assert found.status == streams.UNKNOWN and found.streams is None
         assert found.text() == "not known: measure streams up to, and above, the 4 cores in both arms"
-    assert crossover(studies.hp((4, 8), tests=["inner"]), "inner").streams == 8
+    assert crossover(studies.hp((4, 7, 8), tests=["inner"]), "inner").streams == 8
 
 
 def test_streams_of_one_arm_alone_are_no_comparison():
@@ -83,8 +83,19 @@ def test_where_streams_decide_alone_or_nothing():
         found = conclusion.conclude(accepted(document), compared(document))
         return found["recommendation"], found["sentence"]
 
-    assert concluded((4, 10, 12), tests=["inner"]) == ("on", "Leave SMT on: SMT helps array, inner from 10 streams on.")
-    choice, sentence = concluded((4, 12), blocks=3, tests=["inner"])
+    assert concluded((4, 7, 10, 12), tests=["OUTER"])[0] == "off"
+    for numbers in ((4, 9, 12), (4, 8, 12)):
+        choice, sentence = concluded(numbers, tests=["inner"])
+        assert choice == "undecided" and sentence == (
+            "Not decided: whether SMT helps array, inner is not decided: no number of streams between the 4 cores and"
+            " the 8 threads was measured."
+        )
+    # Published with 1 to 12 streams it depends; a play that leaves out those between must not say more.
+    for numbers in ((1, 2, 4, 8, 12), range(1, 13)):
+        choice, sentence = concluded(numbers, tests=["inner", "outer"])
+        at_worst = "inner stream_time by +46" if 5 in numbers else "outer stream_time by +39"
+        assert choice == "by_workload" and f"at worst it changes array, {at_worst}" in sentence
+    choice, sentence = concluded((4, 7, 12), blocks=3, tests=["inner"])
     assert (
         choice == "undecided"
         and "whether SMT helps array, inner is not decided: the comparison with 12 streams is not" in sentence
@@ -107,7 +118,7 @@ def test_a_crossover_does_not_depend_on_which_arm_is_the_baseline():
 
 
 def test_a_crossover_as_plain_data():
-    document = studies.hp((4, 8, 12), tests=["inner", "OUTER"])
+    document = studies.hp((4, 7, 8, 12), tests=["inner", "OUTER"])
     found, never = (one.described() for one in streams.curves(accepted(document), compared(document)))
     assert found == {
         "workload": "inner",
@@ -118,7 +129,8 @@ def test_a_crossover_as_plain_data():
         "low": 8,
         "high": 8,
         "cores": 4,
-        "measured": (4, 8, 12),
+        "measured": (4, 7, 8, 12),
+        "threads": None,
     }
     assert (never["workload"], never["status"], never["streams"]) == ("outer_write", "never", None)
 

@@ -213,7 +213,7 @@ def test_what_hosts_leave_open_by_themselves_is_decided_by_all_of_them_combined(
     assert found["decision"] == "enabled", found
     assert re.fullmatch(
         r"Its 7 hosts combined, of which web0.* undecided alone: gzip of a fixed stream −[0-9]\.[0-9] % with SMT off"
-        r" \(loss\)\.",
+        r" \(worse\)\.",
         found["sentence"],
     )
     for said in (hosts[:2], [*hosts, says("off", "liar")], [*hosts, says("by_workload", "other")]):

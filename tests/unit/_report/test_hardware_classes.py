@@ -115,7 +115,7 @@ def test_how_much_hosts_differ_is_said_without_their_noise():
     several = {**one, "workloads": one["workloads"] * 5}
     assert (
         hardware_classes.line(several).endswith(" And 2 more comparisons.")
-        and hardware_classes.line(several).count(", loss. ") == 3
+        and hardware_classes.line(several).count(", worse. ") == 3
     )
     assert conclusion.named(["a", "b", "c"]) == "a, b and c" and conclusion.named(list("abcde")) == "a, b, c and 2 more"
 

@@ -75,7 +75,7 @@ def pythian_free():
     )
 
 
-def pythian_pinned():
+def pythian_pinned(shape=(1, 4, 1)):
     """The three pinned runs and one stream alone, six blocks of each."""
     gzip = {
         "title": "gzip of a fixed stream",
@@ -84,7 +84,7 @@ def pythian_pinned():
     }
     names = ["single", "same_cpu", "cpus_0_2", "cpus_0_1"]
     return result_maker.result(
-        workloads={"gzip": gzip}, shape=(1, 4, 1), blocks=6, noise=0.002, compared=False, names=names
+        workloads={"gzip": gzip}, shape=shape, blocks=6, noise=0.002, compared=False, names=names
     )
 
 

@@ -1,0 +1,78 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What an evaluation was asked for beside SMT on against off, as sentences that are said first: which CPUs share a
+core, and how much room is left.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
+    comparisons as host_comparisons,
+    paired,
+    smt_metrics,
+    usage,
+)
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult, Workload
+
+# What two CPUs share -> its words.
+SHARED = {"core": "share a core", "cpu": "are one CPU"}
+
+
+def of_host(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[str]:
+    """Return what a host's result says of the questions that its plan asked, in sentences.
+
+    Args:
+        result: from :func:`result_files.load`.
+        comparisons: from :func:`host_comparisons.compare_host`.
+    """
+    rooms = [_room(result, one) for one in result.plan.workloads or () if one.parameter]
+    return [*_sharing(result, comparisons), *filter(None, rooms)]
+
+
+def _sharing(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[str]:
+    """Say which of the explicit CPUs share a core, as two workers on them show, and whether the kernel says so, too."""
+    siblings = [set(core) for core in host_comparisons.cores_of(result.facts)]
+    said: dict[str, None] = {}
+    for one in comparisons:
+        if one["effect"] != host_comparisons.OTHER_CPUS or not one["primary"] or one["n"] < paired.MIN_BLOCKS:
+            continue
+        slower, ends = (
+            ("candidate", (one["ci_low"], one["ci_high"]))
+            if one["ratio"] < 1
+            else ("baseline", (1 / one["ci_high"], 1 / one["ci_low"]))
+        )
+        cpus = placements.explicit(one[slower]["placement"]) or ()
+        shares = {smt_metrics.what_two_share(end, 1.0) for end in ends}
+        if len(cpus) == 2 and len(shares) == 1 and (words := SHARED.get(shares.pop())):
+            known = any(set(cpus) <= core for core in siblings)
+            kernel = "as the kernel says" if known else "and the kernel says otherwise"
+            said[f"CPUs {cpus[0]} and {cpus[1]} {words}, {kernel}."] = None
+    return list(said)
+
+
+def _room(result: HostResult, workload: Workload) -> str | None:
+    """Say how much room usage promises at the lowest load, and how much there is; None where that is not known, or
+    both are the same.
+    """
+    metric = workload.metrics[workload.primary]
+    if metric.better == "lower":
+        return None
+    of_workload = [sample for sample in result.samples if sample.workload == workload.name]
+    found = [
+        one
+        for one in usage.of_workload(result, of_workload, workload.name).values()
+        if one.rate and one.by_usage and one.real and one.parameter is not None
+    ]
+    if not found:
+        return None
+    least = min(found, key=lambda one: (one.arm != result.arms[0].name, one.parameter or 0))
+    promised, real = least.by_usage or {}, least.real or {}
+    if promised["low"] is None or real["high"] is None or promised["low"] <= real["high"]:
+        return None
+    at = host_comparisons.describe_workload(result, workload.name, least.parameter)["title"]
+    by_usage, in_truth = (f"{room['value'] * (least.rate or 0):.3g}" for room in (promised, real))
+    return f"{at}: by CPU usage there is room for {by_usage} {metric.unit} more, in truth for {in_truth}."

@@ -1,0 +1,57 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The raw figures of published studies give their authors' conclusions, in the first sentence."""
+
+import pytest
+import result_maker
+import studies
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
+from result_maker import accepted, compared
+
+
+def concluded(document):
+    return conclusion.conclude(accepted(document), compared(document))
+
+
+def test_pythian_cpus_that_share_a_core_against_the_kernel():
+    found = concluded(studies.pythian_pinned())
+    assert found["sentence"].startswith("CPUs 0 and 1 share a core, and the kernel says otherwise. ")
+    assert "Nothing could be measured" not in found["sentence"] and found["statements"][0] in found["sentence"]
+
+
+def test_cpus_that_share_a_core_as_the_kernel_says():
+    document = studies.pythian_pinned()
+    document["facts"]["sibling_groups"] = ["0-1", "2-3"]
+    assert concluded(document)["sentence"].startswith("CPUs 0 and 1 share a core, as the kernel says. ")
+
+
+@pytest.mark.parametrize(("rate", "words"), [(118.0, None), (59.5, "CPUs 0 and 1 are one CPU, ")])
+def test_cpus_that_share_nothing_or_all(monkeypatch, rate, words):
+    monkeypatch.setitem(studies.PYTHIAN, "cpus_0_1", rate)
+    sentence = concluded(studies.pythian_pinned())["sentence"]
+    assert sentence.startswith(words) if words else "CPUs 0 and 1" not in sentence
+
+
+def test_2014_two_threads_on_a_core_take_half_as_long_again():
+    sentence = concluded(studies.threads_2014())["sentence"]
+    assert sentence.startswith("As it is now, two workers on one core took 1.52 times (1.51 to 1.52) as long as two on")
+    costs = concluded(studies.threads_2014())["costs"]
+    assert any("a worker's wall_time changes by +51.9 %" in words for words in costs)
+
+
+def test_arm_the_room_that_usage_promises_is_not_there():
+    """The blog's sketch: 14 more requests by usage, 4 in truth."""
+    sentence = concluded(studies.arm())["sentence"]
+    assert sentence.startswith(
+        "requests, load 0.3 of each CPU: by CPU usage there is room for 14 MB/s more, in truth for 4"
+    )
+
+
+def test_co_runners_of_the_plan_are_no_background_load():
+    document = result_maker.result()
+    for sample in document["samples"]:
+        for worker in sample["workers"]:
+            worker["cpu_seconds"] = 0.5 * worker["wall_seconds"]
+    assert any("too busy" in words for words in concluded(document)["cautions"])
+    document["plan"]["workloads"][0]["co_runners"] = 6
+    assert not any("too busy" in words for words in concluded(document)["cautions"])
