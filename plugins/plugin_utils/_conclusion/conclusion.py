@@ -137,37 +137,43 @@ def _sentences(
         return [
             *best,
             f"{'It depends on how much runs at once' if choice == BY_WORKLOAD else opening}: {by_streams}.",
+            *_worst_of_streams(curves),
             *others,
         ]
-    others = [*([f"{_capital(by_streams)}."] if by_streams else []), *others]
+    others = [*([f"{_capital(by_streams)}.", *_worst_of_streams(curves)] if by_streams else []), *others]
     clauses = _clauses(main, "that" if choice == OFF else "turning it off", _undecided)
     confounded = ", all of it confounded with the reboot between" if any(one["confounded"] for one in main) else ""
     return [*best, f"{opening}: with every online thread busy, {clauses}{confounded}.", *others]
 
 
 def _by_streams(curves: t.Sequence[streams.Curve]) -> str:
-    """Describe from how many streams on SMT helps, and what it costs at worst; empty where no streams were compared."""
+    """Describe from how many streams on SMT helps; empty where no streams were compared."""
     by_text: dict[tuple[bool, str], list[str]] = {}
     for curve in curves:
         known = curve.crossover.status in (streams.FOUND, streams.NEVER)
         by_text.setdefault((known, curve.crossover.text()), []).append(curve.title)
     clauses: list[str] = []
     for (known, text), titles in by_text.items():
-        it = "it" if clauses else "SMT"
-        clauses.append(f"{it} helps {join(titles)} {text}" if known else f"whether {it} helps {join(titles)} is {text}")
+        helps = "" if clauses and known else "SMT helps "
+        clauses.append(f"{helps}{join(titles)} {text}" if known else f"whether {helps}{join(titles)} is {text}")
+    return "; ".join(clauses)
+
+
+def _worst_of_streams(curves: t.Sequence[streams.Curve]) -> list[str]:
+    """Say what SMT costs at worst, whatever the number of streams."""
     losses = [
         (one["ratio"], count, one)
         for curve in curves
         for count, one in curve.comparisons.items()
         if one["verdict"] == paired.LOSS
     ]
-    if losses:
-        _ratio, _count, one = min(losses, key=lambda loss: loss[:2])
-        clauses.append(
-            f"at worst it changes {subject_of(one)} by {change_and_interval(one)} with"
-            f" {placements.title(one['placement'])}"
-        )
-    return "; ".join(clauses)
+    if not losses:
+        return []
+    _ratio, _count, one = min(losses, key=lambda loss: loss[:2])
+    return [
+        f"At worst SMT changes {subject_of(one)} by {change_and_interval(one)} with"
+        f" {placements.title(one['placement'])}."
+    ]
 
 
 def _clauses(group: t.Sequence[Comparison], subject: str, undecided: t.Callable[[t.Sequence[Comparison]], str]) -> str:
