@@ -170,10 +170,8 @@ def _worst_of_streams(curves: t.Sequence[streams.Curve]) -> list[str]:
     if not losses:
         return []
     _ratio, _count, one = min(losses, key=lambda loss: loss[:2])
-    return [
-        f"At worst SMT changes {subject_of(one)} by {change_and_interval(one)} with"
-        f" {placements.title(one['placement'])}."
-    ]
+    at = placements.title(one["placement"])
+    return [f"At worst SMT changes {subject_of(one)} by {change_and_interval(one)} with {at}."]
 
 
 def _clauses(group: t.Sequence[Comparison], subject: str, undecided: t.Callable[[t.Sequence[Comparison]], str]) -> str:

@@ -71,8 +71,9 @@ def test_the_conclusion_is_that_it_depends_on_how_much_runs_at_once(published):
     assert (
         found["sentence"]
         == "It depends on how much runs at once: SMT helps array, none from 9 streams on (8 to 10); array, inner and"
-        " array, outer from 8 streams on; array, INNER from 6 streams on (5 to 6); array, OUTER with no number of streams"
-        " up to 12. At worst SMT changes array, OUTER stream_time by +127.3 % (+127.0 to +127.6 %) with 9 streams."
+        " array, outer from 8 streams on; array, INNER from 6 streams on (5 to 6); array, OUTER with no number of"
+        " streams up to 12. At worst SMT changes array, OUTER stream_time by +127.3 % (+127.0 to +127.6 %) with 9"
+        " streams."
     )
 
 
