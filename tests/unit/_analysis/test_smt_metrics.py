@@ -125,6 +125,24 @@ def test_what_samples_carry_beside_the_metric():
     assert telemetry_part.absent(accepted(document), [None, table(document)]) == []
 
 
+def test_the_cycles_of_a_core_at_partial_load_are_a_range():
+    """Threads that are busy for half of the time each may run together, or take turns: 0.18 or 0.36."""
+    document = result_maker.result(blocks=4, shape=(1, 1, 2))
+    counted = {"cycles": 180_000.0, "instructions": 500_000.0}
+    shares = {"two workers on one core": ({"0": 0.5, "1": 0.5}, "0.18 to 0.36"), "one worker": ({"0": 1.0}, "0.18")}
+    for sample in document["samples"]:
+        busy = {"siblings": "two workers on one core", "single": "one worker"}.get(sample["placement"])
+        sample["telemetry"].update(
+            perf={"cpus": {"0": counted, "1": counted}, "cores": {"0,1": {"cycles": 180_000.0, "instructions": 1e6}}},
+            cpu_usage=shares[busy][0] if busy else {},
+        )
+    made = table(document)
+    column = made["heads"].index("CPI of a core")
+    said = {row[0][0]: row[column][0] for row in made["rows"] if row[1][0] == "SMT on"}
+    assert said["two workers on one core"] == "0.18 to 0.36"
+    assert next(text for where, text in said.items() if where.startswith("one worker")) == "0.18"
+
+
 def test_what_is_not_there_is_no_column_and_has_its_reason():
     document = result_maker.result(blocks=4, shape=(1, 1, 2))
     for sample in document["samples"]:

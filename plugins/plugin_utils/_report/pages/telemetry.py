@@ -26,6 +26,8 @@ Key = tuple[str, str, float | None]
 Cell = tuple[str, float]
 # Reasons for missing quantities that are listed.
 MAX_REASONS = 3
+# A core's cycles by instruction are shown as a range where its ends are at least so far apart.
+LEAST_RANGE = 1.02
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,11 +175,30 @@ def _ipc(group: Group) -> Cell | None:
 
 
 def _core_cpi(group: Group) -> Cell | None:
+    """Return the cell of a core's cycles by instruction. The cycles of a core are those of its busiest thread if the
+    others ran at the same time, and more if they took turns, which counters of threads do not tell: a range.
+    """
     counts = _counts(group, "cores")
     if counts is None:
         return None
-    value = smt_metrics.core_cpi(*counts)
-    return f"{value:.2f}", value
+    low = smt_metrics.core_cpi(*counts)
+    high = low * _turns(group)
+    return f"{low:.2f}" if high < LEAST_RANGE * low else f"{low:.2f} to {high:.2f}", low
+
+
+def _turns(group: Group) -> float:
+    """Return how many times the cycles of the busiest threads their cores may have run: threads that are busy for
+    shares a and b of the time keep a core busy for at least the larger share, and at most a + b.
+    """
+    most = least = 0.0
+    for sample in group.samples:
+        telemetry = host_comparisons.telemetry_of(sample)
+        for core, counted in (telemetry.perf.cores if telemetry.perf else {}).items():
+            shares = [share for cpu in core.split(",") if (share := (telemetry.cpu_usage or {}).get(cpu))]
+            if counted.cycles and shares:
+                least += counted.cycles
+                most += counted.cycles * min(1.0, sum(shares)) / min(1.0, max(shares))
+    return most / least if least else 1.0
 
 
 def _throttled(group: Group) -> Cell | None:
