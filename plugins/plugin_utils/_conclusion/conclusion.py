@@ -22,6 +22,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._siblings import (
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics import decisions
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.arms import SMT_OFF
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     change,
     comparisons as host_comparisons,
@@ -46,6 +47,8 @@ VERDICT_TITLES = {
     paired.INCONCLUSIVE: "not decided",
     outcomes.HOSTS_DISAGREE: "hosts disagree",
 }
+# A decided verdict -> its opposite.
+DECIDED = {paired.GAIN: paired.LOSS, paired.LOSS: paired.GAIN}
 # Shares of stolen time above this are reported.
 NOTABLE_SHARE = 0.01
 # A pinned, CPU-bound worker gets nearly all of its CPU's time: the rest goes to interrupts and short-lived tasks.
@@ -504,7 +507,7 @@ def _costs(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[str]
         and one["verdict"] in ("gain", "loss")
         and not one["confounded"]
     )
-    costs += _other_side(comparisons)
+    costs += [*_narrower(comparisons), *_other_side(comparisons)]
     costs += _switching(result)
     names = exposure.exposed(result)
     if names:
@@ -521,13 +524,36 @@ def _costs(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[str]
     return costs
 
 
+def _narrower(comparisons: t.Sequence[Comparison]) -> list[str]:
+    """Describe what SMT off does to several workers that leave a part of the machine idle, where that is the opposite
+    of what it does to the whole machine.
+    """
+    opposite = {one["workload"]: DECIDED.get(one["verdict"]) for one in host_comparisons.of_smt(comparisons)}
+    found = [
+        one if one["effect"] == SMT_OFF else host_comparisons.turned(one)
+        for one in comparisons
+        if one["kind"] == "arm"
+        and one["primary"]
+        and one["placement"] not in (host_comparisons.WHOLE_MACHINE, placements.SINGLE)
+        and placements.numbered(one["placement"]) is None
+        and host_comparisons.is_of_smt(one)
+        and not one["confounded"]
+    ]
+    sentences = [
+        f"With {placements.title(one['placement'])} turning SMT off changes {subject_of(one)} by"
+        f" {change_and_interval(one)}, {VERDICT_TITLES[one['verdict']]}."
+        for one in found
+        if one["verdict"] == opposite.get(one["workload"])
+    ]
+    return sentences[:NAMED]
+
+
 def _other_side(comparisons: t.Sequence[Comparison]) -> list[str]:
     """Describe the further metrics of the whole machine on which SMT off has the opposite effect of that on the
     workload's primary metric.
     """
-    decided = {paired.GAIN: paired.LOSS, paired.LOSS: paired.GAIN}
     every = host_comparisons.of_smt(comparisons, every_metric=True)
-    opposite = {(one["workload"], one.get("parameter")): decided.get(one["verdict"]) for one in every if one["primary"]}
+    opposite = {(one["workload"], one.get("parameter")): DECIDED.get(one["verdict"]) for one in every if one["primary"]}
     found = [
         one
         for one in every

@@ -45,6 +45,19 @@ def test_arm_the_room_that_usage_promises_is_not_there():
     assert sentence.startswith(f"{at}: by CPU usage there is room for 14 MB/s more, in truth for 4. ")
 
 
+@pytest.mark.parametrize(("with_smt", "said"), [(150.0, True), (250.0, False)])
+def test_what_smt_off_does_to_a_half_idle_machine_is_said_where_it_is_the_opposite(with_smt, said):
+    rates = {("smt_on", "all_threads"): 500.0, ("smt_off", "all_threads"): 400.0, ("smt_on", "cores"): with_smt}
+    tasks = {
+        "title": "tasks",
+        "metrics": studies.RATES,
+        "model": lambda arm, spot, placed: [rates.get((arm, spot), 200.0) / len(placed)] * len(placed),
+    }
+    document = result_maker.result(workloads={"tasks": tasks}, blocks=8, noise=0.002, names=["cores", "all_threads"])
+    words = "With two workers on two cores turning SMT off changes tasks by +33."
+    assert any(cost.startswith(words) for cost in concluded(document)["costs"]) == said
+
+
 def test_co_runners_of_the_plan_are_no_background_load():
     document = result_maker.result()
     for sample in document["samples"]:
