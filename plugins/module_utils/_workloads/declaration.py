@@ -259,6 +259,7 @@ def described(workload: Workload, cpus: int) -> "dict[str, t.Any]":
         "nice": workload["nice"],
         "co_runners": workload["co_runners"],
         "memory": workload["memory"],
+        "server": workload["server"] is not None,
         "primary": workload["metrics"][0]["name"],
         "metrics": {
             metric["name"]: {"unit": metric["unit"], "better": metric["better"], "aggregate": metric["aggregate"]}

@@ -18,7 +18,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._statistics import 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.arms import AS_FOUND, SMT_OFF, SMT_ON
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import catalogue, metrics as workload_metrics
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change, paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change, costs, limits, paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import (
     HostResult,
     NamedArm,
@@ -100,10 +100,12 @@ def compare_host(
         smt_compare}`` each, with ``parameter`` for a workload with a parameter. ``kind`` is ``arm`` or ``placement``;
         ``effect`` is the candidate's arm, or one of :data:`EFFECTS`; ``baseline`` and ``candidate`` are
         ``{arm, arm_title, placement}``; of two arms the earlier one of the result is the baseline. ``change`` is that
-        of the metric itself (:mod:`change`). ``basis`` is ``boots`` where the two arms were booted, and ``blocks``
-        where they alternate within a boot. One family for the correction are the primary metrics of all workloads with
-        all arms that are compared at one placement, or with one effect of placements; the other metrics are another
-        one.
+        of the metric itself (:mod:`change`), and ``mean_change`` that of the mean over blocks, which is apart from it
+        where samples have a tail. ``basis`` is ``boots`` where the two arms were booted, and ``blocks`` where they
+        alternate within a boot. One family for the correction are the primary metrics of all workloads with all arms
+        that are compared at one placement, or with one effect of placements; the other metrics are another one, and the
+        costs of work (:mod:`costs`) a third. A workload with a most load (:mod:`limits`) has that for its primary
+        metric, with its ``response_limit`` in seconds; of SMT on and off alone it is compared for SMT on against off.
     """
     samples = _comparable(result, _by_key(result))
     # Across boots only whole boots are paired.
@@ -111,8 +113,8 @@ def compare_host(
     found: list[Comparison] = []
     for pairs in _pairs(result, samples, compare):
         keyed = [(pair, of_arms if basis(result, pair) == BOOTS else samples) for pair in pairs]
-        for subjects in _families(result, samples):
-            found += _family(result, keyed, subjects, margin, confidence)
+        for primary, subjects in zip((True, False, False), _families(result, samples)):
+            found += _family(result, keyed, subjects, primary, margin, confidence)
     return found
 
 
@@ -188,6 +190,7 @@ def turned(one: Comparison) -> Comparison:
         "candidate": one["baseline"],
         "baseline_value": one["candidate_value"],
         "candidate_value": one["baseline_value"],
+        "mean_change": 1 / (1 + one["mean_change"]) - 1,
         "verdict": {paired.GAIN: paired.LOSS, paired.LOSS: paired.GAIN}.get(one["verdict"], one["verdict"]),
     }
 
@@ -309,7 +312,7 @@ def telemetry_of(sample: Sample) -> Telemetry:
 def _by_key(result: HostResult, by_pair: bool = False) -> Samples:
     """Group samples by key, and by block or pair of boots."""
     found: Samples = {}
-    for sample in result.samples:
+    for sample in itertools.chain(result.samples, limits.samples(result)):
         blocks = found.setdefault((sample.workload, sample.placement, sample.arm, sample.parameter), {})
         pair = sample.pair if by_pair else None
         blocks.setdefault(sample.block if pair is None else pair, []).append(sample)
@@ -400,23 +403,35 @@ def _placements_of(result: HostResult, samples: dict[Key, t.Any], baseline: str)
     ]
 
 
-def _families(result: HostResult, samples: dict[Key, t.Any]) -> tuple[list[Subject], list[Subject]]:
-    """Return what is compared in one family: the primary metric of each workload and parameter value,
-    and all other metrics.
+def _families(result: HostResult, samples: dict[Key, t.Any]) -> tuple[list[Subject], list[Subject], list[Subject]]:
+    """Return what is compared in one family: the primary metric of each workload and parameter value, the costs of its
+    work, and between them all other metrics.
     """
     primary: list[Subject] = []
     others: list[Subject] = []
+    of_costs: list[Subject] = []
+    limited = _with_most_load(result, samples)
     for workload, parameter in dict.fromkeys((key[0], key[3]) for key in samples):
         about = declaration(result, workload)
-        primary.append((workload, parameter, about.primary))
-        others += [(workload, parameter, name) for name in about.metrics if name != about.primary]
-    return primary, others
+        deciding = limits.MOST_LOAD if workload in limited else about.primary
+        metrics = [limits.MOST_LOAD] if workload in limited and parameter is None else list(about.metrics)
+        for name in metrics:
+            family = of_costs if name in costs.METRICS else primary if name == deciding else others
+            family.append((workload, parameter, name))
+    return primary, others, of_costs
+
+
+def _with_most_load(result: HostResult, samples: t.Iterable[Key]) -> set[str]:
+    """Return the workloads whose most load within a limit is known."""
+    limited = limits.limited(result)
+    return {key[0] for key in samples if key[0] in limited and key[3] is None}
 
 
 def _family(
     result: HostResult,
     pairs: t.Sequence[tuple[Pair, Samples]],
     subjects: t.Sequence[Subject],
+    primary: bool,
     margin: float,
     confidence: float,
 ) -> list[Comparison]:
@@ -426,6 +441,9 @@ def _family(
     family, values, measured_blocks, deciding = [], [], [], []
     for (pair, samples), (workload, parameter, metric) in itertools.product(pairs, subjects):
         kind, effect, placement, baseline, candidate = pair
+        if metric == limits.MOST_LOAD and (baseline[1], candidate[1]) == OF_SMT and len(result.arms) == 2:
+            # What is asked is how much more SMT serves, as from how many streams on it helps.
+            effect, baseline, candidate = SMT_ON, candidate, baseline
         sides = [
             samples.get((workload, sampled_as(result, *side), side[1], parameter)) for side in (baseline, candidate)
         ]
@@ -440,9 +458,11 @@ def _family(
         blocks = sorted(block for block in set(before) & set(after) if before[block] and after[block])
         if not blocks:
             continue
-        about = describe_workload(result, workload, parameter, metric)
+        about = {**describe_workload(result, workload, parameter, metric), "primary": primary}
         measured_blocks.append(1 + max(*before, *after))
-        deciding.append(about["primary"] and _decides(result, samples, (workload, parameter), (baseline, candidate)))
+        # No look is at a most load.
+        own = primary and metric != limits.MOST_LOAD
+        deciding.append(own and _decides(result, samples, (workload, parameter), (baseline, candidate)))
         values.append(([before[block] for block in blocks], [after[block] for block in blocks], about["better"]))
         family.append(
             {
@@ -463,8 +483,11 @@ def _family(
         family, values, paired.compare_family(values, margin, confidence, looks, deciding)
     ):
         baseline_value, candidate_value = paired.sides(*measured, judged["ratio"])
-        values_of_sides = {"baseline_value": baseline_value, "candidate_value": candidate_value}
-        found.append({**one, **values_of_sides, **judged, **change.of(judged, one["better"])})
+        whole = {**one, "baseline_value": baseline_value, "candidate_value": candidate_value, **judged}
+        if one["metric"] == limits.MOST_LOAD:
+            whole.update(limits.of_loads(*measured[:2], judged))
+        whole["mean_change"] = paired.mean_change(*measured[:2])
+        found.append({**whole, **change.of(whole, one["better"])})
     return found
 
 
@@ -509,7 +532,7 @@ def _may_differ_in_workers(
     A sum of what each worker does is the work of all. A sum of what each worker costs grows with the work, and says
     nothing of a side where more was done. A time per job is one whatever the number of workers.
     """
-    declared = declaration(result, name).metrics[metric]
+    declared = limits.meaning(declaration(result, name), metric)
     if declared.aggregate == "sum" and declared.better == "lower":
         good = [
             sample
@@ -546,7 +569,9 @@ def describe_workload(
         title = " ".join([f"{title}, {about.name} {parameter:g}", *filter(None, [about.unit])])
     metric = metric or declared.primary
     at = {} if parameter is None else {"parameter": parameter}
-    meaning = declared.metrics[metric]
+    meaning = limits.meaning(declared, metric)
+    if metric == limits.MOST_LOAD and metric not in declared.metrics:
+        title, at = f"{title}, {limits.described(declared)}", {"response_limit": declared.response_limit or 0.0}
     return {
         **at,
         "workload": name,
@@ -573,17 +598,21 @@ def levels(result: HostResult, confidence: float = 0.95) -> list[dict[str, t.Any
         paired comparison to compare two of them.
     """
     samples = _by_key(result)
+    limited = _with_most_load(result, samples)
     found = []
     for workload, placement, arm, parameter in _planned_keys(result, samples):
         blocks = samples.get((workload, sampled_as(result, placement, arm), arm, parameter))
         if blocks is None:
             continue
         about = declaration(result, workload)
-        for metric in sorted(about.metrics, key=lambda name: name != about.primary):
+        metrics = sorted(about.metrics, key=lambda name: name != about.primary)
+        for metric in [limits.MOST_LOAD] if parameter is None and workload in limited else metrics:
             good = [values for values in _values(blocks, metric).values() if values]
-            if not good and metric != about.primary:
+            if not good and metric not in (about.primary, limits.MOST_LOAD):
                 continue
             level = paired.level(good, confidence) if good else {"value": None, "low": None, "high": None, "n": 0}
+            if metric == limits.MOST_LOAD:
+                level = limits.level(good, level)
             found.append(
                 {
                     "workload": workload,
@@ -621,11 +650,13 @@ def _planned_keys(result: HostResult, samples: dict[Key, t.Any]) -> list[Key]:
 
 
 def failures(result: HostResult) -> list[dict[str, t.Any]]:
-    """Count the failed samples by workload, placement, arm and reason."""
+    """Count the failed samples by workload, placement, arm and reason, without those that only say that a load was not
+    sustained (:func:`limits.not_sustained`).
+    """
     counts: dict[tuple[str, str, str, str], int] = {}
-    primary = primary_metrics(result)
-    for sample in result.samples:
-        if good_value(sample, primary[sample.workload]) is None:
+    primary, answers = primary_metrics(result), limits.not_sustained(result)
+    for place, sample in enumerate(result.samples):
+        if place not in answers and good_value(sample, primary[sample.workload]) is None:
             reason = sample.error or "its value is not a rate or time above zero"
             key = (sample.workload, sample.placement, sample.arm, reason)
             counts[key] = counts.get(key, 0) + 1

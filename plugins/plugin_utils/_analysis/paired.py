@@ -185,6 +185,20 @@ def sides(before: t.Sequence[Block], after: t.Sequence[Block], better: str, rati
     return math.exp(middle - half), math.exp(middle + half)
 
 
+def mean_change(before: t.Sequence[Block], after: t.Sequence[Block]) -> float:
+    """Return the change of the geometric mean over blocks, after / before - 1, in the metric's own direction.
+
+    Args:
+        before: as in :func:`compare`.
+        after: as in :func:`compare`.
+
+    Raises:
+        SampleError: a value is not valid.
+    """
+    first, second = (ranks.mean([ranks.mean(block) for block in _logs(side, "side")]) for side in (before, after))
+    return (_ratio(second - first) or 1.0) - 1
+
+
 def interval(
     before: t.Sequence[Block], after: t.Sequence[Block], better: str, alpha: float
 ) -> tuple[float, float | None, float | None]:

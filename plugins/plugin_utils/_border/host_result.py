@@ -183,6 +183,12 @@ class Workload(Part, frozen=True, kw_only=True):
     nice: t.Annotated[Number | None, about("Niceness of the workers.")] = None
     co_runners: t.Annotated[Count | None, about("Number of busy loops on each of the workers' CPUs.")] = None
     memory: t.Annotated[Number | None, about("Memory of one worker, in MB (1,000,000 bytes).")] = None
+    server: t.Annotated[
+        bool | None,
+        about(
+            "Whether a server does a part of its work, in CPU time that no worker is charged for; null if not known."
+        ),
+    ] = None
     parameter: t.Annotated[
         Parameter | None, about("What it is measured at several values of; null for a workload without one.")
     ] = None

@@ -127,6 +127,11 @@ def converted(data: t.Any, kind: type[Made]) -> Made:
         raise text.BorderError("nested too deeply") from None
 
 
+def changed(part: Made, **fields: t.Any) -> Made:
+    """Return the same object with other values of some of its fields."""
+    return t.cast("Made", msgspec.structs.replace(part, **fields))
+
+
 def plain(part: t.Any) -> t.Any:
     """Return the data of an object, or of a tuple or a mapping of objects, as JSON has them."""
     return msgspec.json.decode(msgspec.json.encode(part))

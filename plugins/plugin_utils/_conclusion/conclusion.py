@@ -32,7 +32,14 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult, Sample
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import exposure, findings, outcomes
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import (
+    exposure,
+    findings,
+    load_limit,
+    outcomes,
+    spread,
+    work_costs,
+)
 
 ON, OFF, EITHER = "on", "off", "either"
 # Outcome of SMT off against SMT on -> what to choose.
@@ -91,6 +98,7 @@ def conclude(result: HostResult, comparisons: t.Sequence[Comparison]) -> dict[st
         sentences.pop()
     basis = _confidence_text(changed or [one for one in comparisons if one["kind"] == "placement"])
     costs, cautions = [*_costs(result, comparisons), *_observed(result)], _cautions(result)
+    cautions += [*load_limit.cautions(result), *_tails(comparisons)]
     advice = more["text"] if more else None
     return {
         "recommendation": choice,
@@ -144,9 +152,17 @@ def _sentences(
             *others,
         ]
     others = [*([f"{_capital(by_streams)}.", *_worst_of_streams(curves)] if by_streams else []), *others]
-    clauses = _clauses(main, "that" if choice == OFF else "turning it off", _undecided)
+    loads = [load_limit.as_said(result, one) for one in main if load_limit.is_most_load(one)]
+    clauses = [
+        load_limit.clause(result, one, change_of(one) if one["ci_low"] is None else change_and_interval(one))
+        for one in loads
+    ]
+    rest = [one for one in main if not load_limit.is_most_load(one)]
+    if rest:
+        found = _clauses(rest, "that" if choice == OFF else "turning it off", _undecided)
+        clauses.append(f"with every online thread busy, {found}")
     confounded = ", all of it confounded with the reboot between" if any(one["confounded"] for one in main) else ""
-    return [*best, f"{opening}: with every online thread busy, {clauses}{confounded}.", *others]
+    return [*best, f"{opening}: {'; '.join(clauses)}{confounded}.", *others]
 
 
 def _by_streams(curves: t.Sequence[streams.Curve]) -> str:
@@ -508,6 +524,10 @@ def _costs(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[str]
         and not one["confounded"]
     )
     costs += [*_narrower(comparisons), *_other_side(comparisons)]
+    same = work_costs.sentences(
+        comparisons, lambda one: f"{change_and_interval(one)}, {VERDICT_TITLES[one['verdict']]}"
+    )
+    costs += _first(same, "workloads")
     costs += _switching(result)
     names = exposure.exposed(result)
     if names:
@@ -565,11 +585,19 @@ def _other_side(comparisons: t.Sequence[Comparison]) -> list[str]:
         for one in found
         if not one["confounded"]
     ]
-    return (
-        sentences
-        if len(sentences) <= NAMED
-        else [*sentences[:NAMED], f"The same holds for {len(sentences) - NAMED} further metrics."]
-    )
+    return _first(sentences, "metrics")
+
+
+def _first(sentences: t.Sequence[str], what: str) -> list[str]:
+    """Return the first sentences of some that say the like, and how many more there are."""
+    more = len(sentences) - NAMED
+    return [*sentences[:NAMED], *([f"The same holds for {more} further {what}."] if more > 0 else [])]
+
+
+def _tails(comparisons: t.Sequence[Comparison]) -> list[str]:
+    """Return cautions about typical values that say the opposite of means or tails, the largest first."""
+    apart = sorted(spread.found(comparisons), key=lambda one: -abs(one["against_change"]))
+    return _first([spread.caution(one, signed) for one in apart], "metrics")
 
 
 def _cautions(result: HostResult) -> list[str]:
@@ -581,8 +609,7 @@ def _cautions(result: HostResult) -> list[str]:
             " is shown."
         )
     samples = result.samples
-    primary = host_comparisons.primary_metrics(result)
-    failed = sum(1 for sample in samples if host_comparisons.good_value(sample, primary[sample.workload]) is None)
+    failed = sum(one["samples"] for one in host_comparisons.failures(result))
     if failed:
         cautions.append(
             f"{failed} of {len(samples)} samples failed; their blocks are left out of the comparisons they belong to."

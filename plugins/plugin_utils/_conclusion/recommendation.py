@@ -20,7 +20,12 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, exposure, outcomes
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import (
+    conclusion,
+    exposure,
+    load_limit,
+    outcomes,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,16 +100,17 @@ def _performance(result: HostResult, one: Comparison) -> dict[str, t.Any]:
     points_to = (
         {"gain": conclusion.OFF, "loss": conclusion.ON}.get(one["verdict"]) if one["effect"] == arms.SMT_OFF else None
     )
-    where = host_comparisons.arm_title(result, one["candidate"]["arm"])
+    said = load_limit.as_said(result, one)
+    where = host_comparisons.arm_title(result, said["candidate"]["arm"])
     return {
         "about": "performance",
         "workload": one["workload"],
         "points_to": points_to,
-        "verdict": one["verdict"],
-        **{key: one[key] for key in ("ratio", "ci_low", "ci_high", *change.FIELDS, "n", "margin")},
+        "verdict": said["verdict"],
+        **{key: said[key] for key in ("ratio", "ci_low", "ci_high", *change.FIELDS, "n", "margin")},
         "text": (
-            f"{conclusion.subject_of(one)}: {conclusion.change_and_interval(one)} with {where},"
-            f" {conclusion.VERDICT_TITLES[one['verdict']]}"
+            f"{conclusion.subject_of(said)}: {conclusion.change_and_interval(said)} with {where},"
+            f" {conclusion.VERDICT_TITLES[said['verdict']]}"
         ),
     }
 

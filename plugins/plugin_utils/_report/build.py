@@ -27,6 +27,7 @@ from pathlib import Path
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     comparisons as host_comparisons,
+    costs,
     machines,
     paired,
     streams,
@@ -34,7 +35,12 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, exposure, recommendation
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import (
+    conclusion,
+    exposure,
+    recommendation,
+    spread,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import libraries, places, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import hardware_classes
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import registry
@@ -243,6 +249,7 @@ def summarise(result: HostResult, file: str, settings: Settings) -> dict[str, t.
         "conclusion": conclusion.conclude(result, comparisons),
         "recommendation": recommendation.recommend(result, comparisons, settings.licence),
         "comparisons": comparisons,
+        "tails": spread.found(comparisons),
         "levels": measured,
         "crossovers": [curve.described() for curve in streams.curves(result, comparisons)],
         "capacities": [dataclasses.asdict(one) for one in machines.capacities(result, measured)],
@@ -261,9 +268,10 @@ def _make(path: Path, settings: Settings, alone: bool) -> _Host | Refused:
     """Read one result and make its parts."""
     source = text.showable(path.name)
     try:
-        result = result_files.load(path)
+        stored = result_files.load(path)
+        result = costs.added(stored)
         summary = summarise(result, path.name, settings)
-        return _host(result, summary, settings, alone)
+        return _host(stored, result, summary, alone)
     except result_files.ResultError as error:
         return Refused(source, str(error))
     except paired.SampleError as error:
@@ -272,9 +280,10 @@ def _make(path: Path, settings: Settings, alone: bool) -> _Host | Refused:
         return _unforeseen(source, error)
 
 
-def _host(result: HostResult, summary: dict[str, t.Any], settings: Settings, alone: bool) -> _Host:
+def _host(stored: HostResult, result: HostResult, summary: dict[str, t.Any], alone: bool) -> _Host:
+    """Make the parts of a host: files of samples have what was measured, all others also what was made of it."""
     page = fleet_page.NAME if alone else f"{result_files.file_stem(result.host)}.html"
-    host = Host(result, summary)
+    host = Host(stored, summary)
     parts = {one.name: one.host(host) for one in _formats()}
     return _Host(hardware_classes.row(summary, page), host_page.render(result, summary, alone), parts)
 
@@ -295,7 +304,7 @@ def _rows_of(
 def _row(path: Path, settings: Settings) -> hardware_classes.Row | Refused:
     """Read one result for the overview only."""
     try:
-        result = result_files.load(path)
+        result = costs.added(result_files.load(path))
         return hardware_classes.row(
             summarise(result, path.name, settings), f"{result_files.file_stem(result.host)}.html"
         )

@@ -114,6 +114,15 @@ def test_cpu_time_of_different_numbers_of_workers_is_that_of_a_job_or_is_not_com
     assert [one["ratio"] for one in of_cpu] == pytest.approx([1 / ratio for ratio in ratios], abs=0.05)
 
 
+def test_a_sum_of_cpu_time_is_not_compared_between_one_worker_and_two():
+    document = studies.threads_2014()
+    document["plan"]["workloads"][0]["metrics"]["cpu_time"]["aggregate"] = "sum"
+    for sample in document["samples"]:
+        sample["metrics"]["cpu_time"]["value"] *= len(sample["workers"])
+    effects = {one["effect"] for one in compared(document) if one["metric"] == "cpu_time"}
+    assert effects == {"cost_of_sharing", "cost_of_one_cpu"}
+
+
 # Measuring Intel Hyper-Thread overhead, 2016.
 def test_four_cores_and_their_eight_threads():
     assert smt_metrics.smt_yield(5, 4) == 1.25

@@ -43,11 +43,12 @@ def test_a_change_has_the_same_sign_and_size_wherever_it_stands(tmp_path):
         assert one["change_low"] <= one["change"] <= one["change_high"]
         said = conclusion.change_and_interval(one)
         assert said in text and said.split(" (", 1)[0].replace(" %", "\u00a0%") in page.replace(" %", "\u00a0%")
-        if (one["effect"], one["placement"]) == ("smt_off", "all_threads"):
+        if one["primary"] and (one["effect"], one["placement"]) == ("smt_off", "all_threads"):
             assert f"by {said}, {conclusion.VERDICT_TITLES[one['verdict']]}" in of_host["conclusion"]["sentence"]
             (line,) = [
                 line
                 for line in files["metrics.prom"].splitlines()
-                if line.startswith("threadwise_smt_change{") and f'workload="{one["workload"]}"' in line
+                if line.startswith("threadwise_smt_change{")
+                and f'workload="{one["workload"]}",metric="{one["metric"]}"' in line
             ]
             assert float(line.rsplit(" ", 1)[1]) == one["change"]

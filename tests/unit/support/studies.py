@@ -114,7 +114,7 @@ SAP = {"smt_on": {550: 0.3, 650: 1.99}, "smt_off": {550: 1.99, 650: None}}
 
 
 def sap(blocks=6):
-    """Two numbers of users on all threads, with Hyper-Threading on and off."""
+    """Two numbers of users on all threads, with Hyper-Threading on and off; response times scatter by 0.2 %."""
     metrics = {
         "throughput": {"unit": "users", "better": "higher", "aggregate": "sum"},
         "latency_mean": {"unit": "s", "better": "lower", "aggregate": "max"},
@@ -128,8 +128,9 @@ def sap(blocks=6):
     )
     samples = []
     for sample in document["samples"]:
-        for number, time in SAP[sample["arm"]].items():
+        for number, published in SAP[sample["arm"]].items():
             failed = {"ok": False, "error": "the response time was not reached", "metrics": {}, "workers": []}
+            time = published and published * sample["workers"][0]["value"]
             served = {
                 "throughput": {"value": number, "unit": "users", "better": "higher"},
                 "latency_mean": {"value": time, "unit": "s", "better": "lower"},

@@ -9,7 +9,11 @@ import shutil
 import tempfile
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change, comparisons as host_comparisons
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
+    change,
+    comparisons as host_comparisons,
+    limits,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import Format, Host
 
@@ -34,6 +38,7 @@ METRICS = {
     "threadwise_smt_arm_change_low": "lower end of the interval of threadwise_smt_arm_change",
     "threadwise_smt_arm_change_high": "upper end of the interval of threadwise_smt_arm_change",
     "threadwise_smt_arm_verdict": "1 for the verdict that was reached: gain, loss, equivalent or inconclusive",
+    "threadwise_smt_most_load": "the most load of a workload within its limit of response times, of those measured",
     "threadwise_smt_recommendation": "1 for the choice that is recommended",
     "threadwise_smt_restored": "1 when the host was read back as it was before the run, 0 when not",
     "threadwise_smt_vulnerable": "number of vulnerabilities that the kernel calls open because of SMT",
@@ -73,6 +78,10 @@ def _host(report: Host) -> str:
         add_comparison(
             one, "threadwise_smt_arm", arm=one["effect"], baseline=one["baseline"]["arm"], placement=one["placement"]
         )
+    for level in summary["levels"]:
+        if level["metric"] == limits.MOST_LOAD:
+            labels = {key: level[key] for key in ("workload", "arm", "placement")}
+            add("threadwise_smt_most_load", level["value"], **labels)
     if summary["concerns_smt"]:
         add("threadwise_smt_recommendation", 1, choice=summary["recommendation"]["choice"])
     add(

@@ -21,7 +21,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult, Sample
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, load_limit
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import (
     arms as arms_part,
@@ -73,12 +73,18 @@ def render(result: HostResult, summary: dict[str, t.Any], alone: bool) -> str:
     comparisons = summary["comparisons"]
     several = len(result.arms) > 2
     of_smt, of_others = host_comparisons.of_smt(comparisons), host_comparisons.of_other_arms(comparisons)
+    within = [] if several else [one for one in comparisons if one["kind"] == "arm" and load_limit.is_most_load(one)]
+    of_smt, of_others = (
+        [one for one in group if several or not load_limit.is_most_load(one)] for group in (of_smt, of_others)
+    )
     main, among = (
         (arms_part.against_baseline(summary), arms_part.among_others(summary))
         if several
         else ([*of_smt, *of_others], [])
     )
-    shown = set(map(id, [*main, *among])) | (set() if several else {(True, one["placement"]) for one in of_smt})
+    shown = set(map(id, [*main, *among, *within])) | (
+        set() if several else {(True, one["placement"]) for one in of_smt}
+    )
     sides = report_text.SIDES_OF_SMT if of_smt and not of_others and not several else report_text.SIDES_OF_ARMS
     baseline, *candidates = (arm.title for arm in result.arms)
     workloads = _workloads(result, summary)
@@ -91,6 +97,7 @@ def render(result: HostResult, summary: dict[str, t.Any], alone: bool) -> str:
         alone=alone,
         main=main,
         among=among,
+        within=within,
         main_charts=(
             arms_part.forests(main)
             if several
@@ -217,7 +224,7 @@ def _workloads(result: HostResult, summary: dict[str, t.Any]) -> list[dict[str, 
                 "parameters": _parameters(result, samples.get(name, []), levels, about),
                 "load_curve": _load_curve(result, used.values(), about),
                 "smt_metrics": smt_metrics_part.lines(
-                    about, summary["comparisons"], levels, samples.get(name, []), crossover
+                    about, summary["comparisons"], of_all_metrics, samples.get(name, []), crossover
                 ),
                 "telemetry": telemetry_part.table(result, samples.get(name, []), levels, used),
             }

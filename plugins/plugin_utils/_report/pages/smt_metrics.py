@@ -10,6 +10,7 @@ from statistics import fmean
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms, placements, units
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     comparisons as host_comparisons,
+    limits,
     smt_metrics,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import Sample
@@ -18,7 +19,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text
 
 Line = tuple[str, str, str]
 # Response times, the preferred one first.
-RESPONSES = ("latency_p99", "latency_median", "latency_mean")
+RESPONSES = limits.RESPONSES
 # Knee of a curve of response times: this multiple of the response time with the fewest clients.
 KNEE = 2.0
 READS = {
@@ -61,7 +62,8 @@ def _of_comparisons(about: t.Mapping[str, t.Any], comparisons: t.Sequence[host_c
     found = []
     of_placements = [one for one in comparisons if one["kind"] == "placement" and one["primary"]]
     for one in [*of_placements, *host_comparisons.of_smt(comparisons)]:
-        if one["workload"] == about["workload"] and one["effect"] in READS:
+        is_asked = one["workload"] == about["workload"] and one["metric"] != limits.MOST_LOAD
+        if is_asked and one["effect"] in READS:
             metric = smt_metrics.of_comparison(one["effect"], one)
             at = "" if one.get("parameter") is None else f" at {one['parameter']:g}"
             found.append((metric["name"] + at, _value(one["effect"], metric), READS[one["effect"]]))
@@ -89,7 +91,9 @@ def _of_streams(crossover: t.Mapping[str, t.Any] | None) -> list[Line]:
 def _of_clients(
     about: t.Mapping[str, t.Any], levels: t.Sequence[t.Mapping[str, t.Any]], samples: t.Sequence[Sample]
 ) -> list[Line]:
-    """Return the most clients (or other parameter value) before response times double, for each placement and arm."""
+    """Return the most clients (or other parameter value) before response times double, for each placement and arm;
+    under a limit, those of the typical block.
+    """
     titles = {level["arm"]: level["arm_title"] for level in levels}
     curves: dict[str, dict[str, dict[float, list[float]]]] = {}
     measured = [sample for sample in samples if sample.ok and sample.parameter is not None]
@@ -108,7 +112,13 @@ def _of_clients(
         limit, why = KNEE * next(curve[min(curve)] for curve in means.values()), f"twice those of the fewest {counted}"
         if allowed is not None and unit in units.SECONDS:
             limit, why = allowed / units.SECONDS[unit], "the limit that was set"
-        text = ", ".join(f"{titles.get(arm, arm)} {_most(curve, limit)}" for arm, curve in means.items())
+        by_block = {
+            level["arm"]: "none" if level["value"] is None else f"{level['value']:g}"
+            for level in levels
+            if (level["metric"], level["measured_as"]) == (limits.MOST_LOAD, placement)
+        }
+        most = by_block or {arm: _most(curve, limit) for arm, curve in means.items()}
+        text = ", ".join(f"{titles.get(arm, arm)} {value}" for arm, value in most.items())
         reads = (
             f"{counted} before {name.replace('latency_', '')} response times are over {report_text.number(limit)}"
             f" {unit}, {why}"

@@ -14,6 +14,7 @@ import duckdb
 import jsonschema_rs
 import pytest
 import result_maker
+import studies
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import report_names, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import (
@@ -45,23 +46,27 @@ def test_metrics_are_what_other_parsers_read(tmp_path, parse):
     unknown = result_maker.result(
         host="unknown", samples=[], restored=None, finished=None, facts=result_maker.nothing_known()
     )
-    built(tmp_path, odd, unknown, result_maker.policy_result(host="memory", blocks=5, shape=(1, 2, 2)))
+    limited = {**studies.sap(5), "host": "sap"}
+    built(tmp_path, odd, unknown, limited, result_maker.policy_result(host="memory", blocks=5, shape=(1, 2, 2)))
     families = {family.name: family for family in parse((tmp_path / "metrics.prom").read_text(encoding="utf-8"))}
     assert set(families) == set(openmetrics.METRICS) and {family.type for family in families.values()} == {"gauge"}
     hosts = {
-        name: {sample.labels["host"]: sample.value for sample in family.samples} for name, family in families.items()
+        name: {
+            sample.labels["host"]: sample.value for sample in family.samples if sample.labels.get("primary") != "false"
+        }
+        for name, family in families.items()
     }
-    assert hosts["threadwise_smt_ratio"] == {HOSTILE: pytest.approx(0.8, rel=0.02)}
-    assert hosts["threadwise_smt_vulnerable"] == {HOSTILE: 1, "memory": 1} and hosts["threadwise_smt_restored"] == {
-        HOSTILE: 1,
-        "memory": 1,
-    }
+    assert hosts["threadwise_smt_ratio"] == {HOSTILE: pytest.approx(0.8, rel=0.02), "sap": pytest.approx(550 / 650)}
+    known = {HOSTILE: 1, "memory": 1, "sap": 1}
+    assert hosts["threadwise_smt_vulnerable"] == known and hosts["threadwise_smt_restored"] == known
+    most = {(one.labels["arm"], one.value) for one in families["threadwise_smt_most_load"].samples}
+    assert most == {("smt_on", 650.0), ("smt_off", 550.0)}
     assert hosts["threadwise_smt_arm_ratio"] == {"memory": pytest.approx(0.8, rel=0.02)}
-    assert hosts["threadwise_smt_recommendation"] == {HOSTILE: 1, "unknown": 1}
+    assert hosts["threadwise_smt_recommendation"] == {HOSTILE: 1, "unknown": 1, "sap": 1}
     choice = {
         sample.labels["host"]: sample.labels["choice"] for sample in families["threadwise_smt_recommendation"].samples
     }
-    assert choice == {HOSTILE: "on", "unknown": "not_compared"}
+    assert choice == {HOSTILE: "on", "unknown": "not_compared", "sap": "on"}
 
 
 def test_samples_can_be_asked_in_sql(tmp_path):

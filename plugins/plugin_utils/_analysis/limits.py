@@ -1,0 +1,186 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The most load within a limit of response times, in each arm and placement, block by block.
+
+A workload that is measured at several loads under a limit of its response times has this for an answer. The loads that
+were measured are its resolution: nothing is interpolated between them. A load whose sample fails was not sustained, so
+that it counts as over the limit.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import units
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import smt_metrics
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import (
+    DeclaredMetric,
+    HostResult,
+    Sample,
+    Value,
+    Workload,
+)
+
+# Name of the metric: it is of the whole machine, so that it adds up over workers.
+MOST_LOAD = "most_load"
+# Response times, the preferred one first.
+RESPONSES = ("latency_p99", "latency_median", "latency_mean")
+
+# The samples of the loads of a workload in one block: load -> response time in seconds, infinite where it failed.
+Responses = dict[float, float]
+# workload, placement, arm, block, boot, pair
+_Group = tuple[str, str, str, int, "int | None", "int | None"]
+
+
+def limited(result: HostResult) -> dict[str, Workload]:
+    """Return the workloads with a limit whose response times are measured at several loads of the whole machine, by
+    name.
+    """
+    return {
+        one.name: one
+        for one in result.plan.workloads or ()
+        if one.response_limit is not None
+        and one.parameter
+        and not one.parameter.per_worker
+        and MOST_LOAD not in one.metrics
+        and response_metric(one)
+    }
+
+
+def response_metric(workload: Workload) -> str | None:
+    """Return the name of a workload's response time, or None where it declares none in a unit of time."""
+    declared = workload.metrics
+    return next((name for name in RESPONSES if name in declared and declared[name].unit in units.SECONDS), None)
+
+
+def meaning(workload: Workload, metric: str) -> DeclaredMetric:
+    """Return what a metric of a workload is, the most load included."""
+    if metric != MOST_LOAD or MOST_LOAD in workload.metrics or workload.parameter is None:
+        return workload.metrics[metric]
+    return DeclaredMetric(unit=workload.parameter.unit or workload.parameter.name, better="higher", aggregate="sum")
+
+
+def described(workload: Workload) -> str:
+    """Return the question of a workload with a limit: ``most users within 2 s``."""
+    return f"most {meaning(workload, MOST_LOAD).unit} {within(workload.response_limit)}"
+
+
+def within(seconds: float | None) -> str:
+    """Return a limit as ``within 2 s`` or ``within 300 ms``."""
+    time = seconds or 0.0
+    return f"within {time:g} s" if time >= 1 else f"within {1000 * time:g} ms"
+
+
+def samples(result: HostResult) -> list[Sample]:
+    """Return the most load within its limit as a sample of each block, placement and arm, without a parameter.
+
+    A sample fails where no load that was measured is within the limit. There is none where loads are missing below the
+    first one over the limit, and none of a workload whose limit was nowhere exceeded: its most load is not known.
+    """
+    found = []
+    for name, workload in limited(result).items():
+        limit = workload.response_limit or 0.0
+        groups = _responses(result, workload)
+        loads: dict[str, set[float]] = {}
+        for group, responses in groups.items():
+            loads.setdefault(group[1], set()).update(responses)
+        if not any(response > limit for responses in groups.values() for response in responses.values()):
+            continue
+        for (_name, placement, arm, block, boot, pair), responses in groups.items():
+            known = list(itertools.takewhile(responses.__contains__, sorted(loads[placement])))
+            if len(known) < len(loads[placement]) and all(responses[load] <= limit for load in known):
+                continue
+            most = smt_metrics.most_clients({load: responses[load] for load in known}, limit)
+            unit = meaning(workload, MOST_LOAD).unit
+            found.append(
+                Sample(
+                    workload=name,
+                    placement=placement,
+                    arm=arm,
+                    block=block,
+                    boot=boot,
+                    pair=pair,
+                    ok=most is not None,
+                    metrics={} if most is None else {MOST_LOAD: Value(value=most, unit=unit, better="higher")},
+                )
+            )
+    return found
+
+
+def not_sustained(result: HostResult) -> frozenset[int]:
+    """Return the places in a result of the failed samples that are an answer: their load was not sustained,
+    while a smaller one was within the limit, in the same block.
+    """
+    least = {
+        group: min(
+            (load for load, response in responses.items() if response <= (workload.response_limit or 0.0)),
+            default=math.inf,
+        )
+        for workload in limited(result).values()
+        for group, responses in _responses(result, workload).items()
+    }
+    return frozenset(
+        place
+        for place, sample in enumerate(result.samples)
+        if not sample.ok and sample.parameter is not None and sample.parameter > least.get(_group(sample), math.inf)
+    )
+
+
+def of_loads(
+    before: t.Sequence[t.Sequence[float]], after: t.Sequence[t.Sequence[float]], judged: t.Mapping[str, t.Any]
+) -> dict[str, t.Any]:
+    """Return what a comparison of most loads says: loads that were measured, and no interval where no block differs.
+
+    Args:
+        before: the baseline's loads in each block.
+        after: the candidate's.
+        judged: their comparison by :func:`paired.compare_family`.
+    """
+    sides = [[load for block in side for load in block] for side in (before, after)]
+    base, candidate = map(statistics.median_low, sides)
+    ratio = float(f"{candidate / base:.11g}")
+    found = {"baseline_value": base, "candidate_value": candidate, "ratio": ratio}
+    if all(len(set(side)) == 1 for side in sides):
+        same = "the same loads in each block: they do not scatter, so there is no interval"
+        ends = {"ci_low": None, "ci_high": None, "minimum_detectable": None, "method": f"{judged['method']}; {same}"}
+    else:
+        ends = {"ci_low": min(judged["ci_low"], ratio), "ci_high": max(judged["ci_high"], ratio)}
+    return {**found, **ends}
+
+
+def level(blocks: t.Sequence[t.Sequence[float]], found: dict[str, t.Any]) -> dict[str, t.Any]:
+    """Return the summary of one side with a load that was measured, and no interval where no block differs.
+
+    Args:
+        blocks: the loads in each block that has any.
+        found: their summary by :func:`paired.level`.
+    """
+    loads = [load for block in blocks for load in block]
+    if not loads:
+        return found
+    ends = {} if len(set(loads)) > 1 else {"low": None, "high": None}
+    return {**found, "value": statistics.median_low(loads), **ends}
+
+
+def _responses(result: HostResult, workload: Workload) -> dict[_Group, Responses]:
+    """Return the response times of each block, placement and arm of a workload."""
+    found: dict[_Group, Responses] = {}
+    for sample in result.samples:
+        if sample.workload == workload.name and sample.parameter is not None:
+            responses = found.setdefault(_group(sample), {})
+            responses[sample.parameter] = max(_response(workload, sample), responses.get(sample.parameter, 0.0))
+    return found
+
+
+def _group(sample: Sample) -> _Group:
+    return sample.workload, sample.placement, sample.arm, sample.block, sample.boot, sample.pair
+
+
+def _response(workload: Workload, sample: Sample) -> float:
+    """Return a sample's response time in seconds; infinity where it failed or has none above zero."""
+    name = response_metric(workload) or ""
+    value = sample.metrics[name].value if sample.ok and name in sample.metrics else None
+    return value * units.SECONDS[workload.metrics[name].unit] if value is not None and value > 0 else math.inf

@@ -1,0 +1,75 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The most load within a limit of response times (:mod:`_analysis.limits`), in words."""
+
+from __future__ import annotations
+
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
+    comparisons as host_comparisons,
+    limits,
+    paired,
+)
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
+
+RESOLUTION = "of the loads measured"
+
+
+def is_most_load(one: Comparison) -> bool:
+    """Return whether a comparison is one of most loads within a limit."""
+    return one["metric"] == limits.MOST_LOAD and "response_limit" in one
+
+
+def as_said(result: HostResult, one: Comparison) -> Comparison:
+    """Return a comparison as people read it: that of the most loads of SMT on and off alone is of SMT on."""
+    is_of_smt = is_most_load(one) and one["effect"] == host_comparisons.SMT_OFF and len(result.arms) == 2
+    return host_comparisons.turned(one) if is_of_smt else one
+
+
+def clause(result: HostResult, one: Comparison, change: str) -> str:
+    """Return what both arms serve: ``within 2 s SAP SD serves 650 users with SMT on against 550 with SMT off, +18 % in
+    each block, of the loads measured``.
+
+    Args:
+        result: from :func:`result_files.load`.
+        one: a comparison of most loads, from :func:`as_said`.
+        change: its change, with its interval where it has one.
+    """
+    title = host_comparisons.describe_workload(result, one["workload"])["title"]
+    serves = f"{limits.within(one['response_limit'])} {title} serves {one['candidate_value']:g} {one['unit']}"
+    candidate, baseline = (one[side]["arm_title"] for side in ("candidate", "baseline"))
+    if one["verdict"] == paired.EQUIVALENT:
+        return f"{serves} with {candidate} as with {baseline}, {RESOLUTION}"
+    if one["n"] < paired.MIN_BLOCKS:
+        change = f"not decided by {one['n']} of at least {paired.MIN_BLOCKS} blocks"
+    elif one["verdict"] == paired.INCONCLUSIVE:
+        change = f"{change}, not decided"
+    elif one["ci_low"] is None:
+        change = f"{change} in each block"
+    return f"{serves} with {candidate} against {one['baseline_value']:g} with {baseline}, {change}, {RESOLUTION}"
+
+
+def cautions(result: HostResult) -> list[str]:
+    """Return sentences about limits that the loads measured say nothing of: none is over the limit, or none within it
+    in an arm.
+    """
+    answers = [one for one in host_comparisons.levels(result) if one["metric"] == limits.MOST_LOAD]
+    found = []
+    for name, workload in limits.limited(result).items():
+        title, within = (
+            host_comparisons.describe_workload(result, name)["title"],
+            limits.within(workload.response_limit),
+        )
+        of_one = [one for one in answers if one["workload"] == name]
+        if not of_one and any(sample.workload == name and sample.ok for sample in result.samples):
+            found.append(
+                f"Each load of {title} that was measured is served {within}: measure higher loads to see the most."
+            )
+        found += [
+            f"No load of {title} that was measured is served {within} with {one['arm_title']},"
+            f" {placements.title(one['placement'])}: measure smaller loads."
+            for one in of_one
+            if one["value"] is None
+        ]
+    return found

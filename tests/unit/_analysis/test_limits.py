@@ -1,0 +1,132 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The most load within a limit of response times."""
+
+from __future__ import annotations
+
+import pytest
+import result_maker
+import studies
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, limits
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, recommendation
+from result_maker import accepted, compared
+
+
+def most_loads(document):
+    return [one for one in compared(document) if one["metric"] == limits.MOST_LOAD]
+
+
+def at(document, arm, load):
+    """The samples of an arm at a load."""
+    return [one for one in document["samples"] if (one["arm"], one["parameter"]) == (arm, load)]
+
+
+def test_sap_serves_650_users_against_550():
+    document = studies.sap()
+    comparisons = compared(document)
+    (one,) = [one for one in comparisons if one["primary"]]
+    assert (one["candidate"]["arm"], one["candidate_value"]) == ("smt_on", 650)
+    assert (one["baseline"]["arm"], one["baseline_value"]) == ("smt_off", 550)
+    assert one["change"] == pytest.approx(100 / 550) and (one["verdict"], one["unit"], one["n"]) == ("gain", "users", 6)
+    assert (one["metric"], one["better"], one["response_limit"]) == ("most_load", "higher", 2.0)
+    # Each block says the same: that is no interval.
+    assert (one["ci_low"], one["ci_high"], one["change_low"], one["minimum_detectable"]) == (None, None, None, None)
+    assert "the same loads in each block" in one["method"]
+    said = conclusion.conclude(accepted(document), comparisons)
+    assert said["sentence"] == (
+        "Leave SMT on: within 2 s SAP SD serves 650 users with SMT on against 550 with SMT off, +18 % in each block,"
+        " of the loads measured."
+    )
+    # The load that fails is the result.
+    assert not any("failed" in words for words in said["cautions"])
+    assert host_comparisons.failures(accepted(document)) == []
+    found = recommendation.recommend(accepted(document), comparisons)
+    assert (found["choice"], found["reasons"][0]["points_to"]) == ("on", "on")
+    assert found["reasons"][0]["text"] == "SAP SD, most users within 2 s: +18 % (no interval) with SMT on, better"
+
+
+def test_every_level_of_a_most_load_is_a_load_that_was_measured():
+    levels = {
+        one["arm"]: (one["value"], one["low"], one["failed"])
+        for one in host_comparisons.levels(accepted(studies.sap()))
+        if one["metric"] == limits.MOST_LOAD
+    }
+    assert levels == {"smt_on": (650, None, 0), "smt_off": (550, None, 0)}
+
+
+def test_blocks_that_differ_have_an_interval_around_a_load_that_was_measured():
+    document = studies.sap()
+    at(document, "smt_on", 650)[2]["metrics"]["latency_mean"]["value"] = 2.01
+    (one,) = most_loads(document)
+    assert (one["candidate_value"], one["baseline_value"]) == (650, 550) and one["change"] == pytest.approx(100 / 550)
+    assert one["change_low"] < one["change"] < one["change_high"]
+    sentence = conclusion.conclude(accepted(document), compared(document))["sentence"]
+    assert "650 users with SMT on against 550 with SMT off, +18 % (+" in sentence
+
+
+def test_the_smaller_load_that_is_over_the_limit_ends_the_walk():
+    document = studies.sap()
+    for sample in at(document, "smt_on", 550):
+        sample["metrics"]["latency_mean"]["value"] = 2.1
+    # No load is served with SMT on, so that there is nothing to compare with.
+    assert most_loads(document) == []
+    (caution,) = conclusion.conclude(accepted(document), compared(document))["cautions"]
+    assert caution == (
+        "No load of SAP SD that was measured is served within 2 s with SMT on, every online thread busy: measure"
+        " smaller loads."
+    )
+
+
+def test_a_load_that_fails_at_the_smallest_is_a_failure():
+    document = studies.sap()
+    for sample in at(document, "smt_off", 550):
+        sample.update(ok=False, error="no such command", metrics={}, workers=[])
+    found = host_comparisons.failures(accepted(document))
+    assert sorted((one["arm"], one["reason"], one["samples"]) for one in found) == [
+        ("smt_off", "no such command", 6),
+        ("smt_off", "the response time was not reached", 6),
+    ]
+
+
+def test_a_block_without_its_smaller_load_says_nothing():
+    document = studies.sap()
+    document["samples"].remove(at(document, "smt_on", 550)[0])
+    (one,) = most_loads(document)
+    assert (one["n"], one["dropped_blocks"]) == (5, 1)
+
+
+def test_a_limit_that_no_load_exceeds_decides_nothing():
+    document = studies.sap()
+    document["plan"]["workloads"][0]["response_limit"] = 3.0
+    document["samples"] = [one for one in document["samples"] if one["parameter"] == 550]
+    comparisons = compared(document)
+    assert [one["metric"] for one in comparisons if one["primary"]] == ["throughput"]
+    assert conclusion.conclude(accepted(document), comparisons)["cautions"] == [
+        "Each load of SAP SD that was measured is served within 3 s: measure higher loads to see the most."
+    ]
+
+
+def test_too_few_blocks_decide_nothing_however_equal_they_are():
+    document = studies.sap(blocks=3)
+    (one,) = most_loads(document)
+    assert one["verdict"] == "inconclusive"
+    assert "not decided by 3 of at least 4 blocks" in conclusion.conclude(accepted(document), [one])["sentence"]
+
+
+def test_another_arm_than_smt_keeps_the_baseline():
+    document = studies.sap()
+    names = {"smt_on": "as_found", "smt_off": "isolated"}
+    document["arms"] = [result_maker.arm(name, name, name == "as_found") for name in names.values()]
+    document["plan"]["placements"] = {names[arm]: spots for arm, spots in document["plan"]["placements"].items()}
+    for sample in document["samples"]:
+        sample["arm"] = names[sample["arm"]]
+    (one,) = most_loads(document)
+    assert (one["baseline_value"], one["candidate_value"], one["verdict"]) == (650, 550, "loss")
+    sentence = conclusion.conclude(accepted(document), compared(document))["sentence"]
+    assert "it changes SAP SD, most users within 2 s by −15 % (no interval), worse" in sentence
+
+
+def test_the_load_that_each_worker_is_offered_is_none_of_the_machine():
+    document = studies.sap()
+    document["plan"]["workloads"][0]["parameter"]["per_worker"] = True
+    assert most_loads(document) == []
