@@ -51,7 +51,7 @@ def added(result: HostResult) -> HostResult:
         cost = _cpu_by_work(workload, sample) if workload else None
         if workload and cost is not None:
             unit = f"CPU s/{_unit_of_work(workload)}"
-            found[workload.name] = DeclaredMetric(unit=unit, better="lower", aggregate=workload_metrics.PER_JOB)
+            found[workload.name] = DeclaredMetric(unit=unit, better="lower", aggregate="per_job")
             values = {**sample.metrics, CPU_BY_WORK: Value(value=cost, unit=unit, better="lower")}
             samples[place] = parts.changed(sample, metrics=values)
     if not found:

@@ -35,6 +35,9 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """The base of what a host or a server sends. Its fields have the types and limits that it declares."""
 
 
+Changed = t.TypeVar("Changed", bound=Part)
+
+
 def about(description: str) -> t.Any:
     """Return what describes a field to readers of the published schema; it has the unit of a number."""
     return msgspec.Meta(description=description)
@@ -127,9 +130,9 @@ def converted(data: t.Any, kind: type[Made]) -> Made:
         raise text.BorderError("nested too deeply") from None
 
 
-def changed(part: Made, **fields: t.Any) -> Made:
+def changed(part: Changed, **fields: t.Any) -> Changed:
     """Return the same object with other values of some of its fields."""
-    return t.cast("Made", msgspec.structs.replace(part, **fields))
+    return msgspec.structs.replace(part, **fields)
 
 
 def plain(part: t.Any) -> t.Any:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms, placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     comparisons as host_comparisons,
     limits,
@@ -23,7 +23,7 @@ def is_most_load(one: Comparison) -> bool:
 
 def as_said(result: HostResult, one: Comparison) -> Comparison:
     """Return a comparison as people read it: that of the most loads of SMT on and off alone is of SMT on."""
-    is_of_smt = is_most_load(one) and one["effect"] == host_comparisons.SMT_OFF and len(result.arms) == 2
+    is_of_smt = is_most_load(one) and one["effect"] == arms.SMT_OFF and len(result.arms) == 2
     return host_comparisons.turned(one) if is_of_smt else one
 
 

@@ -77,7 +77,7 @@ def test_the_most_clients_before_response_times_have_doubled():
     ]
     about = {"workload": "gzip", "better": "higher", "parameter_name": "clients"}
     levels = [
-        {"placement": "unpinned", "value": None, "arm": arm, "arm_title": title, "parameter": 1}
+        {"placement": "unpinned", "value": None, "arm": arm, "arm_title": title, "parameter": 1, "metric": "throughput"}
         for arm, title in (("smt_on", "SMT on"), ("smt_off", "SMT off"))
     ]
     ((name, value, reads),) = smt_metrics_part.lines(about, [], levels, samples, None)

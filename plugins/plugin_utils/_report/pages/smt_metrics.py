@@ -115,7 +115,7 @@ def _of_clients(
         by_block = {
             level["arm"]: "none" if level["value"] is None else f"{level['value']:g}"
             for level in levels
-            if (level["metric"], level["measured_as"]) == (limits.MOST_LOAD, placement)
+            if level["metric"] == limits.MOST_LOAD and level["measured_as"] == placement
         }
         most = by_block or {arm: _most(curve, limit) for arm, curve in means.items()}
         text = ", ".join(f"{titles.get(arm, arm)} {value}" for arm, value in most.items())
