@@ -281,7 +281,7 @@ options:
   response_limit:
     description:
       - Longest response time allowed, by the name of a workload that is measured at several loads, with its unit, such
-        as V(2.0 s) for V(oltp). The report says how many clients each arm serves within it.
+        as V(2.0 s) for V(oltp). The most load that each arm serves within it then decides about the workload.
       - Without a limit, twice the response time of the fewest clients counts.
     type: dict
     default: {}
