@@ -556,6 +556,7 @@ class Plan:
             "steal": None,
             "frequency": {},
             "throttled": None,
+            "joules": None,
             "perf": None,
         }
         sample: dict[str, t.Any] = {

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
-from ansible_collections.threadwise.smt.plugins.module_utils._sampling import perf_counters, runner
+from ansible_collections.threadwise.smt.plugins.module_utils._sampling import energy, perf_counters, runner
 
 # How long the plan pauses before a block to measure the load of other processes.
 OBSERVATION_SECONDS = 0.25
@@ -36,6 +36,7 @@ class Recorder:
     def __init__(self, cores: "Iterable[tuple[int, ...]]", filesystem: "HostFs | None" = None) -> None:
         self._cores = tuple(cores)
         self._files = filesystem or HostFs("/")
+        self._energy = energy.Energy(self._files)
         self._no_counters = perf_counters.unavailable_reason()
 
     @contextlib.contextmanager
@@ -45,8 +46,9 @@ class Recorder:
         Args:
             workers: the workers' CPU lists.
             record: gets the keys ``frequency`` (mean MHz by CPU number), ``throttled`` (number of throttle events, or
-                None when the host does not report them) and ``perf`` (cycles and instructions, or the reason why there
-                are none) when the body has ended without an exception.
+                None when the host does not report them), ``joules`` (energy of the processor's packages, or None when
+                it is not counted or this process may not read it) and ``perf`` (cycles and instructions, or the reason
+                why there are none) when the body has ended without an exception.
 
         Yields:
             Nothing.
@@ -55,7 +57,9 @@ class Recorder:
         before, throttles = frequencies(self._files, cpus), self._throttles(cpus)
         with contextlib.ExitStack() as stack:
             counting = None if self._no_counters else stack.enter_context(perf_counters.Counting(cpus))
+            counts = self._energy.read()
             yield
+            record["joules"] = self._energy.joules(counts, self._energy.read())
         after, throttled = frequencies(self._files, cpus), self._throttles(cpus)
         record["frequency"] = {cpu: round((before[cpu] + after[cpu]) / 2, 1) for cpu in before if cpu in after}
         record["throttled"] = (

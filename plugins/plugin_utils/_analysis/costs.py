@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What work costs: CPU seconds per unit of work, as a metric beside those that a workload declares.
+"""What work costs, CPU seconds and joules per unit of work, as metrics beside those that a workload declares.
 
 The same throughput may take more CPU seconds: two threads of a core are both charged for all of the time in which each
 has a part of it.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import units
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import catalogue, metrics as workload_metrics
@@ -24,9 +25,10 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result
     Workload,
 )
 
-CPU_BY_WORK = "cpu_by_work"
-# Name -> what it counts, for people.
-TITLES = {CPU_BY_WORK: "CPU seconds per unit of work"}
+CPU_BY_WORK, JOULES_BY_WORK = "cpu_by_work", "joules_by_work"
+# Name -> its unit for a piece of work, and what it counts, for people.
+_UNITS = {CPU_BY_WORK: "CPU s", JOULES_BY_WORK: "J"}
+TITLES = {CPU_BY_WORK: "CPU seconds per unit of work", JOULES_BY_WORK: "joules per unit of work"}
 METRICS = tuple(TITLES)
 
 # A unit of a rate: its work, and its time.
@@ -38,36 +40,36 @@ _SAME_TIME = 0.01
 
 
 def added(result: HostResult) -> HostResult:
-    """Return a result with the CPU seconds per unit of work of each workload in whose samples they are known.
+    """Return a result with what the work costs, of each workload in whose samples that is known.
 
     Args:
         result: from :func:`result_files.load`; it stays as it is.
     """
-    found: dict[str, DeclaredMetric] = {}
+    found: dict[str, dict[str, DeclaredMetric]] = {}
     samples = list(result.samples)
-    counted = {one.name: one for one in result.plan.workloads or () if has_all_cpu_time(one)}
+    workloads = {one.name: one for one in result.plan.workloads or ()}
     for place, sample in enumerate(samples):
-        workload = counted.get(sample.workload)
-        cost = _cpu_by_work(workload, sample) if workload else None
-        if workload and cost is not None:
-            unit = f"CPU s/{_unit_of_work(workload)}"
-            found[workload.name] = DeclaredMetric(unit=unit, better="lower", aggregate="per_job")
-            values = {**sample.metrics, CPU_BY_WORK: Value(value=cost, unit=unit, better="lower")}
-            samples[place] = parts.changed(sample, metrics=values)
+        workload = workloads[sample.workload]
+        made = {}
+        for name, cost in _costs(workload, sample):
+            unit = f"{_UNITS[name]}/{_unit_of_work(workload)}".removesuffix("/1")
+            metric = DeclaredMetric(unit=unit, better="lower", aggregate="per_job")
+            found.setdefault(workload.name, {})[name] = metric
+            made[name] = Value(value=cost, unit=unit, better="lower")
+        if made:
+            samples[place] = parts.changed(sample, metrics={**sample.metrics, **made})
     if not found:
         return result
-    workloads = tuple(
-        parts.changed(one, metrics={**one.metrics, CPU_BY_WORK: found[one.name]}) if one.name in found else one
-        for one in result.plan.workloads or ()
+    declared = tuple(
+        parts.changed(one, metrics={**one.metrics, **found.get(one.name, {})}) for one in workloads.values()
     )
-    return parts.changed(result, plan=parts.changed(result.plan, workloads=workloads), samples=tuple(samples))
+    return parts.changed(result, plan=parts.changed(result.plan, workloads=declared), samples=tuple(samples))
 
 
 def has_all_cpu_time(workload: Workload) -> bool:
     """Return whether the workers have used all of the CPU time that the work took: no server did a part of it."""
     built_in = catalogue.BUILT_IN.get(workload.name)
-    has_server = workload.server if workload.server is not None else bool(built_in and built_in["server"])
-    return not has_server and CPU_BY_WORK not in workload.metrics
+    return not (workload.server if workload.server is not None else built_in and built_in["server"])
 
 
 def _unit_of_work(workload: Workload) -> str:
@@ -75,22 +77,20 @@ def _unit_of_work(workload: Workload) -> str:
     return rate.group(1) if rate else JOB
 
 
-def _cpu_by_work(workload: Workload, sample: Sample) -> float | None:
-    """Return the CPU seconds per unit of work of a sample; None where a worker's CPU time or its work is not known.
+def _costs(workload: Workload, sample: Sample) -> t.Iterator[tuple[str, float]]:
+    """Yield each cost of a sample per unit of its work that is known.
 
     The work is what the primary metric says: a rate that adds up over workers times the time of each, or one job a
     worker where it is the time of a job.
     """
-    if not sample.ok or not sample.workers:
-        return None
-    seconds, work = 0.0, 0.0
-    for worker in sample.workers:
-        done = _work(workload.metrics[workload.primary], worker)
-        if done is None or worker.cpu_seconds is None:
-            return None
-        seconds, work = seconds + worker.cpu_seconds, work + done
-    cost = seconds / work if work > 0 else math.inf
-    return cost if paired.LEAST <= cost <= paired.MOST else None
+    workers = sample.workers if sample.ok and sample.workers else ()
+    work = [_work(workload.metrics[workload.primary], worker) or math.nan for worker in workers]
+    seconds = [math.nan if worker.cpu_seconds is None else worker.cpu_seconds for worker in workers]
+    joules = sample.telemetry and sample.telemetry.joules
+    spent = {CPU_BY_WORK: sum(seconds) if has_all_cpu_time(workload) else math.nan, JOULES_BY_WORK: joules or math.nan}
+    for name, cost in spent.items() if work else ():
+        if name not in workload.metrics and paired.LEAST <= cost / sum(work) <= paired.MOST:
+            yield name, cost / sum(work)
 
 
 def _work(metric: DeclaredMetric, worker: Worker) -> float | None:

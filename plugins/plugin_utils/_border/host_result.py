@@ -336,6 +336,12 @@ class Telemetry(Part, frozen=True, kw_only=True):
     throttled: t.Annotated[
         Count | None, about("Number of thermal throttle events; null where the kernel does not count them.")
     ] = None
+    joules: t.Annotated[
+        Number | None,
+        about(
+            "Energy that the processor's packages used, in joules; null where it is not counted, or not for this user."
+        ),
+    ] = None
     perf: t.Annotated[Perf | None, about("Hardware counters during the sample.")] = None
 
 

@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What work costs in CPU seconds."""
+"""What work costs in CPU seconds and joules."""
 
 from __future__ import annotations
 
@@ -90,6 +90,7 @@ def test_time_per_job_costs_the_cpu_time_of_a_job():
     ("declared", "unit", "cost"),
     [
         ({"unit": "MB per second"}, "CPU s/MB", 0.03 * 1.25),
+        ({"unit": "1/s"}, "CPU s", 0.03 * 1.25),
         ({"unit": "orders/min"}, "CPU s/orders", 0.03 * 1.25 * 60),
         # A time of a job by its declaration.
         ({"unit": "s", "better": "lower", "aggregate": "per_job"}, "CPU s/job", 0.3),
@@ -128,3 +129,16 @@ def test_built_in_workloads_of_earlier_releases_have_their_server():
     workload = accepted(served()).plan.workloads[0]
     assert costs.has_all_cpu_time(parts.changed(workload, name="gzip"))
     assert not costs.has_all_cpu_time(parts.changed(workload, name="oltp"))
+
+
+def test_joules_per_unit_of_work():
+    # The energy is that of the machine, whoever did the work.
+    document = served(server=True)
+    for sample in document["samples"]:
+        sample["telemetry"]["joules"] = 64.0 if sample["arm"] == "smt_on" else 48.0
+    document["samples"][0]["telemetry"]["joules"] = None
+    result = costs.added(accepted(document))
+    assert ["joules_by_work" in sample.metrics for sample in result.samples] == [False] + [True] * 11
+    (one,) = [one for one in host_comparisons.compare_host(result) if not one["primary"]]
+    assert (one["metric"], one["unit"], one["n"], one["dropped_blocks"]) == ("joules_by_work", "J/requests", 5, 1)
+    assert one["change"] == pytest.approx(-0.25, abs=0.01) and one["baseline_value"] == pytest.approx(2, rel=0.01)

@@ -67,7 +67,8 @@ def test_the_part_of_a_declaration_in_a_result():
     }
     gzip = declaration.described(BUILT_IN["gzip"], 4)
     assert gzip["argv"] == ["gzip", "-6", "-c"]
-    assert gzip["primary"] == "throughput" and gzip["parameter"] is None
+    assert gzip["primary"] == "throughput" and gzip["parameter"] is None and gzip["server"] is False
+    assert declaration.described(BUILT_IN["oltp"], 4)["server"] is True
     assert gzip["metrics"] == {"throughput": {"unit": "MB/s", "better": "higher", "aggregate": "sum"}}
 
 

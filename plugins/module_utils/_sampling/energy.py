@@ -1,0 +1,64 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The energy that the processor's packages used, by the kernel's counters.
+
+Source: Documentation/power/powercap/powercap.rst of the kernel, and drivers/powercap/intel_rapl_common.c for the names
+of zones (AMD's processors are in it, too). Only root may read the counters, which begin again at 0 after
+``max_energy_range_uj``.
+"""
+
+import re
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
+
+ZONES = "sys/class/powercap"
+# A zone of the processor and not one within it, such as its cores (intel-rapl:0:0), which is a part of the same energy.
+# The zone of the whole platform (psys) has its packages in it, and intel-rapl-mmio:0 is a package by another way.
+_ZONE = re.compile(r"intel-rapl:\d+\Z")
+_PACKAGE = re.compile(r"package-\d+(-die-\d+)?\Z")
+
+# Zone -> microjoules so far.
+Counts = t.Dict[str, int]
+
+
+class Energy:
+    """The counters of one host.
+
+    Args:
+        files: the host's files.
+    """
+
+    def __init__(self, files: HostFs) -> None:
+        self._files = files
+        found = [
+            zone
+            for zone in files.names(ZONES)
+            if _ZONE.match(zone) and _PACKAGE.match((files.read(f"{ZONES}/{zone}/name") or "").strip())
+        ]
+        most = {zone: self._number(zone, "max_energy_range_uj") for zone in found}
+        self._most = {zone: value for zone, value in most.items() if value is not None}
+        self._complete = len(self._most) == len(found)
+
+    def read(self) -> Counts:
+        """Return the count of each package; nothing where one of them cannot be read."""
+        counts = {zone: self._number(zone, "energy_uj") for zone in self._most} if self._complete else {}
+        known = {zone: count for zone, count in counts.items() if count is not None}
+        return known if len(known) == len(counts) else {}
+
+    def joules(self, before: "t.Mapping[str, int]", after: "t.Mapping[str, int]") -> "float | None":
+        """Return the energy of all packages between two readings, in joules, or None where they have none.
+
+        A counter that began again is taken to have done so once: one of 32 bits of 15.3 microjoules takes two minutes
+        for it at 500 W.
+        """
+        if not before or before.keys() != after.keys():
+            return None
+        used = [
+            count - before[zone] + (0 if count >= before[zone] else self._most[zone]) for zone, count in after.items()
+        ]
+        return round(sum(used) / 1e6, 6) if min(used) >= 0 else None
+
+    def _number(self, zone: str, name: str) -> "int | None":
+        text = (self._files.read(f"{ZONES}/{zone}/{name}") or "").strip()
+        return int(text) if text.isdigit() else None
