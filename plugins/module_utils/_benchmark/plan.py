@@ -334,6 +334,7 @@ class Plan:
                     self.settings["sources"],
                     self.settings["sample_seconds"],
                     self.outline.cpus,
+                    self.outline.topology.cores,
                 )
                 self.prepared[name] = workload
                 self._choose_placements(workload)
@@ -587,6 +588,7 @@ class Plan:
             wall_seconds=max(worker["wall_seconds"] for worker in taken["workers"]),
             metrics=taken["metrics"],
             work=workload.work,
+            co_runners=taken["co_runners"] if workload.declaration["co_runners"] else None,
             workers=[
                 {
                     "cpus": cpulist.render(worker["cpus"]),

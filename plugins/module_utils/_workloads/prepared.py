@@ -21,6 +21,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declarat
     Work,
     Workload,
     WorkloadError,
+    co_runner_cpus,
     missing,
     parameter_values,
     search_path,
@@ -61,6 +62,7 @@ class Sample(TypedDict):
     timed_out: bool
     cpu_usage: "dict[str, float]"
     steal: "float | None"
+    co_runners: int
     metrics: "dict[str, workload_metrics.MetricValue]"
     values: "list[float]"
 
@@ -74,6 +76,7 @@ class PreparedWorkload:
         sources: {file name: C source}.
         seconds: the wanted length of a sample of one worker alone, or None for one that calibration chooses.
         cpus: the number of CPUs of the host with all siblings online.
+        cores: the CPUs of each core, for co-runners on siblings.
 
     Attributes:
         declaration: as above.
@@ -86,12 +89,20 @@ class PreparedWorkload:
     """
 
     def __init__(
-        self, declaration: Workload, files: RunFiles, sources: "t.Mapping[str, str]", seconds: "float | None", cpus: int
+        self,
+        declaration: Workload,
+        files: RunFiles,
+        sources: "t.Mapping[str, str]",
+        seconds: "float | None",
+        cpus: int,
+        cores: "t.Sequence[t.Sequence[int]]" = (),
     ) -> None:
         self.declaration = declaration
         self.values = parameter_values(declaration, cpus)
         self.work: t.Optional[int] = None
         self._files = files
+        self._cores = cores
+        self._usable = {cpu for core in cores for cpu in core}
         self._is_length_chosen = seconds is not None
         self._seconds = sample_length.MIN_SECONDS if seconds is None else seconds
         self._alone = self._seconds
@@ -117,7 +128,7 @@ class PreparedWorkload:
                 self._start_server(declaration["server"], ())
 
     def enter_arm(self, cpus: "t.Sequence[int]") -> None:
-        """Start a server that runs in each arm anew.
+        """Take note of the CPUs of an arm, and start a server that runs in each arm anew.
 
         Args:
             cpus: the CPUs that workers can use in the arm.
@@ -126,6 +137,7 @@ class PreparedWorkload:
             WorkloadError: the server did not start.
             OSError: its directory cannot be created.
         """
+        self._usable = set(cpus)
         declared = self.declaration["server"]
         if declared and declared["in_each_arm"]:
             self._start_server(declared, cpus)
@@ -260,7 +272,10 @@ class PreparedWorkload:
                 keep_output=self.declaration["keep_output"],
                 timeout=timeout,
                 nice=self.declaration["nice"],
-                co_runners=self.declaration["co_runners"],
+                co_runners=runner.CoRunners(
+                    co_runner_cpus(self.declaration, workers, self._cores, self._usable),
+                    self.declaration["co_runners_nice"],
+                ),
                 owner=self._owner if self._server and self._server.has_own_user else None,
                 memory_node=memory_node,
                 variables=self.declaration["environment"],
@@ -279,6 +294,7 @@ class PreparedWorkload:
             "timed_out": taken["timed_out"],
             "cpu_usage": taken["cpu_usage"],
             "steal": taken["steal"],
+            "co_runners": taken["co_runners"],
             "metrics": metrics,
             "values": values,
         }

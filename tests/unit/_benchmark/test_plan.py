@@ -145,6 +145,19 @@ def test_arms_alternate_and_every_second_block_is_reversed(tmp_path, toggles):
 
 
 @TWO_CPUS
+def test_samples_say_how_many_co_runners_ran_on_siblings_of_the_arm(tmp_path, toggles):
+    busy = own("busy", "echo rate 1", co_runners=1, co_runners_on="sibling")
+    settings = dict(SETTINGS, workloads=[], custom=[busy, own("alone", "echo rate 1")], placements=["single"], blocks=1)
+    _done, samples, _files = measured(tmp_path, settings)
+    assert [(sample["workload"], sample["arm"], sample["co_runners"]) for sample in samples] == [
+        ("busy", "smt_on", 1),
+        ("alone", "smt_on", None),
+        ("busy", "smt_off", 0),
+        ("alone", "smt_off", None),
+    ]
+
+
+@TWO_CPUS
 def test_lengths_are_chosen_by_the_first_runs_and_recorded(tmp_path, toggles, monkeypatch):
     monkeypatch.setattr(
         settling, "runner", types.SimpleNamespace(cpu_times=dict, cpu_usage=lambda _before, _after: ({"0": 0.0}, 0.0))

@@ -137,8 +137,8 @@ def test_a_missing_source_is_an_error(files):
 
 
 def test_co_runners_and_nice_value_reach_the_workers(files):
-    line = "echo rate $(ps -o nice= -p $$ | tr -d ' ' | sed 's/-//;s/^0$/100/')"
-    assert ready(own("sh", "-c", line, nice=5), files).sample([[]], None)["values"] == [os.nice(0) + 5]
+    line = "echo rate $(ps -o nice= -p $$)"
+    assert ready(own("sh", "-c", line, nice=15), files).sample([[]], None)["values"] == [15]
     began = time.process_time()
     taken = ready(
         own("sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo rate 1", co_runners=3), files
@@ -147,3 +147,19 @@ def test_co_runners_and_nice_value_reach_the_workers(files):
     # Four processes share one CPU: each has a quarter of its time.
     assert worker["cpu_seconds"] < 0.5 * worker["wall_seconds"]
     assert time.process_time() - began < 1
+
+
+def test_co_runners_on_siblings_run_where_the_arm_has_siblings(files):
+    one = prepared.PreparedWorkload(
+        own("sh", "-c", "echo rate 1", co_runners=2, co_runners_on="both", co_runners_nice=19),
+        files,
+        sources(),
+        0.05,
+        len(HERE),
+        [(HERE[0], HERE[-1])],
+    )
+    counts = []
+    for usable in (HERE, HERE[:1]):
+        one.enter_arm(usable)
+        counts.append(one.sample([[HERE[0]]], None)["co_runners"])
+    assert counts == [2 * len(HERE), 2]
