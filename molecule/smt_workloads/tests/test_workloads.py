@@ -16,6 +16,9 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import 
 
 RESULT = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "results" / "converge" / "smt-workloads.json"
 
+# The guest reserves no huge pages.
+RESERVED = "random_access_reserved"
+
 
 @pytest.fixture(name="result", scope="module")
 def result_of_converge():
@@ -27,7 +30,7 @@ def good(result, name):
     return [sample for sample in result["samples"] if sample["workload"] == name and sample["ok"]]
 
 
-@pytest.mark.parametrize("name", [*sorted(BUILT_IN), "fio_write"])
+@pytest.mark.parametrize("name", sorted({*BUILT_IN, "fio_write"} - {RESERVED}))
 def test_each_workload_measured_in_each_arm(result, name):
     skipped = [skip for skip in result["skipped"] if skip["workload"] == name]
     samples = good(result, name)
@@ -61,6 +64,12 @@ def test_what_does_not_fit_into_memory_is_left_out_with_the_reason(result):
     assert "8 workers of stream need 1600 MB of memory" in next(
         skip["reason"] for skip in result["skipped"] if skip["workload"] == "stream"
     )
+
+
+def test_huge_pages_that_nobody_reserves_are_named(result):
+    reasons = {skip["reason"] for skip in result["skipped"] if skip["workload"] == RESERVED}
+    assert any("needs 128 huge pages of 2048 kB for 1 worker, and 0 are reserved" in reason for reason in reasons)
+    assert good(result, RESERVED) == []
 
 
 def test_what_hangs_is_named_with_its_last_words(result):

@@ -87,6 +87,9 @@ class CoRunners(t.NamedTuple):
     nice: int = 0
 
 
+NO_CO_RUNNERS = CoRunners()
+
+
 class _Arguments(t.NamedTuple):
     """The arguments of ``run``."""
 
@@ -120,7 +123,7 @@ def run(
     keep_output: bool = True,
     timeout: float = 60.0,
     nice: int = 0,
-    co_runners: CoRunners = CoRunners(),
+    co_runners: CoRunners = NO_CO_RUNNERS,
     owner: "tuple[int, int] | None" = None,
     memory_node: "int | None" = None,
     variables: "Mapping[str, str]" = types.MappingProxyType({}),

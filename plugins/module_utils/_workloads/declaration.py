@@ -147,6 +147,7 @@ class Defaults(TypedDict):
         placements: the names of the placements in which the workload is meaningful, or None for all.
         parameter: each block has one sample for each value of the parameter. None for a workload without one.
         memory: the memory of one worker in MB (10^6 bytes).
+        huge_memory: MiB of reserved huge pages that one worker uses where enough are free; 0 for none.
         nice: the niceness of the workers, -20 to 19; 0 leaves that of the plan.
         co_runners: the number of co-runners (busy loops) on each CPU that ``co_runners_on`` names.
         co_runners_on: one of ``CO_RUNNERS_ON``.
@@ -170,6 +171,7 @@ class Defaults(TypedDict):
     placements: "list[str] | None"
     parameter: "Parameter | None"
     memory: int
+    huge_memory: int
     nice: int
     co_runners: int
     co_runners_on: str
@@ -213,6 +215,7 @@ PLAIN: Defaults = {
     "placements": None,
     "parameter": None,
     "memory": 0,
+    "huge_memory": 0,
     "nice": 0,
     "co_runners": 0,
     "co_runners_on": SAME,
@@ -325,9 +328,7 @@ def co_runner_cpus(
     if workload["co_runners_on"] != SIBLING:
         places += pinned or [()] * len(workers)
     if workload["co_runners_on"] != SAME:
-        siblings = {
-            cpu for cpus in pinned for core in cores if set(core) & set(cpus) for cpu in set(core) - set(cpus)
-        }
+        siblings = {cpu for cpus in pinned for core in cores if set(core) & set(cpus) for cpu in set(core) - set(cpus)}
         places += [(cpu,) for cpu in sorted(siblings) if cpu in usable and (cpu,) not in places]
     return places * workload["co_runners"]
 

@@ -4,6 +4,7 @@
 
 import math
 import os
+import re
 import shutil
 import typing as t
 
@@ -39,6 +40,7 @@ CALIBRATION_FACTOR = 1.5
 SCRATCH = "scratch"
 # The share of the available memory (MemAvailable) that workers can use. The rest stays free for other processes.
 MEMORY_SHARE = 0.8
+_NUMBER = re.compile(r"(\w+): +([0-9]+)")
 
 
 class RunFiles(Protocol):
@@ -167,12 +169,21 @@ class PreparedWorkload:
         """Return whether the workload is meaningful in a placement."""
         return self.declaration["placements"] is None or placement in self.declaration["placements"]
 
-    def memory_shortage(self, workers: "t.Sequence[t.Sequence[int]]") -> "str | None":
+    def memory_shortage(self, workers: "t.Sequence[t.Sequence[int]]", huge_pages: int = 0) -> "str | None":
         """Return a message if this host has not enough memory for the workers, else None.
 
         Args:
             workers: the CPU list of each worker.
+            huge_pages: the highest number of huge pages that an arm reserves, beside those that are free now.
         """
+        size, free = _huge_pages()
+        pages = len(workers) * -(-self.declaration["huge_memory"] * 1024 // size)
+        if pages > max(free, huge_pages):
+            return (
+                f"{self.declaration['name']} needs {pages} huge pages of {size} kB for"
+                f" {len(workers)} worker{'s' if len(workers) > 1 else ''}, and {max(free, huge_pages)} are reserved:"
+                f" reserve them (vm.nr_hugepages), or compare an arm hugepages_{pages}"
+            )
         needed = len(workers) * self.declaration["memory"]
         available = _available_megabytes()
         if needed and available is not None and needed > MEMORY_SHARE * available:
@@ -381,11 +392,21 @@ class _Scratch:
 
 
 def _available_megabytes() -> "int | None":
-    """Return MemAvailable of /proc/meminfo (proc(5), since Linux 3.14) in MB (10^6 bytes), or None."""
+    """Return MemAvailable (since Linux 3.14) in MB (10^6 bytes), or None."""
+    available = _meminfo().get("MemAvailable")
+    return None if available is None else available * 1024 // 10**6
+
+
+def _huge_pages() -> "tuple[int, int]":
+    """Return the size of a huge page in kB, and how many are free and promised to nobody."""
+    found = _meminfo()
+    return found.get("Hugepagesize", 2048), found.get("HugePages_Free", 0) - found.get("HugePages_Rsvd", 0)
+
+
+def _meminfo() -> "dict[str, int]":
+    """Read the numbers of /proc/meminfo (proc(5)), in kB where they have a unit."""
     try:
         with open("/proc/meminfo", encoding="ascii", errors="replace") as meminfo:
-            return next(
-                (int(line.split()[1]) * 1024 // 10**6 for line in meminfo if line.startswith("MemAvailable:")), None
-            )
-    except (OSError, ValueError, IndexError):
-        return None
+            return {match.group(1): int(match.group(2)) for match in map(_NUMBER.match, meminfo) if match}
+    except OSError:
+        return {}

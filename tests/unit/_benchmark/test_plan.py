@@ -16,6 +16,7 @@ import typing
 
 import pytest
 import time_limit
+from ansible_collections.threadwise.smt.plugins.action.smt_benchmark import sources
 from ansible_collections.threadwise.smt.plugins.module_utils._arms import base, registry
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import (
     plan,
@@ -37,6 +38,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads import (
     prepared,
     sample_length,
 )
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import WorkloadError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts, results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 from fake_kernel import FakeKernel
@@ -155,6 +157,27 @@ def test_samples_say_how_many_co_runners_ran_on_siblings_of_the_arm(tmp_path, to
         ("busy", "smt_off", 0),
         ("alone", "smt_off", None),
     ]
+
+
+@TWO_CPUS
+def test_reserved_huge_pages_may_be_those_of_one_arm_and_without_any_nothing_runs(
+    tmp_path, toggles, monkeypatch
+):
+    monkeypatch.setattr(prepared, "_meminfo", lambda: {"Hugepagesize": 2048, "MemAvailable": 10**9})
+    one = dict(catalogue.BUILT_IN["random_access_reserved"])
+    settings = dict(SETTINGS, workloads=["random_access_reserved"], placements=["single"], sources=sources())
+
+    def chosen(name):
+        planned = plan.Plan(RunDirectory(str(tmp_path), name), outline(settings), settings)
+        planned.files.create()
+        planned.outline.arms.arms[1].settings["vm.nr_hugepages"] = int(name)
+        workload = prepared.PreparedWorkload(one, planned.files, sources(), 0.05, 2)
+        planned._choose_placements(workload)
+        return [len(items) for items in planned.items.values()]
+
+    assert chosen("128") == [3, 3]
+    with pytest.raises(WorkloadError, match="needs 128 huge pages of 2048 kB for 1 worker, and 127 are reserved: "):
+        chosen("127")
 
 
 @TWO_CPUS

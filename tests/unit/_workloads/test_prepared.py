@@ -131,6 +131,19 @@ def test_a_workload_with_too_little_memory_is_reported(files):
     assert ready(own("true", memory=1), files).memory_shortage(TWO) is None
 
 
+def test_huge_pages_that_nobody_reserves_are_reported_and_those_of_an_arm_are_enough(files, monkeypatch):
+    meminfo = {"Hugepagesize": 2048, "HugePages_Free": 130, "HugePages_Rsvd": 2}
+    monkeypatch.setattr(prepared, "_meminfo", lambda: meminfo)
+    one = ready(own("true", huge_memory=256), files)
+    assert one.memory_shortage(TWO[:1]) is None
+    assert one.memory_shortage(TWO, 256) is None
+    assert one.memory_shortage(TWO, 255) == (
+        "own needs 256 huge pages of 2048 kB for 2 workers, and 255 are reserved: reserve them (vm.nr_hugepages), or"
+        " compare an arm hugepages_256"
+    )
+    assert ready(own("true"), files).memory_shortage(TWO) is None
+
+
 def test_a_missing_source_is_an_error(files):
     with pytest.raises(WorkloadError, match=r"source array.c was not sent"):
         prepared.PreparedWorkload(BUILT_IN["array_rows"], files, {}, 0.05, 2)
