@@ -287,7 +287,9 @@ options:
   streams:
     description:
       - Numbers of workers at once, left to the scheduler, as numbers or ranges such as V(1-12), at most 1024; beside
-        the placements.
+        the placements. V(auto) chooses them for each host.
+      - V(auto) is each number up to 1.5 times the CPUs where there are at most 8. On a larger host it is one, half of
+        the cores, the cores, three numbers between those of the cores and the CPUs, the CPUs, and 1.5 times the CPUs.
       - Each is measured as V(free_N), the same number in each arm, on the CPUs that the arm has, also where they are
         more than the CPUs.
       - The report draws time and rate by the number of streams. It says from which number on SMT helps, if numbers
