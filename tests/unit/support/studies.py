@@ -160,7 +160,7 @@ def threads_2014(blocks=6):
     )
 
 
-# The same study: one thread at nice -20 beside busy threads on both siblings, and with the sibling offline: its CPU time
+# The same study, one thread at nice -20 beside busy threads on both siblings, and with the sibling offline: CPU time
 # and wall time in ms.
 BUSY = {"smt_on": (16700, 16902), "smt_off": (10735, 11122)}
 
