@@ -10,6 +10,7 @@ import os
 import pathlib
 
 import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in.load_levels import LEVELS
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.catalogue import BUILT_IN
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
@@ -41,7 +42,7 @@ def test_each_workload_measured_in_each_arm(result, name):
         assert all(set(sample["metrics"]) == {metric["name"] for metric in workload["metrics"]} for sample in samples)
 
 
-@pytest.mark.parametrize(("name", "values"), [("load_levels", [0.25, 0.5, 0.75, 1.0]), ("oltp", [2, 4, 8, 12, 16, 32])])
+@pytest.mark.parametrize(("name", "values"), [("load_levels", LEVELS), ("oltp", [2, 4, 8, 12, 16, 32])])
 def test_parameter_values_are_the_same_on_and_off(result, name, values):
     assert next(one for one in result["plan"]["workloads"] if one["name"] == name)["parameter"]["values"] == values
     for arm in ("smt_on", "smt_off"):

@@ -82,7 +82,7 @@ def test_the_part_of_a_declaration_in_a_result():
     assert declaration.described(BUILT_IN["load_levels"], 4)["parameter"] == {
         "name": "load",
         "unit": "of each CPU",
-        "values": [0.25, 0.5, 0.75, 1.0],
+        "values": [0.14, 0.29, 0.43, 0.57, 0.71, 0.86, 1.0],
         "per_worker": True,
     }
     gzip = declaration.described(BUILT_IN["gzip"], 4)
