@@ -62,8 +62,9 @@ options:
     description:
       - Names of the workloads (docs/measuring.md), in the order in which they are measured, each once.
       - Built in are V(array_columns), V(array_columns_write), V(array_rows), V(array_rows_write), V(false_sharing),
-        V(gzip), V(int_float_loop), V(int_float_loop_co_runners), V(int_float_loop_niced), V(load_levels),
-        V(memory_pages), V(oltp), V(stream), V(sysbench_cpu), V(sysbench_threads).
+        V(gzip), V(int_float_loop), V(int_float_loop_busy_core_niced), V(int_float_loop_busy_sibling),
+        V(int_float_loop_co_runners), V(int_float_loop_niced), V(load_levels), V(memory_pages), V(oltp),
+        V(random_access), V(random_access_reserved), V(stream), V(sysbench_cpu), V(sysbench_threads).
       - A workload whose command is missing on the host is named before the start, and left out.
     type: list
     elements: str
@@ -222,6 +223,30 @@ options:
           - The placements in which the command is measured, of those that the plan has. Without it all of them.
         type: list
         elements: str
+      nice:
+        description:
+          - Niceness of the command, -20 to 19; below that of the plan only as root. V(0) leaves that of the plan.
+        type: int
+        default: 0
+      co_runners:
+        description:
+          - Number of co-runners, processes that do nothing but keep a CPU busy while a sample is taken, on each CPU
+            that C(co_runners_on) names, at most 64.
+          - A sample says how many ran.
+        type: int
+        default: 0
+      co_runners_on:
+        description:
+          - Where co-runners run - V(same) is the worker's CPU, V(sibling) the other CPUs of its core, V(both) both.
+            Where no sibling is online, or the arm leaves siblings idle, V(sibling) starts none.
+        type: str
+        choices: [same, sibling, both]
+        default: same
+      co_runners_nice:
+        description:
+          - Niceness of co-runners, as for C(nice).
+        type: int
+        default: 0
       environment:
         description:
           - Variables for the command, and for C(start), C(ready) and C(stop), beside C(PATH) and C(LC_ALL).
@@ -262,7 +287,9 @@ options:
   streams:
     description:
       - Numbers of workers at once, left to the scheduler, as numbers or ranges such as V(1-12), at most 1024; beside
-        the placements.
+        the placements. V(auto) chooses them for each host.
+      - V(auto) is each number up to 1.5 times the CPUs where there are at most 8. On a larger host it is one, half of
+        the cores, the cores, three numbers between those of the cores and the CPUs, the CPUs, and 1.5 times the CPUs.
       - Each is measured as V(free_N), the same number in each arm, on the CPUs that the arm has, also where they are
         more than the CPUs.
       - The report draws time and rate by the number of streams. It says from which number on SMT helps, if numbers

@@ -57,7 +57,7 @@ options:
       - Systemd services that the OOM killer spares. The list is complete; a service that is removed from it gets back
         its previous score.
       - A name may end in C(.service) or not. They get an OOM score of -900 by a drop-in, and their running processes
-        without a restart, so they are killed only when nothing else is left.
+        without a restart, so others are killed before them, unless a process has more than 90 % of the memory.
       - A service that has -900 or less by itself is left alone, and so are processes that have chosen another score
         than their service gives them.
       - Reading them needs root, and a running systemd, which no recorded tree has.

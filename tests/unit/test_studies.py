@@ -7,7 +7,10 @@ from __future__ import annotations
 import pathlib
 
 import pytest
+import result_maker
+import studies
 import yaml
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import settings as plan_settings
 from ansible_collections.threadwise.smt.plugins.plugin_utils._preflight import variables
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -43,6 +46,24 @@ def test_a_study_is_one_short_play_with_its_question(path):
     assert play["vars"]["smt_eval_budget"] <= MAX_SECONDS
     settings = [variables.Setting("h", name, value) for name, value in play["vars"].items()]
     assert variables.problems(settings, variables.known(), 1) == []
+
+
+def test_streams_of_the_plays_are_always_among_those_between_cores_and_threads():
+    (play,) = yaml.safe_load((ROOT / "examples" / "studies" / "hp-2004.yml").read_text(encoding="utf-8"))
+    streams = [
+        int(name.rpartition("_")[2]) for name in plan_settings.of_streams(play["vars"]["smt_eval_streams"], 4, 8)
+    ]
+    # HP's loss is at 5 to 7 streams on four cores.
+    assert streams == list(range(1, 13))
+
+
+def test_a_busy_sibling_costs_what_the_study_says_and_offline_it_does_not():
+    of_arms = {one["metric"]: one for one in result_maker.compared(studies.busy_2014()) if one["kind"] == "arm"}
+    assert {metric: round(1 / one["ratio"], 2) for metric, one in of_arms.items()} == {
+        "wall_time": 0.66,
+        "cpu_time": 0.64,
+    }
+    assert {one["verdict"] for one in of_arms.values()} == {"gain"}
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/studies.md"])

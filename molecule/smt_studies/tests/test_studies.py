@@ -160,7 +160,7 @@ def test_arm_s_usage_promises_room_that_is_not_there():
 
 @pytest.mark.parametrize("workload", ["int_float_loop", "int_float_loop_niced"])
 def test_2014_s_cpu_time_goes_up_with_wall_time_on_siblings_and_not_on_one_cpu(workload):
-    siblings, cores, same = (("as_found", name) for name in ("siblings", "cores", "same_cpu"))
+    siblings, cores, same = (("smt_on", name) for name in ("siblings", "cores", "same_cpu"))
     found = {
         (place, metric): compared("hyperthread-2014", workload, metric, side, cores)
         for place, side in (("siblings", siblings), ("same_cpu", same))
@@ -172,6 +172,14 @@ def test_2014_s_cpu_time_goes_up_with_wall_time_on_siblings_and_not_on_one_cpu(w
     wall, cpu = found["siblings", "wall_time"][1], found["siblings", "cpu_time"][1]
     assert 1 - LEEWAY < cpu / wall < 1 + LEEWAY, found
     assert found["same_cpu", "cpu_time"][0] < 1 + LEEWAY, found
+
+
+@pytest.mark.parametrize("workload", ["int_float_loop_busy_sibling", "int_float_loop_busy_core_niced"])
+def test_2014_s_busy_sibling_costs_cpu_time_and_offline_it_does_not(workload):
+    for metric in ("wall_time", "cpu_time"):
+        found = compared("hyperthread-2014", workload, metric, ("smt_on", "single"), ("smt_off", "single"))
+        print(workload, metric, found)
+        assert found[0] > 1 / HALF_SHARED, found
 
 
 def test_2016_s_second_threads_are_no_cores():

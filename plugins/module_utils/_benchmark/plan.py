@@ -27,6 +27,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_dire
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._host.text import utc_now
+from ansible_collections.threadwise.smt.plugins.module_utils._memory import policy as memory_policy
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner, settling, telemetry
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics import forecast, goals, verdicts
@@ -334,6 +335,7 @@ class Plan:
                     self.settings["sources"],
                     self.settings["sample_seconds"],
                     self.outline.cpus,
+                    self.outline.topology.cores,
                 )
                 self.prepared[name] = workload
                 self._choose_placements(workload)
@@ -392,14 +394,20 @@ class Plan:
     def _choose_placements(self, workload: PreparedWorkload) -> None:
         """Choose the placements of a workload in each arm, and record which ones are left out."""
         name = workload.declaration["name"]
+        # The same in each arm: one that reserves none is compared with one that does.
+        huge_pages = max(
+            self.outline.arms[arm].settings.get(memory_policy.HUGEPAGES, 0) for arm in self.outline.arms.names
+        )
+        shortages: list[str] = []
         for arm, assignments in self.placements.items():
             for place, assignment in assignments.items():
                 # Placements with the same CPUs are measured once, under the first of their names.
                 names = [place] + [other for other, elsewhere in assignments.items() if elsewhere["same_as"] == place]
                 if not assignment["workers"] or assignment["same_as"] or not any(map(workload.applies, names)):
                     continue
-                shortage = workload.memory_shortage(assignment["workers"])
+                shortage = workload.memory_shortage(assignment["workers"], huge_pages)
                 if shortage:
+                    shortages.append(shortage)
                     self._skip(name, place, arm, shortage)
                 else:
                     self.items[arm] += [
@@ -408,7 +416,9 @@ class Plan:
                     ]
         if not any(item.workload == name for items in self.items.values() for item in items):
             raise WorkloadError(
-                f"{name} needs one of the placements"
+                shortages[0]
+                if shortages
+                else f"{name} needs one of the placements"
                 f" {', '.join(workload.declaration['placements'] or placements.CHOICES)}: none of them is both in this"
                 " plan and possible on this host"
             )
@@ -588,6 +598,7 @@ class Plan:
             wall_seconds=max(worker["wall_seconds"] for worker in taken["workers"]),
             metrics=taken["metrics"],
             work=workload.work,
+            co_runners=taken["co_runners"] if workload.declaration["co_runners"] else None,
             workers=[
                 {
                     "cpus": cpulist.render(worker["cpus"]),

@@ -16,9 +16,11 @@ from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import 
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import catalogue, custom, response_limit
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import Workload
 
-# What a duration is where the plan is to choose it, and the names of those that it can choose.
+# What a duration, or the numbers of streams, are where the plan is to choose them, and the names of those durations.
 AUTO = "auto"
 SECONDS = ("sample_seconds", "settle_seconds")
+# Hosts with so many CPUs have each number of streams; more would leave too little time for each.
+FEW_CPUS = 8
 
 
 class SettingsError(Exception):
@@ -116,36 +118,53 @@ def chosen(settings: "t.Mapping[str, t.Any]") -> "list[Workload]":
     return catalogue.named(settings["workloads"]) + custom.declarations(settings["custom"])
 
 
-def placement_names(settings: "t.Mapping[str, t.Any]") -> "list[str]":
+def placement_names(settings: "t.Mapping[str, t.Any]", cores: int = 1, cpus: int = 1) -> "list[str]":
     """Return the names of a plan's placements, each once, in order.
 
     Args:
         settings: as for ``Plan``.
+        cores: as for ``of_streams``.
+        cpus: as for ``of_streams``.
 
     Raises:
         SettingsError: the numbers of streams, or the CPUs, are not valid.
     """
-    return list(dict.fromkeys([*settings["placements"], *of_streams(settings["streams"]), *on_cpus(settings["cpus"])]))
+    streams = of_streams(settings["streams"], cores, cpus)
+    return list(dict.fromkeys([*settings["placements"], *streams, *on_cpus(settings["cpus"])]))
 
 
-def of_streams(streams: "t.Iterable[object]") -> "list[str]":
+def of_streams(streams: "t.Iterable[object]", cores: int = 1, cpus: int = 1) -> "list[str]":
     """Return the names of the placements of numbers of streams.
 
     Args:
-        streams: numbers, or ranges such as ``1-12``.
+        streams: numbers, ranges such as ``1-12``, or ``auto``, which stands for numbers below the number of cores, up
+            to that of the CPUs and above it.
+        cores: the number of cores that streams can use.
+        cpus: the number of CPUs that streams can use with all siblings online.
 
     Raises:
         SettingsError: a number is not valid.
     """
     try:
-        counts = [count for one in streams for count in cpulist.parse(str(one))]
+        counts = [
+            count for one in streams for count in (_around(cores, cpus) if one == AUTO else cpulist.parse(str(one)))
+        ]
     except cpulist.CpuListError as error:
         raise SettingsError(
-            f"streams is not a list of numbers of streams: {error}: give for example 1-12, or [1, 2, 4, 8]"
+            f"streams is not a list of numbers of streams: {error}: give for example 1-12, [1, 2, 4, 8] or {AUTO}"
         ) from None
     if not all(1 <= count <= placement.MAX_WORKERS for count in counts):
         raise SettingsError(f"streams has numbers that are not from 1 to {placement.MAX_WORKERS}")
     return [f"{placements.FREE}_{count}" for count in counts]
+
+
+def _around(cores: int, cpus: int) -> "list[int]":
+    """Return numbers of streams that show where siblings begin to help, in rising order."""
+    most = -(-3 * cpus // 2)
+    if cpus <= FEW_CPUS:
+        return list(range(1, most + 1))
+    between = {cores + (cpus - cores) * part // 4 for part in range(5)}
+    return sorted(min(count, placement.MAX_WORKERS) for count in {1, max(1, cores // 2), most, *between})
 
 
 def on_cpus(given: "t.Iterable[t.Sequence[t.Any]]") -> "list[str]":

@@ -180,11 +180,14 @@ def _outline(
     arms = selection.Arms(
         settings["arms"], base.Host(host, cores, origin, selected, settings["overcommit_ratio"]), saved
     )
+    allowed = os.sched_getaffinity(0)
+    usable = ((allowed | set(cores.offline)) & set(cores.present)) - set(cores.isolated)
+    core_count = sum(1 for core in cores.cores if usable & set(core)) or len(usable)
     return plan.Outline(
         arms,
         cores,
-        os.sched_getaffinity(0),
-        plan_settings.placement_names(settings),
+        allowed,
+        plan_settings.placement_names(settings, core_count, len(usable)),
         topology.read_memory_nodes(filesystem),
     )
 

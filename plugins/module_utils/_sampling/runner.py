@@ -28,6 +28,7 @@ if t.TYPE_CHECKING:
 OUTPUT_LIMIT = 64 * 1024
 # proc(5), /proc/stat: the columns of a cpu line.
 STAT_COLUMNS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+_READY = b"ready\n"
 
 
 class RunnerError(Exception):
@@ -64,12 +65,29 @@ class SampleResult(TypedDict):
         timed_out: whether the time limit ended the sample.
         cpu_usage: CPU number -> share of the sample's time (0..1) during which the CPU was not idle.
         steal: share of all CPUs' time (0..1) that the hypervisor took, or None when no clock tick passed.
+        co_runners: the number of co-runners that ran.
     """
 
     workers: "list[WorkerResult]"
     timed_out: bool
     cpu_usage: "dict[str, float]"
     steal: "float | None"
+    co_runners: int
+
+
+class CoRunners(t.NamedTuple):
+    """Processes that do nothing but keep CPUs busy while a sample is taken.
+
+    Attributes:
+        cpu_lists: the CPUs of each; an empty list leaves it unpinned.
+        nice: their niceness, -20 to 19; 0 leaves that of this process.
+    """
+
+    cpu_lists: "Sequence[Sequence[int]]" = ()
+    nice: int = 0
+
+
+NO_CO_RUNNERS = CoRunners()
 
 
 class _Arguments(t.NamedTuple):
@@ -82,7 +100,7 @@ class _Arguments(t.NamedTuple):
     keep_output: bool
     timeout: float
     nice: int
-    co_runners: int
+    co_runners: CoRunners
     owner: "tuple[int, int] | None"
     memory_node: "int | None"
     variables: "Mapping[str, str]"
@@ -105,7 +123,7 @@ def run(
     keep_output: bool = True,
     timeout: float = 60.0,
     nice: int = 0,
-    co_runners: int = 0,
+    co_runners: CoRunners = NO_CO_RUNNERS,
     owner: "tuple[int, int] | None" = None,
     memory_node: "int | None" = None,
     variables: "Mapping[str, str]" = types.MappingProxyType({}),
@@ -125,8 +143,8 @@ def run(
         directory: working directory of the workers, or None for that of this process.
         keep_output: False sends standard output to /dev/null, for a workload whose work is its output.
         timeout: seconds after which all processes of the sample are killed.
-        nice: increment of the workers' niceness (nice(2)).
-        co_runners: number of processes per CPU list that do nothing but keep its CPUs busy (co-runners).
+        nice: niceness of the workers, -20 to 19; 0 leaves that of this process.
+        co_runners: the co-runners. One whose CPUs are all offline is left out.
         owner: (uid, gid) of the user that the workers run as, or None for the user of this process.
         memory_node: the NUMA node that all memory of the workers comes from, or None for the kernel's choice.
         variables: of the command's environment, beside those of :func:`environment`.
@@ -135,7 +153,8 @@ def run(
         The results of the workers and the CPU usage during the sample.
 
     Raises:
-        RunnerError: A worker could not be pinned, or the command could not be started; no process is left.
+        RunnerError: A worker could not be pinned, a niceness is not allowed, or the command could not be started; no
+            process is left.
     """
     result_read, result_write = os.pipe()
     supervisor = os.fork()
@@ -205,21 +224,22 @@ def _sample(arguments: _Arguments) -> "tuple[str | None, SampleResult]":
     timed_out = False
     before: dict[str, dict[str, int]] = {}
     after: dict[str, dict[str, int]] = {}
-    # Start the co-runners before the barrier exists: one that inherited its write end would hold the workers back.
-    for co_runner_cpus in _co_runner_cpus(arguments):
-        _start_co_runner(co_runner_cpus)
-    barrier_read, write_end = os.pipe()
-    barrier_write: t.Optional[int] = write_end
+    co_runners = 0
+    barrier_write: t.Optional[int] = None
     start = time.monotonic()
     try:
+        # Start the co-runners before the barrier exists: one that inherited its write end would hold the workers back.
+        for co_runner_cpus in arguments.co_runners.cpu_lists:
+            co_runners += _start_co_runner(co_runner_cpus, arguments.co_runners.nice)
+        barrier_read, barrier_write = os.pipe()
         for cpus in arguments.cpu_lists:
-            worker = _Worker(arguments, cpus, barrier_read, write_end)
+            worker = _Worker(arguments, cpus, barrier_read, barrier_write)
             workers.append(worker)
         for worker in workers:
             worker.await_pinned()
         before = cpu_times()
         start = time.monotonic()
-        os.close(write_end)
+        os.close(barrier_write)
         barrier_write = None
         timed_out = _await_ends(workers, start, arguments.timeout)
         after = cpu_times()
@@ -239,28 +259,46 @@ def _sample(arguments: _Arguments) -> "tuple[str | None, SampleResult]":
         "timed_out": timed_out,
         "cpu_usage": usage,
         "steal": steal,
+        "co_runners": co_runners,
     }
 
 
-def _co_runner_cpus(arguments: _Arguments) -> "list[tuple[int, ...]]":
-    """Return the CPU list of each co-runner; an empty one leaves it unpinned."""
-    pinned = {tuple(cpus) for cpus in arguments.cpu_lists if cpus}
-    cpu_lists: Iterable[tuple[int, ...]] = pinned or [()] * len(arguments.cpu_lists)
-    return [cpus for cpus in cpu_lists for _co_runner in range(arguments.co_runners)]
+def _start_co_runner(cpus: "Sequence[int]", nice: int) -> bool:
+    """Fork a process that keeps a CPU busy until the sample ends.
 
+    Returns:
+        Whether it runs; it does not where its CPUs are offline.
 
-def _start_co_runner(cpus: "Sequence[int]") -> None:
-    """Fork a process that keeps a CPU busy until the sample ends."""
-    if os.fork() == 0:
+    Raises:
+        RunnerError: its niceness is not allowed.
+    """
+    report, report_write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
         try:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             processes.die_with_parent(signal.SIGKILL)
             if cpus:
                 os.sched_setaffinity(0, cpus)
+            if nice:
+                _renice(nice)
+            os.write(report_write, _READY)
+            os.close(report_write)
             while True:
                 pass
+        except RunnerError as error:
+            os.write(report_write, str(error).encode("utf-8"))
         finally:
             os._exit(1)
+    os.close(report_write)
+    with os.fdopen(report, "rb") as stream:
+        said = stream.read()
+    if said == _READY:
+        return True
+    os.waitpid(pid, 0)
+    if said:
+        raise RunnerError(f"a co-runner was not started: {said.decode('utf-8', 'replace')}")
+    return False
 
 
 def _end_all(workers: "Iterable[_Worker]", start: float) -> None:
@@ -298,7 +336,7 @@ class _Worker:
 
     def await_pinned(self) -> None:
         report = os.read(self._report, 1000)
-        if report != b"ready\n":
+        if report != _READY:
             raise RunnerError(
                 report.decode("utf-8", "replace").strip() or "a worker ended before it started the command"
             )
@@ -368,7 +406,7 @@ def _become_command(
         if arguments.directory:
             os.chdir(arguments.directory)
         os.close(barrier_write)
-        os.write(report, b"ready\n")
+        os.write(report, _READY)
         os.read(barrier_read, 1)
         _execute(arguments.argv, arguments.variables)
     except (OSError, RunnerError, memory_policy.MemoryPolicyError) as error:
@@ -377,11 +415,11 @@ def _become_command(
         os._exit(127)
 
 
-def _renice(increment: int) -> None:
+def _renice(niceness: int) -> None:
     try:
-        os.nice(increment)
+        os.setpriority(os.PRIO_PROCESS, 0, niceness)
     except PermissionError:
-        raise RunnerError(f"nice {increment}: only root may raise the priority of a process") from None
+        raise RunnerError(f"nice {niceness}: only root may raise the priority of a process") from None
 
 
 def _execute(argv: "list[str]", variables: "Mapping[str, str]") -> t.NoReturn:

@@ -9,7 +9,9 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.catalogue import BUILT_IN
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import (
+    CO_RUNNERS_ON,
     PLAIN,
+    SAME,
     Metric,
     Parameter,
     ServerDeclaration,
@@ -30,6 +32,8 @@ VARIABLE = re.compile(r"\A[A-Za-z_][A-Za-z0-9_]{0,99}\Z")
 MAX_VARIABLES = 100
 MAX_VALUES = 50
 MAX_VALUE = 1e12
+MAX_CO_RUNNERS = 64
+NICENESS = (-20, 19)
 
 
 def declarations(given: "t.Sequence[t.Mapping[str, t.Any]]") -> "list[Workload]":
@@ -83,9 +87,29 @@ def _declaration(given: "t.Mapping[str, t.Any]") -> Workload:
         "server": _server(name, given),
         "multithreaded": bool(given.get("multithreaded")),
         "timeout": timeout,
+        "nice": _whole(name, given, "nice", NICENESS),
+        "co_runners": _whole(name, given, "co_runners", (0, MAX_CO_RUNNERS)),
+        "co_runners_on": _co_runners_on(name, given.get("co_runners_on") or SAME),
+        "co_runners_nice": _whole(name, given, "co_runners_nice", NICENESS),
         "metrics": metrics,
         "custom": True,
     }
+
+
+def _whole(workload: str, given: "t.Mapping[str, t.Any]", option: str, limits: "tuple[int, int]") -> int:
+    """Return a whole number, 0 where it is not given, or raise WorkloadError."""
+    value: int = given.get(option) or 0
+    if not limits[0] <= value <= limits[1]:
+        raise WorkloadError(f"custom: {option} of {workload} is {value}: it must be from {limits[0]} to {limits[1]}")
+    return value
+
+
+def _co_runners_on(workload: str, given: str) -> str:
+    if given not in CO_RUNNERS_ON:
+        raise WorkloadError(
+            f"custom: co_runners_on of {workload} is {given[:80]!r}: it must be one of {', '.join(CO_RUNNERS_ON)}"
+        )
+    return given
 
 
 def _argv(workload: str, option: str, argv: "list[str]") -> "list[str]":

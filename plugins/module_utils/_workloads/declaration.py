@@ -16,6 +16,11 @@ from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_form
 
 COMPILERS = ("cc", "gcc", "clang")
 COMPILER_PACKAGE = "gcc"
+# Where co-runners run: on the CPUs of the workers, on the other CPUs of their cores, or on both.
+SAME = "same"
+SIBLING = "sibling"
+BOTH = "both"
+CO_RUNNERS_ON = (SAME, SIBLING, BOTH)
 
 
 class Work(TypedDict):
@@ -142,8 +147,11 @@ class Defaults(TypedDict):
         placements: the names of the placements in which the workload is meaningful, or None for all.
         parameter: each block has one sample for each value of the parameter. None for a workload without one.
         memory: the memory of one worker in MB (10^6 bytes).
-        nice: the nice value of the workers.
-        co_runners: the number of co-runners (busy loops) on each of the workers' CPUs.
+        huge_memory: MiB of reserved huge pages that one worker uses where enough are free; 0 for none.
+        nice: the niceness of the workers, -20 to 19; 0 leaves that of the plan.
+        co_runners: the number of co-runners (busy loops) on each CPU that ``co_runners_on`` names.
+        co_runners_on: one of ``CO_RUNNERS_ON``.
+        co_runners_nice: the niceness of the co-runners, as for ``nice``.
         timed: the path to a duration in seconds in the JSON output of a program that measures its own time because its
             setup is long, or None for the wall time of the process. Calibration uses this duration.
         source: the file name of a C source beside the declaration, which is compiled on the host, or None.
@@ -163,8 +171,11 @@ class Defaults(TypedDict):
     placements: "list[str] | None"
     parameter: "Parameter | None"
     memory: int
+    huge_memory: int
     nice: int
     co_runners: int
+    co_runners_on: str
+    co_runners_nice: int
     timed: "list[str] | None"
     source: "str | None"
     server: "ServerDeclaration | None"
@@ -204,8 +215,11 @@ PLAIN: Defaults = {
     "placements": None,
     "parameter": None,
     "memory": 0,
+    "huge_memory": 0,
     "nice": 0,
     "co_runners": 0,
+    "co_runners_on": SAME,
+    "co_runners_nice": 0,
     "timed": None,
     "source": None,
     "server": None,
@@ -258,6 +272,8 @@ def described(workload: Workload, cpus: int) -> "dict[str, t.Any]":
         "package": workload["package"],
         "nice": workload["nice"],
         "co_runners": workload["co_runners"],
+        "co_runners_on": workload["co_runners_on"],
+        "co_runners_nice": workload["co_runners_nice"],
         "memory": workload["memory"],
         "server": workload["server"] is not None,
         "primary": workload["metrics"][0]["name"],
@@ -292,6 +308,30 @@ def parameter_values(workload: Workload, cpus: int) -> "t.Sequence[float | None]
         if "values" in parameter
         else sorted({max(1, round(share * cpus)) for share in parameter["per_cpu"]})
     )
+
+
+def co_runner_cpus(
+    workload: Workload,
+    workers: "t.Sequence[t.Sequence[int]]",
+    cores: "t.Iterable[t.Sequence[int]]",
+    usable: "t.Container[int]",
+) -> "list[tuple[int, ...]]":
+    """Return the CPUs of each co-runner; none for one that is not pinned.
+
+    Args:
+        workload: the declaration.
+        workers: the CPU list of each worker; one that is not pinned has co-runners that are not, and no sibling.
+        cores: the CPUs of each core.
+        usable: the CPUs that siblings are chosen from.
+    """
+    places: list[tuple[int, ...]] = []
+    pinned = sorted({tuple(cpus) for cpus in workers if cpus})
+    if workload["co_runners_on"] != SIBLING:
+        places += pinned or [()] * len(workers)
+    if workload["co_runners_on"] != SAME:
+        siblings = {cpu for cpus in pinned for core in cores if set(core) & set(cpus) for cpu in set(core) - set(cpus)}
+        places += [(cpu,) for cpu in sorted(siblings) if cpu in usable and (cpu,) not in places]
+    return places * workload["co_runners"]
 
 
 def missing(workload: Workload, path: str) -> "str | None":

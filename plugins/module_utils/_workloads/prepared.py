@@ -4,6 +4,7 @@
 
 import math
 import os
+import re
 import shutil
 import typing as t
 
@@ -21,6 +22,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declarat
     Work,
     Workload,
     WorkloadError,
+    co_runner_cpus,
     missing,
     parameter_values,
     search_path,
@@ -38,6 +40,7 @@ CALIBRATION_FACTOR = 1.5
 SCRATCH = "scratch"
 # The share of the available memory (MemAvailable) that workers can use. The rest stays free for other processes.
 MEMORY_SHARE = 0.8
+_NUMBER = re.compile(r"(\w+): +([0-9]+)")
 
 
 class RunFiles(Protocol):
@@ -61,6 +64,7 @@ class Sample(TypedDict):
     timed_out: bool
     cpu_usage: "dict[str, float]"
     steal: "float | None"
+    co_runners: int
     metrics: "dict[str, workload_metrics.MetricValue]"
     values: "list[float]"
 
@@ -74,6 +78,7 @@ class PreparedWorkload:
         sources: {file name: C source}.
         seconds: the wanted length of a sample of one worker alone, or None for one that calibration chooses.
         cpus: the number of CPUs of the host with all siblings online.
+        cores: the CPUs of each core, for co-runners on siblings.
 
     Attributes:
         declaration: as above.
@@ -86,12 +91,20 @@ class PreparedWorkload:
     """
 
     def __init__(
-        self, declaration: Workload, files: RunFiles, sources: "t.Mapping[str, str]", seconds: "float | None", cpus: int
+        self,
+        declaration: Workload,
+        files: RunFiles,
+        sources: "t.Mapping[str, str]",
+        seconds: "float | None",
+        cpus: int,
+        cores: "t.Sequence[t.Sequence[int]]" = (),
     ) -> None:
         self.declaration = declaration
         self.values = parameter_values(declaration, cpus)
         self.work: t.Optional[int] = None
         self._files = files
+        self._cores = cores
+        self._usable = {cpu for core in cores for cpu in core}
         self._is_length_chosen = seconds is not None
         self._seconds = sample_length.MIN_SECONDS if seconds is None else seconds
         self._alone = self._seconds
@@ -117,7 +130,7 @@ class PreparedWorkload:
                 self._start_server(declaration["server"], ())
 
     def enter_arm(self, cpus: "t.Sequence[int]") -> None:
-        """Start a server that runs in each arm anew.
+        """Take note of the CPUs of an arm, and start a server that runs in each arm anew.
 
         Args:
             cpus: the CPUs that workers can use in the arm.
@@ -126,6 +139,7 @@ class PreparedWorkload:
             WorkloadError: the server did not start.
             OSError: its directory cannot be created.
         """
+        self._usable = set(cpus)
         declared = self.declaration["server"]
         if declared and declared["in_each_arm"]:
             self._start_server(declared, cpus)
@@ -155,12 +169,21 @@ class PreparedWorkload:
         """Return whether the workload is meaningful in a placement."""
         return self.declaration["placements"] is None or placement in self.declaration["placements"]
 
-    def memory_shortage(self, workers: "t.Sequence[t.Sequence[int]]") -> "str | None":
+    def memory_shortage(self, workers: "t.Sequence[t.Sequence[int]]", huge_pages: int = 0) -> "str | None":
         """Return a message if this host has not enough memory for the workers, else None.
 
         Args:
             workers: the CPU list of each worker.
+            huge_pages: the highest number of huge pages that an arm reserves, beside those that are free now.
         """
+        size, free = _huge_pages()
+        pages = len(workers) * -(-self.declaration["huge_memory"] * 1024 // size)
+        if pages > max(free, huge_pages):
+            return (
+                f"{self.declaration['name']} needs {pages} huge pages of {size} kB for"
+                f" {len(workers)} worker{'s' if len(workers) > 1 else ''}, and {max(free, huge_pages)} are reserved:"
+                f" reserve them (vm.nr_hugepages), or compare an arm hugepages_{pages}"
+            )
         needed = len(workers) * self.declaration["memory"]
         available = _available_megabytes()
         if needed and available is not None and needed > MEMORY_SHARE * available:
@@ -260,7 +283,10 @@ class PreparedWorkload:
                 keep_output=self.declaration["keep_output"],
                 timeout=timeout,
                 nice=self.declaration["nice"],
-                co_runners=self.declaration["co_runners"],
+                co_runners=runner.CoRunners(
+                    co_runner_cpus(self.declaration, workers, self._cores, self._usable),
+                    self.declaration["co_runners_nice"],
+                ),
                 owner=self._owner if self._server and self._server.has_own_user else None,
                 memory_node=memory_node,
                 variables=self.declaration["environment"],
@@ -279,6 +305,7 @@ class PreparedWorkload:
             "timed_out": taken["timed_out"],
             "cpu_usage": taken["cpu_usage"],
             "steal": taken["steal"],
+            "co_runners": taken["co_runners"],
             "metrics": metrics,
             "values": values,
         }
@@ -365,11 +392,21 @@ class _Scratch:
 
 
 def _available_megabytes() -> "int | None":
-    """Return MemAvailable of /proc/meminfo (proc(5), since Linux 3.14) in MB (10^6 bytes), or None."""
+    """Return MemAvailable (since Linux 3.14) in MB (10^6 bytes), or None."""
+    available = _meminfo().get("MemAvailable")
+    return None if available is None else available * 1024 // 10**6
+
+
+def _huge_pages() -> "tuple[int, int]":
+    """Return the size of a huge page in kB, and how many are free and promised to nobody."""
+    found = _meminfo()
+    return found.get("Hugepagesize", 2048), found.get("HugePages_Free", 0) - found.get("HugePages_Rsvd", 0)
+
+
+def _meminfo() -> "dict[str, int]":
+    """Read the numbers of /proc/meminfo (proc(5)), in kB where they have a unit."""
     try:
         with open("/proc/meminfo", encoding="ascii", errors="replace") as meminfo:
-            return next(
-                (int(line.split()[1]) * 1024 // 10**6 for line in meminfo if line.startswith("MemAvailable:")), None
-            )
-    except (OSError, ValueError, IndexError):
-        return None
+            return {match.group(1): int(match.group(2)) for match in map(_NUMBER.match, meminfo) if match}
+    except OSError:
+        return {}

@@ -180,8 +180,13 @@ class Workload(Part, frozen=True, kw_only=True):
     metrics: t.Annotated[dict[MetricName, DeclaredMetric], at_most(100), about("Name of a metric -> what it is.")]
     argv: t.Annotated[t.Annotated[tuple[Text, ...], at_most(1_000)] | None, about("The command of a worker.")] = None
     package: t.Annotated[Text | None, about("Debian package with the command; null without one.")] = None
-    nice: t.Annotated[Number | None, about("Niceness of the workers.")] = None
-    co_runners: t.Annotated[Count | None, about("Number of busy loops on each of the workers' CPUs.")] = None
+    nice: t.Annotated[Number | None, about("Niceness of the workers; 0 for that of the plan.")] = None
+    co_runners: t.Annotated[Count | None, about("Number of busy loops on each CPU that co_runners_on names.")] = None
+    co_runners_on: t.Annotated[
+        t.Literal["same", "sibling", "both"] | None,
+        about("Where they run: on the workers' CPUs, on the other CPUs of their cores, or on both."),
+    ] = None
+    co_runners_nice: t.Annotated[Number | None, about("Niceness of the busy loops; 0 for that of the plan.")] = None
     memory: t.Annotated[Number | None, about("Memory of one worker, in MB (1,000,000 bytes).")] = None
     server: t.Annotated[
         bool | None,
@@ -363,6 +368,10 @@ class Sample(Part, frozen=True, kw_only=True):
     work: t.Annotated[
         Number | None,
         about("Work of one worker, in the unit of the workload; null for a workload that runs for a time."),
+    ] = None
+    co_runners: t.Annotated[
+        Count | None,
+        about("Number of busy loops that ran; fewer where a sibling is offline. Null for a workload without."),
     ] = None
     workers: t.Annotated[
         t.Annotated[tuple[Worker, ...], at_most(MAX_CPUS)] | None, about("One entry for each worker.")

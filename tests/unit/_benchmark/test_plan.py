@@ -16,6 +16,7 @@ import typing
 
 import pytest
 import time_limit
+from ansible_collections.threadwise.smt.plugins.action.smt_benchmark import sources
 from ansible_collections.threadwise.smt.plugins.module_utils._arms import base, registry
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import (
     plan,
@@ -37,6 +38,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads import (
     prepared,
     sample_length,
 )
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import WorkloadError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts, results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 from fake_kernel import FakeKernel
@@ -142,6 +144,38 @@ def test_arms_alternate_and_every_second_block_is_reversed(tmp_path, toggles):
     assert toggles == [("on", ORIGIN), ("off", ORIGIN), ("on", ORIGIN), ("off", ORIGIN)]
     assert [sample["index"] for sample in samples] == list(range(9))
     assert all(sample["ok"] and sample["metrics"]["throughput"]["value"] > 0 for sample in samples)
+
+
+@TWO_CPUS
+def test_samples_say_how_many_co_runners_ran_on_siblings_of_the_arm(tmp_path, toggles):
+    busy = own("busy", "echo rate 1", co_runners=1, co_runners_on="sibling")
+    settings = dict(SETTINGS, workloads=[], custom=[busy, own("alone", "echo rate 1")], placements=["single"], blocks=1)
+    _done, samples, _files = measured(tmp_path, settings)
+    assert [(sample["workload"], sample["arm"], sample["co_runners"]) for sample in samples] == [
+        ("busy", "smt_on", 1),
+        ("alone", "smt_on", None),
+        ("busy", "smt_off", 0),
+        ("alone", "smt_off", None),
+    ]
+
+
+@TWO_CPUS
+def test_reserved_huge_pages_may_be_those_of_one_arm_and_without_any_nothing_runs(tmp_path, toggles, monkeypatch):
+    monkeypatch.setattr(prepared, "_meminfo", lambda: {"Hugepagesize": 2048, "MemAvailable": 10**9})
+    one = dict(catalogue.BUILT_IN["random_access_reserved"])
+    settings = dict(SETTINGS, workloads=["random_access_reserved"], placements=["single"], sources=sources())
+
+    def chosen(name):
+        planned = plan.Plan(RunDirectory(str(tmp_path), name), outline(settings), settings)
+        planned.files.create()
+        planned.outline.arms.arms[1].settings["vm.nr_hugepages"] = int(name)
+        workload = prepared.PreparedWorkload(one, planned.files, sources(), 0.05, 2)
+        planned._choose_placements(workload)
+        return [len(items) for items in planned.items.values()]
+
+    assert chosen("128") == [3, 3]
+    with pytest.raises(WorkloadError, match="needs 128 huge pages of 2048 kB for 1 worker, and 127 are reserved: "):
+        chosen("127")
 
 
 @TWO_CPUS
@@ -399,6 +433,27 @@ def test_streams_and_explicit_cpus_are_further_placements_each_once():
     plan_settings.check_settings(dict(SETTINGS, placements=[], streams=["4"]))
 
 
+@pytest.mark.parametrize(
+    ("cores", "cpus", "counts"),
+    [
+        (1, 1, [1, 2]),
+        (1, 2, [1, 2, 3]),
+        # HP's machine, with the numbers that the study has.
+        (4, 8, list(range(1, 13))),
+        (8, 8, list(range(1, 13))),
+        (6, 12, [1, 3, 6, 7, 9, 10, 12, 18]),
+        (32, 64, [1, 16, 32, 40, 48, 56, 64, 96]),
+        (16, 128, [1, 8, 16, 44, 72, 100, 128, 192]),
+        (64, 64, [1, 32, 64, 96]),
+        (512, 1024, [1, 256, 512, 640, 768, 896, 1024, 1024]),
+    ],
+)
+def test_numbers_of_streams_that_are_chosen_have_those_between_cores_and_cpus(cores, cpus, counts):
+    names = plan_settings.placement_names(dict(SETTINGS, placements=[], streams=["auto"]), cores, cpus)
+    assert names == [f"free_{count}" for count in dict.fromkeys(counts)]
+    plan_settings.check_settings(dict(SETTINGS, placements=[], streams=["auto", "4"]))
+
+
 def test_as_many_streams_run_in_each_arm_on_the_cpus_that_it_has():
     found = outline(
         dict(SETTINGS, placements=[], streams=["1-5"]),
@@ -647,7 +702,7 @@ RATE_COMMAND = own("own", "echo rate 1")
         ({"placements": []}, "no placement is given"),
         ({"placements": ["x"]}, "there is no placement 'x'"),
         ({"streams": ["3-1"]}, "streams is not a list of numbers of streams: "),
-        ({"streams": ["1-12", "many"]}, "give for example 1-12, or .1, 2, 4, 8."),
+        ({"streams": ["1-12", "many"]}, "give for example 1-12, .1, 2, 4, 8. or auto"),
         ({"streams": ["0-4"]}, "streams has numbers that are not from 1 to 1024"),
         ({"streams": ["1025"]}, "streams has numbers that are not from 1 to 1024"),
         ({"cpus": [[0, 1], []]}, "cpus has the entry ..: give the CPUs of one placement"),

@@ -19,8 +19,12 @@ from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_dire
     RunDirectoryError,
     base_directory,
 )
+from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host import locks
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
+from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology
 
 SETTINGS = {
     "arms": ["as_found"],
@@ -94,6 +98,19 @@ def test_a_host_that_shares_the_work_of_one_says_for_how_long_it_measures():
     )
     assert sentence in one_of_four and "for about 2 min, or less once enough is known." in one_of_four[-1]
     assert "share" not in " ".join(alone) and "for about 10 min, or less once enough is known." in alone[-1]
+
+
+def test_numbers_of_streams_follow_the_cpus_that_workers_can_use(monkeypatch):
+    """CPU 7 is isolated, CPUs 4 to 6 are siblings that are offline, CPU 8 is only in the mask."""
+    cpus = tuple(range(8))
+    topology = Topology(
+        present=cpus, online=(0, 1, 2, 3, 7), isolated=(3, 7), cores=((0, 4), (1, 5), (2, 6), (3, 7)), source="sysfs"
+    )
+    monkeypatch.setattr(steps.sibling_source, "read", lambda *_host: topology)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1, 2, 3, 8})
+    host = smt_facts.gather(HostFs("/"))
+    outline = steps._outline(host, dict(SETTINGS, placements=[], streams=["auto"]), smt_state.read("/"))
+    assert outline.names == [f"free_{count}" for count in range(1, 10)]
 
 
 def test_a_second_evaluation_is_refused_with_the_name_of_the_first_and_does_not_affect_it(held, tmp_path):

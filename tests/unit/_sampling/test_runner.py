@@ -189,26 +189,43 @@ def children_and_orphans():
 
 def test_co_runners_share_the_workers_cpu_and_end_with_the_sample(orphans):
     line = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"
-    worker = runner.run(["sh", "-c", line], [[HERE[0]]], co_runners=3)["workers"][0]
+    taken = runner.run(["sh", "-c", line], [[HERE[0]]], co_runners=runner.CoRunners([[HERE[0]]] * 3))
+    worker = taken["workers"][0]
+    assert taken["co_runners"] == 3
     assert worker["cpu_seconds"] < 0.6 * worker["wall_seconds"]
     assert orphans() == set()
 
 
+def test_co_runners_have_their_own_cpus_and_niceness_and_one_on_an_offline_cpu_is_left_out(orphans):
+    line = (
+        "for pid in $(cat /proc/$PPID/task/$PPID/children); do [ $pid = $$ ] ||"
+        " echo $(ps -o nice= -p $pid) $(sed -n 's/^Cpus_allowed_list:.//p' /proc/$pid/status); done"
+    )
+    beside = runner.CoRunners([[HERE[-1]], [4000], [HERE[-1]]], 19)
+    taken = runner.run(["sh", "-c", line], [[HERE[0]]], co_runners=beside)
+    assert taken["workers"][0]["output"] == f"19 {HERE[-1]}\n" * 2
+    assert taken["co_runners"] == 2 and orphans() == set()
+
+
 def test_niceness_applies_to_the_workers_only():
     mine = os.nice(0)
-    assert runner.run(["nice"], [[]], nice=7)["workers"][0]["output"] == f"{mine + 7}\n"
+    assert runner.run(["nice"], [[]], nice=17)["workers"][0]["output"] == "17\n"
     assert os.nice(0) == mine
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can take a capability from itself")
-def test_a_higher_priority_needs_a_capability():
+@pytest.mark.parametrize(
+    ("argument", "words"),
+    [("nice=-20", ""), ("co_runners=runner.CoRunners([[]], -20)", "a co-runner was not started: ")],
+)
+def test_a_higher_priority_needs_a_capability(argument, words):
     script = (
         "from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner; runner.run(['true'],"
-        " [[]], nice=-20)"
+        f" [[]], {argument})"
     )
     without = ["setpriv", "--bounding-set=-sys_nice", "--inh-caps=-sys_nice"]
     done = subprocess.run([*without, sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert "RunnerError: nice -20: only root may raise the priority of a process" in done.stderr
+    assert f"RunnerError: {words}nice -20: only root may raise the priority of a process" in done.stderr
 
 
 @pytest.fixture(name="root_sleep")

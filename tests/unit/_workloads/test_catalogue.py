@@ -86,6 +86,7 @@ MEANT = {
         "throughput transactions/s higher sum, latency_mean ms lower max, latency_median ms lower max, latency_p99 ms"
         " lower max, clients clients"
     ),
+    "random_access": "throughput M reads/s higher sum, read_time ns lower mean, working_set MiB",
     "stream": "throughput MB/s higher sum",
     "sysbench": (
         "throughput events/s higher sum, latency_mean ms lower max, latency_median ms lower max, latency_p99 ms"

@@ -58,6 +58,13 @@ def test_parameters_are_values_in_rising_order_and_written_as_they_are_read():
     assert [str(value) for value in made["parameter"]["values"]] == ["1", "2.5", "16"]
 
 
+def test_co_runners_and_niceness_are_declared_and_none_without():
+    keys = ("nice", "co_runners", "co_runners_on", "co_runners_nice")
+    assert [declared()[key] for key in keys] == [0, 0, "same", 0]
+    given = [-5, 2, "sibling", 10]
+    assert [declared(**dict(zip(keys, given)))[key] for key in keys] == given
+
+
 def test_hooks_make_a_server_that_is_started_in_each_arm():
     made = declared(start=["run-it"], ready=["true"], stop=["end-it"])["server"]
     assert (made["serve"], made["ready"], made["end"], made["in_each_arm"], made["user"]) == (
@@ -80,6 +87,10 @@ def test_hooks_make_a_server_that_is_started_in_each_arm():
         ({"name": ""}, "is not a valid name"),
         ({"name": "own\n"}, "is not a valid name"),
         ({"name": "gzip"}, "gzip is the name of a built-in workload"),
+        ({"nice": -21}, "nice of own is -21: it must be from -20 to 19"),
+        ({"co_runners": 65}, "co_runners of own is 65: it must be from 0 to 64"),
+        ({"co_runners_nice": 20}, "co_runners_nice of own is 20: it must be from -20 to 19"),
+        ({"co_runners_on": "x"}, "co_runners_on of own is 'x': it must be one of same, sibling, both"),
         ({"argv": []}, "argv of own is not valid: give 1 to 1000 arguments"),
         ({"argv": [""]}, "argv of own"),
         ({"argv": ["a\0b"]}, "argv of own"),

@@ -51,6 +51,26 @@ def test_the_newest_version_of_a_server_is_found_by_number_not_by_name(tmp_path)
 
 
 @pytest.mark.parametrize(
+    ("on", "workers", "places"),
+    [
+        ("same", [[2], [2]], [(2,)]),
+        ("same", [[], []], [(), ()]),
+        ("sibling", [[2]], [(14,)]),
+        ("sibling", [[2], [14]], [(2,), (14,)]),
+        # CPU 15 is offline, or left idle.
+        ("sibling", [[3]], []),
+        ("sibling", [[]], []),
+        ("both", [[2]], [(2,), (14,)]),
+        ("both", [[2], [14]], [(2,), (14,)]),
+        ("both", [[3]], [(3,)]),
+    ],
+)
+def test_co_runners_are_on_the_workers_cpus_on_the_siblings_or_on_both(on, workers, places):
+    one = dict(declaration.PLAIN, co_runners=3, co_runners_on=on)
+    assert sorted(declaration.co_runner_cpus(one, workers, [(2, 14), (3, 15)], {2, 3, 14})) == sorted(places * 3)
+
+
+@pytest.mark.parametrize(
     ("cpus", "clients"),
     [(1, [1, 2, 4]), (2, [1, 2, 3, 4, 8]), (8, [2, 4, 8, 12, 16, 32]), (64, [16, 32, 64, 96, 128, 256])],
 )
@@ -62,7 +82,7 @@ def test_the_part_of_a_declaration_in_a_result():
     assert declaration.described(BUILT_IN["load_levels"], 4)["parameter"] == {
         "name": "load",
         "unit": "of each CPU",
-        "values": [0.25, 0.5, 0.75, 1.0],
+        "values": [0.14, 0.29, 0.43, 0.57, 0.71, 0.86, 1.0],
         "per_worker": True,
     }
     gzip = declaration.described(BUILT_IN["gzip"], 4)

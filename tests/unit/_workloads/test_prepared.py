@@ -131,14 +131,27 @@ def test_a_workload_with_too_little_memory_is_reported(files):
     assert ready(own("true", memory=1), files).memory_shortage(TWO) is None
 
 
+def test_huge_pages_that_nobody_reserves_are_reported_and_those_of_an_arm_are_enough(files, monkeypatch):
+    meminfo = {"Hugepagesize": 2048, "HugePages_Free": 130, "HugePages_Rsvd": 2}
+    monkeypatch.setattr(prepared, "_meminfo", lambda: meminfo)
+    one = ready(own("true", huge_memory=256), files)
+    assert one.memory_shortage(TWO[:1]) is None
+    assert one.memory_shortage(TWO, 256) is None
+    assert one.memory_shortage(TWO, 255) == (
+        "own needs 256 huge pages of 2048 kB for 2 workers, and 255 are reserved: reserve them (vm.nr_hugepages), or"
+        " compare an arm hugepages_256"
+    )
+    assert ready(own("true"), files).memory_shortage(TWO) is None
+
+
 def test_a_missing_source_is_an_error(files):
     with pytest.raises(WorkloadError, match=r"source array.c was not sent"):
         prepared.PreparedWorkload(BUILT_IN["array_rows"], files, {}, 0.05, 2)
 
 
 def test_co_runners_and_nice_value_reach_the_workers(files):
-    line = "echo rate $(ps -o nice= -p $$ | tr -d ' ' | sed 's/-//;s/^0$/100/')"
-    assert ready(own("sh", "-c", line, nice=5), files).sample([[]], None)["values"] == [os.nice(0) + 5]
+    line = "echo rate $(ps -o nice= -p $$)"
+    assert ready(own("sh", "-c", line, nice=15), files).sample([[]], None)["values"] == [15]
     began = time.process_time()
     taken = ready(
         own("sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo rate 1", co_runners=3), files
@@ -147,3 +160,19 @@ def test_co_runners_and_nice_value_reach_the_workers(files):
     # Four processes share one CPU: each has a quarter of its time.
     assert worker["cpu_seconds"] < 0.5 * worker["wall_seconds"]
     assert time.process_time() - began < 1
+
+
+def test_co_runners_on_siblings_run_where_the_arm_has_siblings(files):
+    one = prepared.PreparedWorkload(
+        own("sh", "-c", "echo rate 1", co_runners=2, co_runners_on="both", co_runners_nice=19),
+        files,
+        sources(),
+        0.05,
+        len(HERE),
+        [(HERE[0], HERE[-1])],
+    )
+    counts = []
+    for usable in (HERE, HERE[:1]):
+        one.enter_arm(usable)
+        counts.append(one.sample([[HERE[0]]], None)["co_runners"])
+    assert counts == [2 * len(HERE), 2]

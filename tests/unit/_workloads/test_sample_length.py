@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import os
-import types
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import prepared, sample_length
@@ -40,9 +39,9 @@ def calibrated(files, monkeypatch, start, seconds, **changed):
         work = int(argv[-1])
         wanted.append(work)
         worker = {"wall_seconds": start + work * UNIT_SECONDS, "output": "rate 5", "errors": "", "exit_status": 0}
-        return {"workers": [worker], "timed_out": False, "cpu_usage": {}, "steal": 0.0}
+        return {"workers": [worker], "timed_out": False, "cpu_usage": {}, "steal": 0.0, "co_runners": 0}
 
-    monkeypatch.setattr(prepared, "runner", types.SimpleNamespace(run=run, environment=dict))
+    monkeypatch.setattr(prepared.runner, "run", run)
     declaration = {
         **PLAIN,
         "name": "own",

@@ -161,6 +161,22 @@ def threads_2014(blocks=6):
     )
 
 
+# The same study, one thread at nice -20 beside busy threads on both siblings, and with the sibling offline: CPU time
+# and wall time in ms.
+BUSY = {"smt_on": (16700, 16902), "smt_off": (10735, 11122)}
+
+
+def busy_2014(blocks=6):
+    """One worker alone beside busy threads, with its sibling online and offline."""
+    loop = {
+        "title": "busy loop beside others",
+        "metrics": TIMES,
+        "model": lambda arm, _spot, placed: [BUSY[arm][1]] * len(placed),
+        "further": lambda arm, _spot: {"cpu_time": BUSY[arm][0]},
+    }
+    return result_maker.result(workloads={"loop": loop}, shape=(1, 2, 2), blocks=blocks, noise=0.002, names=["single"])
+
+
 # Arm's sketch of headroom: 6 requests a second at 30 % usage, and 10 with every thread busy.
 ARM = {0.3: (6.0, 0.3), 1.0: (10.0, 1.0)}
 

@@ -22,8 +22,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._memory.errors impo
 
 SYSTEM_UNITS = "etc/systemd/system"
 DROP_IN = "zz-threadwise-smt-memory.conf"
-# Killed only when nothing else is left. With -1000 a service that leaks memory would bring down all others, and then
-# the kernel.
+# The OOM killer counts 90 % of RAM and swap less, so that others come first unless a service has more. With -1000 one
+# that leaks memory would bring down all others, and then the kernel.
 SCORE = -900
 TEXT = f"# Written by threadwise.smt.smt_memory.\n[Service]\nOOMScoreAdjust={SCORE}\n"
 # systemd.unit(5): "unit name prefix" and instance; at most 255 characters. Without a slash the name cannot leave the

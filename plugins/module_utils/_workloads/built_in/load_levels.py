@@ -6,13 +6,16 @@ how CPU usage and work are related.
 
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import PLAIN, Workload, throughput
 
+# Sevenths, as in Arm's text.
+LEVELS = [0.14, 0.29, 0.43, 0.57, 0.71, 0.86, 1.0]
+
 WORKLOADS: "tuple[Workload, ...]" = (
     {
         **PLAIN,
         "name": "load_levels",
         "title": "integer work at rising load",
         "description": (
-            "a fixed amount of integer work with pauses, at 25, 50, 75 and 100 % of what each CPU does alone; on all"
+            "a fixed amount of integer work with pauses, at seven levels up to what each CPU does alone; on all"
             " cores and on all threads"
         ),
         "placements": ["one_per_core", "all_threads"],
@@ -20,7 +23,7 @@ WORKLOADS: "tuple[Workload, ...]" = (
         "timed": ["seconds"],
         "argv": ["{program}", "{work}", "{alone}", "{parameter}"],
         "work": {"unit": "pieces", "start": 100, "step": 10, "limit": 1_000_000_000},
-        "parameter": {"name": "load", "unit": "of each CPU", "values": [0.25, 0.5, 0.75, 1.0], "per_worker": True},
+        "parameter": {"name": "load", "unit": "of each CPU", "values": LEVELS, "per_worker": True},
         "metrics": [
             throughput("pieces/s", {"json": ["pieces_per_second"]}),
             {"name": "wall_time", "unit": "s", "better": "lower", "aggregate": "mean", "json": ["seconds"]},

@@ -17,6 +17,9 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in
     WORKLOADS as MEMORY_PAGES,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in.oltp import WORKLOADS as OLTP
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in.random_access import (
+    WORKLOADS as RANDOM_ACCESS,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in.stream import WORKLOADS as STREAM
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in.stress_ng import WORKLOADS as STRESS_NG
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in.sysbench import WORKLOADS as SYSBENCH
@@ -28,6 +31,7 @@ WORKLOADS = (
     LOAD_LEVELS,
     MEMORY_PAGES,
     OLTP,
+    RANDOM_ACCESS,
     STREAM,
     STRESS_NG,
     SYSBENCH,

@@ -2,7 +2,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """stress-ng: an arithmetic loop, alone and with co-runners."""
 
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import PLAIN, Workload, throughput
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import (
+    BOTH,
+    PLAIN,
+    SIBLING,
+    Workload,
+    throughput,
+)
 
 # The line of a stressor in the output of stress-ng: bogo ops, real, user and system time, bogo ops per second of real
 # time and of CPU time.
@@ -40,4 +46,22 @@ NICED: Workload = {
     "nice": -20,
 }
 
-WORKLOADS: "tuple[Workload, ...]" = (LOOP, WITH_CO_RUNNERS, NICED)
+BUSY_SIBLING: Workload = {
+    **WITH_CO_RUNNERS,
+    "name": "int_float_loop_busy_sibling",
+    "title": "integer and floating-point loop with three co-runners on the sibling",
+    "description": "the same with three busy processes on the sibling of its CPU, where one is online; one worker only",
+    "co_runners_on": SIBLING,
+    "placements": ["single"],
+}
+
+BUSY_CORE_NICED: Workload = {
+    **BUSY_SIBLING,
+    "name": "int_float_loop_busy_core_niced",
+    "title": "integer and floating-point loop at nice -20 with three co-runners on each CPU of its core",
+    "description": "the same at nice -20 with three busy processes on its CPU, too; needs root",
+    "co_runners_on": BOTH,
+    "nice": -20,
+}
+
+WORKLOADS: "tuple[Workload, ...]" = (LOOP, WITH_CO_RUNNERS, NICED, BUSY_SIBLING, BUSY_CORE_NICED)

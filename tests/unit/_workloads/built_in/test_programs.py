@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
 import subprocess
 
 import pytest
@@ -15,6 +16,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declarat
 
 PATH = os.environ["PATH"]
 STRICT = ["-std=c11", "-D_POSIX_C_SOURCE=200809L", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-O2", "-pthread"]
+THP = pathlib.Path("/sys/kernel/mm/transparent_hugepage/enabled")
 needs_compiler = pytest.mark.skipif(compiler(PATH) is None, reason="no C compiler is installed here")
 
 
@@ -67,6 +69,25 @@ def test_each_thread_of_the_cache_line_is_pinned(tmp_path):
 def test_wrong_arguments_have_an_exit_status_of_their_own(name, tmp_path):
     wrong = subprocess.run([built(name, tmp_path)], capture_output=True, text=True, check=False)
     assert wrong.returncode == 2 and wrong.stderr.startswith("usage: ")
+
+
+@needs_compiler
+def test_random_reads_are_the_same_whatever_the_pages_are(tmp_path):
+    program = built("random_access.c", tmp_path)
+    found = {pages: output(program, pages, "6", "1000") for pages in ("small", "transparent", "reserved")}
+    assert len({one["check"] for one in found.values()}) == 1
+    assert found["small"]["huge_mebibytes"] == 0
+    assert all(one["million_per_second"] > 0 and one["cpu_ns"] > 0 for one in found.values())
+    # More than memory has: refused in words, not killed.
+    refused = subprocess.run([program, "small", "1000000", "1"], capture_output=True, text=True, check=False)
+    assert refused.returncode == 1 and refused.stderr == "random_access: mmap: Cannot allocate memory\n"
+
+
+@needs_compiler
+@pytest.mark.skipif(not THP.exists() or "[never]" in THP.read_text(), reason="this kernel makes no pages huge")
+def test_pages_that_may_be_huge_are_huge(tmp_path):
+    program = built("random_access.c", tmp_path)
+    assert output(program, "transparent", "6", "1000")["huge_mebibytes"] == 6
 
 
 @needs_compiler
