@@ -42,7 +42,7 @@ def test_the_counts_and_the_sentence():
         "unreachable": 1,
     }
     assert compliance_report.sentence([("a", verdict("bad_policy"))]) == "1 host: 1 bad policy."
-    assert compliance_report.sentence(FLEET) == "4 hosts: 1 compliant, 1 drifted, 1 unknown, 1 unreachable."
+    assert compliance_report.sentence(FLEET) == "4 hosts: 1 drifted, 1 unreachable, 1 unknown, 1 compliant."
     assert compliance_report.sentence([]) == "0 hosts: none."
 
 
@@ -134,7 +134,7 @@ def test_metrics_are_what_other_parsers_read(parse):
 def test_a_thousand_hosts():
     fleet = [(f"h{number:04}", verdict("drifted" if number % 100 == 0 else "compliant")) for number in range(1000)]
     lines = compliance_report.table(fleet)
-    assert len(lines) == 2 + 10 + 2 and lines[-1] == "1000 hosts: 990 compliant, 10 drifted.", (
+    assert len(lines) == 2 + 10 + 2 and lines[-1] == "1000 hosts: 10 drifted, 990 compliant.", (
         "compliant hosts are counted, not listed"
     )
     assert compliance_report.page(fleet, NOW).count("<tr>") == 1000 + 3

@@ -166,7 +166,11 @@ def test_the_page_holds_every_host_and_is_self_contained(known):
     assert not any(
         name in attributes for dummy, attributes in texts.tags for name in ("src", "srcset", "action", "onclick")
     )
-    assert {attributes["href"] for dummy, attributes in texts.tags if "href" in attributes} == {"data:,", "#content"}
+    assert {attributes["href"] for dummy, attributes in texts.tags if "href" in attributes} == {
+        "data:,",
+        "#content",
+        "#SMT=on",
+    }
 
 
 def test_the_script_of_the_page_is_the_one_its_policy_allows(known):

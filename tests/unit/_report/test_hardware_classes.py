@@ -222,7 +222,8 @@ def test_hosts_that_switched_another_setting_are_shown_with_it_and_not_counted_f
     build.build(result_files.result_paths(tmp_path), tmp_path)
     text = re.sub(r"\s+", " ", (tmp_path / "index.html").read_text(encoding="utf-8"))
     assert "Should SMT be on? What does strict overcommit do? 8 hosts" in text
-    assert "SMT on: 4; Strict overcommit: worse: 4." in text
+    assert '<p class="sentence">Leave SMT on at all 4 hosts.</p>' in text
+    assert '<p class="sentence">Strict overcommit: worse at 4 of 8 hosts.</p>' in text
     assert (
         "gzip of a fixed stream, strict overcommit" in text
         and "better than the baseline" in text
