@@ -40,7 +40,7 @@ class ActionModule(ControllerAction):
             seen = looking.known(files, trial)
             found = evidence.by_hosts(trial, seen.complete, evidence.compare(trial, seen.complete, looks.taken))
             said = answer.sentences(trial, found, looks)
-            lost = answer.lost(trial, seen.periods)
+            beside = [*answer.disagreements(trial, found), *answer.lost(trial, seen.periods)]
             refused = [f"{host} counts for nothing: {reason}." for host, reason in seen.unreadable.items()]
             dry_run = bool(self._task.check_mode)
             results = {
@@ -48,7 +48,7 @@ class ActionModule(ControllerAction):
                 "schema_version": trial_report.SCHEMA_VERSION,
                 "trial": trial.document(),
                 "answer": said,
-                "others": [*answer.others(trial, found), *lost, *refused],
+                "others": [*answer.others(trial, found), *beside, *refused],
                 "comparisons": found,
             }
             changed = result_files.write_page(
@@ -59,7 +59,7 @@ class ActionModule(ControllerAction):
             )
         except (text.BorderError, paired.SampleError) as error:
             raise AnsibleActionFail(str(error)) from None
-        for sentence in [*said, *lost]:
+        for sentence in [*said, *beside]:
             display.display(text.line(sentence, 2000))
         display.display(f"The report: {files.path / PAGE}")
         result = {"changed": changed, "page": str(files.path / PAGE), "answer": said}

@@ -10,10 +10,12 @@ to look at.
 from __future__ import annotations
 
 import base64
+import datetime
 import json
 import os
 import shutil
 import sys
+import urllib.parse
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "support"))
 import result_maker
 import trial_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, compliance_report
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build as build_module, hardware_classes
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import fleet as fleet_page
 
@@ -349,6 +352,107 @@ def test_hosts_are_filtered_by_words(browser, three_hosts):
     assert browser.find_element(By.ID, "count-hosts").text == "1 of 3"
     field.send_keys(Keys.CONTROL, "a", Keys.DELETE)
     assert len(column(browser, "#hosts", 0)) == 3
+
+
+def shown_hosts(browser):
+    return [name for name in column(browser, "#hosts", 0) if name]
+
+
+@pytest.fixture(name="judged")
+def judged_fixture(tmp_path):
+    """The page of compliance of hosts of each status."""
+
+    def of(status, why):
+        return compliance.refused(why, status, wanted="disabled", hardware_class="x86_64-1s1c2t-adjacent-88e1ab53")
+
+    judged = [
+        ("a-compliant", {**of("compliant", "x"), "sentence": "", "scope": "both"}),
+        ("b-unknown", of("unknown", "no evaluation decides")),
+        ("c-drifted", of("drifted", "running: smt/control reads 'on' instead of off; CPUs 8-15 are online")),
+        ("d-refused", of("bad_policy", "smt_policy has to be one of auto, enabled, disabled and inherited")),
+        ("e-drifted", of("drifted", "the next boot has no nosmt")),
+    ]
+    page = tmp_path / "compliance.html"
+    page.write_text(compliance_report.page(judged, datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)), "utf-8")
+    return page
+
+
+def test_a_status_is_chosen_by_a_link_and_stays_in_the_address(browser, judged):
+    assert show(browser, judged) == [] and browser.get_log("browser") == []
+    failures = ["c-drifted", "e-drifted", "d-refused", "b-unknown"]
+    assert shown_hosts(browser) == [*failures, "a-compliant"]
+    link = browser.find_element(By.LINK_TEXT, "drifted 2")
+    link.click()
+    WebDriverWait(browser, 10).until(lambda _driver: shown_hosts(browser) == ["c-drifted", "e-drifted"])
+    assert browser.current_url.endswith("#status=drifted") and link.get_attribute("aria-current") == "true"
+    browser.find_element(By.CSS_SELECTOR, "input[type=search]").send_keys("nosmt")
+    assert shown_hosts(browser) == ["e-drifted"] and browser.find_element(By.ID, "shown").text == "1 of 5"
+    assert browser.current_url.endswith("#status=drifted&hosts=nosmt")
+    # Whoever is sent the address sees the same, and back shows what was seen before.
+    address = browser.current_url
+    browser.get("about:blank")
+    browser.get(address)
+    assert shown_hosts(browser) == ["e-drifted"]
+    assert browser.find_element(By.CSS_SELECTOR, "input[type=search]").get_attribute("value") == "nosmt"
+    # The same link again shows all of these words.
+    browser.find_element(By.LINK_TEXT, "drifted 2").click()
+    WebDriverWait(browser, 10).until(lambda driver: driver.current_url.endswith("#hosts=nosmt"))
+    assert shown_hosts(browser) == ["e-drifted"]
+    browser.get(judged.as_uri() + "#status=bad+policy")
+    assert shown_hosts(browser) == ["d-refused"]
+    assert browser.get_log("browser") == []
+
+
+def test_an_address_chooses_among_many_hosts(browser, fleet_of_5000):
+    show(browser, fleet_of_5000 / "index.html")
+    browser.get((fleet_of_5000 / "index.html").as_uri() + "#hardware+class=class-3&hosts=web000")
+    assert browser.find_element(By.ID, "count-hosts").text == "1 of 5000"
+    browser.get((fleet_of_5000 / "index.html").as_uri() + "#conclusion=SMT+off")
+    WebDriverWait(browser, 10).until(lambda driver: driver.find_element(By.ID, "count-hosts").text == "0 of 5000")
+    assert browser.get_log("browser") == []
+
+
+def test_a_star_after_a_conclusion_is_no_part_of_what_is_chosen(browser, three_hosts):
+    show(browser, three_hosts / "index.html")
+    starred = next(text for text in column(browser, "#hosts", 1) if text.endswith(" *"))
+    browser.get((three_hosts / "index.html").as_uri() + f"#conclusion={urllib.parse.quote(starred[:-2])}")
+    WebDriverWait(browser, 10).until(lambda _driver: set(column(browser, "#hosts", 1)) == {starred})
+
+
+def test_the_reason_is_on_the_screen_of_a_telephone(browser, judged):
+    show(browser, judged, 400)
+    places = browser.execute_script("""
+        return [...document.querySelectorAll('#hosts td.note')].filter((cell) => cell.textContent)
+            .map((cell) => cell.getBoundingClientRect()).map((box) => [box.left, box.right]);
+    """)
+    assert len(places) == 4 and all(left >= 0 and right <= 400 for left, right in places)
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= 400
+    browser.find_element(By.LINK_TEXT, "unknown 1").click()
+    WebDriverWait(browser, 10).until(lambda _driver: shown_hosts(browser) == ["b-unknown"])
+
+
+def test_no_word_is_divided_in_print(browser, judged, three_hosts):
+    for page in (judged, three_hosts / "index.html"):
+        show(browser, page, 718, media="print")
+        divided = browser.execute_script("""
+            return [...document.querySelectorAll('#hosts tbody td, #hosts thead th, td .verdict')].flatMap((cell) => {
+                const found = [];
+                const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+                while (texts.nextNode()) {
+                    for (const word of texts.currentNode.data.matchAll(/\\p{L}+/gu)) {
+                        const range = document.createRange();
+                        range.setStart(texts.currentNode, word.index);
+                        range.setEnd(texts.currentNode, word.index + word[0].length);
+                        if (range.getClientRects().length > 1) found.push(word[0]);
+                    }
+                }
+                return found;
+            });
+        """)
+        assert divided == [] and browser.execute_script("return document.querySelectorAll('#hosts td').length") > 9
+        assert browser.execute_script(
+            "return [...document.querySelectorAll('tr')].every((row) => getComputedStyle(row).breakInside === 'avoid')"
+        )
 
 
 def test_a_refused_file_is_named_first(browser, three_hosts):

@@ -135,7 +135,7 @@ def see_that_each_has_its_own_end(played, fleet):
     assert (path / "trial.json").exists(), said
     found = ends(path)
     assert code != 0 and "Traceback" not in said, said
-    assert found[HONEST]["reason"].startswith("each arm is decided: smt_off: "), said
+    assert found[HONEST]["reason"].startswith("each arm is decided: SMT off: "), said
     assert len(found[TALKATIVE]["reason"]) == 2000 and re.match(
         "CPUs 0,2,4,.* instead of|CPUs 0,2,4,6,", found[TALKATIVE]["reason"]
     )

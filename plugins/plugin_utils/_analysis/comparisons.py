@@ -566,7 +566,10 @@ def describe_workload(
     title = catalogue.title(name, declared.title)
     if parameter is not None and declared.parameter is not None:
         about = declared.parameter
-        title = " ".join([f"{title}, {about.name} {parameter:g}", *filter(None, [about.unit])])
+        # What is counted is often its own unit: "550 users", not "users 550 users".
+        value = f"{parameter:g} {about.unit or ''}".rstrip()
+        value = value if about.unit == about.name else f"{about.name} {value}"
+        title = f"{title.removesuffix(f', {about.name}')}, {value}"
     metric = metric or declared.primary
     at = {} if parameter is None else {"parameter": parameter}
     meaning = limits.meaning(declared, metric)

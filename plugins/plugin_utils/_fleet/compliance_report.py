@@ -20,6 +20,14 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats imp
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame
 
 SCHEMA_NAME, SCHEMA_VERSION = "threadwise.smt/compliance", 1
+# What needs action comes first, the hosts that nobody could judge before those that are well.
+ATTENTION = (
+    compliance.DRIFTED,
+    compliance.BAD_POLICY,
+    compliance.UNREACHABLE,
+    compliance.UNKNOWN,
+    compliance.COMPLIANT,
+)
 COLUMNS = ("host", "status", "wanted", "class", "how")
 
 _TEXT = {"type": "string"}
@@ -129,13 +137,23 @@ def counts(judged: t.Sequence[Judged]) -> dict[str, int]:
 
 def sentence(judged: t.Sequence[Judged]) -> str:
     """Describe the fleet in one sentence."""
-    counted = ", ".join(f"{number} {status}" for status, number in counts(judged).items() if number).replace("_", " ")
+    counted = ", ".join(f"{number} {status}" for status, number in _by_attention(judged))
     return f"{text.counted(len(judged), 'host')}: {counted or 'none'}."
+
+
+def _by_attention(judged: t.Sequence[Judged]) -> list[tuple[str, int]]:
+    """Return each status that occurs in words, and its number of hosts."""
+    found = counts(judged)
+    return [(status.replace("_", " "), found[status]) for status in ATTENTION if found[status]]
+
+
+def _ordered(judged: t.Sequence[Judged]) -> list[Judged]:
+    return sorted(judged, key=lambda one: (ATTENTION.index(one[1]["status"]), one[0]))
 
 
 def table(judged: t.Sequence[Judged]) -> list[str]:
     """Format the hosts as lines of a table, hosts that need attention first, and a last line with counts."""
-    ordered = sorted(judged, key=lambda one: (one[1]["status"] == compliance.COMPLIANT, one[0]))
+    ordered = _ordered(judged)
     fine = sum(1 for dummy, result in judged if result["status"] == compliance.COMPLIANT)
     shown = ordered if fine <= MAX_COMPLIANT_LINES else ordered[: len(ordered) - fine]
     return fields.table(COLUMNS, (_cells(host, result) for host, result in shown), sentence(judged))
@@ -224,11 +242,14 @@ def page(judged: t.Sequence[Judged], at: datetime.datetime) -> str:
     return frame.render(
         "compliance.html.j2",
         at=_written(at),
-        judged=judged,
+        judged=_ordered(judged),
         how=how,
         classes=_classes(judged),
-        statuses=compliance.STATUSES,
-        aspects=compliance.ASPECTS,
+        statuses=ATTENTION,
+        choices=_by_attention(judged),
+        # A column that is empty on all hosts takes the room of the reason.
+        aspects=[aspect for aspect in compliance.ASPECTS if any(result[aspect] for _host, result in judged)],
+        decided=any(result["decided_by"] for _host, result in judged),
         sentence=sentence(judged),
     )
 

@@ -151,7 +151,20 @@ def _texts(value: t.Any) -> tuple[str, ...] | None:
 
 def table(rows: t.Sequence[Row]) -> list[str]:
     """Format the hosts as lines of a table, and a last line with counts."""
-    return fields.table(COLUMNS, map(_cells, rows), sentence(rows))
+    return fields.table(COLUMNS, map(_cells, _ordered(rows)), sentence(rows))
+
+
+def _ordered(rows: t.Sequence[Row]) -> list[Row]:
+    """Return the hosts with what needs action first: no facts, a state that is not known, open vulnerabilities, another
+    next boot, other things that are not known.
+    """
+    return sorted(
+        rows,
+        key=lambda one: (
+            *(not flag for flag in (not one.reached, one.state == UNKNOWN, one.open_to, one.drift, one.unknowns)),
+            one.host,
+        ),
+    )
 
 
 def _cells(one: Row) -> tuple[str, ...]:
@@ -202,16 +215,17 @@ def page(rows: t.Sequence[Row], at: str) -> str:
     """Render the survey as one self-contained HTML page.
 
     Args:
-        rows: of all hosts, in display order.
+        rows: of all hosts.
         at: time of the facts, as text.
     """
-    reached = [one for one in rows if one.reached]
+    reached = [one for one in _ordered(rows) if one.reached]
     return frame.render(
         "survey.html.j2",
         at=at,
         states=STATES,
         rows=reached,
         missing=[one for one in rows if not one.reached],
+        choices=[(state, count) for state in STATES if (count := sum(1 for one in reached if one.state == state))],
         classes=classes(reached),
         sentence=sentence(rows),
         drift=_drift_text,

@@ -8,15 +8,15 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics import decisions, verdicts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
-from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import assumptions, design, evidence, records, units
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import (
+    assumptions,
+    design,
+    effects,
+    evidence,
+    records,
+    units,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial.records import Trial
-
-_SAID = {
-    verdicts.GAIN: "better",
-    verdicts.LOSS: "worse",
-    verdicts.EQUIVALENT: "the same within the margin",
-    verdicts.INCONCLUSIVE: "not decided",
-}
 
 
 def sentences(trial: Trial, found: t.Sequence[evidence.Comparison], looks: evidence.Looks) -> list[str]:
@@ -36,14 +36,25 @@ def sentences(trial: Trial, found: t.Sequence[evidence.Comparison], looks: evide
 
 def others(trial: Trial, found: t.Sequence[evidence.Comparison]) -> list[str]:
     """Return a sentence for each other metric, and for the primary one without what goes along with the traffic."""
-    said = [_with_hosts(f"{_change(trial, one)}: {_SAID[one['verdict']]}.", one) for one in found if not one["primary"]]
+    said = [_with_hosts(f"{_change(trial, one)}: {one['effect']}.", one) for one in found if not one["primary"]]
     for one in found:
         rest = one["adjusted"]
         if rest is not None and rest["ci_low"] is not None:
             what = (
                 f"{one['metric']} with {trial.titles[one['candidate']]}, without what goes along with {trial.traffic}"
             )
-            said.append(f"{what}: {_size(one, rest)}, {_SAID[rest['verdict']]}.")
+            said.append(f"{what}: {effects.said(rest)}.")
+    return said
+
+
+def disagreements(trial: Trial, found: t.Sequence[evidence.Comparison]) -> list[str]:
+    """Return a sentence for each arm in which metrics of the same thing point different ways."""
+    counted = [one for one in found if one["primary"] or one["metric"] != trial.traffic]
+    said = []
+    for group in effects.disagreeing(counted):
+        parts = "; ".join(f"{one['metric']} {effects.said(one)}" for one in group)
+        title = trial.titles[group[0]["candidate"]]
+        said.append(f"Metrics of the same thing point different ways with {title}: {parts}.")
     return said
 
 
@@ -138,7 +149,7 @@ def _sentence(trial: Trial, one: evidence.Comparison, decided: str | None) -> st
     if one["n"] < verdicts.MIN_BLOCKS:
         known = f"{one['n']} of {trial.units} observations have a value of {one['metric']}"
         return f"Nothing can be said of {title} yet: {known}, and a verdict needs {verdicts.MIN_BLOCKS}."
-    sentence = f"{_change(trial, one)}: {_SAID[one['verdict']]}, after {one['n']} of {trial.units} observations."
+    sentence = f"{_change(trial, one)}: {one['effect']}, after {one['n']} of {trial.units} observations."
     if decided == decisions.FUTILE:
         least = conclusion.percent(one["minimum_detectable"])
         return (
@@ -149,28 +160,12 @@ def _sentence(trial: Trial, one: evidence.Comparison, decided: str | None) -> st
 
 def _with_hosts(sentence: str, one: evidence.Comparison) -> str:
     """Add to a sentence which host alone turns what it says."""
-    said = {**one, "turned_by": {host: _SAID[others] for host, others in one["turned_by"].items()}}
-    return " ".join(filter(None, [sentence, conclusion.turned(said, one["hosts"])]))
+    return " ".join(filter(None, [sentence, conclusion.turned(one, one["hosts"])]))
 
 
 def _change(trial: Trial, one: evidence.Comparison) -> str:
     per = f" per {one['per']}" if one["per"] else ""
     return (
         f"With {trial.titles[one['candidate']]} instead of {trial.titles[one['baseline']]}, {one['metric']}{per}"
-        f" changes by {_size(one, one)}"
+        f" changes by {conclusion.change_and_interval(one)}"
     )
-
-
-def _size(about: evidence.Comparison, one: t.Mapping[str, t.Any]) -> str:
-    """Return the change of the metric itself, with its interval: comparisons are turned so that above 1 is better."""
-    if one["ci_low"] is None:
-        return conclusion.signed(one["ratio"] if about["better"] == "higher" else 1 / one["ratio"])
-    low, high = (
-        (one["ci_low"], one["ci_high"]) if about["better"] == "higher" else (1 / one["ci_high"], 1 / one["ci_low"])
-    )
-    turned = {"ci_low": low, "ci_high": high}
-    value, *ends = (
-        conclusion.signed(ratio, turned)
-        for ratio in (one["ratio"] if about["better"] == "higher" else 1 / one["ratio"], low, high)
-    )
-    return f"{value} ({ends[0].removesuffix(' %')} to {ends[1]})"

@@ -18,7 +18,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._statistics import 
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics.ranks import Paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import leave_one_out
-from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import units
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import effects, units
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial.records import Metric, Trial
 
 CONFIDENCE = 0.95
@@ -53,8 +53,8 @@ def compare(trial: Trial, periods: units.Periods, taken: t.Sequence[spending.Loo
     Returns:
         Each as ``paired.compare_family`` returns it, with ``metric``, ``unit``, ``better``, ``primary``, ``per``,
         ``baseline``, ``candidate``, ``points`` (the units' ratios, in their order, turned so that above 1 is better)
-        and ``adjusted`` (the same for the traffic, see :func:`without_traffic`, or None). Metrics without a unit are
-        left out.
+        and ``adjusted`` (the same for the traffic, see :func:`without_traffic`, or None), with the fields of
+        :func:`effects.fields`. Metrics without a unit of evidence are left out.
     """
     of_primary, of_others = (
         _family(trial, periods, [metric for metric in trial.metrics if metric.is_primary == is_primary], taken)
@@ -193,6 +193,7 @@ def _family(
     return [
         {
             **result,
+            **effects.fields(result, metric.better),
             "metric": metric.name,
             "unit": metric.unit,
             "better": metric.better,
@@ -224,7 +225,8 @@ def _adjusted(
         return None
     rest = without_traffic(*(list(side) for side in zip(*both)))
     found = paired.compare(*_sides(rest), better=metric.better, margin=trial.margin, confidence=CONFIDENCE)
-    return {key: found[key] for key in ("ratio", "ci_low", "ci_high", "n", "verdict")}
+    kept = {key: found[key] for key in ("ratio", "ci_low", "ci_high", "n", "verdict")}
+    return {**kept, **effects.fields(found, metric.better)}
 
 
 def _sign(metric: Metric) -> float:

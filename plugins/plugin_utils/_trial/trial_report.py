@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics import verdicts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, trials
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 
 SCHEMA_NAME, SCHEMA_VERSION = "threadwise.smt/trial-report", 1
 
 _RATIO = schema.or_null({"type": "number", "minimum": 0})
-_VERDICT = schema.one_of(verdicts.GAIN, verdicts.LOSS, verdicts.EQUIVALENT, verdicts.INCONCLUSIVE)
+_CHANGE = schema.or_null({"type": "number", "minimum": -1})
+_VERDICTS = (verdicts.GAIN, verdicts.LOSS, verdicts.EQUIVALENT, verdicts.INCONCLUSIVE)
+_VERDICT = schema.one_of(*_VERDICTS)
 _SENTENCES = {"type": "array", "items": {"type": "string"}}
 _COUNT = {"type": "integer", "minimum": 0}
 _SHARE = {"type": "number", "minimum": 0, "maximum": 1}
@@ -27,6 +30,15 @@ _INTERVAL = {
     "ci_high": schema.about(_RATIO, "Upper end of its interval; null where there is none."),
     "confidence": schema.about(_SHARE, "Confidence of the whole family."),
     "interval_confidence": schema.about(_SHARE, "Confidence of this interval."),
+    "change": schema.about(
+        {"type": "number", "minimum": -1}, "The metric's own change, as a share of the baseline's value: 0.2 is +20 %."
+    ),
+    "change_low": schema.about(_CHANGE, "Lower end of its interval; null where there is none."),
+    "change_high": schema.about(_CHANGE, "Upper end of its interval; null where there is none."),
+    "effect": schema.about(
+        schema.one_of(*map(conclusion.VERDICT_TITLES.get, _VERDICTS)),
+        "What the verdict means for the service, the word beside the change.",
+    ),
     "n": schema.about(_COUNT, "Number of observations."),
     "margin": schema.about(_SHARE, "Effects within this share count as none."),
     "minimum_detectable": schema.about(
@@ -78,7 +90,9 @@ SCHEMA = schema.published(
         trial=schema.about(trials.SCHEMA, "The trial, as in trial.json."),
         answer=schema.about(_SENTENCES, "The answer, a sentence for each candidate."),
         others=schema.about(
-            _SENTENCES, "A sentence for each other metric, and one about periods without a value, if there are any."
+            _SENTENCES,
+            "Sentences about metrics that point different ways, about each other metric, and about periods without a"
+            " value.",
         ),
         comparisons=schema.about(
             {"type": "array", "items": _COMPARISON}, "Each metric of each candidate with the baseline."

@@ -13,6 +13,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.selection import length
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text as border_text, trials
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import evidence, records, units
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import directory
@@ -149,20 +150,27 @@ class HostFiles:
         self._show(found, seen.complete, sum(blocks.values()))
         if len(found.decided) == len(self._trial.arms) - 1:
             self._files.write_end(
-                records.DECIDED + ", ".join(f"{arm}: {outcome}" for arm, outcome in found.decided.items())
+                records.DECIDED
+                + ", ".join(f"{self._trial.titles[arm]}: {_decided(found, arm)}" for arm in found.decided)
             )
 
     def _show(self, found: evidence.Looks, complete: units.Periods, done: int) -> None:
         for one in evidence.compare(self._trial, complete, found.taken):
             if one["primary"] and one["ci_low"] is not None:
                 arm = self._trial.titles[one["candidate"]]
-                decided = found.decided.get(one["candidate"], "not decided yet")
+                decided = _decided(found, one["candidate"])
                 without = f" ({done - one['n']} without a value)" if done > one["n"] else ""
                 self._say(
                     f"{done} of {self._trial.units} observations{without}, {arm}: {one['metric']}"
-                    f" {one['ratio'] - 1:+.1%} ({one['ci_low'] - 1:+.1%} to {one['ci_high'] - 1:+.1%}, above 0 is"
-                    f" better), {decided}"
+                    f" {conclusion.change_and_interval(one)}, {decided}"
                 )
+
+
+def _decided(found: evidence.Looks, arm: str) -> str:
+    outcome = found.decided.get(arm)
+    if outcome is None:
+        return "not decided yet"
+    return conclusion.VERDICT_TITLES.get(outcome, "not decided, and the rest would hardly decide it")
 
 
 def looks_of(files: directory.TrialDirectory) -> evidence.Looks:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
@@ -42,8 +43,27 @@ def test_the_counts_and_the_sentence():
         "unreachable": 1,
     }
     assert compliance_report.sentence([("a", verdict("bad_policy"))]) == "1 host: 1 bad policy."
-    assert compliance_report.sentence(FLEET) == "4 hosts: 1 compliant, 1 drifted, 1 unknown, 1 unreachable."
+    assert compliance_report.sentence(FLEET) == "4 hosts: 1 drifted, 1 unreachable, 1 unknown, 1 compliant."
     assert compliance_report.sentence([]) == "0 hosts: none."
+
+
+def test_what_needs_action_comes_first_and_a_link_chooses_each_status():
+    fleet = [(f"{status}-{name}", verdict(status)) for name in "ba" for status in compliance.STATUSES]
+    order = ["drifted", "bad_policy", "unreachable", "unknown", "compliant"]
+    names = [f"{status}-{name}" for status in order for name in "ab"]
+    page = compliance_report.page(fleet, NOW)
+    assert re.findall('<tr><th scope="row">([a-z_]+-[ab])</th>', page) == names
+    assert [line.split()[0] for line in compliance_report.table(fleet)[2:12]] == names
+    assert re.findall('<a href="(.*?)" data-chooses="hosts">(.*?)</a>', page) == [
+        (f"#status={status.replace('_', '+')}", f"{status.replace('_', ' ')} 2") for status in order
+    ]
+
+
+def test_columns_that_are_empty_on_all_hosts_are_left_out():
+    heads = re.findall('<th scope="col">(.*?)</th>', compliance_report.page([("a", verdict("drifted"))], NOW))
+    assert heads == ["class", "host", "status", "how", "wanted", "scope", "class"]
+    heads = re.findall('<th scope="col">(.*?)</th>', compliance_report.page(FLEET, NOW))
+    assert heads[5:] == ["scope", "running", "configured", "class"]
 
 
 @pytest.mark.parametrize(
@@ -134,7 +154,7 @@ def test_metrics_are_what_other_parsers_read(parse):
 def test_a_thousand_hosts():
     fleet = [(f"h{number:04}", verdict("drifted" if number % 100 == 0 else "compliant")) for number in range(1000)]
     lines = compliance_report.table(fleet)
-    assert len(lines) == 2 + 10 + 2 and lines[-1] == "1000 hosts: 990 compliant, 10 drifted.", (
+    assert len(lines) == 2 + 10 + 2 and lines[-1] == "1000 hosts: 10 drifted, 990 compliant.", (
         "compliant hosts are counted, not listed"
     )
     assert compliance_report.page(fleet, NOW).count("<tr>") == 1000 + 3

@@ -120,6 +120,28 @@ def test_the_sentence_counts(known):
     assert survey.sentence([]) == "0 hosts: none."
 
 
+def test_hosts_that_need_action_come_first(known):
+    vulnerable = {"mds": {"status": "x", "smt": "vulnerable"}}
+    otherwise = {"running": [], "configured": ["nosmt"], "reboot_required": True}
+    rows = [
+        survey.row("fine-b", known),
+        survey.row("fine-a", known),
+        survey.row("some-unknown", dict(known, problems=["it burns"])),
+        survey.row("boots-otherwise", dict(known, boot=otherwise)),
+        survey.row("open", dict(known, vulnerabilities=vulnerable)),
+        survey.row("state-unknown", dict(known, active=None)),
+        survey.unreached("gone", "no route"),
+    ]
+    names = ["gone", "state-unknown", "open", "boots-otherwise", "some-unknown", "fine-a", "fine-b"]
+    assert [line.split()[0] for line in survey.table(rows)[2:9]] == names
+    page = survey.page(rows, "now")
+    assert re.findall('<tr><th scope="row">([a-z-]+)</th><td class="verdict', page) == names[1:]
+    assert re.findall('<a href="(.*?)" data-chooses="hosts">(.*?)</a>', page) == [
+        ("#SMT=on", "on 5"),
+        ("#SMT=unknown", "unknown 1"),
+    ]
+
+
 def test_classes_come_by_size_and_the_unknown_last(known):
     rows = [
         survey.row(str(number), dict(known, hardware_class=name))
@@ -166,7 +188,11 @@ def test_the_page_holds_every_host_and_is_self_contained(known):
     assert not any(
         name in attributes for dummy, attributes in texts.tags for name in ("src", "srcset", "action", "onclick")
     )
-    assert {attributes["href"] for dummy, attributes in texts.tags if "href" in attributes} == {"data:,", "#content"}
+    assert {attributes["href"] for dummy, attributes in texts.tags if "href" in attributes} == {
+        "data:,",
+        "#content",
+        "#SMT=on",
+    }
 
 
 def test_the_script_of_the_page_is_the_one_its_policy_allows(known):

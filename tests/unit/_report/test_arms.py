@@ -155,7 +155,10 @@ def test_a_fleet_gives_each_arm_its_own_outcome(tmp_path):
         *(measured(arms, host=f"web{seed}", seed=seed, workloads={"gzip": result_maker.GZIP}) for seed in range(4)),
     )["index.html"]
     words, panic = shown(page), result_maker.title_of("panic_on_oom")
-    assert f"SMT on, strict overcommit: better, {panic}: worse: 4." in words
+    assert (
+        "Leave SMT on at all 4 hosts. Strict overcommit: better, " in words
+        and f"{panic}: worse at all 4 hosts." in words
+    )
     assert f"Should SMT be on? What do {panic} and strict overcommit do? 4 hosts" in words
     labels = re.findall(r'aria-label="(Change with its interval[^"]*)"', page)
     assert len(labels) == 2 and "against SMT on" not in labels[0] and labels[1].count("against SMT on") == 8

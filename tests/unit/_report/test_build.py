@@ -152,6 +152,30 @@ def test_of_a_rate_the_time_of_a_stream_is_drawn_too(tmp_path):
     assert "time of a stream [s] by number of streams" in page and "stream_time [ms] by number of streams" in page
 
 
+def test_what_is_counted_is_not_said_twice(tmp_path):
+    document = studies.sap()
+    document["plan"]["workloads"][0]["title"] = "SAP SD, users"
+    files, _refused = built(tmp_path, document)
+    text = files["summary.md"]
+    assert "| SAP SD, 550 users |" in text and "users 550" not in text + files["index.html"]
+
+
+def test_a_machine_of_one_package_is_said_in_the_singular(tmp_path):
+    page = page_of(tmp_path, result_maker.result(shape=(1, 1, 1), compared=False, blocks=4))
+    assert "The machine: 1 package, 1 core, 1 CPU;" in page
+
+
+def test_a_run_that_compared_no_arms_says_in_its_summary_what_was_measured(tmp_path):
+    alone = result_maker.result(shape=(1, 1, 1), compared=False, blocks=4, names=["all_threads"])
+    files, _refused = built(tmp_path, alone)
+    assert re.search(
+        r"\n\| gzip of a fixed stream \| throughput \| every online thread busy \| [0-9.]+ MB/s \\\([0-9.]+ to"
+        r" [0-9.]+\\\) \| 4 \|\n",
+        files["summary.md"],
+    ), files["summary.md"]
+    assert "| metric |" not in built(tmp_path / "two", result_maker.result(blocks=4))[0]["summary.md"]
+
+
 def test_the_users_within_the_response_time_that_was_allowed(tmp_path):
     page = Page(page_of(tmp_path, studies.sap())).text()
     assert (
@@ -237,7 +261,7 @@ def test_several_hosts_get_a_page_each_and_an_overview(tmp_path):
     assert set(files) == FILES | {"a%2Fb.html", "plain.html", "machines.html"}
     links = [attributes["href"] for tag, attributes in Page(files["index.html"]).elements if tag == "a"]
     assert "a%252Fb.html" in links and "plain.html" in links
-    assert "SMT on: 2" in Page(files["index.html"]).text()
+    assert "Leave SMT on at all 2 hosts." in Page(files["index.html"]).text()
 
 
 def test_a_page_loads_nothing_and_runs_only_its_own_script(usual, attacked):

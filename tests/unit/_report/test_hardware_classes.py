@@ -14,7 +14,7 @@ import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, hardware_classes
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, hardware_classes, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import (
     comparison as comparison_page,
     fleet as fleet_page,
@@ -165,6 +165,52 @@ def test_what_a_person_has_to_look_at_is_named_on_top():
         assert words in top
 
 
+@pytest.mark.parametrize(
+    ("choices", "said"),
+    [
+        (["by_workload"] * 12, "It depends on the work at all 12 hosts."),
+        (["on"], "Leave SMT on at 1 host."),
+        (
+            ["on", "off", "off", "either", "by_workload", "undecided", "not_compared", "on"],
+            (
+                "Leave SMT on at 2 of 8 hosts; turn SMT off at 2; either will do at 1; it depends on the work at 1; not"
+                " decided at 1; SMT on and off were not compared at 1."
+            ),
+        ),
+    ],
+)
+def test_the_headline_of_a_fleet_says_at_how_many_hosts_to_do_what(choices, said):
+    one = row("web")
+    titles = text.RECOMMENDATION_TITLES
+    text_of_page = page(
+        [
+            {**one, "host": f"web{number}", "recommendation": choice, "title": titles[choice]}
+            for number, choice in enumerate(choices)
+        ]
+    )
+    assert re.findall('<p class="sentence">(.*)</p>', text_of_page) == [said]
+
+
+def test_hosts_that_need_attention_come_first_and_links_choose_them():
+    one = row("web")
+    changes = {
+        "a": {},
+        "b": {"outcome": "interrupted"},
+        "c": {"restored": False},
+        "d": {"outcome": "failed"},
+    }
+    text_of_page = page([{**one, "host": host, **change} for host, change in changes.items()])
+    assert re.findall('<th scope=row><a href="web.html">([a-d])</a>', text_of_page) == ["c", "d", "b", "a"]
+    links = re.findall('<a href="([^"]*)" data-chooses="hosts">([^<]*)</a>', text_of_page)
+    assert links == [
+        ("#put+back=NO", "NO 1"),
+        ("#put+back=yes", "yes 3"),
+        ("#run=failed", "failed 1"),
+        ("#run=interrupted", "interrupted 1"),
+        ("#run=completed", "completed 2"),
+    ]
+
+
 def test_an_effect_has_changed_where_the_intervals_have_nothing_in_common():
     before = {"ci_low": 0.79, "ci_high": 0.81}
     assert comparison_page.distinguish(before, {"ci_low": 0.82, "ci_high": 0.84}) == comparison_page.CHANGED
@@ -222,7 +268,8 @@ def test_hosts_that_switched_another_setting_are_shown_with_it_and_not_counted_f
     build.build(result_files.result_paths(tmp_path), tmp_path)
     text = re.sub(r"\s+", " ", (tmp_path / "index.html").read_text(encoding="utf-8"))
     assert "Should SMT be on? What does strict overcommit do? 8 hosts" in text
-    assert "SMT on: 4; Strict overcommit: worse: 4." in text
+    assert '<p class="sentence">Leave SMT on at all 4 hosts.</p>' in text
+    assert '<p class="sentence">Strict overcommit: worse at 4 of 8 hosts.</p>' in text
     assert (
         "gzip of a fixed stream, strict overcommit" in text
         and "better than the baseline" in text

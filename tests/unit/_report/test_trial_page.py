@@ -30,6 +30,18 @@ def test_the_answer_comes_first_and_each_host_is_there(tmp_path):
     assert "drawn by lot (seed 7)" in text
 
 
+def test_an_effect_has_one_number_wherever_it_stands(tmp_path):
+    page = trial_maker.page(tmp_path / "t").read_text(encoding="utf-8").replace("\u00a0", " ")
+    change = re.search(r"p99 changes by (\+[0-9]+ % \(\+[0-9]+ to \+[0-9]+ %\)): worse", page)[1]
+    # The headline, and labels, marks and alternative texts of both charts.
+    assert page.count(change) >= 6 and page.count(f"{change}, worse") >= 2
+    forest = re.search(r'<svg [^>]*aria-label="Change of each metric[^>]*>.*?</svg>', page)[0]
+    # Worse is left of the middle, where the time is longer: the axis has the metric's own change.
+    ticks = re.findall(r'<text x="([0-9.]+)" y="[0-9.]+">([+\u2212]?[0-9]+ %)</text>', forest)
+    assert [text[0] for _x, text in ticks] == ["+"] * (len(ticks) // 2) + ["0"] + ["\u2212"] * (len(ticks) // 2), ticks
+    assert [float(x) for x, _text in ticks] == sorted(float(x) for x, _text in ticks)
+
+
 def test_an_effect_that_is_none_is_not_called(tmp_path):
     text = text_of(trial_maker.page(tmp_path / "t", effect=0.0))
     assert "p99 changes by" in text and ": worse," not in text and ": better," not in text

@@ -161,7 +161,7 @@ def test_the_first_period_without_a_value_is_named_with_its_reason(metrics, reas
     assert answer.lost(one, written) == [
         f"2 of 5 periods of hosts have no value of rate and count for nothing, first period 2 of web1: {why}."
     ]
-    assert answer.lost(one, {"web0": [record(0, whole), record(1, {}, "each arm is decided: smt_off: loss")]}) == []
+    assert answer.lost(one, {"web0": [record(0, whole), record(1, {}, "each arm is decided: SMT off: worse")]}) == []
 
 
 def test_looks_correct_the_metric_that_they_are_at_and_no_other():
@@ -405,3 +405,45 @@ def test_the_units_without_a_host_are_those_of_a_trial_that_never_had_its_values
             assert log_ratios == pytest.approx(
                 [unit.log_ratio for unit in units.of_metric(one.design, (ON, OFF), rest, "rate")]
             )
+
+
+def compared(*metrics, **changes):
+    """Comparisons of metrics, each of which SMT off changes by a factor."""
+    one = trial(metrics=metrics, traffic="requests")
+
+    def value(host, period, arm):
+        noise = 1 + 0.004 * ((host + 3 * period) % 5)
+        return {name: noise * (factor if arm == OFF else 1.0) for name, factor in changes.items()}
+
+    return one, evidence.compare(one, measured(one, value))
+
+
+MEDIAN, TAIL = Metric("median_response", "", "lower", True, None), Metric("p99_response", "", "lower", False, None)
+MEAN = Metric("mean_response", "", "lower", False, None)
+
+
+def test_the_median_and_the_tail_of_one_thing_that_point_different_ways_are_named():
+    one, found = compared(MEDIAN, TAIL, MEAN, median_response=0.97, p99_response=1.4, mean_response=1.0)
+    (said,) = answer.disagreements(one, found)
+    assert said.startswith(f"Metrics of the same thing point different ways with {OFF}: median_response −3.0 % (")
+    assert "), better; p99_response +40" in said and "), worse; mean_response " in said and said.endswith("difference.")
+
+
+@pytest.mark.parametrize(
+    ("metrics", "changes"),
+    [
+        # They agree, or one of them points nowhere.
+        ((MEDIAN, TAIL), {"median_response": 0.97, "p99_response": 0.6}),
+        ((MEDIAN, TAIL), {"median_response": 0.97, "p99_response": 1.0}),
+        # They are of different things: another name, unit or direction, or the traffic.
+        ((MEDIAN, Metric("p99_wait", "", "lower", False, None)), {"median_response": 0.97, "p99_wait": 1.4}),
+        ((MEDIAN, Metric("p99_response", "s", "lower", False, None)), {"median_response": 0.97, "p99_response": 1.4}),
+        (
+            (Metric("rate", "1/s", "higher", True, None), Metric("requests", "1/s", "higher", False, None)),
+            {"rate": 1.2, "requests": 0.8},
+        ),
+    ],
+)
+def test_metrics_that_agree_or_are_of_different_things_are_not(metrics, changes):
+    one, found = compared(*metrics, **changes)
+    assert len(found) == 2 and answer.disagreements(one, found) == []

@@ -56,7 +56,7 @@ def test_an_arm_is_asked_for_with_its_rollback_timer_before_the_trial(monkeypatc
     ("reason", "shown"),
     [
         (None, []),
-        ("each arm is decided: smt_off: loss", []),
+        ("each arm is decided: SMT off: worse", []),
         (
             "CPUs 0-2 are online instead of 0-3: somebody else changed them",
             ["web1: left the trial, and is in its own state: CPUs 0-2 are online"],

@@ -6,6 +6,7 @@ and ends the trial when all is decided.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 import multiprocessing
@@ -77,9 +78,22 @@ def test_a_look_waits_for_the_last_host_of_a_block_and_a_decision_ends_the_trial
     looks = looking.looks_of(files)
     # Two groups: the first look after two blocks of both.
     assert looks.taken[0].blocks == 4 and looks.decided == {"smt_off": "loss"}
-    assert files.ended() == "each arm is decided: smt_off: loss"
-    assert said[-1].startswith(f"{looks.taken[-1].blocks} of 12 observations, SMT off: rate -50")
+    assert files.ended() == "each arm is decided: SMT off: worse"
+    # The change of the metric itself, its interval in the same direction, and what it means.
+    counted = f"{looks.taken[-1].blocks} of 12 observations"
+    assert said[-1] == f"{counted}, SMT off: rate −50.0 % (−50.0 to −50.0 %), worse"
     assert len(looking.known(files, trial).periods["web0"]) < 12
+
+
+def test_the_progress_of_a_time_says_how_the_time_changes(trial, files):
+    slower = dataclasses.replace(trial, metrics=(dataclasses.replace(trial.metrics[0], better="lower"),))
+    said = []
+    hosts = {host: looking.HostFiles(files, slower, host, said.append) for host in trial.design.schedule}
+    for number in range(12):
+        for host, of_host in hosts.items():
+            if of_host.stopped() is None:
+                of_host.period(record(trial, host, number, 100.0))
+    assert "SMT off: rate −50" in said[-1] and said[-1].endswith(" %), better")
 
 
 def test_the_host_that_ends_a_period_last_says_how_long_it_still_takes(files, trial):
@@ -107,7 +121,7 @@ def test_observations_without_a_value_are_told_from_those_that_count(files, tria
             if of_host.stopped() is None:
                 of_host.period({**record(trial, host, number, 100.0), **(cut if number == 2 else {})})
     # The second block of both groups has no value.
-    assert any(line.startswith("6 of 12 observations (2 without a value), SMT off: rate -50") for line in said), said
+    assert any(line.startswith("6 of 12 observations (2 without a value), SMT off: rate −50") for line in said), said
 
 
 def test_processes_of_all_hosts_take_each_look_once(files, trial):

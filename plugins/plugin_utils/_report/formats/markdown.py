@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import re
 
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import Ending, Format, Host
@@ -54,6 +56,8 @@ def _host(host: Host) -> str:
             cells = [title, report_text.compared(one), conclusion.change_and_interval(one)]
             lines.append(f"| {' | '.join(map(plain, [*cells, report_text.verdict(one)]))} | {one['n']} |")
         lines.append("")
+    if len(summary["arms"]) < 2:
+        lines += _measured(host)
     if summary["exposure"]:
         lines += ["What each arm leaves open of the kernel's list of vulnerabilities:", ""]
         lines += [f"- {plain(one['title'])}: {plain(one['text'])} ({one['basis']})" for one in summary["exposure"]]
@@ -64,6 +68,19 @@ def _host(host: Host) -> str:
         lines += [f"- {plain(', '.join(report_text.key_parts(one)))}: {plain(one['reason'])}" for one in missing]
         lines.append("")
     return "\n".join(lines) + "\n"
+
+
+def _measured(host: Host) -> list[str]:
+    """Format the values of a run that compared no arms: they are all that it found."""
+    lines = ["| workload | metric | placement | value | blocks |", "|---|---|---|---|---|"]
+    for one in host.summary["levels"]:
+        about = comparisons.describe_workload(host.result, one["workload"], one["parameter"], one["metric"])
+        value, low, high = (report_text.number(one[end]) for end in ("value", "low", "high"))
+        said = value if one["value"] is None else f"{value} {about['unit']}"
+        interval = "" if one["low"] is None else f" ({low} to {high})"
+        cells = [about["title"], one["metric"], placements.title(one["placement"]), f"{said}{interval}"]
+        lines.append(f"| {' | '.join(map(plain, cells))} | {one['n']} |")
+    return [*lines, ""] if host.summary["levels"] else []
 
 
 def _tail(ending: Ending) -> str:

@@ -28,6 +28,17 @@ MAX_HOSTS_DRAWN = 20
 MAX_COLUMNS = 12
 # Hosts that are named in a list.
 MAX_NAMED = 20
+# With more different texts a column has no links that filter by it.
+MAX_CHOICES = 12
+# What is recommended to how many hosts, in the order of the sentence.
+_RECOMMENDED = {
+    conclusion.ON: "leave SMT on at",
+    conclusion.OFF: "turn SMT off at",
+    conclusion.EITHER: "either will do at",
+    conclusion.BY_WORKLOAD: "it depends on the work at",
+    conclusion.UNDECIDED: "not decided at",
+    conclusion.NOT_COMPARED: "SMT on and off were not compared at",
+}
 
 
 def render(
@@ -36,20 +47,23 @@ def render(
     """Render the page.
 
     Args:
-        rows: of all hosts, in display order.
+        rows: of all hosts; those that need attention are shown first.
         refused: result files that are not in the report.
         classes: of these hosts, from :func:`hardware_classes.by_class`.
     """
+    outliers = {host for one in classes for workload in one["workloads"] for host in workload["outliers"]}
+    rows = sorted(rows, key=lambda row: _attention(row, outliers))
     counts = collections.Counter(row["title"] for row in rows)
     order = [*report_text.RECOMMENDATION_TITLES.values(), *sorted(counts)]
     titles = {key: one["title"] for row in rows for key, one in row["workloads"].items()}
-    outliers = {host for one in classes for workload in one["workloads"] for host in workload["outliers"]}
     table = [_cells(row, list(titles)[:MAX_COLUMNS], row["host"] in outliers) for row in rows]
     return frame.render(
         "run.html.j2",
         rows=rows,
         refused=refused,
         counts={title: counts[title] for title in order if counts[title]},
+        sentences=_sentences(rows),
+        choices=_choices(table),
         classes=classes,
         question=_question(rows),
         compared=hardware_classes.compared(rows),
@@ -64,6 +78,55 @@ def render(
         disagreeing=_disagreeing(classes),
         detailed=[row for row in rows if len(rows) <= MAX_HOSTS_DRAWN],
     )
+
+
+def _attention(row: hardware_classes.Row, outliers: t.Container[str]) -> tuple[bool, ...]:
+    """Return the order of a host: not as it was before, then not completed, then unlike its class."""
+    return (
+        row["restored"] is not False,
+        row["outcome"] != "failed",
+        row["outcome"] == "completed",
+        row["host"] not in outliers,
+    )
+
+
+def _choices(table: t.Sequence[t.Sequence[t.Any]]) -> list[tuple[str, list[tuple[str, int]]]]:
+    """Return what the table can be filtered by: column -> its texts with their numbers of hosts, where they differ."""
+    found = []
+    for name, column in (("put back", -2), ("run", -3), ("conclusion", 1)):
+        texts = (row[column] if isinstance(row[column], str) else row[column][0] for row in table)
+        counts = collections.Counter(text.removesuffix(" *") for text in texts)
+        if 1 < len(counts) <= MAX_CHOICES:
+            found.append((name, sorted(counts.items(), key=lambda pair: pair[::-1])))
+    return found
+
+
+def _sentences(rows: t.Sequence[hardware_classes.Row]) -> list[str]:
+    """Say at how many hosts to do what about SMT, and what other arms do at how many."""
+    chosen = collections.Counter(row["recommendation"] for row in rows if row["subject"] is None)
+    others = collections.Counter(
+        row["title"]
+        if row["subject"]
+        else row["title"].removeprefix(report_text.RECOMMENDATION_TITLES[row["recommendation"]]).removeprefix(", ")
+        for row in rows
+    )
+    return [
+        *_at([(words, chosen[choice]) for choice, words in _RECOMMENDED.items()], chosen.total()),
+        *_at([(f"{title} at", count) for title, count in sorted(others.items()) if title], len(rows)),
+    ]
+
+
+def _at(parts: t.Sequence[tuple[str, int]], of: int) -> list[str]:
+    """Return ``Leave SMT on at 7 of 12 hosts; turn SMT off at 5.``, or nothing without a host."""
+    found = [part for part in parts if part[1]]
+    if not found:
+        return []
+    (words, count), *others = found
+    hosts = report_text.counted(of, "host")
+    whole = hosts if of == 1 else f"all {hosts}"
+    first = f"{words} {whole if count == of else f'{count} of {hosts}'}"
+    said = "; ".join([first, *(f"{more} {number}" for more, number in others)])
+    return [f"{said[0].upper()}{said[1:]}."]
 
 
 def _question(rows: t.Sequence[hardware_classes.Row]) -> str:
@@ -213,6 +276,7 @@ def _notable(
         (title, hosts)
         for title, hosts in (
             ("not as it was before", left),
+            ("did not complete", [row["host"] for row in rows if row["outcome"] != "completed"]),
             ("would boot with other SMT arguments than now", [row["host"] for row in rows if row["reboot_required"]]),
             (
                 "share cores otherwise than the kernel says",
@@ -222,7 +286,6 @@ def _notable(
                 "unlike the other hosts of their class",
                 [f"{host} ({'; '.join(ratios)})" for host, ratios in unlike.items()],
             ),
-            ("did not complete", [row["host"] for row in rows if row["outcome"] != "completed"]),
         )
         if hosts
     ]

@@ -541,10 +541,9 @@ def _machine(result: HostResult) -> dict[str, t.Any]:
     cpus = facts.get("cpus") or {}
     chart = None
     if 0 < count <= MAX_CPUS_DRAWN:
-        counts = (
-            f"{facts.get('sockets') or 'unknown'} packages, {sum(len(cores) for _name, cores in groups)} cores, {count}"
-            " CPUs"
-        )
+        sockets, cores = facts.get("sockets"), sum(len(of_node) for _name, of_node in groups)
+        packages = report_text.counted(sockets, "package") if isinstance(sockets, int) else "unknown packages"
+        counts = f"{packages}, {report_text.counted(cores, 'core')}, {report_text.counted(count, 'CPU')}"
         chart = charts.topology(
             groups,
             set(host_comparisons.cpus_of(cpus.get("offline"))),

@@ -7,16 +7,16 @@ from __future__ import annotations
 import types
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame
-from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import answer, evidence, records
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import answer, effects, evidence, records
 
 FIRST_ROWS = 50
 # Hosts whose timeline is drawn; the table has the periods of all.
 MAX_DRAWN = 24
 SIDES = ("worse", "better")
+TITLES = {"lower": "Less is better", "higher": "More is better"}
 
 Periods = t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]]
 
@@ -44,9 +44,10 @@ def render(
         "trial.html.j2",
         trial=trial,
         answers=answer.sentences(trial, found, looks),
-        others=[*answer.others(trial, found), *answer.lost(trial, periods)],
+        notes=[*answer.disagreements(trial, found), *answer.lost(trial, periods)],
+        others=answer.others(trial, found),
         rests_on=answer.rests_on(trial, found, complete),
-        forest=_forest(trial, found),
+        forests=_forests(trial, found),
         points=_points(trial, found),
         timelines=[(host, _timelines(trial, host, periods.get(host, ()))) for host in drawn],
         undrawn=len(trial.design.schedule) - len(drawn),
@@ -58,7 +59,18 @@ def render(
     )
 
 
-def _forest(trial: records.Trial, found: t.Sequence[evidence.Comparison]) -> charts.Picture | None:
+def _forests(trial: records.Trial, found: t.Sequence[evidence.Comparison]) -> list[tuple[str, charts.Picture]]:
+    """Return a title and a picture for each direction: the axis is that of the metrics' own change, so better is on the
+    right of one picture for what should rise, and of another one for what should fall.
+    """
+    known = [one for one in found if one["ci_low"] is not None]
+    return [
+        (TITLES[better], _forest(trial, [one for one in known if one["better"] == better], TITLES[better]))
+        for better in dict.fromkeys(one["better"] for one in known)
+    ]
+
+
+def _forest(trial: records.Trial, found: t.Sequence[evidence.Comparison], title: str) -> charts.Picture:
     rows = [
         {
             "label": f"{one['metric']}, {trial.titles[one['candidate']]}",
@@ -66,20 +78,14 @@ def _forest(trial: records.Trial, found: t.Sequence[evidence.Comparison]) -> cha
             "low": one["ci_low"],
             "high": one["ci_high"],
             "verdict": one["verdict"],
+            "text": conclusion.change_and_interval(one),
             "better": one["better"],
-            "text": conclusion.change_and_interval(change.of(one, one["better"])),
         }
         for one in found
-        if one["ci_low"] is not None
     ]
-    if not rows:
-        return None
-    named = "; ".join(f"{row['label']} {row['text']}, {row['verdict']}" for row in rows)
+    named = "; ".join(f"{row['label']} {effects.said(one)}" for row, one in zip(rows, found))
     return charts.forest(
-        rows,
-        trial.margin,
-        SIDES,
-        f"Each metric against {trial.titles[trial.arms[0]]}, turned so that right is better: {named}",
+        rows, trial.margin, SIDES, f"Change of each metric against {trial.titles[trial.arms[0]]}. {title}: {named}"
     )
 
 
@@ -91,14 +97,14 @@ def _points(trial: records.Trial, found: t.Sequence[evidence.Comparison]) -> cha
             "ratios": one["points"],
             "ratio": one["ratio"],
             "verdict": one["verdict"],
+            "text": f"{conclusion.change_and_interval(one)}, {report_text.counted(one['n'], 'observation')}",
             "better": one["better"],
-            "text": f"{one['n']} observations",
         }
         for one in found
         if one["primary"]
     ]
     return (
-        charts.spread(rows, trial.margin, SIDES, f"The observations of {found[0]['metric']}, one tick each")
+        charts.spread(rows, trial.margin, SIDES, f"Change of {found[0]['metric']} in each observation, one tick each")
         if rows
         else None
     )

@@ -37,6 +37,33 @@ for (const table of document.querySelectorAll('table.sort')) {
 // A table of many rows: they are data (a cell is a text, or a text, what it is sorted by, its class and its address), and as many are made as are looked at.
 // It comes by columns, each as its different cells and, where some repeat, which of them each row has.
 const tableOf = (columns) => (columns[0]?.at(-1) ?? []).map((_cell, row) => columns.map(([cells, places]) => cells[places ? places[row] : row]));
+// What a table is filtered by is in the page's address: words under the table's id, the text of a cell under its column's head.
+const asked = () => new URLSearchParams([...new URLSearchParams(location.hash.slice(1))].filter((pair) => pair[1]));
+const filtering = (table, input, narrow) => {
+  const heads = [...table.tHead.rows[0].cells].map((head) => head.textContent.trim());
+  const choices = [...document.querySelectorAll(`a[data-chooses="${table.id}"]`)].map((link) => [link, ...[...new URLSearchParams(link.hash.slice(1))][0]]);
+  const apply = () => {
+    const now = asked();
+    const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const wanted = [...now].map(([name, value]) => [heads.indexOf(name), value]).filter((pair) => pair[0] >= 0);
+    for (const [link, name, value] of choices) {
+      const next = asked();
+      link.setAttribute('aria-current', now.get(name) === value);
+      if (now.get(name) === value) next.delete(name); else next.set(name, value);
+      link.setAttribute('href', `#${next}` === '#' ? '#all' : `#${next}`);
+    }
+    narrow((text, cell) => words.every((word) => text.includes(word)) && wanted.every(([column, value]) => cell(column) === value));
+  };
+  input.addEventListener('input', () => {
+    const next = asked();
+    if (input.value) next.set(table.id, input.value); else next.delete(table.id);
+    history.replaceState(null, '', `#${next}`);
+    apply();
+  });
+  const follow = () => { input.value = asked().get(table.id) ?? ''; apply(); };
+  addEventListener('hashchange', follow);
+  if (location.hash) follow();
+};
 const STEP = 200;
 const digits = new Intl.NumberFormat('en', { maximumSignificantDigits: 6 });
 const written = (value) => (typeof value === 'number' ? digits.format(value).replaceAll(',', '\u202f') : String(value));
@@ -82,10 +109,10 @@ for (const source of document.querySelectorAll('script[data-rows]')) {
   });
   more.addEventListener('click', () => grow(made + STEP));
   // Rows that do not hold every word typed are left out; the count is read out.
-  filter?.addEventListener('input', () => {
+  if (filter) filtering(table, filter, (fits) => {
     texts ??= new Map(all.map((row) => [row, row.map(shown).join('\n').toLowerCase()]));
-    const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
-    rows = all.filter((row) => words.every((word) => texts.get(row).includes(word)));
+    // A star after a text is a note.
+    rows = all.filter((row) => fits(texts.get(row), (column) => shown(row[column]).replace(/ \*$/, '')));
     table.tHead.querySelectorAll('[aria-sort]').forEach((head) => head.removeAttribute('aria-sort'));
     show();
   });
@@ -106,13 +133,8 @@ for (const input of document.querySelectorAll('input[data-filters]')) {
   const table = document.getElementById(input.dataset.filters);
   const count = document.getElementById(input.dataset.counts);
   const rows = [...table.tBodies[0].rows].map((row) => [row.textContent.toLowerCase(), row]);
-  input.addEventListener('input', () => {
-    const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
-    let left = 0;
-    for (const [text, row] of rows) {
-      row.hidden = !words.every((word) => text.includes(word));
-      left += row.hidden ? 0 : 1;
-    }
-    count.textContent = `${left} of ${rows.length}`;
+  filtering(table, input, (fits) => {
+    for (const [text, row] of rows) row.hidden = !fits(text, (column) => row.cells[column].textContent.trim());
+    count.textContent = `${rows.filter((pair) => !pair[1].hidden).length} of ${rows.length}`;
   });
 }

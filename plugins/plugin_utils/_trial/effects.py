@@ -1,0 +1,65 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What an arm does to a metric, the same wherever it stands: the metric's own change, and a word that says what that
+means; and metrics of the same thing that point different ways.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import verdicts
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
+
+_DECIDED = {verdicts.GAIN, verdicts.LOSS}
+# What a name says of how values were put together, not of what they are of.
+_PUT_TOGETHER = re.compile(r"(?:^|_)(?:mean|avg|average|median|max|tail|[pq][0-9]+)(?=_|$)")
+
+Comparison = t.Mapping[str, t.Any]
+
+
+def fields(compared: Comparison, better: str) -> dict[str, t.Any]:
+    """Return a metric's own change with its interval, as ``_analysis/change.py`` has it, and the word for its verdict.
+
+    Args:
+        compared: ``ratio``, ``ci_low``, ``ci_high`` and ``verdict``, as ``paired.compare`` returns them.
+        better: ``higher`` or ``lower``.
+    """
+    return {**change.of(compared, better), "effect": conclusion.VERDICT_TITLES[compared["verdict"]]}
+
+
+def said(one: Comparison) -> str:
+    """Return a change with its interval and its word: ``+22 % (+10 to +35 %), worse``."""
+    return f"{conclusion.change_and_interval(one)}, {one['effect']}"
+
+
+def disagreeing(found: t.Sequence[Comparison]) -> list[list[Comparison]]:
+    """Return the metrics of the same thing, such as its mean, median and tail, that point different ways in an arm.
+
+    They have one unit and one direction; without a unit, names that differ only in how values were put together. One of
+    them is decided. Others point somewhere also where they are not decided, by an estimate beyond the margin.
+
+    Args:
+        found: comparisons of a trial, of which ``traffic`` is left out.
+    """
+    alike: dict[tuple[t.Any, ...], list[Comparison]] = {}
+    for one in found:
+        about = one["unit"] or _PUT_TOGETHER.sub("", one["metric"])
+        alike.setdefault((one["candidate"], about, one["better"], one["per"]), []).append(one)
+    return [
+        group
+        for group in alike.values()
+        if {_side(one) for one in group} >= _DECIDED and _DECIDED & {one["verdict"] for one in group}
+    ]
+
+
+def _side(one: Comparison) -> str | None:
+    """Return the verdict that a comparison points to, None where it points nowhere."""
+    if one["verdict"] in _DECIDED:
+        return str(one["verdict"])
+    if one["verdict"] == verdicts.EQUIVALENT or abs(math.log(one["ratio"])) <= math.log1p(one["margin"]):
+        return None
+    return verdicts.GAIN if one["ratio"] > 1 else verdicts.LOSS
