@@ -11,6 +11,7 @@ import re
 
 import pytest
 import result_maker
+import studies
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
@@ -52,3 +53,32 @@ def test_a_change_has_the_same_sign_and_size_wherever_it_stands(tmp_path):
                 and f'workload="{one["workload"]}",metric="{one["metric"]}"' in line
             ]
             assert float(line.rsplit(" ", 1)[1]) == one["change"]
+
+
+def test_sap_serves_18_percent_more_users_wherever_it_is_said(tmp_path):
+    result_files.save(tmp_path, studies.sap())
+    build.build(result_files.result_paths(tmp_path), tmp_path)
+    files = {
+        name: re.sub(r"\\(.)", r"\1", html.unescape((tmp_path / name).read_text(encoding="utf-8"))).replace(
+            "\u00a0", " "
+        )
+        for name in ("index.html", "summary.md")
+    }
+    (row,) = [
+        row
+        for row in csv.DictReader((tmp_path / "comparisons.csv").read_text(encoding="utf-8").splitlines())
+        if row["metric"] == "most_load"
+    ]
+    assert [float(row[name]) for name in ("candidate_value", "baseline_value")] == [650, 550]
+    assert float(row["change"]) == pytest.approx(100 / 550) and row["primary"] == "True"
+    (of_host,) = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["hosts"]
+    said = "650 users with SMT on against 550 with SMT off, +18 % in each block, of the loads measured"
+    assert said in of_host["conclusion"]["sentence"]
+    for text in files.values():
+        assert said in text and "−15 %" not in text and "samples failed" not in text
+    assert (
+        "| SAP SD, most users within 2 s | SMT on against SMT off, every online thread busy | +18 % (no interval)"
+        in (files["summary.md"])
+    )
+    metrics = (tmp_path / "metrics.prom").read_text(encoding="utf-8")
+    assert 'arm="smt_on",placement="all_threads"} 650.0\n' in metrics and "} 550.0\n" in metrics
