@@ -18,8 +18,8 @@ ANSWERS = {
 }
 
 
-def answers(typical, tail=(9.0, 9.0), slow=0, blocks=12):
-    """Answers with SMT on and off: their typical values, their tails, and how many blocks of SMT off are slow."""
+def answers(typical, tail=(9.0, 9.0), slow=0, slowest=3.2, blocks=12):
+    """Answers with SMT on and off: their typical values, their tails, and how many blocks of SMT off are slow, in ms."""
     workload = {
         **ANSWERS,
         "model": lambda arm, _spot, placed: [typical[arm == "smt_off"]] * len(placed),
@@ -29,7 +29,7 @@ def answers(typical, tail=(9.0, 9.0), slow=0, blocks=12):
         workloads={"service": workload}, shape=(1, 2, 2), blocks=blocks, noise=0.002, names=["all_threads"]
     )
     for sample in [one for one in document["samples"] if one["arm"] == "smt_off"][:slow]:
-        sample["metrics"]["latency_median"]["value"] = 3.2
+        sample["metrics"]["latency_median"]["value"] = slowest
     return document
 
 
@@ -58,6 +58,7 @@ def test_a_typical_value_that_falls_while_the_tail_rises():
         # The tail and the mean rise with the typical value, or by less than the margin.
         answers((1.1, 1.2), tail=(3.0, 3.3), slow=2),
         answers((1.2, 1.1), tail=(3.0, 3.01)),
+        answers((1.2, 1.14), slow=2, slowest=1.6),
         # One slow block leaves the typical value undecided, or the mean on its side.
         answers((1.2, 1.1), slow=1, blocks=40),
     ],
