@@ -19,7 +19,7 @@ ANSWERS = {
 
 
 def answers(typical, tail=(9.0, 9.0), slow=0, slowest=3.2, blocks=12):
-    """Answers with SMT on and off: their typical values, their tails, and how many blocks of SMT off are slow, in ms."""
+    """Answers with SMT on and off: their typical values, their tails, and how many blocks of SMT off are slow."""
     workload = {
         **ANSWERS,
         "model": lambda arm, _spot, placed: [typical[arm == "smt_off"]] * len(placed),
