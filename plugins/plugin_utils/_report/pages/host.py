@@ -168,8 +168,10 @@ def _effects(comparisons: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]
         group = sorted((one for one in comparisons if one["effect"] == effect), key=lambda one: not one["primary"])
         if group:
             several = len({(one["candidate"]["placement"], one["baseline"]["placement"]) for one in group}) > 1
+            # A metric of another direction would take the numbers from the axis; the table has it.
+            directions = {one["better"] for one in group if one["primary"]} or {group[0]["better"]}
             rows = []
-            for one in group:
+            for one in (one for one in group if one["primary"] or {one["better"]} == directions):
                 parts_of_label = [
                     one["title"],
                     *([] if one["primary"] else [one["metric"]]),
