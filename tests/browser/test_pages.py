@@ -26,6 +26,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "support"))
 import result_maker
+import studies
 import trial_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, compliance_report
@@ -90,6 +91,19 @@ def long_names_fixture(tmp_path_factory):
     ]
     workloads = {f"w{number}": {**EVEN, "title": title} for number, title in enumerate(titles)}
     return build(tmp_path_factory.mktemp("long"), [result_maker.result(workloads=workloads, blocks=4, noise=0.01)])
+
+
+@pytest.fixture(scope="module", name="host_pages")
+def host_pages_fixture(tmp_path_factory, one_host, long_names):
+    """Pages of one host each: usual ones, curves of streams and of load, and many arms."""
+    arms = {"smt_on": 1.0, "smt_off": 0.8, "isolated": 1.02, "mitigations_off": 1.1, "thp_never": 0.97}
+    documents = {
+        "streams": studies.hp((1, 4, 5, 8, 12), blocks=4),
+        "load": studies.sap(blocks=4),
+        "arms": result_maker.result(workloads=BOTH, arms=arms, blocks=4, shape=(1, 2, 2)),
+    }
+    made = [build(tmp_path_factory.mktemp(name), [document]) for name, document in documents.items()]
+    return [directory / "index.html" for directory in (one_host, long_names, *made)]
 
 
 @pytest.fixture(scope="module", name="fleet_of_5000")
@@ -265,14 +279,58 @@ def test_the_answer_and_the_forest_plot_are_on_the_first_screen(browser, one_hos
     assert len(bottoms) == 2 and max(bottoms) < 900
 
 
-@pytest.mark.parametrize("width", [1100, 390])
+def test_the_answer_is_short_and_a_picture_follows_it_on_the_first_screen(browser, host_pages):
+    for page in host_pages:
+        show(browser, page, 1280)
+        answer, top = browser.execute_script(
+            "return [document.querySelector('.answer').innerText,"
+            " document.querySelector('figure svg').getBoundingClientRect().top]"
+        )
+        assert 3 < len(answer.split()) <= 60 and top < 900, page
+
+
+def test_a_wide_screen_is_used_and_nothing_but_tables_is_wider_than_a_telephone(browser, host_pages):
+    for page in host_pages:
+        show(browser, page, 1920)
+        assert browser.execute_script("return document.querySelector('main').clientWidth") > 1800
+        show(browser, page, 390)
+        browser.execute_script("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+        wider = browser.execute_script("""
+            return [...document.querySelectorAll('body *')].filter((one) => !one.closest('.skip'))
+                .filter((one) => !one.parentElement.closest('.wide') && one.getBoundingClientRect().right > 390)
+                .map((one) => one.outerHTML.slice(0, 200));
+        """)
+        assert wider == [] and browser.execute_script("return document.documentElement.scrollWidth") <= 390, page
+    streams = browser.execute_script(
+        "return [...document.querySelectorAll('.panels')].map((one) => one.children.length)"
+    )
+    assert max(streams) > 1
+
+
+def test_paper_shows_what_is_folded_but_not_what_is_long(browser, host_pages):
+    for page in host_pages:
+        show(browser, page)
+        browser.execute_script("document.querySelector('.panel details').open = true")
+        opened = "[...document.querySelectorAll('details')].map((one) => [one.open, one.className])"
+        before = browser.execute_script(f"return {opened}")
+        # What the page itself does before it is printed was done when this is called.
+        browser.execute_script(f"addEventListener('beforeprint', () => {{ window.printed = {opened}; }})")
+        browser.execute_cdp_cmd("Page.printToPDF", {})
+        printed = browser.execute_script("return window.printed")
+        assert [is_open for is_open, kind in printed] == [kind != "long" for is_open, kind in printed]
+        assert sum(kind == "long" for _is_open, kind in printed) >= 4
+        assert browser.execute_script(f"return {opened}") == before and [True, ""] in before and [False, ""] in before
+
+
+@pytest.mark.parametrize("width", [1920, 1100, 390])
 def test_pictures_fit_the_page_and_no_text_of_theirs_is_cut_off_touched_or_too_small(
-    browser, one_host, three_hosts, trial_of_four, long_names, width
+    browser, three_hosts, trial_of_four, host_pages, width
 ):
-    for page in (one_host / "index.html", three_hosts / "index.html", trial_of_four, long_names / "index.html"):
+    for page in (three_hosts / "index.html", trial_of_four, *host_pages):
         show(browser, page, width)
         faults = browser.execute_script("""
-            return [...document.querySelectorAll('figure svg')].flatMap((svg) => {
+            const pictures = [...document.querySelectorAll('figure svg')];
+            return pictures.filter((svg) => svg.checkVisibility()).flatMap((svg) => {
                 const frame = svg.getBoundingClientRect();
                 const shown = [...svg.querySelectorAll('text')]
                     .map((text) => [text.textContent, text.getBoundingClientRect()]);
@@ -298,7 +356,8 @@ def test_pictures_fit_the_page_and_no_text_of_theirs_is_cut_off_touched_or_too_s
 def test_who_points_at_a_mark_reads_its_numbers(browser, one_host):
     show(browser, one_host / "index.html")
     titles = browser.execute_script("""
-        return [...document.querySelectorAll('figure svg')].map((svg) => {
+        const pictures = [...document.querySelectorAll('figure svg')];
+        return pictures.filter((svg) => svg.checkVisibility()).map((svg) => {
             svg.scrollIntoView({ block: 'center' });
             const seen = [...svg.querySelectorAll('title')].map((title) => {
                 const box = title.parentElement.getBoundingClientRect();

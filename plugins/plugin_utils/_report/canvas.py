@@ -165,7 +165,7 @@ class Canvas:
     def marks(
         self, shape: str, colour: str, radius: float, points: t.Iterable[tuple[float, float, str]], opacity: float = 1
     ) -> None:
-        """Add marks of one shape and colour, each with its title."""
+        """Add marks of one shape and colour, each with its title; those without one are a single path."""
         attributes = {"fill": colour} | ({"opacity": f"{opacity:g}"} if opacity < 1 else {})
         corners = CORNERS.get(shape)
         if corners is None:
@@ -175,11 +175,16 @@ class Canvas:
         (right, down), *others = corners or [(0.0, 0.0)]
         steps = itertools.pairwise([(right, down), *others])
         shape = "".join(f"l{short(radius * (x - a))} {short(radius * (y - b))}" for (a, b), (x, y) in steps) + "z"
+        silent = ""
         with self.group(**attributes):
             for x, y, title in points:
-                self.path(
-                    f"M{short(x + radius * right)} {short(y + radius * down)}{shape if corners else 'v.1'}", title
-                )
+                mark = f"M{short(x + radius * right)} {short(y + radius * down)}{shape if corners else 'v.1'}"
+                if title:
+                    self.path(mark, title)
+                else:
+                    silent += mark
+            if silent:
+                self.path(silent)
 
 
 def _titled(title: str) -> str:
@@ -243,6 +248,8 @@ class Plot:
         y: value -> height.
         top: the plot's upper end.
         bottom: its lower end.
+        left: its left end.
+        right: its right end.
     """
 
     def __init__(
@@ -252,6 +259,7 @@ class Plot:
         along: tuple[t.Sequence[float], str],
         up: tuple[t.Sequence[float], str],
         label: t.Callable[[float], str] = tick_label,
+        beside: float = 0.0,
     ):
         """Draw the axes and the grid.
 
@@ -261,12 +269,14 @@ class Plot:
             along: ticks and title of the horizontal axis; without a title it is that of the plot below.
             up: ticks and title of the vertical axis; the title stands above it.
             label: the label of a tick of the vertical axis.
+            beside: the least room for these labels, so that plots below each other have one horizontal axis.
         """
         top = canvas.lines(span[0], up[1], MUTED) + LINE / 2
         self.top, self.bottom = top, top + span[1]
         named = [(tick, label(tick)) for tick in up[0]]
-        left = EDGE + 6 + max(width(name) for _tick, name in named)
+        left = EDGE + 6 + max(beside, *(width(name) for _tick, name in named))
         right = WIDTH - max(2 * EDGE, width(tick_label(along[0][-1])) / 2)
+        self.left, self.right = left, right
         self.x = scale(along[0][0], along[0][-1], left, right)
         self.y = scale(up[0][0], up[0][-1], self.bottom, top)
         canvas.path("".join(f"M{short(left)} {short(self.y(tick))}H{short(right)}" for tick in up[0]), stroke=GRID)

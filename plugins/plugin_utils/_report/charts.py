@@ -61,8 +61,14 @@ RATIO_TICKS = (0.1, 0.2, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2
 # Width of a label on the ratio axis with spacing, and what is left beside that axis for half of the last one.
 LABEL_WIDTH, INSET = 62, 30
 # Height of a bar, of a row of marks, of a row of a map, and of plots.
-BAR, ROW, CELL, BINS, SEQUENCE, TIMELINE, CURVE = 15, 18, 18, 70, 150, 110, 190
+BAR, ROW, CELL, BINS, SEQUENCE, TIMELINE, CURVE, CHANGES = 15, 18, 18, 70, 150, 110, 190, 80
+# What is above this many times a limit is drawn at the upper end; the least end of an axis of changes.
+FAR, LEAST_CHANGE = 2.5, 0.02
+# Title of the horizontal axis of streams, which are whole.
+STREAMS = "streams"
 MAX_BINS = 30
+# Samples of a sequence, or fields of a map, beyond which none has a title.
+MAX_TITLED = 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,6 +105,15 @@ def _with_interval(row: Row) -> str:
     """Return ``5.1 (4.9 to 5.3)``, or the value alone."""
     ends = "" if row["low"] is None or row["high"] is None else " ({} to {})"
     return report_text.number(row["value"]) + ends.format(*(report_text.number(row[end]) for end in ("low", "high")))
+
+
+def _share_with_interval(row: Row) -> str:
+    ends = (
+        ""
+        if row["low"] is None or row["high"] is None
+        else f" ({_percent(row['low'], 1)} to {_percent(row['high'], 1)})"
+    )
+    return _percent(row["value"], 1) + ends
 
 
 # Ratios
@@ -265,6 +280,25 @@ def bars(rows: t.Sequence[Row], arms: t.Sequence[str], unit: str, label: str) ->
     return Picture(label, canvas.svg(label))
 
 
+def bins(rows: t.Sequence[Row], arms: t.Sequence[str]) -> tuple[list[float], dict[str, list[int]]]:
+    """Count values by bins; return the edges of the bins, and the counts of each arm.
+
+    Args:
+        rows: ``{arm, value}``, one per worker of a sample.
+        arms: titles of all arms of the result, the baseline first.
+    """
+    values = [row["value"] for row in rows]
+    # The rule of Rice: twice the cube root of the number of values.
+    edges = ticks(min(values), max(values), min(MAX_BINS, math.ceil(2 * len(values) ** (1 / 3))))
+    # A bin is from its lower edge to below its upper one, the last one too.
+    if max(values) >= edges[-1]:
+        edges.append(2 * edges[-1] - edges[-2])
+    counts = {title: [0] * (len(edges) - 1) for title in looks(arms, {row["arm"] for row in rows})}
+    for row in rows:
+        counts[row["arm"]][min(len(edges) - 2, int((row["value"] - edges[0]) / (edges[1] - edges[0])))] += 1
+    return edges, counts
+
+
 def histogram(rows: t.Sequence[Row], arms: t.Sequence[str], unit: str, label: str) -> Picture:
     """Draw the distribution of values, one row per arm.
 
@@ -275,14 +309,8 @@ def histogram(rows: t.Sequence[Row], arms: t.Sequence[str], unit: str, label: st
         label: the alternative text.
     """
     canvas = Canvas()
-    values = [row["value"] for row in rows]
-    # The rule of Rice: twice the cube root of the number of values.
-    marked = ticks(min(values), max(values), min(MAX_BINS, math.ceil(2 * len(values) ** (1 / 3))))
-    step = marked[1] - marked[0]
-    shown = looks(arms, {row["arm"] for row in rows})
-    counts = {title: [0] * (len(marked) - 1) for title in shown}
-    for row in rows:
-        counts[row["arm"]][min(len(marked) - 2, int((row["value"] - marked[0]) / step))] += 1
+    marked, counts = bins(rows, arms)
+    shown = looks(arms, counts)
     most = max(max(count) for count in counts.values())
     y = 0.0
     for number, (title, count) in enumerate(counts.items(), 1):
@@ -315,6 +343,13 @@ def sequence(rows: t.Sequence[Row], arms: t.Sequence[str], label: str) -> Pictur
     canvas = Canvas()
     shown = looks(arms, {row["arm"] for row in rows})
     deviations = [row["deviation"] for row in rows]
+    # Of many samples the table has the numbers, and marks are of the two shapes that take the fewest bytes.
+    titled = len(rows) <= MAX_TITLED
+    if not titled:
+        shown = {
+            title: (colour, "square" if place % 2 else "circle")
+            for place, (title, (colour, _shape)) in enumerate(shown.items())
+        }
     plot = Plot(
         canvas,
         (_legend(canvas, shown), SEQUENCE),
@@ -325,7 +360,11 @@ def sequence(rows: t.Sequence[Row], arms: t.Sequence[str], label: str) -> Pictur
     canvas.path(f"M{short(plot.x(0))} {short(plot.y(0))}H{short(WIDTH - 2 * EDGE)}", stroke=INK)
     for title, (colour, shape) in shown.items():
         points = (
-            (plot.x(row["index"]), plot.y(row["deviation"]), f"{row['index']}: {_percent(row['deviation'], 2)}")
+            (
+                plot.x(row["index"]),
+                plot.y(row["deviation"]),
+                f"{row['index']}: {_percent(row['deviation'], 2)}" if titled else "",
+            )
             for row in rows
             if row["arm"] == title
         )
@@ -370,47 +409,116 @@ def timeline(rows: t.Sequence[Row], bands: t.Sequence[Row], arms: t.Sequence[str
     return Picture(label, canvas.svg(label))
 
 
-def streams(rows: t.Sequence[Row], arms: t.Sequence[str], unit: str, crossover: int | None, label: str) -> Picture:
-    """Draw a value by number of streams, one line per arm, with the crossover marked.
+def streams(
+    rows: t.Sequence[Row],
+    changes: t.Sequence[Row],
+    arms: t.Sequence[str],
+    unit: str,
+    crossover: int | None,
+    label: str,
+) -> Picture:
+    """Draw a value by number of streams, one line per arm, with the crossover marked; below it the change of each arm
+    against the baseline.
 
     Args:
         rows: ``{x, arm, value, low, high}`` each.
+        changes: the same with shares of the baseline's value; none are drawn without any.
         arms: titles of all arms of the result, the baseline first.
         unit: title of the axis.
         crossover: number of streams from which on SMT helps, or None where there is none, or none is known.
         label: the alternative text.
     """
-    return _curve(rows, arms, unit, "streams", label, crossover)
+    canvas = Canvas()
+    named = [_percent(tick) for tick in _changes(changes)] if changes else []
+    upper = _curve(canvas, rows, arms, unit, "" if changes else STREAMS, beside=max(map(width, named), default=0.0))
+    plots = [upper]
+    if changes:
+        beside = max(width(tick_label(tick)) for tick in _heights(rows))
+        title = f"change against {arms[0]}"
+        plots.append(_curve(canvas, changes, arms, title, STREAMS, (upper.bottom + EDGE, CHANGES), beside))
+    for plot in plots if crossover is not None else ():
+        x = plot.x(crossover)
+        canvas.path(line([(x, plot.top), (x, plot.bottom)]), stroke=INK, stroke_dasharray="4,3")
+    if crossover is not None:
+        x, text = upper.x(crossover), f"from {crossover} streams"
+        before = x + 5 + width(text) > WIDTH
+        canvas.text(x - 5 if before else x + 5, upper.top + LINE / 2, text, "end" if before else "start")
+    return Picture(label, canvas.svg(label))
 
 
-def points(rows: t.Sequence[Row], arms: t.Sequence[str], unit: str, along: str, label: str) -> Picture:
+def points(
+    rows: t.Sequence[Row],
+    arms: t.Sequence[str],
+    unit: str,
+    along: str,
+    label: str,
+    limit: tuple[float, str] | None = None,
+) -> Picture:
     """Draw a value by the workload's parameter, one line per arm.
 
     Args:
-        rows: ``{x, arm, value, low, high}`` each.
+        rows: ``{x, arm, value, low, high}`` each; one without a value failed there.
         arms: titles of all arms of the result, the baseline first.
         unit: title of the vertical axis.
         along: the parameter with its unit.
         label: the alternative text.
+        limit: the greatest value that was allowed, and its name.
     """
-    return _curve(rows, arms, unit, along, label)
+    canvas = Canvas()
+    plot = _curve(canvas, rows, arms, unit, along, limit=limit)
+    if limit:
+        y = plot.y(limit[0])
+        canvas.path(line([(plot.left, y), (plot.right, y)]), stroke=INK, stroke_dasharray="4,3")
+        canvas.text(plot.left + EDGE, y - LINE / 2, limit[1])
+    return Picture(label, canvas.svg(label))
+
+
+def _heights(rows: t.Sequence[Row], limit: tuple[float, str] | None = None) -> list[float]:
+    """Return the ticks of the vertical axis of a curve: of all values with their intervals, and of zero. A limit has
+    room for its name, and what is far above it is at the upper end.
+    """
+    ends = [0.0, *(value for row in rows for value in (row["value"], row["low"], row["high"]) if value is not None)]
+    highest = max(ends) if limit is None else min(FAR * limit[0], max(1.15 * limit[0], *ends))
+    return ticks(min(ends), highest, 6)
+
+
+def _changes(rows: t.Sequence[Row]) -> list[float]:
+    """Return the ticks of an axis of changes, on which what is below a percent is next to nothing."""
+    ends = [value for row in rows for value in (row["value"], row["low"], row["high"]) if value is not None]
+    return ticks(min(-LEAST_CHANGE, *ends), max(LEAST_CHANGE, *ends), 4)
 
 
 def _curve(
-    rows: t.Sequence[Row], arms: t.Sequence[str], unit: str, along: str, label: str, crossover: int | None = None
-) -> Picture:
-    canvas = Canvas()
+    canvas: Canvas,
+    rows: t.Sequence[Row],
+    arms: t.Sequence[str],
+    unit: str,
+    along: str,
+    below: tuple[float, float] | None = None,
+    beside: float = 0.0,
+    limit: tuple[float, str] | None = None,
+) -> Plot:
+    """Draw a curve for each arm: with a legend at the top of the canvas, or as shares of a baseline below another
+    plot, at this height and as high.
+    """
     shown = looks(arms, {row["arm"] for row in rows})
-    ends = [value for row in rows for value in (row["value"], row["low"], row["high"]) if value is not None]
     places = [row["x"] for row in rows]
+    across_ticks = ticks(min(0, *places), max(places), 8, whole=along in ("", STREAMS))
+    up = _changes(rows) if below else _heights(rows, limit)
     plot = Plot(
         canvas,
-        (_legend(canvas, shown), CURVE),
-        (ticks(min(0, *places), max(places), 8, whole=along == "streams"), along),
-        (ticks(min(0, *ends), max(0, *ends), 6), unit),
+        below or (_legend(canvas, shown), CURVE),
+        (across_ticks, along),
+        (up, unit),
+        _percent if below else tick_label,
+        beside,
     )
+    if below:
+        canvas.path(f"M{short(plot.left)} {short(plot.y(0))}H{short(plot.right)}", stroke=INK)
+    say = _share_with_interval if below else _with_interval
     for title, (colour, shape) in shown.items():
-        own = sorted((row for row in rows if row["arm"] == title), key=lambda row: row["x"])
+        of_arm = sorted((row for row in rows if row["arm"] == title), key=lambda row: row["x"])
+        own = [row for row in of_arm if row["value"] is not None]
         banded = [row for row in own if row["low"] is not None and row["high"] is not None]
         upper = [(plot.x(row["x"]), plot.y(row["high"])) for row in banded]
         lower = [(plot.x(row["x"]), plot.y(row["low"])) for row in banded]
@@ -421,14 +529,12 @@ def _curve(
         middles = [(plot.x(row["x"]), plot.y(row["value"])) for row in own]
         if len(own) > 1:
             canvas.path(line(middles), fill="none", stroke=colour, stroke_width="2")
-        said = (f"{title}, {tick_label(row['x'])} {along}: {_with_interval(row)}" for row in own)
+        said = (f"{title}, {tick_label(row['x'])} {along or STREAMS}: {say(row)}" for row in own)
         canvas.marks(shape, colour, 4, ((x, y, text) for (x, y), text in zip(middles, said)))
-    if crossover is not None:
-        x, text = plot.x(crossover), f"from {crossover} streams"
-        canvas.path(line([(x, plot.top), (x, plot.bottom)]), stroke=INK, stroke_dasharray="4,3")
-        before = x + 5 + width(text) > WIDTH
-        canvas.text(x - 5 if before else x + 5, plot.top + LINE / 2, text, "end" if before else "start")
-    return Picture(label, canvas.svg(label))
+        failed = [row["x"] for row in of_arm if row["value"] is None]
+        at_top = [(plot.x(x), plot.top, f"{title}, {tick_label(x)} {along}: failed") for x in failed]
+        canvas.marks("cross", colour, 5, at_top)
+    return plot
 
 
 # CPUs
@@ -453,11 +559,17 @@ def usage_map(rows: t.Sequence[Row], cpus: t.Sequence[str], label: str) -> Pictu
     for name, usage in lines.items():
         y = canvas.lines(y, name)
         with canvas.group(fill=ACCENT):
+            alike: dict[str, list[str]] = {}
             for place, cpu in enumerate(cpus):
                 if cpu in usage:
                     field = box(EDGE + step * place, y, step - seam, CELL)
-                    title = f"CPU {cpu}: {100 * usage[cpu]:.0f} %"
-                    canvas.path(field, title, opacity=f"{0.06 + 0.94 * min(1.0, max(0.0, usage[cpu])):.2f}")
+                    opacity = f"{0.06 + 0.94 * min(1.0, max(0.0, usage[cpu])):.2f}"
+                    if len(rows) <= MAX_TITLED:
+                        canvas.path(field, f"CPU {cpu}: {100 * usage[cpu]:.0f} %", opacity=opacity)
+                    else:
+                        alike.setdefault(opacity, []).append(field)
+            for opacity, fields in alike.items():
+                canvas.path("".join(fields), opacity=opacity)
         y += CELL + EDGE
     middles = [(EDGE + step * (place + 0.5), cpu) for place, cpu in enumerate(cpus)]
     across(canvas, middles, y - EDGE, "CPU, siblings side by side")

@@ -14,8 +14,8 @@ import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, usage
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import (
-    host as host_page,
     telemetry as telemetry_part,
+    workloads as workloads_part,
 )
 from result_maker import accepted, compared
 
@@ -124,7 +124,7 @@ def test_results_and_page_have_it():
     assert len(summary["usage"]) == 8 and {one["real"]["n"] for one in summary["usage"]} == {6}
     about = host_comparisons.describe_workload(result, "own_levels")
     used = usage.of_workload(result, result.samples, "own_levels")
-    charts = host_page._load_curve(result, used.values(), about)
+    charts = workloads_part._load_curve(result, used.values(), about)
     assert [chart.label.partition(":")[2].split(" over ")[0].strip() for chart in charts] == [
         f"throughput [{about['unit']}]",
         f"{about['unit']} by used CPU",

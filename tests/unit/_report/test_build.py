@@ -140,6 +140,9 @@ def test_the_curves_of_streams_are_drawn_with_the_crossover(tmp_path):
     ]
     assert page.count(">from 8 streams<") == 1
     assert "mean of all workers, less is better" in page
+    # Both in absolute numbers and against the baseline: at 7 streams SMT off takes 14,568 ms instead of 16,741.
+    assert page.count(">change against SMT on<") == 2 and "SMT off, 7 streams: \u221212.9 % (" in page
+    assert "SMT off against SMT on by number of streams" in page and ", other placements" not in page
 
 
 def test_of_a_rate_the_time_of_a_stream_is_drawn_too(tmp_path):
@@ -184,9 +187,30 @@ def test_the_users_within_the_response_time_that_was_allowed(tmp_path):
     )
 
 
+def test_the_response_time_is_drawn_by_users_with_the_limit_and_what_failed(tmp_path):
+    page = page_of(tmp_path, studies.sap())
+    assert "SAP SD, every online thread busy: response time by users; the table has the numbers" in page
+    assert ">limit 2 s<" in page and "SMT on, 650 users: 1.990" in page
+    assert page.count("SMT off, 650 users: failed") == 2 and "A cross: the samples failed there." in page
+
+
+def test_instructions_per_cycle_are_drawn_by_load(tmp_path):
+    document = studies.arm()
+    for sample in document["samples"]:
+        cycles = 1e9 if sample["parameter"] == 0.3 else 2e9
+        counts = {"0": {"cycles": cycles, "instructions": 1.41e9}, "1": {"cycles": cycles, "instructions": 1.41e9}}
+        sample["telemetry"]["perf"] = {"cpus": counts, "cores": {}}
+    page = page_of(tmp_path, document)
+    assert "instructions per cycle of a thread by load [of each CPU]" in page
+    assert "as found, 0.3 load [of each CPU]: 1.410" in page and "as found, 1 load [of each CPU]: 0.7050" in page
+
+
 def test_the_histogram_has_the_workers_of_twenty_runs(tmp_path):
     page = page_of(tmp_path, studies.pythian_free())
     assert "how often which value of a worker came in 40" in page
+    # The counts below it are the study's: MB/s -> how often.
+    table = page[page.index("<caption>Workers by their value [MB/s]") :].partition("</table>")[0]
+    assert re.findall(r"<td class=n>([0-9.]+)</td>", table)[2::3] == [str(one) for one in studies.PYTHIAN_FREE.values()]
     assert '{"smt_eval_placements": ["free_2"]}' in Page(page).text()
     # One number of streams is no curve.
     assert "by number of streams" not in page

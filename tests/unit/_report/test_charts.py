@@ -20,13 +20,25 @@ SIDES = ("left is better", ATTACK)
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def curve(draw, values, *more):
-    rows = [
+def curve(values):
+    return [
         {"x": x, "arm": arm, "value": value, "low": None if x == 1 else value, "high": value}
         for x, value in enumerate(values, 1)
         for arm in ARMS
     ]
-    return draw(rows, ARMS, LONG, *more, ATTACK)
+
+
+def changes(values):
+    """Each value against the greatest, up to so many percent as they are apart."""
+    return [
+        {"x": x, "arm": arm, "value": value / max(values) - 1, "low": None if x == 1 else -0.5, "high": 0.25}
+        for x, value in enumerate(values, 1)
+        for arm in ARMS[1:]
+    ]
+
+
+def failing(values):
+    return [*curve(values), {"x": len(values) + 1, "arm": ARMS[0], "value": None, "low": None, "high": None}]
 
 
 def pictures(values):
@@ -63,9 +75,11 @@ def pictures(values):
         ("usage_map", charts.usage_map(usage, list("01234567"), ATTACK)),
         ("topology", charts.topology(cores, {3}, ATTACK)),
         ("topology-usage", charts.topology([(LONG, [range(20)]), *cores], {3}, ATTACK, {0: 0.5, 1: 1.0})),
-        ("streams", curve(charts.streams, values, 2)),
-        ("streams-last", curve(charts.streams, values, len(values))),
-        ("points", curve(charts.points, values, ATTACK)),
+        ("streams", charts.streams(curve(values), [], ARMS, LONG, 2, ATTACK)),
+        ("streams-last", charts.streams(curve(values), [], ARMS, LONG, len(values), ATTACK)),
+        ("streams-changes", charts.streams(curve(values), changes(values), ARMS, LONG, len(values), ATTACK)),
+        ("points", charts.points(curve(values), ARMS, LONG, ATTACK, ATTACK)),
+        ("points-limit", charts.points(failing(values), ARMS, LONG, ATTACK, ATTACK, (min(values), "limit 1 s"))),
     ]
 
 
@@ -160,7 +174,9 @@ def test_no_two_texts_touch_and_none_is_shortened(picture):
         ("topology", 8),
         ("topology-usage", 20 + 8),
         ("streams", 3 * 4),
+        ("streams-changes", 3 * 4 + 2 * 4),
         ("points", 3 * 4),
+        ("points-limit", 3 * 4 + 1),
     ],
 )
 def test_every_mark_says_its_numbers(kind, count):
@@ -203,6 +219,45 @@ def test_the_histogram_counts_each_sample_once():
     titles = [one.text for one in svg.iter(f"{SVG}title")]
     assert sum(int(title.partition(": ")[2]) for title in titles) == len(values)
     assert titles[0] == "1.000 to 2.000: 2"
+
+
+def test_the_counts_of_a_histogram_are_those_that_are_drawn():
+    rows = [{"arm": "b" if value > 3 else "a", "value": value} for value in (1.0, 1.0, 2.0, 2.5, 4.0)]
+    assert charts.bins(rows, ["a", "b"]) == ([1.0, 2.0, 3.0, 4.0, 5.0], {"a": [2, 2, 0, 0], "b": [0, 0, 0, 1]})
+
+
+def test_many_marks_are_one_path_without_titles():
+    rows = [{"index": index, "deviation": index / 1000, "arm": "ab"[index % 2]} for index in range(500)]
+    svg = charts.sequence(rows, ["a", "b"], "l").svg
+    assert "<title>" not in svg and svg.count("v.1") == 500 + 2 and len(svg) < 20 * 500
+    usage = [{"label": str(line), "cpu": str(cpu), "usage": cpu % 2} for line in range(20) for cpu in range(8)]
+    svg = charts.usage_map(usage, [str(cpu) for cpu in range(8)], "l").svg
+    assert "<title>" not in svg and svg.count("h25v18") == 20 * 8
+
+
+def test_changes_are_drawn_below_the_curves_on_the_same_axis():
+    rows = [{"x": x, "arm": arm, "value": x * 1e5, "low": None, "high": None} for x in (1, 8) for arm in "ab"]
+    below = [
+        {"x": x, "arm": "b", "value": change, "low": change, "high": change} for x, change in ((1, 0.001), (8, -0.3))
+    ]
+    svg = ElementTree.fromstring(charts.streams(rows, below, ["a", "b"], "u", 8, "l").svg)
+    titles = {one.text: parent for parent in svg.iter() for one in parent.findall(f"{SVG}title")}
+    assert (
+        "b, 8 streams: \u221230.0 % (\u221230.0 % to \u221230.0 %)" in titles and "b, 8 streams: 800\u202f000" in titles
+    )
+    middles = {title: sum(extent(mark.get("d"))[0]) / 2 for title, mark in titles.items() if title.startswith("b, 8")}
+    assert len(middles) == 2 and len({round(middle) for middle in middles.values()}) == 1
+    # What is next to nothing is not blown up: the axis has whole percents.
+    small = charts.streams(
+        rows, [{**one, "value": 0.001, "low": 0.001, "high": 0.001} for one in below], ["a", "b"], "u", 8, "l"
+    ).svg
+    assert ">\u22122 %<" in small and ">+2 %<" in small
+
+
+def test_what_is_far_above_a_limit_is_at_the_upper_end():
+    rows = [{"x": x, "arm": "a", "value": value, "low": None, "high": None} for x, value in ((1, 1.0), (2, 900.0))]
+    svg = charts.points(rows, ["a"], "u", "users", "l", (2.0, "limit 2 s")).svg
+    assert ">limit 2 s<" in svg and ">5<" in svg and ">900<" not in svg and "a, 2 users: 900.0" in svg
 
 
 def test_words_are_wrapped_and_only_what_is_too_long_is_divided():

@@ -10,6 +10,7 @@ import base64
 import functools
 import hashlib
 import json
+import re
 import typing as t
 from pathlib import Path
 from urllib.parse import quote
@@ -64,7 +65,8 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
         finalize=_stable,
     )
-    script = asset("page.js")
+    style = re.sub(r"/\*.*?\*/|(?<=[{};,])\s+", "", asset("page.css"), flags=re.DOTALL)
+    script = re.sub(r"^\s*(//.*\n)?", "", asset("page.js"), flags=re.MULTILINE)
     digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
     made.filters.update(
         number=report_text.number,
@@ -83,7 +85,7 @@ def environment() -> jinja2.Environment:
         counted=report_text.counted,
         columns=lambda table: htmlsafe_json_dumps(_columns(table), dumps=_as_json),
     )
-    made.globals.update(style=Markup(asset("page.css")), script=Markup(script), script_hash=digest)
+    made.globals.update(style=Markup(style), script=Markup(script), script_hash=digest)
     return made
 
 

@@ -14,37 +14,25 @@ from ansible_collections.threadwise.smt.plugins.module_utils._siblings import ca
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics import goals
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.catalogue import BUILT_IN
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
-    comparisons as host_comparisons,
-    paired,
-    usage,
-)
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult, Sample
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, load_limit
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import (
+    answer as answer_part,
     arms as arms_part,
     frame,
-    smt_metrics as smt_metrics_part,
     telemetry as telemetry_part,
+    workloads as workloads_part,
+)
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages.workloads import (
+    MAX_ROWS_DRAWN,
+    MAX_SAMPLES_SHOWN,
+    short,
 )
 
-# A page shows this many samples at most; the CSV has all.
-MAX_SAMPLES_SHOWN = 3000
-# Rows of a chart at most; the table has all.
-MAX_ROWS_DRAWN = 60
 MAX_CPUS_DRAWN = 256
-
-# Placements of which a page shows at most a histogram each.
-MAX_HISTOGRAMS = 2
-# How the workers' values of a metric are combined.
-COMBINED = {
-    "sum": "summed over all workers",
-    "max": "of the worker with the highest value",
-    "mean": "mean of all workers",
-    "per_job": "time per job: of the CPU the mean of all workers, else that of the slowest worker by their number",
-}
 
 # Name of a column, and whether it holds numbers.
 SAMPLE_HEADS = (
@@ -87,13 +75,19 @@ def render(result: HostResult, summary: dict[str, t.Any], alone: bool) -> str:
     )
     sides = report_text.SIDES_OF_SMT if of_smt and not of_others and not several else report_text.SIDES_OF_ARMS
     baseline, *candidates = (arm.title for arm in result.arms)
-    workloads = _workloads(result, summary)
+    workloads = workloads_part.workloads(result, summary)
     between_arms = [one for one in comparisons if one["kind"] == "arm"]
+    opening, rest = answer_part.opening(summary["conclusion"]["statements"])
+    further = [one for one in between_arms if not one["primary"]]
+    # With few workloads no table says more than what the curves of streams have in theirs.
+    by_streams = {one["workload"] for one in workloads if one["streams"]}
     return frame.render(
         "host.html.j2",
         result=result,
         summary=summary,
         conclusion=summary["conclusion"],
+        opening=opening,
+        rest=rest,
         alone=alone,
         main=main,
         among=among,
@@ -112,9 +106,11 @@ def render(result: HostResult, summary: dict[str, t.Any], alone: bool) -> str:
             for one in between_arms
             if one["primary"]
             and id(one) not in shown
+            and not (one["workload"] in by_streams and workloads_part.is_of_streams(one))
             and (host_comparisons.is_of_smt(one), one["placement"]) not in shown
         ],
-        further=[one for one in comparisons if not one["primary"]],
+        further=further,
+        further_chart=_of_further(further, several),
         busy=" or ".join(dict.fromkeys(placements.title(one["placement"]) for one in main)),
         question=report_text.question(summary),
         of_smt_alone=report_text.is_of_smt_alone(summary),
@@ -152,24 +148,36 @@ def forest(
     return charts.forest(rows, comparisons[0]["margin"], sides, f"Change with its interval: {summary}")
 
 
+def _of_further(further: t.Sequence[dict[str, t.Any]], several: bool) -> charts.Picture | None:
+    """Draw the comparisons of arms by other metrics, where they are about the whole machine."""
+    found = host_comparisons.at_widest(further, every_metric=True)
+    rows = [
+        {
+            "label": f"{one['title']}, {one['metric']}{', ' + one['candidate']['arm_title'] if several else ''}",
+            **report_text.ratio_row(one),
+        }
+        for one in found
+    ]
+    return forest(rows, found, ("worse", "better"))
+
+
 def _effects(comparisons: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
-    """Return the comparisons between placements, by effect, each with its chart."""
+    """Return the comparisons between placements, by effect, each with its chart: of the primary metrics first."""
     found = []
     for effect in host_comparisons.EFFECTS:
-        group = [one for one in comparisons if one["effect"] == effect and one["primary"]]
+        group = sorted((one for one in comparisons if one["effect"] == effect), key=lambda one: not one["primary"])
         if group:
             several = len({(one["candidate"]["placement"], one["baseline"]["placement"]) for one in group}) > 1
-            rows = [
-                {
-                    "label": (
-                        f"{one['title']}, {placements.title(one['candidate']['placement'])}"
-                        if several
-                        else one["title"]
-                    ),
-                    **report_text.ratio_row(one),
-                }
-                for one in group
-            ]
+            # A metric of another direction would take the numbers from the axis; the table has it.
+            directions = {one["better"] for one in group if one["primary"]} or {group[0]["better"]}
+            rows = []
+            for one in (one for one in group if one["primary"] or {one["better"]} == directions):
+                parts_of_label = [
+                    one["title"],
+                    *([] if one["primary"] else [one["metric"]]),
+                    *([placements.title(one["candidate"]["placement"])] if several else []),
+                ]
+                rows.append({"label": ", ".join(parts_of_label), **report_text.ratio_row(one)})
             found.append(
                 {
                     "effect": effect,
@@ -179,289 +187,6 @@ def _effects(comparisons: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]
                 }
             )
     return found
-
-
-# Workloads
-
-
-def _workloads(result: HostResult, summary: dict[str, t.Any]) -> list[dict[str, t.Any]]:
-    """Return each workload with its measurements."""
-    samples: dict[str, list[Sample]] = {}
-    for sample in result.samples:
-        samples.setdefault(sample.workload, []).append(sample)
-    crossovers = {one["workload"]: one for one in summary["crossovers"]}
-    titles = _arm_titles(result)
-    found = []
-    for name in dict.fromkeys(level["workload"] for level in summary["levels"]):
-        declared = host_comparisons.declaration(result, name)
-        about = {
-            **host_comparisons.describe_workload(result, name),
-            "parameter_name": declared.parameter.name if declared.parameter else "",
-            "response_limit": declared.response_limit,
-        }
-        of_all_metrics = [level for level in summary["levels"] if level["workload"] == name]
-        levels = [level for level in of_all_metrics if level["primary"]]
-        crossover = crossovers.get(name)
-        used = {
-            (one["placement"], one["arm"], one["parameter"]): usage.Usage(**one)
-            for one in summary["usage"]
-            if one["workload"] == name
-        }
-        found.append(
-            {
-                **about,
-                "combined": COMBINED[about["aggregate"]],
-                "levels": levels,
-                "further": [
-                    {**level, **result_metric}
-                    for level in of_all_metrics
-                    if not level["primary"]
-                    for result_metric in [host_comparisons.describe_workload(result, name, None, level["metric"])]
-                ],
-                "chart": _bars(levels, titles, about),
-                "repeats": _repeats(result, samples.get(name, []), about),
-                "streams": _streams(samples.get(name, []), levels, titles, about, crossover),
-                "parameters": _parameters(result, samples.get(name, []), levels, about),
-                "load_curve": _load_curve(result, used.values(), about),
-                "smt_metrics": smt_metrics_part.lines(
-                    about, summary["comparisons"], of_all_metrics, samples.get(name, []), crossover
-                ),
-                "telemetry": telemetry_part.table(result, samples.get(name, []), levels, used),
-            }
-        )
-    return found
-
-
-def _arm_titles(result: HostResult) -> list[str]:
-    """Return the titles of all arms, the baseline first."""
-    return [arm.title for arm in result.arms]
-
-
-def _unit(about: dict[str, t.Any]) -> str:
-    return f"{about['metric']} [{about['unit']}]"
-
-
-def _bars(
-    levels: t.Sequence[dict[str, t.Any]], titles: t.Sequence[str], about: dict[str, t.Any]
-) -> charts.Picture | None:
-    drawn = [
-        {"label": placements.title(level["placement"]), "text": report_text.number(level["value"]), **_span(level)}
-        for level in levels
-        if level["value"] is not None and level["parameter"] is None and not _free(level["placement"])
-    ][:MAX_ROWS_DRAWN]
-    unit = f"{_unit(about)}, {'more' if about['better'] == 'higher' else 'less'} is better"
-    return (
-        charts.bars(drawn, titles, unit, f"{about['title']}: {unit}, by placement; the table has the numbers")
-        if drawn
-        else None
-    )
-
-
-def _span(level: dict[str, t.Any]) -> dict[str, t.Any]:
-    return {
-        "arm": level["arm_title"],
-        **{key: None if level[key] is None else _short(level[key]) for key in ("value", "low", "high")},
-    }
-
-
-def _short(value: float) -> float:
-    """Round to six digits: more are not visible in a chart, and digits make pages long."""
-    return float(f"{value:.6g}")
-
-
-def _repeats(result: HostResult, samples: t.Sequence[Sample], about: dict[str, t.Any]) -> list[charts.Picture]:
-    """Draw the distribution of the workers' values: with every thread busy, or of one worker alone;
-    and where the scheduler placed several workers.
-    """
-    values = {name: _values_of_workers(result, samples, name) for name in (placements.ALL_THREADS, placements.SINGLE)}
-    fixed = [name for name, rows in values.items() if rows][:1]
-    free = sorted({sample.placement for sample in samples if (_free(sample.placement) or 0) > 1}, key=placements.rank)
-    found = []
-    for placement in [*fixed, *free][:MAX_HISTOGRAMS]:
-        rows = (values.get(placement) or _values_of_workers(result, samples, placement))[:MAX_SAMPLES_SHOWN]
-        if len(rows) > 3:
-            label = (
-                f"{about['title']}, {placements.title(placement)}: how often which value of a worker came in"
-                f" {len(rows)}"
-            )
-            found.append(
-                charts.histogram(
-                    rows, _arm_titles(result), f"{_unit(about)} of a worker, {placements.title(placement)}", label
-                )
-            )
-    return found
-
-
-def _values_of_workers(result: HostResult, samples: t.Sequence[Sample], placement: str) -> list[dict[str, t.Any]]:
-    """Return ``{arm, value}`` for each worker of a placement's good samples without a parameter."""
-    arms = [(arm.name, arm.title) for arm in result.arms]
-    titles = {(host_comparisons.sampled_as(result, placement, name), name): title for name, title in arms}
-    return [
-        {"arm": titles[sample.placement, sample.arm], "value": _short(worker.value)}
-        for sample in samples
-        if sample.ok and sample.parameter is None and (sample.placement, sample.arm) in titles
-        for worker in sample.workers or []
-        if worker.value is not None and paired.LEAST <= worker.value <= paired.MOST
-    ]
-
-
-def _free(placement: str) -> int | None:
-    """Return the number of streams that a placement leaves to the scheduler, or None for another placement."""
-    found = placements.numbered(placement)
-    return found.workers if found and found.kind == placements.FREE else None
-
-
-def _streams(
-    samples: t.Sequence[Sample],
-    levels: t.Sequence[dict[str, t.Any]],
-    titles: t.Sequence[str],
-    about: dict[str, t.Any],
-    crossover: t.Mapping[str, t.Any] | None,
-) -> list[charts.Picture]:
-    """Draw the metric by number of streams, and beside a rate the time of a stream."""
-    rows = [
-        {"x": count, **_span(level)}
-        for level in levels
-        if level["value"] is not None and (count := _free(level["placement"])) is not None
-    ]
-    if len({row["x"] for row in rows}) < 2:
-        return []
-    curves = [(_unit(about), rows)]
-    if about["better"] == "higher":
-        curves.insert(
-            0,
-            ("time of a stream [s]", _time_by_streams(samples, {level["arm"]: level["arm_title"] for level in levels})),
-        )
-    helps = "" if crossover is None else f": SMT helps {crossover['text']}"
-    mark = None if crossover is None else crossover["streams"]
-    return [
-        charts.streams(drawn, titles, unit, mark, f"{about['title']}, {unit} by number of streams{helps}")
-        for unit, drawn in curves
-        if drawn
-    ]
-
-
-def _time_by_streams(samples: t.Sequence[Sample], titles: t.Mapping[str, str]) -> list[dict[str, t.Any]]:
-    """Return the mean time of a stream with its interval, by number of streams and arm:
-    the workload's own where it declares one, else the wall time.
-    """
-    times: dict[tuple[int, str], dict[int, list[float]]] = {}
-    for sample in samples:
-        count = _free(sample.placement)
-        own = host_comparisons.good_value(sample, "wall_time") if "wall_time" in sample.metrics else None
-        workers = [worker.wall_seconds for worker in sample.workers or [] if worker.wall_seconds]
-        time = own or (plain_statistics.fmean(workers) if workers else None)
-        if (
-            sample.ok
-            and count is not None
-            and sample.parameter is None
-            and time is not None
-            and paired.LEAST <= time <= paired.MOST
-        ):
-            times.setdefault((count, sample.arm), {}).setdefault(sample.block, []).append(time)
-    return [
-        {"x": count, **_span({"arm_title": titles.get(arm, arm), **paired.level(list(blocks.values()))})}
-        for (count, arm), blocks in sorted(times.items())
-    ]
-
-
-def _parameters(
-    result: HostResult,
-    samples: t.Sequence[Sample],
-    levels: t.Sequence[dict[str, t.Any]],
-    about: dict[str, t.Any],
-) -> list[dict[str, t.Any]]:
-    """Draw the metric and the CPU usage by parameter value, for each placement."""
-    parameter = host_comparisons.declaration(result, about["workload"]).parameter
-    if parameter is None:
-        return []
-    along = parameter.name + (f" [{parameter.unit}]" if parameter.unit not in (None, parameter.name) else "")
-    usage = _usage_by_parameter(samples)
-    titles = _arm_titles(result)
-    found = []
-    for placement in dict.fromkeys(level["placement"] for level in levels):
-        rated = [
-            {"x": level["parameter"], **_span(level)}
-            for level in levels
-            if level["placement"] == placement and level["value"] is not None and level["parameter"] is not None
-        ]
-        used = [
-            {
-                "x": x,
-                "arm": host_comparisons.arm_title(result, arm),
-                "value": _short(100 * share),
-                "low": None,
-                "high": None,
-            }
-            for (spot, arm, x), share in sorted(usage.items())
-            if spot == placement
-        ]
-        title = f"{about['title']}, {placements.title(placement)}"
-        if rated:
-            found.append(
-                {
-                    "placement": placement,
-                    "rate": charts.points(
-                        rated,
-                        titles,
-                        _unit(about),
-                        along,
-                        f"{title}: {_unit(about)} by {along}; the table has the numbers",
-                    ),
-                    "usage": (
-                        charts.points(
-                            used, titles, "CPU usage [%]", along, f"{title}: usage of its busiest core by {along}"
-                        )
-                        if used
-                        else None
-                    ),
-                }
-            )
-    return found
-
-
-def _load_curve(result: HostResult, used: t.Iterable[usage.Usage], about: dict[str, t.Any]) -> list[charts.Picture]:
-    """Draw the rate, and the rate of one used CPU, over the CPU usage of the whole machine,
-    for a workload that is measured at several loads.
-    """
-    points = [
-        one for one in used if one.parameter is not None and one.achieved is not None and one.is_of_the_machine(result)
-    ]
-    found = []
-    for which, what in (("rate", _unit(about)), ("achieved", f"{about['unit']} by used CPU")):
-        rows = [
-            {
-                "x": _short(100 * one.share),
-                "arm": f"{host_comparisons.arm_title(result, one.arm)}, {placements.short_title(one.placement)}",
-                "value": _short(getattr(one, which)),
-                "low": None,
-                "high": None,
-            }
-            for one in points
-        ]
-        label = f"{about['title']}: {what} over the CPU usage of the whole machine; the table has the numbers"
-        if rows:
-            found.append(
-                charts.points(
-                    rows,
-                    list(dict.fromkeys(str(row["arm"]) for row in rows)),
-                    what,
-                    "CPU usage of the machine [%]",
-                    label,
-                )
-            )
-    return found
-
-
-def _usage_by_parameter(samples: t.Sequence[Sample]) -> dict[tuple[str, str, float], float]:
-    """Return the mean usage of the busiest core (or CPU) over samples, by placement, arm and parameter value."""
-    shares: dict[tuple[str, str, float], list[float]] = {}
-    for sample in samples:
-        telemetry = host_comparisons.telemetry_of(sample)
-        known = [share for share in (telemetry.core_usage or telemetry.cpu_usage or {}).values() if share is not None]
-        if sample.ok and sample.parameter is not None and known:
-            shares.setdefault((sample.placement, sample.arm, sample.parameter), []).append(max(known))
-    return {key: sum(values) / len(values) for key, values in shares.items()}
 
 
 def _sequence(result: HostResult) -> charts.Picture | None:
@@ -481,7 +206,7 @@ def _sequence(result: HostResult) -> charts.Picture | None:
         {
             "index": place,
             "arm": titles[kind],
-            "deviation": _short(value / medians[kind] - 1),
+            "deviation": short(value / medians[kind] - 1),
         }
         for place, kind, value in good[:MAX_SAMPLES_SHOWN]
     ]
@@ -490,7 +215,7 @@ def _sequence(result: HostResult) -> charts.Picture | None:
     widest = max(abs(row["deviation"]) for row in rows)
     return charts.sequence(
         rows,
-        _arm_titles(result),
+        [arm.title for arm in result.arms],
         f"{len(rows)} samples in the order taken; the farthest from the median of its kind by"
         f" {conclusion.percent(widest)}",
     )
@@ -511,9 +236,9 @@ def _sample_cells(result: HostResult, place: int, sample: Sample) -> list[t.Any]
         sample.workload if parameter is None else f"{sample.workload}, {parameter:g}",
         placements.title(sample.placement),
         host_comparisons.arm_title(result, sample.arm),
-        "none" if value is None else _short(value),
+        "none" if value is None else short(value),
         metric.unit if metric else "",
-        "unknown" if wall is None else _short(wall),
+        "unknown" if wall is None else short(wall),
         "unknown" if steal is None else [conclusion.percent(steal), steal],
         sample.started or "unknown",
         "yes" if sample.ok else f"no: {sample.error or 'no reason given'}",
@@ -567,7 +292,7 @@ def _usage(result: HostResult) -> dict[str, t.Any] | None:
                 if share is not None:
                     by_cpu.setdefault(cpu, []).append(share)
     means = {
-        key: {cpu: _short(sum(shares) / len(shares)) for cpu, shares in by_cpu.items()}
+        key: {cpu: short(sum(shares) / len(shares)) for cpu, shares in by_cpu.items()}
         for key, by_cpu in sums.items()
         if by_cpu
     }

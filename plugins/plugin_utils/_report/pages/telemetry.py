@@ -154,11 +154,16 @@ def _frequency(group: Group) -> Cell | None:
     return (f"{sum(known) / len(known):.0f}", sum(known) / len(known)) if known else None
 
 
-def _counts(group: Group, which: str) -> tuple[float, list[float]] | None:
-    """Return the summed cycles of all these threads or cores, and the instructions of each."""
+def counts(samples: t.Iterable[Sample], which: str) -> tuple[float, list[float]] | None:
+    """Return the summed cycles of all these threads or cores, and the instructions of each.
+
+    Args:
+        samples: the samples.
+        which: ``cpus`` or ``cores``.
+    """
     counted = [
         (one.cycles, one.instructions)
-        for sample in group.samples
+        for sample in samples
         if (perf := host_comparisons.telemetry_of(sample).perf)
         for one in (perf.cpus if which == "cpus" else perf.cores).values()
         if one.cycles is not None and one.cycles >= 1 and one.instructions is not None and one.instructions >= 1
@@ -167,10 +172,10 @@ def _counts(group: Group, which: str) -> tuple[float, list[float]] | None:
 
 
 def _ipc(group: Group) -> Cell | None:
-    counts = _counts(group, "cpus")
-    if counts is None:
+    counted = counts(group.samples, "cpus")
+    if counted is None:
         return None
-    value = 1 / smt_metrics.cpi(counts[0], sum(counts[1]))
+    value = 1 / smt_metrics.cpi(counted[0], sum(counted[1]))
     return f"{value:.2f}", value
 
 
@@ -178,10 +183,10 @@ def _core_cpi(group: Group) -> Cell | None:
     """Return the cell of a core's cycles by instruction. The cycles of a core are those of its busiest thread if the
     others ran at the same time, and more if they took turns, which counters of threads do not tell: a range.
     """
-    counts = _counts(group, "cores")
-    if counts is None:
+    counted = counts(group.samples, "cores")
+    if counted is None:
         return None
-    low = smt_metrics.core_cpi(*counts)
+    low = smt_metrics.core_cpi(*counted)
     high = low * _turns(group)
     return f"{low:.2f}" if high < LEAST_RANGE * low else f"{low:.2f} to {high:.2f}", low
 

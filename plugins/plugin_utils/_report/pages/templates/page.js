@@ -29,9 +29,18 @@ const sorted = (rows, key, down) => {
   keyed.sort((a, b) => (down ? order(b[0], a[0]) : order(a[0], b[0])));
   return keyed.map((pair) => pair[1]);
 };
-// A table whose rows are all there: a field's data-v is what it is sorted by where its text is not.
+// The number that a text begins with, as people write it, or the text.
+const numbered = (text) => {
+  const number = /^[+\u2212-]?[\d\u202f]+(\.\d+)?(e[+-]?\d+)?/.exec(text);
+  return number ? Number(number[0].replaceAll('\u202f', '').replace('\u2212', '-')) : text;
+};
+// A table whose rows are all there: a field's data-v is what it is sorted by where its text, or the number in it, is not.
 for (const table of document.querySelectorAll('table.sort')) {
-  const key = (column) => (row) => sortable(row.cells[column].dataset.v ?? row.cells[column].textContent.trim());
+  const said = (cell) => {
+    const text = cell.textContent.trim();
+    return cell.dataset.v ?? (cell.classList.contains('n') ? numbered(text) : text);
+  };
+  const key = (column) => (row) => sortable(said(row.cells[column]));
   sorting(table, (column, down) => table.tBodies[0].append(...sorted([...table.tBodies[0].rows], key(column), down)));
 }
 // A table of many rows: they are data (a cell is a text, or a text, what it is sorted by, its class and its address), and as many are made as are looked at.
@@ -138,3 +147,12 @@ for (const input of document.querySelectorAll('input[data-filters]')) {
     count.textContent = `${rows.filter((pair) => !pair[1].hidden).length} of ${rows.length}`;
   });
 }
+// Paper has nothing to unfold: what is not long is opened for it, and folded again.
+const unfolded = [];
+addEventListener('beforeprint', () => {
+  for (const fold of document.querySelectorAll('details:not([open], .long)')) {
+    fold.open = true;
+    unfolded.push(fold);
+  }
+});
+addEventListener('afterprint', () => { for (const fold of unfolded.splice(0)) fold.open = false; });

@@ -1,0 +1,395 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Parts of a host's page: what was measured of each workload, as charts with the numbers of each."""
+
+from __future__ import annotations
+
+import statistics as plain_statistics
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements, units
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
+    comparisons as host_comparisons,
+    paired,
+    smt_metrics,
+    usage,
+)
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult, Sample
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text as report_text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import (
+    smt_metrics as smt_metrics_part,
+    telemetry as telemetry_part,
+)
+
+# A page shows this many samples at most; the CSV has all.
+MAX_SAMPLES_SHOWN = 3000
+# Rows of a chart at most; the table has all.
+MAX_ROWS_DRAWN = 60
+# Placements of which a page shows at most a histogram each.
+MAX_HISTOGRAMS = 2
+# How the workers' values of a metric are combined.
+COMBINED = {
+    "sum": "summed over all workers",
+    "max": "of the worker with the highest value",
+    "mean": "mean of all workers",
+    "per_job": "time per job: of the CPU the mean of all workers, else that of the slowest worker by their number",
+}
+
+
+def workloads(result: HostResult, summary: dict[str, t.Any]) -> list[dict[str, t.Any]]:
+    """Return each workload with its measurements."""
+    samples: dict[str, list[Sample]] = {}
+    for sample in result.samples:
+        samples.setdefault(sample.workload, []).append(sample)
+    crossovers = {one["workload"]: one for one in summary["crossovers"]}
+    titles = _arm_titles(result)
+    found = []
+    for name in dict.fromkeys(level["workload"] for level in summary["levels"]):
+        declared = host_comparisons.declaration(result, name)
+        about = {
+            **host_comparisons.describe_workload(result, name),
+            "parameter_name": declared.parameter.name if declared.parameter else "",
+            "response_limit": declared.response_limit,
+        }
+        of_all_metrics = [level for level in summary["levels"] if level["workload"] == name]
+        levels = [level for level in of_all_metrics if level["primary"]]
+        crossover = crossovers.get(name)
+        compared = [one for one in summary["comparisons"] if one["workload"] == name and is_of_streams(one)]
+        chart = _bars(levels, titles, about)
+        streams = _streams(samples.get(name, []), levels, titles, about, compared, crossover)
+        curves = _parameters(result, samples.get(name, []), of_all_metrics, about)
+        used = {
+            (one["placement"], one["arm"], one["parameter"]): usage.Usage(**one)
+            for one in summary["usage"]
+            if one["workload"] == name
+        }
+        found.append(
+            {
+                **about,
+                "combined": COMBINED[about["aggregate"]],
+                "home": "load" if curves else "streams" if streams and not chart else "placements",
+                "levels": levels,
+                "further": [
+                    {**level, **result_metric}
+                    for level in of_all_metrics
+                    if not level["primary"]
+                    for result_metric in [host_comparisons.describe_workload(result, name, None, level["metric"])]
+                ],
+                "chart": chart,
+                "repeats": _repeats(result, samples.get(name, []), about),
+                "streams": streams,
+                "helps": None if crossover is None else f"SMT helps {crossover['text']}.",
+                "compared_streams": compared,
+                "parameters": curves,
+                "load_curve": _load_curve(result, used.values(), about),
+                "smt_metrics": smt_metrics_part.lines(
+                    about, summary["comparisons"], of_all_metrics, samples.get(name, []), crossover
+                ),
+                "telemetry": telemetry_part.table(result, samples.get(name, []), levels, used),
+            }
+        )
+    return found
+
+
+def _arm_titles(result: HostResult) -> list[str]:
+    """Return the titles of all arms, the baseline first."""
+    return [arm.title for arm in result.arms]
+
+
+def _unit(about: dict[str, t.Any]) -> str:
+    return f"{about['metric']} [{about['unit']}]"
+
+
+def _bars(
+    levels: t.Sequence[dict[str, t.Any]], titles: t.Sequence[str], about: dict[str, t.Any]
+) -> charts.Picture | None:
+    drawn = [
+        {"label": placements.title(level["placement"]), "text": report_text.number(level["value"]), **_span(level)}
+        for level in levels
+        if level["value"] is not None and level["parameter"] is None and not _free(level["placement"])
+    ][:MAX_ROWS_DRAWN]
+    unit = f"{_unit(about)}, {'more' if about['better'] == 'higher' else 'less'} is better"
+    return (
+        charts.bars(drawn, titles, unit, f"{about['title']}: {unit}, by placement; the table has the numbers")
+        if drawn
+        else None
+    )
+
+
+def _span(level: dict[str, t.Any]) -> dict[str, t.Any]:
+    return {
+        "arm": level["arm_title"],
+        **{key: None if level[key] is None else short(level[key]) for key in ("value", "low", "high")},
+    }
+
+
+def short(value: float) -> float:
+    """Round to six digits: more are not visible in a chart, and digits make pages long.
+
+    Args:
+        value: any number.
+    """
+    return float(f"{value:.6g}")
+
+
+def _repeats(result: HostResult, samples: t.Sequence[Sample], about: dict[str, t.Any]) -> list[dict[str, t.Any]]:
+    """Return the distribution of the workers' values with every thread busy, or of one worker alone, and where the
+    scheduler placed several workers: ``{placement, chart, arms, rows}`` each, the rows with the edges of a bin and the
+    count of each arm.
+    """
+    values = {name: _values_of_workers(result, samples, name) for name in (placements.ALL_THREADS, placements.SINGLE)}
+    fixed = [name for name, rows in values.items() if rows][:1]
+    free = sorted({sample.placement for sample in samples if (_free(sample.placement) or 0) > 1}, key=placements.rank)
+    titles = _arm_titles(result)
+    found = []
+    for placement in [*fixed, *free][:MAX_HISTOGRAMS]:
+        rows = (values.get(placement) or _values_of_workers(result, samples, placement))[:MAX_SAMPLES_SHOWN]
+        if len(rows) > 3:
+            label = (
+                f"{about['title']}, {placements.title(placement)}: how often which value of a worker came in"
+                f" {len(rows)}"
+            )
+            unit = f"{_unit(about)} of a worker, {placements.title(placement)}"
+            edges, counts = charts.bins(rows, titles)
+            found.append(
+                {
+                    "placement": placement,
+                    "chart": charts.histogram(rows, titles, unit, label),
+                    "arms": list(counts),
+                    "rows": [row for row in zip(edges, edges[1:], *counts.values()) if any(row[2:])],
+                }
+            )
+    return found
+
+
+def _values_of_workers(result: HostResult, samples: t.Sequence[Sample], placement: str) -> list[dict[str, t.Any]]:
+    """Return ``{arm, value}`` for each worker of a placement's good samples without a parameter."""
+    arms = [(arm.name, arm.title) for arm in result.arms]
+    titles = {(host_comparisons.sampled_as(result, placement, name), name): title for name, title in arms}
+    return [
+        {"arm": titles[sample.placement, sample.arm], "value": short(worker.value)}
+        for sample in samples
+        if sample.ok and sample.parameter is None and (sample.placement, sample.arm) in titles
+        for worker in sample.workers or []
+        if worker.value is not None and paired.LEAST <= worker.value <= paired.MOST
+    ]
+
+
+def _free(placement: str) -> int | None:
+    """Return the number of streams that a placement leaves to the scheduler, or None for another placement."""
+    found = placements.numbered(placement)
+    return found.workers if found and found.kind == placements.FREE else None
+
+
+def is_of_streams(one: host_comparisons.Comparison) -> bool:
+    """Return whether a comparison is that of two arms at a number of streams, by the primary metric."""
+    of_streams = one["kind"] == "arm" and one["primary"] and one.get("parameter") is None
+    return of_streams and _free(one["placement"]) is not None
+
+
+def _streams(
+    samples: t.Sequence[Sample],
+    levels: t.Sequence[dict[str, t.Any]],
+    titles: t.Sequence[str],
+    about: dict[str, t.Any],
+    compared: t.Sequence[host_comparisons.Comparison],
+    crossover: t.Mapping[str, t.Any] | None,
+) -> list[charts.Picture]:
+    """Draw the metric by number of streams with its change, and beside a rate the time of a stream."""
+    rows = [
+        {"x": count, **_span(level)}
+        for level in levels
+        if level["value"] is not None and (count := _free(level["placement"])) is not None
+    ]
+    if len({row["x"] for row in rows}) < 2:
+        return []
+    changes = [_change(one) for one in compared if one["baseline"]["arm_title"] == titles[0]]
+    curves = [(_unit(about), "less", rows, changes)]
+    if about["better"] == "higher":
+        names = {level["arm"]: level["arm_title"] for level in levels}
+        times = ("time of a stream [s]", "less", _time_by_streams(samples, names), [])
+        curves = [times, (_unit(about), "more", rows, changes)]
+    helps = "" if crossover is None else f": SMT helps {crossover['text']}"
+    mark = None if crossover is None else crossover["streams"]
+    return [
+        charts.streams(
+            drawn,
+            below,
+            titles,
+            f"{unit}, {better} is better",
+            mark,
+            f"{about['title']}, {unit} by number of streams{helps}",
+        )
+        for unit, better, drawn, below in curves
+        if drawn
+    ]
+
+
+def _change(one: host_comparisons.Comparison) -> dict[str, t.Any]:
+    """Return a comparison at a number of streams as the change of its metric, a point of a curve."""
+    ends = {"value": one["change"], "low": one["change_low"], "high": one["change_high"]}
+    return {
+        "x": _free(one["placement"]),
+        "arm": one["candidate"]["arm_title"],
+        **{end: None if share is None else short(share) for end, share in ends.items()},
+    }
+
+
+def _time_by_streams(samples: t.Sequence[Sample], titles: t.Mapping[str, str]) -> list[dict[str, t.Any]]:
+    """Return the mean time of a stream with its interval, by number of streams and arm:
+    the workload's own where it declares one, else the wall time.
+    """
+    times: dict[tuple[int, str], dict[int, list[float]]] = {}
+    for sample in samples:
+        count = _free(sample.placement)
+        own = host_comparisons.good_value(sample, "wall_time") if "wall_time" in sample.metrics else None
+        workers = [worker.wall_seconds for worker in sample.workers or [] if worker.wall_seconds]
+        time = own or (plain_statistics.fmean(workers) if workers else None)
+        if (
+            sample.ok
+            and count is not None
+            and sample.parameter is None
+            and time is not None
+            and paired.LEAST <= time <= paired.MOST
+        ):
+            times.setdefault((count, sample.arm), {}).setdefault(sample.block, []).append(time)
+    return [
+        {"x": count, **_span({"arm_title": titles.get(arm, arm), **paired.level(list(blocks.values()))})}
+        for (count, arm), blocks in sorted(times.items())
+    ]
+
+
+def _parameters(
+    result: HostResult, samples: t.Sequence[Sample], levels: t.Sequence[dict[str, t.Any]], about: dict[str, t.Any]
+) -> list[dict[str, t.Any]]:
+    """Draw, for each placement, the metric, the response time, the CPU usage and the instructions per cycle by
+    parameter value: ``{placement, charts}`` each, a chart with what is to be said of it.
+    """
+    parameter = host_comparisons.declaration(result, about["workload"]).parameter
+    if parameter is None:
+        return []
+    along = parameter.name + (f" [{parameter.unit}]" if parameter.unit not in (None, parameter.name) else "")
+    titles = _arm_titles(result)
+    kinds: dict[tuple[str, str, float], list[Sample]] = {}
+    for sample in samples:
+        if sample.ok and sample.parameter is not None:
+            kinds.setdefault((sample.placement, sample.arm, sample.parameter), []).append(sample)
+    found = []
+    for placement in dict.fromkeys(level["placement"] for level in levels):
+        own = [one for one in levels if one["placement"] == placement and one["parameter"] is not None]
+        rated = [{"x": one["parameter"], **_span(one)} for one in own if one["primary"]]
+        if all(row["value"] is None for row in rated):
+            continue
+        response, limit = _response(result, own, about)
+        usual = {place: members for place, members in kinds.items() if place[0] == placement}
+        drawn = [
+            (response[0], response[1], "response time", limit),
+            (_unit(about), rated, _unit(about), None),
+            ("CPU usage [%]", _of_samples(result, usual, _usage_of_busiest), "usage of its busiest core", None),
+            ("instructions per cycle", _of_samples(result, usual, _ipc), "instructions per cycle of a thread", None),
+        ]
+        title = f"{about['title']}, {placements.title(placement)}"
+        found.append(
+            {
+                "placement": placement,
+                "charts": [
+                    (
+                        charts.points(
+                            rows, titles, unit, along, f"{title}: {what} by {along}; the table has the numbers", highest
+                        ),
+                        "A cross: the samples failed there." if any(row["value"] is None for row in rows) else "",
+                    )
+                    for unit, rows, what, highest in drawn
+                    if rows
+                ],
+            }
+        )
+    return found
+
+
+def _response(
+    result: HostResult, levels: t.Sequence[dict[str, t.Any]], about: dict[str, t.Any]
+) -> tuple[tuple[str, list[dict[str, t.Any]]], tuple[float, str] | None]:
+    """Return the title and the rows of the response time that a workload has beside its primary metric, without a
+    value where its samples failed, and the limit that was set.
+    """
+    metrics = host_comparisons.declaration(result, about["workload"]).metrics
+    measured = {one["metric"] for one in levels if not one["primary"]}
+    name = next((name for name in smt_metrics_part.RESPONSES if name in measured), None)
+    if name is None:
+        return ("", []), None
+    spans = {(one["arm"], one["parameter"]): _span(one) for one in levels if one["metric"] == name}
+    rows = [
+        {
+            "x": one["parameter"],
+            **(spans.get((one["arm"], one["parameter"])) or {**_span(one), **dict.fromkeys(("value", "low", "high"))}),
+        }
+        for one in levels
+        if one["primary"]
+    ]
+    unit, allowed = metrics[name].unit, about["response_limit"]
+    limit = None
+    if allowed is not None and unit in units.SECONDS:
+        limit = allowed / units.SECONDS[unit], f"limit {allowed / units.SECONDS[unit]:.6g} {unit}"
+    return (f"{name} [{unit}]", rows), limit
+
+
+def _of_samples(
+    result: HostResult,
+    kinds: t.Mapping[tuple[str, str, float], t.Sequence[Sample]],
+    value_of: t.Callable[[Sample], float | None],
+) -> list[dict[str, t.Any]]:
+    """Return the mean of a quantity over the samples of each arm and parameter value as points of a curve."""
+    rows = []
+    for (_placement, arm, x), members in sorted(kinds.items(), key=lambda kind: kind[0]):
+        known = [value for one in members if (value := value_of(one)) is not None]
+        if known:
+            title = host_comparisons.arm_title(result, arm)
+            rows.append({"x": x, "arm": title, "value": short(sum(known) / len(known)), "low": None, "high": None})
+    return rows
+
+
+def _usage_of_busiest(sample: Sample) -> float | None:
+    """Return the usage of the busiest core, or CPU, in percent."""
+    telemetry = host_comparisons.telemetry_of(sample)
+    known = [share for share in (telemetry.core_usage or telemetry.cpu_usage or {}).values() if share is not None]
+    return 100 * max(known) if known else None
+
+
+def _ipc(sample: Sample) -> float | None:
+    """Return the instructions per cycle of the threads of a sample."""
+    counts = telemetry_part.counts([sample], "cpus")
+    return None if counts is None else 1 / smt_metrics.cpi(counts[0], sum(counts[1]))
+
+
+def _load_curve(result: HostResult, used: t.Iterable[usage.Usage], about: dict[str, t.Any]) -> list[charts.Picture]:
+    """Draw the rate, and the rate of one used CPU, over the CPU usage of the whole machine,
+    for a workload that is measured at several loads.
+    """
+    points = [
+        one for one in used if one.parameter is not None and one.achieved is not None and one.is_of_the_machine(result)
+    ]
+    found = []
+    for which, what in (("rate", _unit(about)), ("achieved", f"{about['unit']} by used CPU")):
+        rows = [
+            {
+                "x": short(100 * one.share),
+                "arm": f"{host_comparisons.arm_title(result, one.arm)}, {placements.short_title(one.placement)}",
+                "value": short(getattr(one, which)),
+                "low": None,
+                "high": None,
+            }
+            for one in points
+        ]
+        label = f"{about['title']}: {what} over the CPU usage of the whole machine; the table has the numbers"
+        if rows:
+            found.append(
+                charts.points(
+                    rows,
+                    list(dict.fromkeys(str(row["arm"]) for row in rows)),
+                    what,
+                    "CPU usage of the machine [%]",
+                    label,
+                )
+            )
+    return found
