@@ -96,7 +96,8 @@ def conclude(result: HostResult, comparisons: t.Sequence[Comparison]) -> dict[st
     sentences = [*first, *_sentences(result, comparisons, curves, main, choice)]
     if first and sentences[-1] == NOTHING_OF_SHARING:
         sentences.pop()
-    basis = _confidence_text(changed or [one for one in comparisons if one["kind"] == "placement"])
+    used = changed or [one for one in comparisons if one["kind"] == "placement"] or comparisons
+    basis = _confidence_text([one for one in used if one["primary"]])
     costs, cautions = [*_costs(result, comparisons), *_observed(result)], _cautions(result)
     cautions += [*load_limit.cautions(result), *_tails(comparisons)]
     advice = more["text"] if more else None
@@ -393,11 +394,27 @@ def _without_comparison(result: HostResult, comparisons: t.Sequence[Comparison])
     others = list(host_comparisons.other_arms(result).values())
     what = "SMT on and off were" if smt else f"{_capital(join(others))} {_verb(others, 'was', 'were')}"
     why = f"{what} not compared here: {_clause(reason)}."
+    if parts := _of_a_part(comparisons):
+        shown = _from_placements(comparisons)
+        return [*filter(None, [shown]), *parts, "The whole machine was not compared, so nothing is recommended."]
     shown = _from_placements(comparisons)
     if shown is None and _background_load(result):
         return [why, "The measurement tells nothing of sharing a core, because of background load on the CPUs."]
     shown = shown or _second_core(comparisons)
     return [why, NOTHING_OF_SHARING] if shown is None else [shown, why]
+
+
+def _of_a_part(comparisons: t.Sequence[Comparison]) -> list[str]:
+    """Describe what SMT off does to workers that leave a part of the machine idle, where nothing else was compared."""
+    by_placement: dict[str, list[Comparison]] = {}
+    for one in host_comparisons.at_widest(comparisons):
+        if host_comparisons.is_of_smt(one):
+            turned = one if one["effect"] == SMT_OFF else host_comparisons.turned(one)
+            by_placement.setdefault(one["placement"], []).append(turned)
+    return [
+        f"With {placements.title(placement)}, {_clauses(group, 'turning SMT off', _undecided)}."
+        for placement, group in by_placement.items()
+    ]
 
 
 def _from_placements(comparisons: t.Sequence[Comparison]) -> str | None:
@@ -502,6 +519,7 @@ def _switching(result: HostResult) -> list[str]:
 
 def _costs(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[str]:
     costs: list[str] = []
+    whole = host_comparisons.of_smt(comparisons)
     for one in comparisons:
         if (
             one["effect"] in ("cost_of_sharing", "cost_of_sharing_alone")
@@ -522,6 +540,8 @@ def _costs(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[str]
         and one["primary"]
         and one["verdict"] in ("gain", "loss")
         and not one["confounded"]
+        # Else it is said first.
+        and (whole or not host_comparisons.is_of_smt(one))
     )
     costs += [*_narrower(comparisons), *_other_side(comparisons)]
     same = work_costs.sentences(
