@@ -283,9 +283,9 @@ def _make(path: Path, settings: Settings, alone: bool) -> _Host | Refused:
 def _host(stored: HostResult, result: HostResult, summary: dict[str, t.Any], alone: bool) -> _Host:
     """Make the parts of a host: files of samples have what was measured, all others also what was made of it."""
     page = fleet_page.NAME if alone else f"{result_files.file_stem(result.host)}.html"
-    host = Host(stored, summary)
-    parts = {one.name: one.host(host) for one in _formats()}
-    return _Host(hardware_classes.row(summary, page), host_page.render(result, summary, alone), parts)
+    host = Host(parts.changed(result, samples=stored.samples), summary)
+    made = {one.name: one.host(host) for one in _formats()}
+    return _Host(hardware_classes.row(summary, page), host_page.render(result, summary, alone), made)
 
 
 def _rows_of(

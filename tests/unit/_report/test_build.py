@@ -640,6 +640,14 @@ def test_every_metric_reaches_every_output(tmp_path):
     assert {level["metric"] for level in host["levels"]} == {"throughput", "latency_p99", "cpu_by_work"}
 
 
+def test_a_run_without_a_comparison_says_what_its_work_cost(tmp_path):
+    files, refused = built(tmp_path, result_maker.result(blocks=4, shape=(1, 2, 1), compared=False))
+    assert (
+        refused == [] and "CPU s/MB" in files["summary.md"].replace("\\", "") and "cpu_by_work" in files["index.html"]
+    )
+    assert "cpu_by_work" not in files["results.csv"]
+
+
 def test_a_setting_is_judged_where_the_most_of_the_machine_was_measured(tmp_path):
     document = result_maker.policy_result(without=("all_threads",), blocks=6, shape=(1, 3, 2))
     files, _refused = built(tmp_path, document)

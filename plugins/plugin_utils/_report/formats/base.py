@@ -39,7 +39,7 @@ class Host:
     """What a format is given of one host.
 
     Attributes:
-        result: from ``result_files.load``.
+        result: from ``result_files.load``, with the declarations of what was made of its samples.
         summary: what ``build.summarise`` made of it.
     """
 
