@@ -436,10 +436,10 @@ def streams(
         beside = max(width(tick_label(tick)) for tick in _heights(rows))
         title = f"change against {arms[0]}"
         plots.append(_curve(canvas, changes, arms, title, STREAMS, (upper.bottom + EDGE, CHANGES), beside))
-    for plot in plots if crossover is not None else ():
-        x = plot.x(crossover)
-        canvas.path(line([(x, plot.top), (x, plot.bottom)]), stroke=INK, stroke_dasharray="4,3")
     if crossover is not None:
+        for plot in plots:
+            x = plot.x(crossover)
+            canvas.path(line([(x, plot.top), (x, plot.bottom)]), stroke=INK, stroke_dasharray="4,3")
         x, text = upper.x(crossover), f"from {crossover} streams"
         before = x + 5 + width(text) > WIDTH
         canvas.text(x - 5 if before else x + 5, upper.top + LINE / 2, text, "end" if before else "start")

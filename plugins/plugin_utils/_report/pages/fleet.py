@@ -17,7 +17,11 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report import (
     text as report_text,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import Refused
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame, host as host_page
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import (
+    frame,
+    host as host_page,
+    workloads as workloads_part,
+)
 
 NAME = "index.html"
 # Rows of the table that are HTML; the browser adds the others from the page's data.
@@ -185,7 +189,7 @@ def _chart(
         for one in classes
         for workload in one["workloads"]
         if workload["of_smt"] == of_smt
-    ][: host_page.MAX_ROWS_DRAWN]
+    ][: workloads_part.MAX_ROWS_DRAWN]
     if not shown:
         return None
     summary = "; ".join(

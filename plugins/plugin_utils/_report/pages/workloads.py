@@ -207,8 +207,10 @@ def _streams(
     curves = [(_unit(about), "less", rows, changes)]
     if about["better"] == "higher":
         names = {level["arm"]: level["arm_title"] for level in levels}
-        times = ("time of a stream [s]", "less", _time_by_streams(samples, names), [])
-        curves = [times, (_unit(about), "more", rows, changes)]
+        curves = [
+            ("time of a stream [s]", "less", _time_by_streams(samples, names), []),
+            (_unit(about), "more", rows, changes),
+        ]
     helps = "" if crossover is None else f": SMT helps {crossover['text']}"
     mark = None if crossover is None else crossover["streams"]
     return [
