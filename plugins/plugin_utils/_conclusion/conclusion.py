@@ -189,9 +189,12 @@ def _worst_of_streams(curves: t.Sequence[streams.Curve]) -> list[str]:
     ]
     if not losses:
         return []
-    _ratio, _count, one = min(losses, key=lambda loss: loss[:2])
-    at = placements.title(one["placement"])
-    return [f"At worst SMT changes {subject_of(one)} by {change_and_interval(one)} with {at}."]
+    _ratio, _count, worst = min(losses, key=lambda loss: loss[:2])
+    # As tables and charts have it: SMT off against SMT on.
+    one = host_comparisons.turned(worst)
+    return [
+        f"SMT costs most with {placements.title(one['placement'])}: {_clauses([one], 'turning it off', _undecided)}."
+    ]
 
 
 def _clauses(group: t.Sequence[Comparison], subject: str, undecided: t.Callable[[t.Sequence[Comparison]], str]) -> str:
