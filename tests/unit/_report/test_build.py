@@ -160,7 +160,11 @@ def test_what_is_counted_is_not_said_twice(tmp_path):
     document["plan"]["workloads"][0]["title"] = "SAP SD, users"
     files, _refused = built(tmp_path, document)
     text = files["summary.md"]
-    assert "| SAP SD, 550 users |" in text and "users 550" not in text + files["index.html"]
+    assert (
+        "| SAP SD, 550 users, throughput" in text
+        and "within 2 s SAP SD serves 650 users" in text
+        and "users 550" not in text + files["index.html"]
+    )
 
 
 def test_a_machine_of_one_package_is_said_in_the_singular(tmp_path):
