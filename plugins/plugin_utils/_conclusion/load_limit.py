@@ -37,6 +37,7 @@ def clause(result: HostResult, one: Comparison, change: str) -> str:
         change: its change, with its interval where it has one.
     """
     title = host_comparisons.describe_workload(result, one["workload"])["title"]
+    title = title.removesuffix(f", {one['unit']}")
     serves = f"{limits.within(one['response_limit'])} {title} serves {one['candidate_value']:g} {one['unit']}"
     candidate, baseline = (one[side]["arm_title"] for side in ("candidate", "baseline"))
     if one["verdict"] == paired.EQUIVALENT:

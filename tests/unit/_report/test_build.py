@@ -160,7 +160,11 @@ def test_what_is_counted_is_not_said_twice(tmp_path):
     document["plan"]["workloads"][0]["title"] = "SAP SD, users"
     files, _refused = built(tmp_path, document)
     text = files["summary.md"]
-    assert "| SAP SD, 550 users |" in text and "users 550" not in text + files["index.html"]
+    assert (
+        "| SAP SD, 550 users, throughput" in text
+        and "within 2 s SAP SD serves 650 users" in text
+        and "users 550" not in text + files["index.html"]
+    )
 
 
 def test_a_machine_of_one_package_is_said_in_the_singular(tmp_path):
@@ -190,7 +194,7 @@ def test_the_users_within_the_response_time_that_was_allowed(tmp_path):
 def test_the_response_time_is_drawn_by_users_with_the_limit_and_what_failed(tmp_path):
     page = page_of(tmp_path, studies.sap())
     assert "SAP SD, every online thread busy: response time by users; the table has the numbers" in page
-    assert ">limit 2 s<" in page and "SMT on, 650 users: 1.990" in page
+    assert ">limit 2 s<" in page and "SMT on, 650 users: 1.99" in page
     assert page.count("SMT off, 650 users: failed") == 2 and "A cross: the samples failed there." in page
 
 

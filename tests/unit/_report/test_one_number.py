@@ -75,7 +75,7 @@ def test_sap_serves_18_percent_more_users_wherever_it_is_said(tmp_path):
     said = "650 users with SMT on against 550 with SMT off, +18 % in each block, of the loads measured"
     assert said in of_host["conclusion"]["sentence"]
     for text in files.values():
-        assert said in text and "−15 %" not in text and "samples failed" not in text
+        assert said in text and "−15 %" not in text and not re.search(r"\d samples failed", text)
     assert (
         "| SAP SD, most users within 2 s | SMT on against SMT off, every online thread busy | +18 % (no interval)"
         in (files["summary.md"])
