@@ -86,7 +86,7 @@ def test_three_hosts_that_agree_decide_for_their_class_and_where_they_do_not_the
     text = html.unescape(page(rows))
     assert (
         f"<li>class-a, gzip of a fixed stream: {sentence}</li>" in text.partition("</section>")[0]
-        and "✚ hosts disagree" in text
+        and "✚\u00a0hosts disagree" in text
     )
 
 
