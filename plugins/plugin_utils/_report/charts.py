@@ -533,7 +533,8 @@ def _curve(
         canvas.marks(shape, colour, 4, ((x, y, text) for (x, y), text in zip(middles, said)))
         failed = [row["x"] for row in of_arm if row["value"] is None]
         at_top = [(plot.x(x), plot.top, f"{title}, {tick_label(x)} {along}: failed") for x in failed]
-        canvas.marks("cross", colour, 5, at_top)
+        if at_top:
+            canvas.marks("cross", colour, 5, at_top)
     return plot
 
 

@@ -195,7 +195,7 @@ def test_the_response_time_is_drawn_by_users_with_the_limit_and_what_failed(tmp_
     page = page_of(tmp_path, studies.sap())
     assert "SAP SD, every online thread busy: response time by users; the table has the numbers" in page
     assert ">limit 2 s<" in page and "SMT on, 650 users: 1.99" in page
-    assert page.count("SMT off, 650 users: failed") == 2 and "A cross: the samples failed there." in page
+    assert page.count("SMT off, 650 users: failed") == 2 and "A cross: it failed there." in page
 
 
 def test_instructions_per_cycle_are_drawn_by_load(tmp_path):

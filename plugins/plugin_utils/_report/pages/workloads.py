@@ -299,7 +299,7 @@ def _parameters(
                         charts.points(
                             rows, titles, unit, along, f"{title}: {what} by {along}; the table has the numbers", highest
                         ),
-                        "A cross: the samples failed there." if any(row["value"] is None for row in rows) else "",
+                        "A cross: it failed there." if any(row["value"] is None for row in rows) else "",
                     )
                     for unit, rows, what, highest in drawn
                     if rows
