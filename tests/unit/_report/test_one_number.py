@@ -16,6 +16,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
 
+ENDS = ("change", "change_low", "change_high")
 # More workers take longer here, so that time and rate point to different sides.
 TIME = {
     "title": "orders",
@@ -39,8 +40,7 @@ def test_a_change_has_the_same_sign_and_size_wherever_it_stands(tmp_path):
         sign = 1 if one["better"] == "higher" else -1
         assert one["change"] == pytest.approx(one["ratio"] ** sign - 1)
         assert one["change"] == pytest.approx(one["candidate_value"] / one["baseline_value"] - 1, abs=1e-9)
-        ends = ("change", "change_low", "change_high")
-        assert [float(row[key]) for key in ends] == [one[key] for key in ends]
+        assert [float(row[key]) for key in ENDS] == [one[key] for key in ENDS]
         assert one["change_low"] <= one["change"] <= one["change_high"]
         said = conclusion.change_and_interval(one)
         assert said in text and said.split(" (", 1)[0].replace(" %", "\u00a0%") in page.replace(" %", "\u00a0%")
@@ -82,3 +82,39 @@ def test_sap_serves_18_percent_more_users_wherever_it_is_said(tmp_path):
     )
     metrics = (tmp_path / "metrics.prom").read_text(encoding="utf-8")
     assert 'arm="smt_on",placement="all_threads"} 650.0\n' in metrics and "} 550.0\n" in metrics
+
+
+ARMS = {"smt_on": 1.0, "smt_off": 0.8, "isolated": 1.02, "mitigations_off": 1.1, "thp_never": 0.97}
+MADE = {
+    "hp": studies.hp,
+    "hp with few streams": lambda: studies.hp((1, 2, 4, 8, 12), tests=["inner", "outer"]),
+    "sap": studies.sap,
+    "pythian": studies.pythian_pinned,
+    "2014": studies.threads_2014,
+    "2014 beside others": studies.busy_2014,
+    "2016": studies.overhead,
+    "arm": studies.arm,
+    "five arms": lambda: result_maker.result(
+        blocks=8, workloads={"orders": TIME, "gzip": result_maker.GZIP}, arms=ARMS
+    ),
+    "noise": lambda: result_maker.result(blocks=6, noise=0.1, workloads={"orders": TIME, "gzip": result_maker.GZIP}),
+    "one core": lambda: result_maker.result(blocks=8, workloads={"orders": TIME}, shape=(1, 1, 2)),
+    "few blocks": lambda: result_maker.result(blocks=3, workloads={"orders": TIME, "gzip": result_maker.GZIP}),
+}
+
+
+@pytest.mark.parametrize("made", MADE.values(), ids=MADE)
+def test_each_change_that_a_sentence_names_is_one_of_a_comparison(tmp_path, made):
+    result_files.save(tmp_path, made())
+    build.build(result_files.result_paths(tmp_path), tmp_path)
+    (of_host,) = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["hosts"]
+    known = {
+        text
+        for one in of_host["comparisons"]
+        for text in re.findall(r"[+−±][\d.]+", conclusion.change_and_interval(one))
+        + [conclusion.signed(1 + one[name]) for name in ENDS if one[name] is not None]
+    }
+    concluded = of_host["conclusion"]
+    said = [*concluded["statements"], *(reason["text"] for reason in of_host["recommendation"]["reasons"])]
+    known = {text.removesuffix(" %") for text in known}
+    assert {number for text in said for number in re.findall(r"[+−±][\d.]*\d", text)} <= known
