@@ -28,6 +28,15 @@ SERVICE = "threadwise-smt-rollback.service"
 ORDERS = int(os.environ.get("ORDERS", "60"))
 STEPS = 7
 TIME_LIMIT = 600
+# Characters of the console that an error has.
+END_OF_CONSOLE = 4000
+
+
+def console():
+    lab = pathlib.Path(__file__).parents[3] / "lab/lab.py"
+    return subprocess.run(
+        [sys.executable, lab, "console", "--name", NAME], capture_output=True, text=True, check=False
+    ).stdout
 
 
 class Guest(orders.OrderedHost):
@@ -64,6 +73,9 @@ class Guest(orders.OrderedHost):
         )
 
     def end(self):
+        # A guest that did not come back is the error, not that it cannot be asked any more.
+        if self.process.poll() is not None:
+            return
         self._step("wipe")
         self.process.stdin.close()
         self.process.wait(TIME_LIMIT)
@@ -101,7 +113,9 @@ class Guest(orders.OrderedHost):
         self.process.wait(TIME_LIMIT)
         end = time.monotonic() + TIME_LIMIT
         while self._run(f"systemctl is-system-running --wait >/dev/null; {boot}").stdout in ("", known):
-            assert time.monotonic() < end, "the guest did not boot"
+            assert time.monotonic() < end, (
+                f"the guest did not boot; its console ends with:\n{console()[-END_OF_CONSOLE:]}"
+            )
             time.sleep(1)
         self._connect()
 
