@@ -412,8 +412,7 @@ def _of_a_part(comparisons: t.Sequence[Comparison]) -> list[str]:
     by_placement: dict[str, list[Comparison]] = {}
     for one in host_comparisons.at_widest(comparisons):
         if host_comparisons.is_of_smt(one):
-            turned = one if one["effect"] == SMT_OFF else host_comparisons.turned(one)
-            by_placement.setdefault(one["placement"], []).append(turned)
+            by_placement.setdefault(one["placement"], []).append(_of_smt_off(one))
     return [
         f"With {placements.title(placement)}, {_clauses(group, 'turning SMT off', _undecided)}."
         for placement, group in by_placement.items()
@@ -547,10 +546,7 @@ def _costs(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[str]
         and (whole or not host_comparisons.is_of_smt(one))
     )
     costs += [*_narrower(comparisons), *_other_side(comparisons)]
-    same = work_costs.sentences(
-        comparisons, lambda one: f"{change_and_interval(one)}, {VERDICT_TITLES[one['verdict']]}"
-    )
-    costs += _first(same, "workloads")
+    costs += _first(work_costs.sentences(comparisons, judged), "workloads")
     costs += _switching(result)
     names = exposure.exposed(result)
     if names:
@@ -573,7 +569,7 @@ def _narrower(comparisons: t.Sequence[Comparison]) -> list[str]:
     """
     opposite = {one["workload"]: DECIDED.get(one["verdict"]) for one in host_comparisons.of_smt(comparisons)}
     found = [
-        one if one["effect"] == SMT_OFF else host_comparisons.turned(one)
+        _of_smt_off(one)
         for one in comparisons
         if one["kind"] == "arm"
         and one["primary"]
@@ -583,12 +579,16 @@ def _narrower(comparisons: t.Sequence[Comparison]) -> list[str]:
         and not one["confounded"]
     ]
     sentences = [
-        f"With {placements.title(one['placement'])} turning SMT off changes {subject_of(one)} by"
-        f" {change_and_interval(one)}, {VERDICT_TITLES[one['verdict']]}."
+        f"With {placements.title(one['placement'])} turning SMT off changes {subject_of(one)} by {judged(one)}."
         for one in found
         if one["verdict"] == opposite.get(one["workload"])
     ]
     return sentences[:NAMED]
+
+
+def _of_smt_off(one: Comparison) -> Comparison:
+    """Return a comparison of SMT on and off as one of SMT off against SMT on."""
+    return one if one["effect"] == SMT_OFF else host_comparisons.turned(one)
 
 
 def _other_side(comparisons: t.Sequence[Comparison]) -> list[str]:
@@ -603,8 +603,7 @@ def _other_side(comparisons: t.Sequence[Comparison]) -> list[str]:
         if not one["primary"] and one["verdict"] == opposite.get((one["workload"], one.get("parameter")))
     ]
     sentences = [
-        f"The other side of it, {one['title']}: with SMT off {one['metric']} changes by {change_and_interval(one)},"
-        f" {VERDICT_TITLES[one['verdict']]}."
+        f"The other side of it, {one['title']}: with SMT off {one['metric']} changes by {judged(one)}."
         for one in found
         if not one["confounded"]
     ]
@@ -860,6 +859,11 @@ def change_and_interval(one: t.Mapping[str, t.Any]) -> str:
 def change_of_ratio(ratio: float, better: str) -> str:
     """Format the metric's own change for a ratio that is turned so that above 1 is better."""
     return _signed(change.of_ratio(ratio, better) or 0.0)
+
+
+def judged(one: t.Mapping[str, t.Any]) -> str:
+    """Format a comparison as ``−20 % (−22 to −18 %), worse``; arguments as in :func:`change_of`."""
+    return f"{change_and_interval(one)}, {VERDICT_TITLES[one['verdict']]}"
 
 
 def _signed(share: float, digits: int | None = None) -> str:

@@ -131,11 +131,6 @@ def verdict(one: dict[str, t.Any]) -> str:
     return VERDICT_TITLES[one["verdict"]] + (", confounded with the reboot" if one["confounded"] else "")
 
 
-def judged(one: dict[str, t.Any]) -> str:
-    """Format a comparison as ``−20 % (−22 to −18 %), worse``."""
-    return f"{conclusion.change_and_interval(one)}, {VERDICT_TITLES[one['verdict']]}"
-
-
 def ratio_row(one: dict[str, t.Any]) -> dict[str, t.Any]:
     """Return a comparison as a row of :func:`charts.forest`, without a label: its place is that of the ratio, which
     says better or worse, its text is the metric's own change.

@@ -125,7 +125,7 @@ def _lines(before: hardware_classes.Row, after: hardware_classes.Row) -> list[li
 
 
 def _effect(one: dict[str, t.Any]) -> list[t.Any]:
-    return [report_text.judged(one), one["ratio"], one["verdict"]]
+    return [conclusion.judged(one), one["ratio"], one["verdict"]]
 
 
 def _workloads(pairs: t.Sequence[Pair], margin: float, confidence: float) -> dict[str, t.Any] | None:
