@@ -86,7 +86,8 @@ def a_world(tmp_path_factory):
                 smt_trial_metrics=[metric],
                 smt_trial_metrics_url=url,
                 smt_trial_check=2,
-                smt_trial_periods=4,
+                # Nine observations, of which six decide: a machine that is busy can lose a period.
+                smt_trial_periods=6,
                 smt_trial_most_switched="100%",
                 smt_trial_after_switch=["true"],
                 smt_trial_seed=1,
