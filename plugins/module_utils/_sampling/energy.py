@@ -8,6 +8,7 @@ of zones (AMD's processors are in it, too). Only root may read the counters, whi
 """
 
 import re
+import time
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
@@ -18,8 +19,18 @@ ZONES = "sys/class/powercap"
 _ZONE = re.compile(r"intel-rapl:\d+\Z")
 _PACKAGE = re.compile(r"package-\d+(-die-\d+)?\Z")
 
-# Zone -> microjoules so far.
-Counts = t.Dict[str, int]
+# More than any package draws. A counter of 32 bits of 15.3 microjoules, as servers have for their memory, is through
+# its range in 65 s then; one of 61 microjoules in 262 s.
+MAX_WATTS = 1000
+
+
+class Reading(t.NamedTuple):
+    """The counters at one moment."""
+
+    # Of a clock that only goes forward.
+    seconds: float
+    # Zone -> microjoules so far.
+    counts: t.Dict[str, int]
 
 
 class Energy:
@@ -40,22 +51,24 @@ class Energy:
         self._most = {zone: value for zone, value in most.items() if value is not None}
         self._complete = len(self._most) == len(found)
 
-    def read(self) -> Counts:
+    def read(self) -> Reading:
         """Return the count of each package; nothing where one of them cannot be read."""
         counts = {zone: self._number(zone, "energy_uj") for zone in self._most} if self._complete else {}
         known = {zone: count for zone, count in counts.items() if count is not None}
-        return known if len(known) == len(counts) else {}
+        return Reading(time.monotonic(), known if len(known) == len(counts) else {})
 
-    def joules(self, before: "t.Mapping[str, int]", after: "t.Mapping[str, int]") -> "float | None":
-        """Return the energy of all packages between two readings, in joules, or None where they have none.
+    def joules(self, before: Reading, after: Reading) -> "float | None":
+        """Return the energy of all packages between two readings, in joules, or None where it is not known.
 
-        A counter that began again is taken to have done so once: one of 32 bits of 15.3 microjoules takes two minutes
-        for it at 500 W.
+        That is also where a counter could have gone through its whole range: it does not say how often it did.
         """
-        if not before or before.keys() != after.keys():
+        if not before.counts or before.counts.keys() != after.counts.keys():
+            return None
+        if (after.seconds - before.seconds) * MAX_WATTS * 1e6 >= min(self._most.values()):
             return None
         used = [
-            count - before[zone] + (0 if count >= before[zone] else self._most[zone]) for zone, count in after.items()
+            count - before.counts[zone] + (0 if count >= before.counts[zone] else self._most[zone])
+            for zone, count in after.counts.items()
         ]
         return round(sum(used) / 1e6, 6) if min(used) >= 0 else None
 

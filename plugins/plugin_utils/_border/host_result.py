@@ -344,7 +344,8 @@ class Telemetry(Part, frozen=True, kw_only=True):
     joules: t.Annotated[
         Number | None,
         about(
-            "Energy that the processor's packages used, in joules; null where it is not counted, or not for this user."
+            "Energy that the processor's packages used, in joules; null where it is not counted, not for this user, or"
+            " for longer than a counter may take to go through its range."
         ),
     ] = None
     perf: t.Annotated[Perf | None, about("Hardware counters during the sample.")] = None
