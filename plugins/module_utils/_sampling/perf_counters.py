@@ -1,7 +1,10 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Cycles and instructions of CPUs and cores, counted by ``perf stat -j`` where the host has a performance monitoring
-unit.
+"""Cycles and instructions of CPUs and cores, and why a thread waited, counted by ``perf stat -j`` where the host has a
+performance monitoring unit.
+
+Sources: the kernel's include/uapi/linux/perf_event.h for stalled cycles, tools/perf/Documentation/topdown.txt for the
+shares of slots.
 """
 
 import json
@@ -13,9 +16,25 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import processes
+from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner
 
 EVENTS = ("cycles", "instructions")
+# Event -> the share of its cycles in which a thread waited, by name. A kernel that has none says "not supported".
+STALLS = {"stalled-cycles-frontend": "frontend_stalled", "stalled-cycles-backend": "backend_stalled"}
+# Event -> what became of the slots of a thread, by name: Top-Down at its first level. The events count only together
+# with slots, which leads them; processors without slots have events of the same kind that are those of a whole core.
+SLOTS = "slots"
+TOPDOWN = {
+    "topdown-retiring": "retiring",
+    "topdown-bad-spec": "bad_speculation",
+    "topdown-fe-bound": "frontend_bound",
+    "topdown-be-bound": "backend_bound",
+}
+# The names of a processor's performance monitoring unit; a hybrid one has the latter for its cores with two threads.
+UNITS = ("cpu", "cpu_core")
+# How far the shares of all slots may be from 1 together.
+SLOTS_TOLERANCE = 0.05
 TEST_COMMAND = ["perf", "stat", "-j", "-a", "-A", "-e", ",".join(EVENTS), "true"]
 TIME_LIMIT = 30
 OUTPUT_LIMIT = 4 * 1024 * 1024
@@ -23,14 +42,19 @@ REASON_LENGTH = 300
 
 
 class Counts(TypedDict):
-    """Counted events of one CPU; both are above zero."""
+    """Counted events of one CPU; the first two are above zero."""
 
     cycles: float
     instructions: float
+    # Names of STALLS -> share of the cycles, and of TOPDOWN -> share of the slots; empty where they were not counted.
+    stalls: "dict[str, float]"
+    topdown: "dict[str, float]"
 
 
 class Rates(TypedDict):
-    """Counted events of a CPU or a core, with instructions per cycle (``ipc``) and cycles per instruction (``cpi``)."""
+    """Counted events of a CPU or a core, with instructions per cycle (``ipc``) and cycles per instruction (``cpi``).
+    A CPU has ``stalls`` and ``topdown``, as :class:`Counts` has them, where they were counted.
+    """
 
     cycles: float
     instructions: float
@@ -71,18 +95,31 @@ def unavailable_reason() -> "str | None":
     )
 
 
+def events(files: HostFs) -> str:
+    """Return the events to count on a host, as ``perf stat -e`` takes them.
+
+    Args:
+        files: the host's files.
+    """
+    known = [set(files.names(f"sys/bus/event_source/devices/{unit}/events")) for unit in UNITS]
+    together = [SLOTS, *TOPDOWN]
+    group = [f"{{{','.join(together)}}}"] if any(names.issuperset(together) for names in known) else []
+    return ",".join([*EVENTS, *STALLS, *group])
+
+
 class Counting:
     """Context manager that counts events while its body runs.
 
     Args:
         cpus: the CPUs to count on.
+        wanted: the events, from :func:`events`.
 
     Attributes:
         text: what perf printed; empty until the context is left, and when perf did not end in time.
     """
 
-    def __init__(self, cpus: "Iterable[int]") -> None:
-        self._argv = ["perf", "stat", "-j", "-A", "-C", ",".join(map(str, cpus)), "-e", ",".join(EVENTS)]
+    def __init__(self, cpus: "Iterable[int]", wanted: str) -> None:
+        self._argv = ["perf", "stat", "-j", "-A", "-C", ",".join(map(str, cpus)), "-e", wanted]
         self._perf: t.Optional[subprocess.Popen[bytes]] = None
         self.text = ""
 
@@ -126,7 +163,7 @@ def parse(text: str) -> "dict[str, Counts]":
         text: the output.
 
     Returns:
-        CPU number -> counts, for the CPUs whose events were all counted and are above zero.
+        CPU number -> counts, for the CPUs whose cycles and instructions were both counted and are above zero.
     """
     counts: dict[str, dict[str, float]] = {}
     for line in text.splitlines():
@@ -135,17 +172,43 @@ def parse(text: str) -> "dict[str, Counts]":
             cpu, event, value = str(int(entry["cpu"])), _event(str(entry["event"])), float(entry["counter-value"])
         except (ValueError, TypeError, LookupError, RecursionError):
             continue
-        if event and math.isfinite(value) and value > 0:
+        if event and math.isfinite(value) and value >= 0:
             counts.setdefault(cpu, {})[event] = value
     return {
-        cpu: {"cycles": found["cycles"], "instructions": found["instructions"]}
+        cpu: {
+            "cycles": found["cycles"],
+            "instructions": found["instructions"],
+            "stalls": _stalls(found),
+            "topdown": _topdown(found),
+        }
         for cpu, found in counts.items()
-        if len(found) == len(EVENTS)
+        if all(found.get(event) for event in EVENTS)
     }
 
 
 def _event(name: str) -> "str | None":
-    return next((event for event in EVENTS if name.split(":", maxsplit=1)[0] == event or f"/{event}/" in name), None)
+    return next(
+        (
+            event
+            for event in (*EVENTS, *STALLS, SLOTS, *TOPDOWN)
+            if name.split(":", maxsplit=1)[0] == event or f"/{event}/" in name
+        ),
+        None,
+    )
+
+
+def _stalls(found: "Mapping[str, float]") -> "dict[str, float]":
+    """Return the share of a thread's cycles in which it waited, where that can be: counters of a core say more."""
+    shares = {name: found[event] / found["cycles"] for event, name in STALLS.items() if event in found}
+    return {name: round(share, 4) for name, share in shares.items() if share <= 1}
+
+
+def _topdown(found: "Mapping[str, float]") -> "dict[str, float]":
+    """Return the shares of a thread's slots, nothing unless they are shares of one whole."""
+    slots = found.get(SLOTS)
+    shares = {name: found[event] / slots for event, name in TOPDOWN.items() if event in found} if slots else {}
+    whole = len(shares) == len(TOPDOWN) and abs(sum(shares.values()) - 1) <= SLOTS_TOLERANCE
+    return {name: round(share, 4) for name, share in shares.items()} if whole else {}
 
 
 def by_core(counts: "Mapping[str, Counts]", cores: "Iterable[Sequence[int]]") -> CoreRates:
@@ -168,7 +231,18 @@ def by_core(counts: "Mapping[str, Counts]", cores: "Iterable[Sequence[int]]") ->
             rates[",".join(map(str, core))] = _rates(
                 max(one["cycles"] for one in threads), sum(one["instructions"] for one in threads)
             )
-    return {"cpus": {cpu: _rates(one["cycles"], one["instructions"]) for cpu, one in counts.items()}, "cores": rates}
+    return {"cpus": {cpu: _of_thread(one) for cpu, one in counts.items()}, "cores": rates}
+
+
+def _of_thread(counted: Counts) -> Rates:
+    shares = {"stalls": counted["stalls"], "topdown": counted["topdown"]}
+    return t.cast(
+        Rates,
+        {
+            **_rates(counted["cycles"], counted["instructions"]),
+            **{key: value for key, value in shares.items() if value},
+        },
+    )
 
 
 def _rates(cycles: float, instructions: float) -> Rates:

@@ -38,6 +38,7 @@ class Recorder:
         self._files = filesystem or HostFs("/")
         self._energy = energy.Energy(self._files)
         self._no_counters = perf_counters.unavailable_reason()
+        self._events = perf_counters.events(self._files)
 
     @contextlib.contextmanager
     def around(self, workers: "Iterable[Iterable[int]]", record: "dict[str, object]") -> "Iterator[None]":
@@ -47,8 +48,8 @@ class Recorder:
             workers: the workers' CPU lists.
             record: gets the keys ``frequency`` (mean MHz by CPU number), ``throttled`` (number of throttle events, or
                 None when the host does not report them), ``joules`` (energy of the processor's packages, or None when
-                it is not counted or this process may not read it) and ``perf`` (cycles and instructions, or the reason
-                why there are none) when the body has ended without an exception.
+                it is not counted or this process may not read it) and ``perf`` (cycles and instructions, and
+                why threads waited, or the reason why there are none) when the body has ended without an exception.
 
         Yields:
             Nothing.
@@ -56,7 +57,7 @@ class Recorder:
         cpus = sorted({cpu for worker in workers for cpu in worker} or {int(cpu) for cpu in runner.cpu_times()})
         before, throttles = frequencies(self._files, cpus), self._throttles(cpus)
         with contextlib.ExitStack() as stack:
-            counting = None if self._no_counters else stack.enter_context(perf_counters.Counting(cpus))
+            counting = None if self._no_counters else stack.enter_context(perf_counters.Counting(cpus, self._events))
             counts = self._energy.read()
             yield
             record["joules"] = self._energy.joules(counts, self._energy.read())

@@ -299,6 +299,22 @@ class Worker(Part, frozen=True, kw_only=True):
     context_switches: t.Annotated[Count | None, about("Number of its context switches.")] = None
 
 
+class Stalls(Part, frozen=True, kw_only=True):
+    """The cycles in which a thread waited."""
+
+    frontend_stalled: t.Annotated[Share | None, about("Share without new instructions, 0 to 1.")] = None
+    backend_stalled: t.Annotated[Share | None, about("Share without progress of those it had, 0 to 1.")] = None
+
+
+class TopDown(Part, frozen=True, kw_only=True):
+    """What became of a thread's issue slots: Top-Down analysis at its first level."""
+
+    retiring: t.Annotated[Share | None, about("Share that did work that counted, 0 to 1.")] = None
+    bad_speculation: t.Annotated[Share | None, about("Share lost to wrong guesses of branches, 0 to 1.")] = None
+    frontend_bound: t.Annotated[Share | None, about("Share for which no instruction was there, 0 to 1.")] = None
+    backend_bound: t.Annotated[Share | None, about("Share that waited for data or for units, 0 to 1.")] = None
+
+
 class Counters(Part, frozen=True, kw_only=True):
     """The counters of a CPU or a core."""
 
@@ -306,6 +322,8 @@ class Counters(Part, frozen=True, kw_only=True):
     instructions: t.Annotated[Number | None, about("Retired instructions.")] = None
     ipc: t.Annotated[Number | None, about("Instructions per cycle.")] = None
     cpi: t.Annotated[Number | None, about("Cycles per instruction.")] = None
+    stalls: t.Annotated[Stalls | None, about("Of a CPU's cycles, where they were counted.")] = None
+    topdown: t.Annotated[TopDown | None, about("Of a CPU's issue slots, where they were counted.")] = None
 
 
 class Perf(Part, frozen=True, kw_only=True):

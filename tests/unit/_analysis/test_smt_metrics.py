@@ -125,6 +125,47 @@ def test_what_samples_carry_beside_the_metric():
     assert telemetry_part.absent(accepted(document), [None, table(document)]) == []
 
 
+def test_2016_shared_cores_wait_for_instructions_and_for_data():
+    """Four threads of sysbench on cores of their own and on shared ones; what was not counted has no column."""
+    counted = {
+        "cores": (1_424_306_903_878.0, 550_084_970_527.0, 0.4957, 0.1379),
+        "siblings": (1_449_788_400_730.0, 361_851_972_955.0, 0.6968, 0.4089),
+    }
+    document = result_maker.result(blocks=4)
+    for sample in document["samples"]:
+        cycles, done, front, back = counted.get(sample["placement"], counted["cores"])
+        sample["telemetry"]["perf"] = {
+            "cpus": {
+                "0": {
+                    "cycles": cycles,
+                    "instructions": done,
+                    "stalls": {"frontend_stalled": front, "backend_stalled": back},
+                }
+            }
+        }
+    actual = rows(document)
+    shared, own = (
+        [actual[where, "SMT on"][head] for head in ("IPC of a thread", "front end stalled", "back end stalled")]
+        for where in ("two workers on one core", "two workers on two cores")
+    )
+    assert own == pytest.approx([0.39, 0.4957, 0.1379], abs=0.005)
+    assert shared == pytest.approx([0.25, 0.6968, 0.4089], abs=0.005)
+    assert not any(head.startswith("slots") for head in table(document)["heads"])
+
+
+def test_what_became_of_slots_is_the_mean_of_threads_by_their_cycles():
+    document = result_maker.result(blocks=4, shape=(1, 1, 2))
+    shares = {"retiring": 0.25, "bad_speculation": 0.05, "frontend_bound": 0.2, "backend_bound": 0.5}
+    busy = {"cycles": 3e9, "instructions": 3e9, "topdown": shares}
+    other = {"cycles": 1e9, "instructions": 1e9, "topdown": {**shares, "retiring": 0.65, "backend_bound": 0.1}}
+    for sample in document["samples"]:
+        sample["telemetry"]["perf"] = {"cpus": {"0": busy, "1": other}}
+    row = rows(document)["two workers on one core", "SMT on"]
+    assert [
+        row[f"slots {what}"] for what in ("retiring", "of bad speculation", "front-end bound", "back-end bound")
+    ] == (pytest.approx([0.35, 0.05, 0.2, 0.4]))
+
+
 def test_the_cycles_of_a_core_at_partial_load_are_a_range():
     """Threads that are busy for half of the time each may run together, or take turns: 0.18 or 0.36."""
     document = result_maker.result(blocks=4, shape=(1, 1, 2))

@@ -179,6 +179,28 @@ def _ipc(group: Group) -> Cell | None:
     return f"{value:.2f}", value
 
 
+def _share(part: str, name: str) -> t.Callable[[Group], Cell | None]:
+    """Return the column of a share of threads' cycles (``stalls``) or issue slots (``topdown``): the mean over threads,
+    each by its cycles.
+    """
+
+    def value_of(group: Group) -> Cell | None:
+        known = [
+            (one.cycles, share)
+            for sample in group.samples
+            if (perf := host_comparisons.telemetry_of(sample).perf)
+            for one in perf.cpus.values()
+            if one.cycles is not None and one.cycles >= 1
+            if (share := getattr(getattr(one, part), name, None)) is not None
+        ]
+        if not known:
+            return None
+        mean = sum(cycles * share for cycles, share in known) / sum(cycles for cycles, _share in known)
+        return conclusion.percent(mean), mean
+
+    return value_of
+
+
 def _core_cpi(group: Group) -> Cell | None:
     """Return the cell of a core's cycles by instruction. The cycles of a core are those of its busiest thread if the
     others ran at the same time, and more if they took turns, which counters of threads do not tell: a range.
@@ -235,6 +257,12 @@ COLUMNS: dict[str, tuple[str, t.Callable[[Group], Cell | None]]] = {
     "frequency": ("MHz", _frequency),
     "ipc": ("IPC of a thread", _ipc),
     "core_cpi": ("CPI of a core", _core_cpi),
+    "frontend_stalled": ("front end stalled", _share("stalls", "frontend_stalled")),
+    "backend_stalled": ("back end stalled", _share("stalls", "backend_stalled")),
+    "retiring": ("slots retiring", _share("topdown", "retiring")),
+    "bad_speculation": ("slots of bad speculation", _share("topdown", "bad_speculation")),
+    "frontend_bound": ("slots front-end bound", _share("topdown", "frontend_bound")),
+    "backend_bound": ("slots back-end bound", _share("topdown", "backend_bound")),
     "throttled": ("throttled", _throttled),
     "stolen": ("stolen", _stolen),
 }
