@@ -56,6 +56,7 @@ LONG_SCENARIOS = (
     "smt_eval_boots",
     "smt_arms",
     "smt_arms_truth",
+    "smt_huge_pages",
     "smt_eval_boot_arms",
     "smt_workloads",
     "smt_policy",
