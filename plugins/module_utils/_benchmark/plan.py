@@ -25,10 +25,10 @@ from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_dire
     RunDirectoryError,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
-from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._host.text import utc_now
 from ansible_collections.threadwise.smt.plugins.module_utils._memory import policy as memory_policy
-from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner, settling, telemetry
+from ansible_collections.threadwise.smt.plugins.module_utils._sampling import quotas, runner, settling, telemetry
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics import forecast, goals, verdicts
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import placement
@@ -221,7 +221,8 @@ class Plan:
         self.failures = dict.fromkeys((workload["name"] for workload in plan_settings.chosen(settings)), 0)
         self.items: dict[str, list[Item]] = {arm: [] for arm in outline.arms.names}
         self.placements = {arm: outline.placements(arm) for arm in outline.arms.names}
-        self.recorder = telemetry.Recorder(outline.topology.cores)
+        self._host = host_files.HostFs("/")
+        self.recorder = telemetry.Recorder(outline.topology.cores, self._host)
         better = {workload["name"]: workload["metrics"][0]["better"] for workload in plan_settings.chosen(settings)}
         self.goal = goals.goal(plan_settings.goal(settings), settings["margin"], self.placements, better)
         self.others = 0.0
@@ -579,14 +580,19 @@ class Plan:
             "parameter": item.parameter,
             "telemetry": telemetry_record,
         }
-        begun = time.monotonic()
+        begun, limits = time.monotonic(), quotas.read(self._host)
         try:
             with self.recorder.around(item.workers, telemetry_record):
                 taken = workload.sample(item.workers, item.parameter, item.memory_node)
         except (WorkloadError, runner.RunnerError, OSError) as error:
             self._failed(sample, str(error), time.monotonic() - begun)
         else:
-            self._succeeded(workload, sample, taken)
+            seconds = sum(worker["wall_seconds"] for worker in taken["workers"])
+            refused = quotas.refusal(limits, quotas.read(self._host), seconds)
+            if refused:
+                self._failed(sample, refused, time.monotonic() - begun)
+            else:
+                self._succeeded(workload, sample, taken)
         self.samples_done += 1
         self.progress("measuring")
 

@@ -27,12 +27,12 @@ from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_dire
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
-from ansible_collections.threadwise.smt.plugins.module_utils._host import state_file
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, state_file
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._host.kernel_files import KernelFiles
 from ansible_collections.threadwise.smt.plugins.module_utils._host.locks import HostLock, HostLockError
 from ansible_collections.threadwise.smt.plugins.module_utils._host.text import utc_now
-from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner
+from ansible_collections.threadwise.smt.plugins.module_utils._sampling import quotas, runner
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import (
     cache as sibling_cache,
     source as sibling_source,
@@ -138,7 +138,8 @@ def announcement(
             f" {selection.length(share)} of {selection.length(settings['budget'])}, and longer only until it has"
             f" {verdicts.MIN_BLOCKS_RANKED} blocks."
         )
-    return [*sentences, *outline.arms.announcement(share)]
+    limits = quotas.announcement(quotas.read(HostFs("/")), len(cpulist.parse_or_empty(host["cpus"]["online"])))
+    return [*sentences, *outline.arms.announcement(share), *limits]
 
 
 def _known(value: object) -> object:

@@ -27,7 +27,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import (
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import RunDirectory
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
-from ansible_collections.threadwise.smt.plugins.module_utils._sampling import settling, telemetry
+from ansible_collections.threadwise.smt.plugins.module_utils._sampling import quotas, settling, telemetry
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics import goals, verdicts
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.placement import PlacementError
@@ -157,6 +157,35 @@ def test_samples_say_how_many_co_runners_ran_on_siblings_of_the_arm(tmp_path, to
         ("busy", "smt_off", 0),
         ("alone", "smt_off", None),
     ]
+
+
+def test_samples_that_a_cpu_quota_stopped_are_not_counted(tmp_path, monkeypatch):
+    """The command itself says what the kernel would say: that its tasks were stopped for a second."""
+    host = tmp_path / "host"
+    group = host / "sys/fs/cgroup/app.slice"
+    group.mkdir(parents=True)
+    (host / "proc/self").mkdir(parents=True)
+    (host / "proc/self/cgroup").write_text("0::/app.slice\n")
+    (host / "proc/self/mountinfo").write_text("31 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
+    (group / "cpu.max").write_text("100000 100000\n")
+    (group / "cpu.stat").write_text("throttled_usec 0\n")
+    read = quotas.read
+    monkeypatch.setattr(quotas, "read", lambda _files: read(HostFs(str(host))))
+    count = (
+        f"read name count < {group}/cpu.stat; echo throttled_usec $((count + 1000000)) > {group}/cpu.stat; echo rate 1"
+    )
+    settings = dict(
+        SETTINGS, arms=["as_found"], workloads=[], custom=[own("stopped", count), own("free", "echo rate 1")], blocks=4
+    )
+    done, samples, _files = measured(tmp_path / "run", dict(settings, placements=["single"]))
+    assert [(sample["workload"], sample["ok"]) for sample in samples if sample["workload"] == "free"] == [
+        ("free", True)
+    ] * 4
+    errors = [sample["error"] for sample in samples if sample["workload"] == "stopped"]
+    assert len(errors) == 3 and all(
+        error.startswith("the CPU quota of the cgroup /app.slice, 1 CPU, stopped tasks for 1.00 s") for error in errors
+    )
+    assert "given up after 3 failures in a row: the CPU quota" in done.skipped[0]["reason"]
 
 
 @TWO_CPUS
