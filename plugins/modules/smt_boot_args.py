@@ -140,6 +140,13 @@ reboot_required:
   description: Whether the next boot has other SMT-related arguments than the running kernel.
   returned: success
   type: bool
+reboot_in_vain:
+  description:
+    - Why another reboot would not help. The host has booted since these arguments were configured, and its kernel runs
+      without them.
+    - None where no reboot is required, or it may help.
+  returned: success
+  type: str
 differences:
   description: Differences of the running system from a boot with these arguments. Empty when they are active.
   returned: success

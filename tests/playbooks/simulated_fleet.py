@@ -93,8 +93,8 @@ end(module, "smt", module.params["state"] == "enabled" or module.params["threads
 module = AnsibleModule({"smt": {}, "maxcpus": {}, "mitigations": {}, "force": {"type": "bool"}},
     supports_check_mode=True)
 end(module, "configured", {"enabled": [], "disabled": ["nosmt"]}[module.params["smt"]], reboot_required=True, found=[],
-    loader="grub_debian", arguments=[], configured_before=[], configured=[], running=[], mitigations_running=[],
-    differences=[], diff=[])
+    reboot_in_vain=None, loader="grub_debian", arguments=[], configured_before=[], configured=[], running=[],
+    mitigations_running=[], differences=[], diff=[])
 """
     ),
     # The file is where the real one has it, and facts read it as they do the real one.

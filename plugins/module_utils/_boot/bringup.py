@@ -11,6 +11,7 @@ turns this off.
 import re
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._boot import supported
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology
 
@@ -47,10 +48,9 @@ def bringup_mode(
 
 
 def _is_built_parallel(fs: host_files.HostFs, kernel: str, running: "str | None") -> bool:
-    for path in ("boot/config-" + kernel, f"lib/modules/{kernel}/config", f"usr/lib/modules/{kernel}/config"):
-        text = fs.read(path)
-        if text and "CONFIG_SMP=" in text:
-            return "CONFIG_HOTPLUG_PARALLEL=y" in text.split("\n")
+    text = supported.configuration(fs, kernel)
+    if text is not None:
+        return "CONFIG_HOTPLUG_PARALLEL=y" in text.split("\n")
     states = fs.read(_STATES) if kernel == running else None
     if states:
         # CPUHP_BP_KICK_AP exists only in kernels that start CPUs in two steps.

@@ -9,9 +9,13 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
     arguments as boot_arguments,
+    awaited,
     bringup,
     detection,
+    entries as boot_entries,
     mitigations as boot_mitigations,
+    supported,
+    tuned,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
@@ -84,6 +88,7 @@ class Result(_Warnings):
         running: arguments of the running kernel.
         mitigations_running: all of its arguments ``mitigations``.
         reboot_required: whether the next boot has other arguments than the running kernel.
+        reboot_in_vain: why another reboot would not help, where one is required; None where it may.
         differences: sentences about what the running system has other than it should.
         diff: the changes.
         warnings: sentences for the user.
@@ -98,6 +103,7 @@ class Result(_Warnings):
     running: "list[str]"
     mitigations_running: "list[str]"
     reboot_required: bool
+    reboot_in_vain: "str | None"
     differences: "list[str]"
     diff: "list[Diff]"
 
@@ -161,7 +167,11 @@ class _Update:
         self._entries = self._backend.entries()
         self._count: t.Optional[int] = None
         self._own = boot_mitigations.OwnArguments(fs)
-        self._desired = self._desired_arguments(count)
+        # What the running system has to have, and what this collection still has to set for it.
+        self._wanted = self._desired_arguments(count)
+        self._refuse_without_effect()
+        self._desired, by_tuned = tuned.left_to_set(fs, self._entries, self._wanted)
+        self._backend.warnings.extend(filter(None, [by_tuned]))
         # Hosts whose mitigations= is none of ours are not asked to reboot for it.
         concerned = request.mitigations is not None or self._own.configured or self._own.removed
         self._related = boot_arguments.related_arguments if concerned else boot_arguments.smt_arguments
@@ -178,6 +188,12 @@ class _Update:
         desired = boot_mitigations.combined(for_smt, self._request.mitigations, smt == boot_arguments.ENABLED)
         # What a generated configuration has of ours is gone when it is generated again.
         return desired if self._loader.keeps_settings else desired._replace(removed_arguments=self._own.configured)
+
+    def _refuse_without_effect(self) -> None:
+        kernels = [entry.release for entry in self._entries if entry.release and not entry.is_rescue]
+        reason = supported.refusal(self._fs, self._wanted.arguments, kernels, self._architecture, self._running_kernel)
+        if reason is not None:
+            raise loader_base.BootLoaderError(reason)
 
     def _desired_count(self, count: "int | str") -> boot_arguments.DesiredArguments:
         topology = self._topology
@@ -212,7 +228,7 @@ class _Update:
     def run(self) -> Result:
         """Make the change, unless this is check mode, and return the result."""
         desired, backend = self._desired, self._backend
-        before = [self._related(entry.arguments) for entry in self._entries]
+        before = [self._related(entry.arguments + entry.borrowed) for entry in _booted_by_default(self._entries)]
         found = backend.found(desired)
         pending = backend.pending(desired)
         if pending and self._request.mitigations is not None:
@@ -225,10 +241,14 @@ class _Update:
             self._own.settle(self._set_here())
         configured = self._configured(bool(pending))
         running = self._running()
+        required = any(sorted(self._related(running)) != sorted(entry) for entry in configured)
+        in_vain = awaited.in_vain(self._fs, _common(configured)) if required and not pending else None
+        if not self._request.check:
+            backend.warnings.extend(awaited.remember(self._fs, _common(configured), required))
         return {
             "changed": bool(pending),
             "loader": self._loader.name,
-            "arguments": list(desired.arguments),
+            "arguments": list(self._wanted.arguments),
             "found": found,
             "configured_before": _common(before),
             "configured": _common(configured),
@@ -236,7 +256,8 @@ class _Update:
             "mitigations_running": [
                 argument for argument in running if argument.partition("=")[0] == boot_arguments.MITIGATIONS
             ],
-            "reboot_required": any(sorted(self._related(running)) != sorted(entry) for entry in configured),
+            "reboot_required": required,
+            "reboot_in_vain": in_vain,
             "differences": self._differences(running),
             "diff": [
                 {
@@ -257,10 +278,14 @@ class _Update:
     def _configured(self, is_changed: bool) -> "list[list[str]]":
         """Return the related arguments of each entry after the change."""
         if is_changed and not self._request.check:
-            return [self._related(entry.arguments) for entry in self._backend.entries()]
+            entries = _booted_by_default(self._backend.entries())
+            return [self._related(entry.arguments + entry.borrowed) for entry in entries]
         # In check mode the arguments of the administrator that would be back are not known.
         desired = self._desired._replace(removed_arguments=self._own.configured)
-        return [self._related(boot_arguments.applied(entry.arguments, desired)) for entry in self._entries]
+        return [
+            self._related([*boot_arguments.applied(entry.arguments, desired), *entry.borrowed])
+            for entry in _booted_by_default(self._entries)
+        ]
 
     def _running(self) -> "list[str]":
         return boot_arguments.split_arguments(self._fs.read("proc/cmdline") or "")
@@ -280,7 +305,7 @@ class _Update:
         """Return sentences about what the running system has other than desired;
         empty when the arguments are in effect.
         """
-        differences = [f"/proc/cmdline: {fault}" for fault in boot_arguments.differences(running, self._desired)]
+        differences = [f"/proc/cmdline: {fault}" for fault in boot_arguments.differences(running, self._wanted)]
         state = smt_state.read(self._fs.sysroot)
         controls, active, online = self._expected(running)
         if controls is not None and state["control"] not in controls + _NO_CONTROL:
@@ -310,6 +335,11 @@ class _Update:
             return _Expected(None, None, None)
         left = bringup.left_online(topology, self._count, self._bringup_mode(self._running_kernel, running))
         return _Expected(("on",), any(len(set(core).intersection(left)) > 1 for core in topology.cores), left)
+
+
+def _booted_by_default(entries: "list[boot_entries.Entry]") -> "list[boot_entries.Entry]":
+    """Return the entries without those for recovery, which need not have what a tool gives to the others."""
+    return [entry for entry in entries if not entry.is_rescue] or entries
 
 
 def _common(entries: "list[list[str]]") -> "list[str]":

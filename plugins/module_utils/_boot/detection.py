@@ -4,13 +4,29 @@
 
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._boot import entries as boot_entries
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base, registry
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
 NONE = "none"
+_MKCONFIG = ("usr/sbin/grub-mkconfig", "usr/bin/grub-mkconfig", "usr/sbin/grub2-mkconfig", "usr/bin/grub2-mkconfig")
 
-# Systems that no method supports, by the file that identifies them.
+# systemd-stub says so in unified kernel images, whatever has started them (systemd-stub(7)).
+_STUB_INFO = "sys/firmware/efi/efivars/StubInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
+# Systems that no method supports, by the file that identifies them: something else writes their boot entries.
 _UNSUPPORTED_SYSTEMS = (
+    (
+        _STUB_INFO,
+        (
+            "this system was booted from a unified kernel image, in which the arguments are embedded: set the argument"
+            " where the images are built, or in a signed add-on of it"
+        ),
+    ),
+    ("etc/NIXOS", "NixOS writes all boot entries: set boot.kernelParams in its configuration"),
+    (
+        "etc/kernelstub/configuration",
+        "kernelstub writes the boot entries of this system: use kernelstub --add-options and --delete-options",
+    ),
     ("run/ostree-booted", "this system is managed by rpm-ostree: use rpm-ostree kargs"),
     (
         "etc/kernel/proxmox-boot-uuids",
@@ -26,7 +42,19 @@ _UNSUPPORTED_SYSTEMS = (
 )
 # What is named where no loader of the registry takes the host, by the file that shows it.
 OTHER_LOADERS = (
+    (
+        "etc/default/u-boot",
+        "extlinux with U-Boot, whose entries u-boot-update writes: set the argument in U_BOOT_PARAMETERS there",
+    ),
     ("boot/extlinux/extlinux.conf", "extlinux"),
+    (
+        "etc/zfsbootmenu",
+        "ZFSBootMenu, which takes arguments from the property org.zfsbootmenu:commandline of the root's dataset",
+    ),
+    (
+        "sys/firmware/devicetree/base/ibm,opal",
+        "petitboot, which reads the entries of another boot loader: none was found that can be changed",
+    ),
     ("boot/firmware/cmdline.txt", "the boot loader of the Raspberry Pi"),
     ("boot/cmdline.txt", "the boot loader of the Raspberry Pi"),
     ("etc/zipl.conf", "zipl without grubby"),
@@ -86,6 +114,7 @@ def find_loader(fs: host_files.HostFs) -> DetectedLoader:
     found = next(
         (f"{fs.path(path)} was found: {what}" for path, what in OTHER_LOADERS if fs.status(path) is not None), None
     )
+    found = found or _not_mounted(fs)
     titles = [loader.title for loader in registry.LOADERS]
     return DetectedLoader(
         None,
@@ -93,3 +122,15 @@ def find_loader(fs: host_files.HostFs) -> DetectedLoader:
         + f". Supported are {', '.join(titles[:-1])} and {titles[-1]}. Without one of these use smt_runtime_persist of"
         " the role smt_runtime",
     )
+
+
+def _not_mounted(fs: host_files.HostFs) -> "str | None":
+    """Return that /boot is not there where grub is installed without its configuration, or None."""
+    for path in _MKCONFIG:
+        if fs.status(path) is not None:
+            return (
+                f"{fs.path(path)} is installed, and neither"
+                f" {' nor '.join(fs.path(cfg) for cfg in boot_entries.GRUB_CFGS)} is there: check that the file system"
+                " with /boot is mounted, and that grub-mkconfig has been run"
+            )
+    return None

@@ -9,7 +9,12 @@ import re
 import shlex
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.arguments import split_arguments
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.arguments import (
+    DesiredArguments,
+    rewritten_text,
+    split_arguments,
+    without_arguments,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
 BLS_DIRECTORIES = ("boot/loader/entries", "efi/loader/entries", "boot/efi/loader/entries")
@@ -20,6 +25,16 @@ MAX_ENTRIES = 1000
 
 LINE_END = re.compile(r"(?:\r\n|\r|\n)")
 _LINUX = ("linux", "linux16", "linuxefi")
+# The script of grub-mkconfig that makes entries for this host's kernels, and what grub-customizer makes of it.
+_OF_THIS_HOST = re.compile(r"10_linux.*|[0-9]+_linux_proxy")
+_ID = re.compile(r"(?:\$menuentry_id_option|--id)[ =]+(?:'([^']*)'|\"([^\"]*)\"|(\S+))")
+# A variable of GRUB with which TuneD's plug-in `bootloader` puts arguments into all entries (00_tuned).
+TUNED = "tuned_params"
+_TUNED_SET = re.compile(rf"^\s*set\s+{TUNED}=(.*)$", re.MULTILINE)
+_TUNED_USED = re.compile(rf"\$(?:{TUNED}\b|\{{{TUNED}\}})")
+_RESCUE_TITLE = re.compile(r"recovery|rescue", re.IGNORECASE)
+# What tells an entry for recovery where its title is in another language.
+_RESCUE_ARGUMENTS = frozenset({"single", "recovery", "rescue", "emergency", "systemd.unit=rescue.target"})
 _SECTION = re.compile(r"### (BEGIN|END) (\S+) ###")
 
 
@@ -33,6 +48,8 @@ class Entry(t.NamedTuple):
         generated: whether it was generated from the host's settings; False when it was written by hand or belongs to
             another system.
         initrd: whether it loads an initial RAM disk.
+        identifier: the name that GRUB knows it by, whatever language its title is in; empty without one.
+        borrowed: arguments that it has from a variable of another tool, beside `arguments`.
     """
 
     title: str
@@ -40,6 +57,18 @@ class Entry(t.NamedTuple):
     arguments: "tuple[str, ...]"
     generated: bool = True
     initrd: bool = True
+    identifier: str = ""
+    borrowed: "tuple[str, ...]" = ()
+
+    @property
+    def is_rescue(self) -> bool:
+        """Whether it is for recovery, so that it does not boot by default."""
+        return bool(
+            "-recovery-" in self.identifier
+            or _RESCUE_TITLE.search(self.title)
+            or "-0-rescue" in self.kernel
+            or _RESCUE_ARGUMENTS.intersection(self.arguments)
+        )
 
     @property
     def release(self) -> str:
@@ -48,6 +77,38 @@ class Entry(t.NamedTuple):
         """
         match = re.search(r"(?:^|[-/])([0-9]+\.[0-9][^/]*?)(?:/[^/]*)?$", self.kernel)
         return "" if match is None else match.group(1)
+
+
+def cmdline_arguments(text: str) -> "list[str]":
+    """Return the arguments in the text of /etc/kernel/cmdline: kernel-install of systemd takes lines that begin with a
+    ``#`` for comments (90-loaderentry.install).
+    """
+    return split_arguments("\n".join(line for line in text.split("\n") if not is_comment(line)))
+
+
+def is_comment(line: str) -> bool:
+    """Return whether a line of /etc/kernel/cmdline is a comment."""
+    return line.lstrip().startswith("#")
+
+
+def rewritten_cmdline(text: str, desired: DesiredArguments) -> str:
+    """Return the text of /etc/kernel/cmdline as it should be; comments, and what stays, keep their bytes.
+
+    Args:
+        text: the file's text.
+        desired: the desired boot arguments.
+    """
+    lines = text.split("\n")
+    if not any(map(is_comment, lines)):
+        return rewritten_text(text, desired)
+    own = [number for number, line in enumerate(lines) if not is_comment(line)]
+    # The first line with arguments gets ours; the empty one after the last line end is none.
+    first = next((number for number in own if lines[number].strip()), own[0] if own else None)
+    if first is None:
+        return "\n".join([*lines, " ".join(desired.arguments), ""])
+    for number in own:
+        lines[number] = rewritten_text(lines[number], desired if number == first else without_arguments(desired))
+    return "\n".join(lines)
 
 
 # ---- grub.cfg --------------------------------------------------------------------------------------------------------
@@ -59,7 +120,8 @@ def parse_grub_cfg(text: str) -> "list[Entry]":
     Those of `10_linux` scripts count as generated from the host's settings.
     """
     entries: list[Entry] = []
-    script, title = "", ""
+    script, title, identifier = "", "", ""
+    tuned = _tuned_params(text)
     for line in text.split("\n"):
         section = _SECTION.match(line)
         if section is not None:
@@ -70,18 +132,35 @@ def parse_grub_cfg(text: str) -> "list[Entry]":
             continue
         if fields[0] == "menuentry":
             title = (_shell_fields(fields[1]) or [""])[0]
+            identifier = next(filter(None, (_ID.findall(fields[1]) or [("",)])[0]), "")
         elif fields[0] in _LINUX:
             kernel, arguments = _kernel_and_arguments(fields[1])
-            entries.append(Entry(title, kernel, arguments, script.startswith("10_linux"), initrd=False))
+            generated = _OF_THIS_HOST.fullmatch(script) is not None
+            borrowed = tuned if _TUNED_USED.search(fields[1]) else ()
+            entries.append(Entry(title, kernel, arguments, generated, False, identifier, borrowed))
         elif fields[0].startswith("initrd") and entries:
-            last = entries[-1]
-            entries[-1] = Entry(last.title, last.kernel, last.arguments, last.generated, True)
+            entries[-1] = entries[-1]._replace(initrd=True)
     return entries[:MAX_ENTRIES]
 
 
 def read_grub_cfg(fs: host_files.HostFs, path: str) -> "list[Entry]":
     """Return the entries of a host's grub.cfg; empty when it cannot be read."""
     return parse_grub_cfg(fs.read(path, host_files.LARGE) or "")
+
+
+def read_tuned(fs: host_files.HostFs, options: str) -> "tuple[str, ...]":
+    """Return the arguments that the options of an entry have from TuneD, by the variable that GRUB's configuration
+    sets.
+    """
+    if not _TUNED_USED.search(options):
+        return ()
+    return next(filter(None, (_tuned_params(fs.read(path, host_files.LARGE) or "") for path in GRUB_CFGS)), ())
+
+
+def _tuned_params(text: str) -> "tuple[str, ...]":
+    values = _TUNED_SET.findall(text)
+    fields = _shell_fields(values[-1]) if values else None
+    return tuple(split_arguments(" ".join(fields))) if fields else ()
 
 
 def complete_sections(text: str) -> "set[str]":
@@ -150,7 +229,7 @@ def read_bls(fs: host_files.HostFs, unquotes: bool = False) -> "list[tuple[str, 
         text = fs.read(path)
         entry = None if text is None else parse_bls(text, kernelopts, unquotes)
         if entry is not None:
-            found.append((path, entry))
+            found.append((path, entry._replace(borrowed=read_tuned(fs, " ".join(entry.arguments)))))
     return found
 
 

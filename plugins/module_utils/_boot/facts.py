@@ -71,8 +71,8 @@ def _configured(entries: "list[boot_entries.Entry]") -> "list[str] | None":
     Entries for recovery do not boot by default, and those written by hand or for another system are not generated from
     this host's settings.
     """
-    normal = [entry for entry in entries if entry.generated and not RESCUE.search(entry.title)]
-    distinct = {tuple(smt_arguments(entry.arguments)) for entry in normal}
+    normal = [entry for entry in entries if entry.generated and not entry.is_rescue]
+    distinct = {tuple(smt_arguments(entry.arguments + entry.borrowed)) for entry in normal}
     return list(distinct.pop()) if len(distinct) == 1 else None
 
 

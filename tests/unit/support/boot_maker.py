@@ -204,7 +204,7 @@ def grub_tree(
     for kernel in KERNELS:
         write(root, f"boot/vmlinuz-{kernel}", "")
         write(root, f"boot/initrd.img-{kernel}", "")
-        write(root, f"boot/config-{kernel}", "CONFIG_SMP=y\n")
+        write(root, f"boot/config-{kernel}", "CONFIG_SMP=y\nCONFIG_HOTPLUG_SMT=y\n")
     for name in ("00_header", "10_linux"):
         write(root, "etc/grub.d/" + name, "#!/bin/sh\n", executable=True)
     write(
@@ -255,7 +255,7 @@ def grubby_tree(
             f"title Linux 5.14.0-{number}\nversion 5.14.0-{number}\nlinux /vmlinuz-5.14.0-{number}\ninitrd"
             f" /initramfs-5.14.0-{number}.img\noptions {line}\n",
         )
-        write(root, f"boot/config-5.14.0-{number}", "CONFIG_SMP=y\n")
+        write(root, f"boot/config-5.14.0-{number}", "CONFIG_SMP=y\nCONFIG_HOTPLUG_SMT=y\n")
     if kernelopts is not None:
         write(root, "boot/grub2/grubenv", f"# GRUB Environment Block\nkernelopts={kernelopts}\n####\n")
     if cmdline is not None:
@@ -273,7 +273,7 @@ def systemd_tree(
         "efi/loader/entries/m-6.1.0-13.conf",
         f"title Linux\nversion 6.1.0-13\nlinux /m/6.1.0-13/linux\ninitrd /m/6.1.0-13/initrd\noptions {options}\n",
     )
-    write(root, "boot/config-6.1.0-13", "CONFIG_SMP=y\n")
+    write(root, "boot/config-6.1.0-13", "CONFIG_SMP=y\nCONFIG_HOTPLUG_SMT=y\n")
     if cmdline is not None:
         write(root, "etc/kernel/cmdline", cmdline)
     return root

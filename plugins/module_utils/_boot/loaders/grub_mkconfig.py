@@ -11,6 +11,7 @@ The arguments go into GRUB_CMDLINE_LINUX, which reaches all entries of 10_linux;
 reach those for recovery.
 """
 
+import collections
 import os
 import typing as t
 
@@ -26,10 +27,10 @@ VARIABLES = ("GRUB_CMDLINE_LINUX", "GRUB_CMDLINE_LINUX_DEFAULT", "GRUB_CMDLINE_L
 
 _SCRIPT = r"""threadwise_smt_rest() (
     blank=' ' tab='	' newline='
-'
+' return="$(printf '\r')"
     text="$1 " rest='' quoted=''
     while [ -n "$text" ]; do
-        word="${text%%%%[$blank$tab$newline]*}"
+        word="${text%%%%[$blank$tab$newline$return]*}"
         text="${text#"$word"}"
         after="${text#?}"
         separator="${text%%"$after"}"
@@ -319,17 +320,22 @@ class GrubMkconfig:
         ]
 
     def _lost_entries(self, old_text: str, entries: "list[boot_entries.Entry]") -> "list[str]":
-        kept = {(entry.title, os.path.basename(entry.kernel)): entry for entry in entries}
+        """Return what old entries have and new ones have not. An entry may have several lines that boot, such as those
+        of Ubuntu's cloud images, which try to boot without an initial RAM disk first.
+        """
+        old = [entry for entry in boot_entries.parse_grub_cfg(old_text) if entry.generated]
+        before, now = (
+            collections.Counter((entry.title, os.path.basename(entry.kernel), entry.initrd) for entry in some)
+            for some in (old, entries)
+        )
         lost = []
-        for entry in boot_entries.parse_grub_cfg(old_text):
-            image = os.path.basename(entry.kernel)
-            if not entry.generated or self._fs.status("boot/" + image) is None:
+        for title, image in dict.fromkeys((title, image) for title, image, _initrd in before):
+            if self._fs.status("boot/" + image) is None:
                 continue
-            new = kept.get((entry.title, image))
-            if new is None:
-                lost.append(f"the entry {entry.title!r}")
-            elif entry.initrd and not new.initrd:
-                lost.append(f"the initial RAM disk of {entry.title!r}")
+            if not now[title, image, True] and not now[title, image, False]:
+                lost.append(f"the entry {title!r}")
+            elif now[title, image, True] < before[title, image, True]:
+                lost.append(f"the initial RAM disk of {title!r}")
         return lost
 
     def _warn_of_others(self, desired: boot_arguments.DesiredArguments) -> None:

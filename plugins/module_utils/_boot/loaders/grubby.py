@@ -4,10 +4,12 @@
 
 The exit code of grubby is not enough: versions before 8.40-21 search for an argument as a substring, so they take
 ``mds=full,nosmt`` for ``nosmt``, and later ones remove only one of two equal arguments. Therefore each entry is read
-back and all its arguments are compared. Kernels installed later get their arguments from /etc/kernel/cmdline, or from
-`kernelopts` in grub's environment block, which grub2-mkconfig makes anew from /etc/default/grub.
+back and all its arguments are compared. On s390x zipl has to run after it. Kernels installed later get
+their arguments from /etc/kernel/cmdline, or from `kernelopts` in grub's environment block, which grub2-mkconfig makes
+anew from /etc/default/grub.
 """
 
+import contextlib
 import re
 import typing as t
 
@@ -22,7 +24,19 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import files 
 _GRUB_CFG = "boot/grub2/grub.cfg"
 _SETTINGS = "etc/default/grub"
 # A line of it that is the same to a shell and to us: without variables, escapes, and quotes within quotes.
-_PLAIN_SETTING = re.compile(r"^(GRUB_CMDLINE_LINUX=([\"']))([^\"'`$\\\n]*)(\2[ \t]*)$", re.MULTILINE)
+_PLAIN_SETTING = re.compile(
+    r"^((?:export[ \t]+)?GRUB_CMDLINE_LINUX=([\"']))([^\"'`$\\]*)(\2[ \t\r]*(?:#.*)?)$", re.MULTILINE
+)
+# A line that begins an assignment of it in any other form.
+_ANY_SETTING = re.compile(r"^(?:export[ \t]+)?GRUB_CMDLINE_LINUX=.*$", re.MULTILINE)
+# What the file says to the shell of grub2-mkconfig.
+_SHOW = """set -e
+exec 3>&1 >/dev/null
+eval "$1"
+printf %s "${GRUB_CMDLINE_LINUX-}" >&3
+"""
+# There only on s390x.
+_ZIPL = ("usr/sbin/zipl", "sbin/zipl")
 # All files that grubby may write; they are restored when anything fails.
 _FILES = (_SETTINGS, boot_entries.KERNEL_CMDLINE, _GRUB_CFG, "boot/grub2/grubenv", "etc/zipl.conf")
 
@@ -47,7 +61,7 @@ class Grubby:
     def found(self, desired: boot_arguments.DesiredArguments) -> "list[loader_base.FoundArgument]":
         """Return the arguments to remove from the entries and from the arguments of future kernels."""
         places = [(f"boot entry {entry.title or entry.kernel}", list(entry.arguments)) for entry in self.entries()]
-        places += [(where, boot_arguments.split_arguments(text)) for where, text in self._future() if text is not None]
+        places += [(where, boot_entries.cmdline_arguments(text)) for where, text in self._future() if text is not None]
         places += [
             (self._fs.path(_SETTINGS), boot_arguments.split_arguments(value)) for value in _values(self._settings())
         ]
@@ -62,12 +76,12 @@ class Grubby:
         changes = [loader_base.entries_change("grubby --info=ALL", self.entries(), desired)]
         future = self._future()
         changes += [
-            TextChange(where, text, boot_arguments.rewritten_text(text, desired))
+            TextChange(where, text, boot_entries.rewritten_cmdline(text, desired))
             for where, text in future
             if text is not None and _differences(text, desired)
         ]
         settings = self._settings() or ""
-        rewritten = _rewritten(settings, desired)
+        rewritten = self._rewritten_settings(settings, desired)
         if rewritten != settings:
             changes.append(TextChange(self._fs.path(_SETTINGS), settings, rewritten))
         if all(text is None for dummy, text in future):
@@ -95,6 +109,7 @@ class Grubby:
             self._write_kernel_cmdline(cmdline, desired)
             self._write_settings(settings, desired)
             self._check(before, desired)
+            self._write_boot_record()
 
     def texts(self) -> "dict[str, str | None]":
         """Return the texts; see `base.Backend`."""
@@ -110,6 +125,13 @@ class Grubby:
         line.
         """
         transaction.replace_all(self._fs, _texts_back(self.texts(), before))
+        self._write_boot_record()
+
+    def _write_boot_record(self) -> None:
+        """On s390x copy the entries into the boot record, which the firmware reads instead of the files (zipl(8))."""
+        zipl = loader_base.first_existing(self._fs, _ZIPL)
+        if zipl is not None:
+            transaction.run_tool(self._fs, [self._fs.path(zipl)])
 
     def _files(self) -> "list[str]":
         # There may be further copies on a FAT partition or in a recovery image, but grubby writes only these.
@@ -131,7 +153,10 @@ class Grubby:
                     )
                     expanded = tuple(boot_arguments.split_arguments(self._expanded(arguments)))
                     entry = boot_entries.Entry(
-                        values.get("title", "").strip('"'), values["kernel"].strip('"'), expanded
+                        values.get("title", "").strip('"'),
+                        values["kernel"].strip('"'),
+                        expanded,
+                        borrowed=boot_entries.read_tuned(self._fs, arguments),
                     )
                     indexed.append((values["index"], entry))
                 values = {}
@@ -207,7 +232,7 @@ class Grubby:
         """
         if text is None:
             return
-        new = boot_arguments.rewritten_text(text, desired) if _differences(text, desired) else text
+        new = boot_entries.rewritten_cmdline(text, desired) if _differences(text, desired) else text
         if new != transaction.read_exact(self._fs, boot_entries.KERNEL_CMDLINE):
             transaction.replace(self._fs, boot_entries.KERNEL_CMDLINE, new)
 
@@ -218,15 +243,44 @@ class Grubby:
         now = self._settings()
         if text is None or now is None:
             return
-        new = _rewritten(text, desired)
-        lines, written = text.split("\n"), now.split("\n")
-        if not _values(text) and len(lines) == len(written):
-            # Only a shell knows what such a line says; grubby has asked one.
-            new = "\n".join(
-                after if re.match(r"GRUB_CMDLINE_LINUX\+?=", line) else line for line, after in zip(lines, written)
-            )
+        new = self._rewritten_settings(text, desired)
         if new != now:
             transaction.replace(self._fs, _SETTINGS, new)
+
+    def _rewritten_settings(self, settings: str, desired: boot_arguments.DesiredArguments) -> str:
+        """Return the text of /etc/default/grub with the desired arguments, which a shell has read.
+
+        Raises:
+            BootLoaderError: only a shell knows what it says, and it cannot be changed safely.
+        """
+        rewritten = _rewritten(settings, desired)
+        if "GRUB_CMDLINE_LINUX" not in settings:
+            return rewritten
+        value = self._shell_value(rewritten)
+        if not value.strip() or not _differences(value, desired):
+            return rewritten
+        # The value that the shell knows takes the place of the whole line, as grubby itself does it.
+        words = boot_arguments.applied(value.split(), desired._replace(arguments=()))
+        plain = " ".join([*words, *desired.arguments])
+        lines = _ANY_SETTING.findall(settings)
+        if len(lines) == 1 and not re.search("[\"'`$\\\\]", plain):
+            line = lines[0][: lines[0].index("=") + 1] + f'"{plain}"'
+            rewritten = settings.replace(lines[0], line)
+            with contextlib.suppress(BootLoaderError):
+                if self._shell_value(rewritten) == plain:
+                    return rewritten
+        raise BootLoaderError(
+            f"{self._fs.path(_SETTINGS)} has GRUB_CMDLINE_LINUX in a form that cannot be changed safely (over several"
+            " lines, with +=, or more than once), and grub2-mkconfig would make of it:"
+            f" {', '.join(_differences(value, desired))}. Give it its whole value once, in one line and in quotes, and"
+            " run this again"
+        )
+
+    def _shell_value(self, settings: str) -> str:
+        try:
+            return transaction.run_tool(self._fs, ["/bin/sh", "-c", _SHOW, "sh", settings])
+        except BootLoaderError as error:
+            raise BootLoaderError(f"{self._fs.path(_SETTINGS)} cannot be read by a shell: {error.reason}") from error
 
     def _check(self, before: "list[tuple[str, boot_entries.Entry]]", desired: boot_arguments.DesiredArguments) -> None:
         after = dict(self._indexed())
@@ -261,7 +315,7 @@ def _texts_back(now: "t.Mapping[str, str | None]", before: "t.Mapping[str, str |
 
 
 def _differences(text: str, desired: boot_arguments.DesiredArguments) -> "list[str]":
-    return boot_arguments.differences(boot_arguments.split_arguments(text), desired)
+    return boot_arguments.differences(boot_entries.cmdline_arguments(text), desired)
 
 
 def _values(settings: "str | None") -> "list[str]":

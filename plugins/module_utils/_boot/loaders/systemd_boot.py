@@ -167,14 +167,14 @@ def _read_entries(fs: host_files.HostFs) -> "list[boot_entries.Entry]":
 
 def _arguments(path: str, text: str) -> "list[str]":
     if path == boot_entries.KERNEL_CMDLINE:
-        return boot_arguments.split_arguments(text)
+        return boot_entries.cmdline_arguments(text)
     lines = [_Line.read(line) for line in boot_entries.LINE_END.split(text)]
     return boot_arguments.split_arguments(" ".join(line.options for line in lines if line.options is not None))
 
 
 def _rewritten(path: str, text: str, desired: boot_arguments.DesiredArguments) -> str:
     if path == boot_entries.KERNEL_CMDLINE:
-        return boot_arguments.rewritten_text(text, desired)
+        return boot_entries.rewritten_cmdline(text, desired)
     lines = [_Line.read(line) for line in boot_entries.LINE_END.split(text)]
     if all(line.options is None for line in lines):
         end = "\n" if text.endswith("\n") else ""
@@ -201,7 +201,7 @@ def _rewritten(path: str, text: str, desired: boot_arguments.DesiredArguments) -
 def _unified(fs: host_files.HostFs, directory: str) -> "str | None":
     """Return why unified kernel images beside a directory of entries cannot be changed; None without any."""
     images = directory.replace("loader/entries", "EFI/Linux")
-    names = [name for name in fs.names(images) if name.endswith(".efi")]
+    names = [name for name in fs.names(images) if name.lower().endswith(".efi")]
     if not names:
         return None
     where = f"{fs.path(images)} contains unified kernel images ({', '.join(names[:3])})"

@@ -1,0 +1,358 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What was reported of boot arguments on hosts as they are out there, each rebuilt on a small tree. A test is named
+after its source.
+"""
+
+from __future__ import annotations
+
+import subprocess
+
+import boot_maker
+import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
+    change,
+    detection,
+    entries as boot_entries,
+    facts as boot_facts,
+)
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base
+from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
+
+RUNNING = {
+    boot_maker.grub_tree: "6.1.0-13-amd64",
+    boot_maker.grubby_tree: "5.14.0-0",
+    boot_maker.systemd_tree: "6.1.0-13",
+}
+GRUB_CFG = "boot/grub/grub.cfg"
+
+
+def run(root, smt, check=False, architecture="x86_64", kernel="6.1.0-13-amd64"):
+    return change.run(HostFs(str(root)), change.Request(smt, None, False, check), architecture, kernel)
+
+
+def facts(root):
+    fs = HostFs(str(root))
+    return boot_facts.read(fs, detection.find_loader(fs))
+
+
+def refused(root, smt="disabled", **options):
+    """The sentence of a refusal, which is the same in check mode, and leaves everything as it was."""
+    before = boot_maker.snapshot(root)
+    said = []
+    for check in (True, False):
+        with pytest.raises(change.ERRORS) as caught:
+            run(root, smt, check, **options)
+        said.append(str(caught.value))
+    assert said[0] == said[1] and boot_maker.snapshot(root) == before
+    return said[0]
+
+
+def value_in_shell(root):
+    path = root / "etc/default/grub"
+    return subprocess.run(
+        ["/bin/sh", "-ec", f'. {path}; printf %s "$GRUB_CMDLINE_LINUX"'], check=True, capture_output=True, text=True
+    ).stdout
+
+
+# ---- Ubuntu's cloud images -----------------------------------------------------------------------------------------
+
+
+def test_lp_1870189_an_entry_that_tries_without_an_initial_ram_disk_first():
+    """Also LP 1875400."""
+    text = """### BEGIN /etc/grub.d/10_linux ###
+menuentry 'Ubuntu' --class ubuntu $menuentry_id_option 'gnulinux-simple-1' {
+        if [ "${initrdfail}" = 1 ]; then
+          linux   /boot/vmlinuz-5.4.0 root=PARTUUID=1 ro nosmt
+          initrd  /boot/initrd.img-5.4.0
+        else
+          linux   /boot/vmlinuz-5.4.0 root=PARTUUID=1 ro nosmt panic=-1
+        fi
+        initrdfail
+}
+### END /etc/grub.d/10_linux ###
+"""
+    first, second = boot_entries.parse_grub_cfg(text)
+    assert (first.initrd, second.initrd) == (True, False)
+    assert all("nosmt" in entry.arguments and entry.generated for entry in (first, second))
+
+
+def test_lp_1875400_both_lines_get_the_argument_and_no_initial_ram_disk_is_lost(tmp_path):
+    boot_maker.grub_tree(tmp_path)
+    tool = tmp_path / "usr/sbin/grub-mkconfig"
+    end = '    printf "\\tinitrd\\t/boot/initrd.img-%s\\n}\\n" "$2"\n'
+    line = "\\tlinux\\t/boot/vmlinuz-%s root=UUID=1 ro %s\\n"
+    once_more = end.replace('}\\n" "$2"', line + '}\\n" "$2" "$2" "$3"')
+    assert end in tool.read_text()
+    tool.write_text(tool.read_text().replace(end, once_more))
+    subprocess.run([tool, "-o", tmp_path / GRUB_CFG], check=True)
+    assert run(tmp_path, "disabled", check=True)["changed"] and run(tmp_path, "disabled")["changed"]
+    entries = boot_entries.read_grub_cfg(HostFs(str(tmp_path)), GRUB_CFG)
+    assert len(entries) == 8 and all("nosmt" in entry.arguments for entry in entries)
+    tool.write_text(tool.read_text().replace("\\tinitrd\\t/boot/initrd.img-%s\\n\\tlinux", "\\tlinux", 1))
+    with pytest.raises(change.ERRORS, match=r"would lose .*the initial RAM disk"):
+        run(tmp_path, "enabled")
+
+
+# ---- TuneD ---------------------------------------------------------------------------------------------------------
+
+
+def tuned(root, params="skew_tick=1 nosmt", uses='GRUB_CMDLINE_LINUX_DEFAULT="quiet \\$tuned_params"\n'):
+    """A host of Debian with TuneD's plug-in `bootloader`."""
+    boot_maker.grub_tree(root, settings=uses)
+    cfg = root / GRUB_CFG
+    section = f'set tuned_params="{params}"\nset tuned_initrd=""\n'
+    tool = root / "usr/sbin/grub-mkconfig"
+    marks = [f"echo '### {what} /etc/grub.d/00_tuned ###'\n" for what in ("BEGIN", "END")]
+    with_tuned = f"{{\n{marks[0]}cat <<'EOF'\n{section}EOF\n{marks[1]}"
+    tool.write_text(tool.read_text().replace("\n{\n", "\n" + with_tuned))
+    subprocess.run([tool, "-o", cfg], check=True)
+    assert "$tuned_params" in cfg.read_text() and section in cfg.read_text()
+    boot_maker.write(root, "etc/tuned/active_profile", "realtime\n")
+    return root
+
+
+def test_tuned_704_an_argument_by_tuned_is_found_as_configured(tmp_path):
+    tuned(tmp_path)
+    boot_maker.running(tmp_path, "root=UUID=1 ro quiet skew_tick=1 nosmt", online="0,2,4,6", control="off", active="0")
+    found = facts(tmp_path)
+    assert (found["configured"], found["reboot_required"]) == (["nosmt"], False)
+    result = run(tmp_path, "disabled")
+    assert (result["changed"], result["reboot_required"], result["configured"]) == (False, False, ["nosmt"])
+    assert result["differences"] == []
+    assert result["warnings"] == [
+        "nosmt is set by TuneD's profile realtime, and by nothing else: it goes with the profile."
+    ]
+
+
+def test_tuned_706_what_tuned_sets_is_not_removed_behind_its_back(tmp_path):
+    said = refused(tuned(tmp_path), "enabled")
+    assert said.startswith("TuneD sets nosmt at each start, by its profile realtime") and "tuned-adm profile" in said
+
+
+def test_tuned_706_on_a_host_with_entries_of_the_boot_loader_specification(tmp_path):
+    boot_maker.grubby_tree(tmp_path, ("root=/dev/sda2 ro $tuned_params",) * 2)
+    boot_maker.write(tmp_path, "boot/grub2/grub.cfg", 'set tuned_params="nosmt=force"\n')
+    assert facts(tmp_path)["configured"] == ["nosmt=force"]
+    assert not run(tmp_path, "forced_off", kernel="5.14.0-0")["changed"]
+    assert "TuneD sets nosmt=force" in refused(tmp_path, "disabled", kernel="5.14.0-0")
+
+
+def test_tuned_without_smt_arguments_is_in_nobodys_way(tmp_path):
+    tuned(tmp_path, "skew_tick=1")
+    result = run(tmp_path, "disabled")
+    assert result["changed"] and result["configured"] == ["nosmt"] and result["warnings"] == []
+
+
+def booted(root, boot, cmdline="root=UUID=1 ro quiet"):
+    boot_maker.running(root, cmdline)
+    boot_maker.write(root, "proc/sys/kernel/random/boot_id", f"{boot}\n")
+
+
+def test_tuned_704_a_host_that_boots_without_what_is_configured_is_not_rebooted_at_each_run(tmp_path):
+    boot_maker.grub_tree(tmp_path)
+    booted(tmp_path, "first")
+    first = run(tmp_path, "disabled")
+    assert first["reboot_required"] and first["reboot_in_vain"] is None
+    assert run(tmp_path, "disabled")["reboot_in_vain"] is None
+    booted(tmp_path, "second")
+    for check in (True, False, True):
+        again = run(tmp_path, "disabled", check)
+        assert (
+            again["reboot_required"] and "has booted since these arguments were configured" in again["reboot_in_vain"]
+        )
+    # Another request is a new one, and one that is in force leaves nothing.
+    assert run(tmp_path, "forced_off")["reboot_in_vain"] is None
+    booted(tmp_path, "third", "root=UUID=1 ro nosmt=force")
+    assert not run(tmp_path, "forced_off")["reboot_required"]
+    assert not (tmp_path / "var/lib/threadwise-smt/boot-awaited.json").exists()
+
+
+# ---- /etc/default/grub of hosts with grubby ------------------------------------------------------------------------
+
+FORMS = {
+    "RHEL8-CIS 84, a newline in quotes": 'GRUB_CMDLINE_LINUX="ro\nnosmt quiet"\n',
+    "PMSS 476, a backslash at the end of a line": 'GRUB_CMDLINE_LINUX="ro \\\nnosmt quiet"\n',
+    "exported": 'export GRUB_CMDLINE_LINUX="ro nosmt quiet"\n',
+    "a value of its own and more": 'GRUB_CMDLINE_LINUX="ro"\nGRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX nosmt"\n',
+    "a comment behind it": 'GRUB_CMDLINE_LINUX="ro nosmt quiet" # for security\n',
+    "in single quotes": "GRUB_CMDLINE_LINUX='ro nosmt quiet'\n",
+    "without quotes": "GRUB_CMDLINE_LINUX=nosmt\n",
+    "twice": 'GRUB_CMDLINE_LINUX="ro nosmt"\nGRUB_CMDLINE_LINUX="ro nosmt quiet"\n',
+    "unraid 2613, with carriage returns": 'GRUB_TIMEOUT=5\r\nGRUB_CMDLINE_LINUX="ro nosmt quiet"\r\n',
+    "parts in quotes of their own": 'GRUB_CMDLINE_LINUX="ro"" nosmt"\n',
+    "a command": 'GRUB_CMDLINE_LINUX="ro $(echo nosmt)"\n',
+    "a default": ': "${GRUB_CMDLINE_LINUX:=ro nosmt}"\n',
+    "not valid": 'GRUB_CMDLINE_LINUX="ro nosmt\n',
+}
+
+
+@pytest.mark.parametrize("smt", ["disabled", "enabled", "forced_off"])
+@pytest.mark.parametrize("settings", FORMS.values(), ids=FORMS)
+def test_settings_are_valid_and_have_what_was_asked_for_or_nothing_was_changed(tmp_path, settings, smt):
+    boot_maker.grubby_tree(tmp_path, ("root=/dev/sda2 ro quiet",) * 2)
+    boot_maker.write(tmp_path, "etc/default/grub", settings)
+    before = boot_maker.snapshot(tmp_path)
+    outcomes = []
+    for check in (True, False):
+        try:
+            outcomes.append(run(tmp_path, smt, check, kernel="5.14.0-0")["changed"])
+        except loader_base.BootLoaderError as error:
+            outcomes.append(str(error))
+        if check:
+            assert boot_maker.snapshot(tmp_path) == before
+    assert outcomes[0] == outcomes[1]
+    if isinstance(outcomes[0], str):
+        assert boot_maker.snapshot(tmp_path) == before and "/etc/default/grub" in outcomes[0]
+    else:
+        wanted = {"disabled": ["nosmt"], "enabled": [], "forced_off": ["nosmt=force"]}[smt]
+        assert [word for word in value_in_shell(tmp_path).split() if word.startswith("nosmt")] == wanted
+        assert not run(tmp_path, smt, kernel="5.14.0-0")["changed"]
+
+
+@pytest.mark.parametrize("smt", ["disabled", "enabled"])
+def test_slimbootloader_154_carriage_returns_on_debian(tmp_path, smt):
+    boot_maker.grub_tree(tmp_path, settings='GRUB_TIMEOUT=5\r\nGRUB_CMDLINE_LINUX="ro nosmt quiet"\r\n')
+    run(tmp_path, smt)
+    entries = boot_entries.read_grub_cfg(HostFs(str(tmp_path)), GRUB_CFG)
+    wanted = ["nosmt"] if smt == "disabled" else []
+    assert all([word for word in entry.arguments if "nosmt" in word] == wanted for entry in entries if entry.generated)
+
+
+# ---- /etc/kernel/cmdline -------------------------------------------------------------------------------------------
+
+
+def test_systemd_34008_comments_are_neither_read_nor_merged(tmp_path):
+    """Also systemd 41146."""
+    text = "# no nosmt here: see the ticket\nroot=UUID=1 ro\n# maxcpus=2 was tried\nquiet\n"
+    boot_maker.systemd_tree(tmp_path, cmdline=text)
+    assert run(tmp_path, "disabled", kernel="6.1.0-13")["found"] == []
+    written = (tmp_path / "etc/kernel/cmdline").read_text()
+    assert written == text.replace("root=UUID=1 ro", "nosmt root=UUID=1 ro")
+    run(tmp_path, "enabled", kernel="6.1.0-13")
+    assert (tmp_path / "etc/kernel/cmdline").read_text() == text
+
+
+def test_systemd_34008_a_file_of_comments_alone(tmp_path):
+    boot_maker.systemd_tree(tmp_path, cmdline="# nosmt\n")
+    assert run(tmp_path, "disabled", kernel="6.1.0-13")["changed"]
+    assert boot_entries.cmdline_arguments((tmp_path / "etc/kernel/cmdline").read_text()) == ["nosmt"]
+
+
+# ---- who else writes entries ---------------------------------------------------------------------------------------
+
+STUB_INFO = "sys/firmware/efi/efivars/StubInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
+OWNERS = {
+    "kernel-ark MR 2175": (STUB_INFO, "unified kernel image"),
+    "pop 680": ("etc/kernelstub/configuration", "kernelstub --add-options"),
+    "NixOS": ("etc/NIXOS", "boot.kernelParams"),
+    "Proxmox": ("etc/kernel/proxmox-boot-uuids", "proxmox-boot-tool"),
+    "rpm-ostree": ("run/ostree-booted", "rpm-ostree kargs"),
+}
+
+
+@pytest.mark.parametrize("tree", [boot_maker.grub_tree, boot_maker.grubby_tree, boot_maker.systemd_tree])
+@pytest.mark.parametrize(("path", "said"), OWNERS.values(), ids=OWNERS)
+def test_entries_that_somebody_else_writes_are_left_alone_and_the_tool_is_named(tmp_path, tree, path, said):
+    tree(tmp_path)
+    boot_maker.write(tmp_path, path, "")
+    assert said in refused(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("usr/sbin/grub-mkconfig", "check that the file system with /boot is mounted"),
+        ("usr/sbin/grub2-mkconfig", "check that the file system with /boot is mounted"),
+        ("etc/zfsbootmenu/config.yaml", "org.zfsbootmenu:commandline"),
+        ("etc/default/u-boot", "U_BOOT_PARAMETERS"),
+        ("sys/firmware/devicetree/base/ibm,opal/name", "petitboot"),
+    ],
+)
+def test_a_loader_that_is_not_changed_is_named(tmp_path, path, said):
+    boot_maker.running(tmp_path)
+    boot_maker.write(tmp_path, path, "")
+    assert said in refused(tmp_path)
+
+
+def test_unified_images_in_capitals_on_fat(tmp_path):
+    boot_maker.systemd_tree(tmp_path)
+    boot_maker.write(tmp_path, "efi/EFI/Linux/DEBIAN.EFI", "")
+    assert "unified kernel images (DEBIAN.EFI)" in refused(tmp_path, kernel="6.1.0-13")
+
+
+def test_grub_customizer_1355_its_scripts_are_those_of_this_host(tmp_path):
+    boot_maker.grub_tree(tmp_path)
+    cfg = tmp_path / GRUB_CFG
+    cfg.write_text(cfg.read_text().replace("/etc/grub.d/10_linux ", "/etc/grub.d/11_linux_proxy "))
+    assert facts(tmp_path)["configured"] == []
+
+
+def test_xen_entries_are_none_of_this_host():
+    text = "### BEGIN /etc/grub.d/20_linux_xen ###\nmenuentry 'x' {\n  linux /vmlinuz-1.2 ro\n}\n"
+    assert [entry.generated for entry in boot_entries.parse_grub_cfg(text)] == [False]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "menuentry 'Debian (Rettung)' $menuentry_id_option 'gnulinux-6.1-recovery-1' {\n  linux /vmlinuz-6.1 ro",
+        "menuentry 'Debian, avec Linux 6.1 (mode de secours)' {\n  linux /vmlinuz-6.1 ro single",
+        'menuentry "x" --id "gnulinux-6.1-recovery-1" {\n  linux /vmlinuz-6.1 ro',
+        "menuentry 'Fedora' {\n  linux /vmlinuz-0-rescue-0a1b ro",
+    ],
+)
+def test_entries_for_recovery_are_told_in_any_language(entry):
+    normal = "menuentry 'Debian' $menuentry_id_option 'gnulinux-simple-1' {\n  linux /vmlinuz-6.1 ro nosmt\n}\n"
+    text = f"### BEGIN /etc/grub.d/10_linux ###\n{normal}{entry}\n}}\n### END /etc/grub.d/10_linux ###\n"
+    assert [one.is_rescue for one in boot_entries.parse_grub_cfg(text)] == [False, True]
+
+
+# ---- what the kernel knows -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("architecture", "words"),
+    [
+        ("aarch64", "since Linux 6.15"),
+        ("ppc64le", "smt-enabled=off"),
+        ("riscv64", "in later kernels at best"),
+        ("s390x", "in later kernels at best"),
+        ("loongarch64", "in later kernels at best"),
+    ],
+)
+@pytest.mark.parametrize("shown", ["notimplemented\n", None])
+def test_linuxppc_201_a_kernel_that_knows_no_nosmt(tmp_path, architecture, words, shown):
+    boot_maker.grub_tree(tmp_path)
+    for config in (tmp_path / "boot").glob("config-*"):
+        config.unlink()
+    control = tmp_path / "sys/devices/system/cpu/smt/control"
+    control.write_text(shown) if shown else control.unlink()
+    for path in (tmp_path / "boot").glob("vmlinuz-6.1.0-12*"):
+        path.unlink()
+    subprocess.run([tmp_path / "usr/sbin/grub-mkconfig", "-o", tmp_path / GRUB_CFG], check=True, capture_output=True)
+    said = refused(tmp_path, architecture=architecture)
+    assert "is built without CONFIG_HOTPLUG_SMT" in said and words in said
+
+
+def test_a_kernel_whose_configuration_says_that_it_knows_nosmt(tmp_path):
+    boot_maker.grub_tree(tmp_path)
+    (tmp_path / "sys/devices/system/cpu/smt/control").unlink()
+    assert run(tmp_path, "disabled", architecture="aarch64")["changed"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_leapp_421_the_boot_record_of_s390x_is_written_after_the_entries(tmp_path, fails):
+    """Also sap-preconfigure 146."""
+    boot_maker.grubby_tree(tmp_path)
+    log = tmp_path / "zipl.log"
+    ends = "echo 'no device' >&2; exit 1" if fails else f"cat {tmp_path}/boot/loader/entries/*0.conf > {log}"
+    boot_maker.write(tmp_path, "usr/sbin/zipl", f"#!/bin/sh\n{ends}\n", executable=True)
+    before = boot_maker.snapshot(tmp_path)
+    if fails:
+        with pytest.raises(loader_base.BootLoaderError, match=r"zipl.*no device.*All changed files were restored"):
+            run(tmp_path, "disabled", architecture="s390x", kernel="5.14.0-0")
+        assert boot_maker.snapshot(tmp_path) == before
+    else:
+        assert run(tmp_path, "disabled", architecture="s390x", kernel="5.14.0-0")["changed"]
+        assert "nosmt" in log.read_text()
