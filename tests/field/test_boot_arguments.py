@@ -15,6 +15,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
     detection,
     entries as boot_entries,
     facts as boot_facts,
+    frame as boot_frame,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
@@ -356,3 +357,13 @@ def test_leapp_421_the_boot_record_of_s390x_is_written_after_the_entries(tmp_pat
     else:
         assert run(tmp_path, "disabled", architecture="s390x", kernel="5.14.0-0")["changed"]
         assert "nosmt" in log.read_text()
+
+
+def test_nothing_waits_for_a_boot_after_the_arguments_were_put_back(tmp_path):
+    boot_maker.grub_tree(tmp_path)
+    booted(tmp_path, "first")
+    before = boot_frame.present(HostFs(str(tmp_path)))
+    run(tmp_path, "disabled")
+    assert (tmp_path / "var/lib/threadwise-smt/boot-awaited.json").exists()
+    boot_frame.put_back(HostFs(str(tmp_path)), before, False)
+    assert not (tmp_path / "var/lib/threadwise-smt/boot-awaited.json").exists()

@@ -56,7 +56,7 @@ def remember(fs: host_files.HostFs, configured: "t.Iterable[str]", is_required: 
     try:
         if not is_required:
             RECORD.remove(fs)
-        elif earlier is None or earlier.configured != arguments:
+        elif state_file.boot_id(fs) and (earlier is None or earlier.configured != arguments):
             RECORD.save(fs, {"configured": list(arguments), "boot": state_file.boot_id(fs)})
     except OSError as error:
         return [

@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The boot arguments of a host as data, whatever they are and whoever set them, and the change that puts them back."""
 
+import contextlib
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
     arguments as boot_arguments,
+    awaited,
     detection,
     facts as boot_facts,
     mitigations as boot_mitigations,
@@ -151,6 +153,8 @@ def _put_back(
     if acts and not check:
         with own.changing(next(iter(frame["own"]), "")):
             backend.put_back(frame["texts"])
+        with contextlib.suppress(OSError):
+            awaited.RECORD.remove(fs)
     entries = frame["entries"] if acts and check else _entries(backend)
     running = _running(fs)
     return {

@@ -15,6 +15,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host.files import 
 from ansible_collections.threadwise.smt.plugins.module_utils._memory import (
     facts as memory_facts,
     frame as memory_frame,
+    late_writers,
     policy as memory_policy,
     snapshot as memory_snapshot,
     sysctl_files,
@@ -339,6 +340,7 @@ class MemoryChange:
     def _result(self, scores: "dict[str, int]") -> Result:
         plan, work = self.plan, self.plan.work
         self.warnings += oom_score.overrides(scores) + self.fs.problems
+        self.warnings += late_writers.daemons_without_scores(self.boot.running) if self.request.protect else []
         values = memory_policy.resulting(self.present, plan.writes)
         boot = self.boot.sources(plan.files[sysctl_files.OURS])
         return {
@@ -349,7 +351,7 @@ class MemoryChange:
                 {
                     "name": name,
                     "value": value,
-                    "at_boot": memory_facts.number(boot[name].value) if name in boot else None,
+                    "at_boot": sysctl_files.number(boot[name].value) if name in boot else None,
                     "source": boot[name].source if name in boot else None,
                     "original": plan.last["sysctls"].get(name),
                 }

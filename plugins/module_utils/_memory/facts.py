@@ -143,13 +143,9 @@ def sysctl_path(name: str) -> str:
     return "proc/sys/" + name.replace(".", "/")
 
 
-def number(text: str) -> "int | None":
-    """Return a number as the kernel and its configuration files write it, or None."""
-    return int(text) if _NUMBER.match(text) else None
-
-
 def _number(fs: HostFs, path: str) -> "int | None":
-    return number((fs.read(path) or "").strip())
+    text = (fs.read(path) or "").strip()
+    return int(text) if _NUMBER.match(text) else None
 
 
 def page_size(fs: HostFs) -> int:

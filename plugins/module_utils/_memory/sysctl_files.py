@@ -1,26 +1,30 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which of a host's files decides the value of a sysctl at boot: sysctl.d(5), sysctl.conf(5), TuneD profiles."""
+"""Which of a host's files decides the value of a sysctl at boot: sysctl.d(5), sysctl.conf(5), TuneD profiles, and who
+sets it after them.
+"""
 
+import os
 import re
 import stat
 import typing as t
 from collections.abc import Iterable, Mapping
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
+from ansible_collections.threadwise.smt.plugins.module_utils._memory import late_writers
 from ansible_collections.threadwise.smt.plugins.module_utils._memory.errors import MemoryPolicyError
 from ansible_collections.threadwise.smt.plugins.module_utils._memory.policy import COUNTERPARTS
 
 # A file hides those of the same name in later directories; the remaining files are read in the order of their names
 # (sysctl.d(5)).
 DIRECTORIES = ("etc/sysctl.d", "run/sysctl.d", "usr/local/lib/sysctl.d", "usr/lib/sysctl.d", "lib/sysctl.d")
-# procps reads it after all other files; systemd-sysctl reads it only through a link in sysctl.d.
-SYSCTL_CONF = "etc/sysctl.conf"
 TUNED_CONF = "etc/tuned/tuned-main.conf"
 TUNED_PROFILES = ("etc/tuned/profiles", "etc/tuned", "usr/lib/tuned/profiles", "usr/lib/tuned")
 # Sorts after 99-sysctl.conf, the link to /etc/sysctl.conf.
 OURS = "etc/sysctl.d/99-threadwise-smt-memory.conf"
 MAX_INCLUDES = 16
+# What the kernel takes for a number (proc_get_long in kernel/sysctl.c): what follows a blank does not count.
+_NUMBER = re.compile(r"(-?)(0[xX][0-9a-fA-F]{1,16}|[0-9]{1,18})(?=\s|\Z)")
 
 
 class Assignment(t.NamedTuple):
@@ -51,6 +55,19 @@ def assignments(text: str) -> "list[tuple[str, str]]":
     return found
 
 
+def number(text: str) -> "int | None":
+    """Return the number that the kernel makes of a value, None where it refuses the value."""
+    match = _NUMBER.match(text.strip())
+    if match is None:
+        return None
+    sign, digits = match.groups()
+    base = 16 if digits[:2].lower() == "0x" else 8 if digits[0] == "0" else 10
+    try:
+        return int(digits, base) * (-1 if sign else 1)
+    except ValueError:
+        return None
+
+
 def _dotted(name: str) -> str:
     separator = re.search(r"[./]", name)
     return name.replace("/", ".") if separator and separator.group() == "/" else name
@@ -70,7 +87,14 @@ def read(fs: HostFs) -> "list[tuple[str, str]]":
         for name in fs.names(directory):
             if name.endswith(".conf"):
                 by_name.setdefault(name, f"{directory}/{name}")
-    return [(path, fs.read(path) or "") for _name, path in sorted(by_name.items())]
+    return [(path, _text(fs, path)) for _name, path in sorted(by_name.items())]
+
+
+def _text(fs: HostFs, path: str) -> str:
+    """Return the text of a file; a link to /dev/null masks those of its name, and has none."""
+    status = fs.status(path)
+    is_link = status is not None and stat.S_ISLNK(status.st_mode)
+    return "" if is_link and os.readlink(fs.path(path)) == os.devnull else fs.read(path) or ""
 
 
 def at_boot(files: "Iterable[tuple[str, str]]") -> "dict[str, Assignment]":
@@ -147,12 +171,15 @@ class BootFiles:
 
     Args:
         fs: the host's files.
+
+    Attributes:
+        running: the processes that set values, or do without them.
     """
 
     def __init__(self, fs: HostFs) -> None:
         self._fs = fs
         self._files = read(fs)
-        self._last = at_boot([(SYSCTL_CONF, fs.read(SYSCTL_CONF) or "")])
+        self._last = at_boot([(late_writers.SYSCTL_CONF, fs.read(late_writers.SYSCTL_CONF) or "")])
         self._tuned: dict[str, Assignment] = {}
         for profile in (fs.read("etc/tuned/active_profile") or "").split():
             self._tuned.update(_profile_values(fs, profile, set()))
@@ -160,6 +187,15 @@ class BootFiles:
         # again.
         reapply = _ini(fs.read(TUNED_CONF) or "").get("", {}).get("reapply_sysctl", "1")
         self._tuned_is_last = reapply.lower() not in ("1", "true", "yes")
+        self.running = late_writers.processes(fs)
+        self._kubelet = late_writers.find_kubelet(fs, self.running)
+        self._late = late_writers.read(
+            fs,
+            {name: one.value for name, one in self._last.items()},
+            dict(assignments(fs.read(late_writers.UFW) or "")),
+            bool(self._tuned) and not self._tuned_is_last,
+            self._kubelet,
+        )
 
     def overrides(self, wanted: "Mapping[str, int]") -> "list[str]":
         """List what would override the collection's sysctl.d file.
@@ -172,12 +208,13 @@ class BootFiles:
             One sentence per override; empty when our values stay in effect.
         """
         problems = [
-            f"{self._fs.path(SYSCTL_CONF)} sets {name} to {self._last[name].value!s:.20} whenever sysctl --system is"
-            " run, which reads it last: remove that line from the file"
+            f"{self._fs.path(late_writers.SYSCTL_CONF)} sets {name} to {self._last[name].value!s:.20} whenever sysctl"
+            " --system is run, which reads it last: remove that line from the file"
             for name, value in wanted.items()
-            if name in self._last and self._last[name].value != str(value)
+            if name in self._last and number(self._last[name].value) != value and name not in self._late
         ]
-        return self._file_overrides(wanted) + problems + self._tuned_overrides(wanted)
+        late = self._late_overrides(wanted) + late_writers.would_not_start(self._kubelet, wanted)
+        return self._file_overrides(wanted) + problems + late
 
     def differences(self, wanted: "Mapping[str, int]") -> "tuple[list[str], str | None]":
         """List the wanted values that the next boot would not set, as the files are now.
@@ -189,18 +226,18 @@ class BootFiles:
             One sentence per setting that differs; and why our file could not fix that, or None.
         """
         effective = at_boot(self._files)
-        tuned = self._tuned_overrides(wanted)
+        late = self._late_overrides(wanted)
         differences = []
         for name, value in wanted.items():
             assignment = effective.get(name)
             if assignment is None:
                 differences.append(f"no file sets {name} at boot")
-            elif assignment.value != str(value):
+            elif number(assignment.value) != value:
                 differences.append(
                     f"{self._fs.path(assignment.source)} sets {name} to {assignment.value!s:.20} instead of {value} at"
                     " boot"
                 )
-        return differences + tuned, next(iter(self._file_overrides(wanted) + tuned), None)
+        return differences + late, next(iter(self._file_overrides(wanted) + late), None)
 
     def sources(self, text: "str | None") -> "dict[str, Assignment]":
         """Return what each sysctl is set to at boot, and by what, once our file has this text.
@@ -209,14 +246,15 @@ class BootFiles:
             text: the text of our file; None when it does not exist.
 
         Returns:
-            Values by name; ``source`` is the path of a file, or ``TuneD profile NAME``.
+            Values by name; ``source`` is the path of a file, ``TuneD profile NAME``, or the name of a program.
         """
         files = {
             name: Assignment(one.value, self._fs.path(one.source))
             for name, one in at_boot(self._with_ours(text)).items()
         }
         tuned = {name: Assignment(one.value, f"TuneD profile {one.source}") for name, one in self._tuned.items()}
-        return {**files, **tuned} if self._tuned_is_last else {**tuned, **files}
+        late = {name: Assignment(one.value, one.source) for name, one in self._late.items()}
+        return {**files, **tuned, **late} if self._tuned_is_last else {**tuned, **files, **late}
 
     def _with_ours(self, text: "str | None") -> "list[tuple[str, str]]":
         """Return the files of sysctl.d in their order, with this text in our file."""
@@ -229,18 +267,21 @@ class BootFiles:
             f"{self._fs.path(effective[name].source)} sets {name} to {effective[name].value!s:.20} at boot and"
             f" overrides {self._fs.path(OURS)}: remove that line from the file"
             for name, value in wanted.items()
-            if effective[name].value != str(value)
+            if number(effective[name].value) != value
         ]
 
-    def _tuned_overrides(self, wanted: "Mapping[str, int]") -> "list[str]":
-        if not self._tuned_is_last:
-            return []
-        return [
+    def _late_overrides(self, wanted: "Mapping[str, int]") -> "list[str]":
+        late = [
+            f"{one.source} sets {name} to {one.value!s:.20} {one.when}"
+            for name, one in ((name, self._late[name]) for name in wanted if name in self._late)
+            if number(one.value) != wanted[name]
+        ]
+        return late + [
             f"the TuneD profile {self._tuned[name].source} sets {name} to {self._tuned[name].value!s:.20} when TuneD"
             f" starts, because reapply_sysctl is off: switch it on in {self._fs.path(TUNED_CONF)}, or change the"
             " profile"
             for name, value in wanted.items()
-            if name in self._tuned and self._tuned[name].value != str(value)
+            if self._tuned_is_last and name in self._tuned and number(self._tuned[name].value) != value
         ]
 
 

@@ -281,7 +281,10 @@ FAULTS = {
     "a file that is read after ours": (make_later_file, "nosmt is missing.*A file that is read after"),
     "an entry would be lost": (make_lost_entry, "would lose.*6.1.0-12-amd64"),
     "an initial RAM disk would be lost": (make_lost_initrd, "would lose.*initial RAM disk"),
-    "grub.cfg is missing": (make_missing("boot/grub/grub.cfg"), "without a grub-mkconfig|no boot loader was found"),
+    "grub.cfg is missing": (
+        make_missing("boot/grub/grub.cfg"),
+        "without a grub-mkconfig|the file system with /boot is mounted",
+    ),
 }
 
 

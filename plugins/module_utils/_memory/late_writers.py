@@ -1,0 +1,161 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who sets a sysctl after the files of sysctl.d were read, at boot or whenever a service starts.
+
+Sources: tuned/plugins/plugin_sysctl.py of TuneD 2.20 (the system's files are applied after the profile, and
+/etc/sysctl.conf last), debian/procps.init, pkg/kubelet/cm/container_manager_linux.go of Kubernetes
+(setupKernelTunables), src/ufw-init-functions of ufw.
+"""
+
+import re
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
+
+MAX_PROCESSES = 100000
+# Programs that are a kubelet, or have one inside: microk8s and k3s.
+_KUBELETS = frozenset({"kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent"})
+_KUBELET_VALUES = {"vm.overcommit_memory": "1", "vm.panic_on_oom": "0", "kernel.panic": "10"}
+_WITHOUT_SCORES = {
+    "systemd-oomd": "protect a service from it with ManagedOOMPreference=omit",
+    "earlyoom": "it was started with an option that says so, take that away or name services in --avoid",
+}
+_IGNORES_SCORES = frozenset({"--ignore-oom-score-adj", "--sort-by-rss"})
+_PROTECTS = re.compile(r"^protectKernelDefaults:\s*true\s*(?:#.*)?$", re.MULTILINE)
+_SYSTEMD = ("run/systemd/system", "usr/lib/systemd/systemd", "lib/systemd/systemd")
+_OTHER_INIT = ("etc/init.d/procps", "etc/init.d/sysctl", "etc/inittab", "etc/runit")
+# procps reads it after all other files; systemd-sysctl reads it only through a link in sysctl.d.
+SYSCTL_CONF = "etc/sysctl.conf"
+UFW = "etc/ufw/sysctl.conf"
+_UFW = "etc/ufw/ufw.conf"
+
+
+class Late(t.NamedTuple):
+    """A value that is set late.
+
+    Attributes:
+        value: as it is written.
+        source: the file or the program.
+        when: when it is set, and what to do about it: the rest of a sentence that says who sets what.
+    """
+
+    value: str
+    source: str
+    when: str
+
+
+class Process(t.NamedTuple):
+    """A process of the host."""
+
+    name: str
+    arguments: "tuple[str, ...]"
+
+
+class Kubelet(t.NamedTuple):
+    """The kubelet of a host: the name of its program, and whether it checks the values instead of setting them."""
+
+    name: str
+    protects: bool
+
+
+def processes(fs: HostFs) -> "list[Process]":
+    """Return the host's processes that this module knows by their names (``comm``).
+
+    Args:
+        fs: the host's files.
+    """
+    # A process may end while it is read, which is no problem of the host.
+    reader = HostFs(fs.sysroot)
+    found = []
+    for pid in [name for name in reader.names("proc") if name.isdigit()][:MAX_PROCESSES]:
+        name = (reader.read(f"proc/{pid}/comm") or "").strip()
+        if name in _KUBELETS or name in _WITHOUT_SCORES:
+            arguments = (reader.read(f"proc/{pid}/cmdline") or "").split("\0")
+            found.append(Process(name, tuple(argument for argument in arguments if argument)))
+    return found
+
+
+def daemons_without_scores(running: "t.Iterable[Process]") -> "list[str]":
+    """Return a sentence for each running program that ends processes when memory is short, and does not look at OOM
+    score adjustments while it chooses one (systemd-oomd.service(8), earlyoom(1)).
+
+    Args:
+        running: from :func:`processes`.
+    """
+    return [
+        f"{one.name} runs here and does not look at OOM score adjustments: {_WITHOUT_SCORES[one.name]}"
+        for one in running
+        if one.name in _WITHOUT_SCORES and (one.name != "earlyoom" or _IGNORES_SCORES.intersection(one.arguments))
+    ]
+
+
+def find_kubelet(fs: HostFs, running: "t.Iterable[Process]") -> "Kubelet | None":
+    """Return the kubelet that runs on a host, or None.
+
+    Args:
+        fs: the host's files.
+        running: from :func:`processes`.
+    """
+    return next((Kubelet(one.name, _protects(fs, one)) for one in running if one.name in _KUBELETS), None)
+
+
+def read(
+    fs: HostFs,
+    sysctl_conf: "t.Mapping[str, str]",
+    ufw: "t.Mapping[str, str]",
+    is_reapplied: bool,
+    kubelet: "Kubelet | None",
+) -> "dict[str, Late]":
+    """Return what is set late, by the name of the sysctl; of several writers the last one counts.
+
+    Args:
+        fs: the host's files.
+        sysctl_conf: the values of /etc/sysctl.conf.
+        ufw: the values of ufw's own file.
+        is_reapplied: whether TuneD applies the system's files again.
+        kubelet: from :func:`find_kubelet`.
+    """
+    late: dict[str, Late] = {}
+    when = "when TuneD starts, which applies that file last" if is_reapplied else "at boot, where it is read last"
+    if is_reapplied or _is_without_systemd(fs):
+        path = fs.path(SYSCTL_CONF)
+        late.update(
+            {name: Late(value, path, f"{when}: remove that line from the file") for name, value in sysctl_conf.items()}
+        )
+    if re.search(r"^ENABLED=[\"']?yes", fs.read(_UFW) or "", re.MULTILINE):
+        path = fs.path(UFW)
+        late.update({name: Late(value, path, "when ufw starts: change it there") for name, value in ufw.items()})
+    if kubelet is not None and not kubelet.protects:
+        when = "at each start: leave it to Kubernetes on this host"
+        late.update({name: Late(value, kubelet.name, when) for name, value in _KUBELET_VALUES.items()})
+    return late
+
+
+def would_not_start(kubelet: "Kubelet | None", wanted: "t.Mapping[str, int]") -> "list[str]":
+    """Return a sentence for each wanted value with which this host's kubelet would not start again."""
+    if kubelet is None or not kubelet.protects:
+        return []
+    return [
+        f"{kubelet.name} does not start with another {name} than {_KUBELET_VALUES[name]} (protectKernelDefaults)"
+        for name, value in wanted.items()
+        if name in _KUBELET_VALUES and _KUBELET_VALUES[name] != str(value)
+    ]
+
+
+def _protects(fs: HostFs, kubelet: Process) -> bool:
+    for position, argument in enumerate(kubelet.arguments):
+        name, _equals, value = argument.lstrip("-").partition("=")
+        # k3s hands arguments on: --kubelet-arg=protect-kernel-defaults=true.
+        if name in ("protect-kernel-defaults", "kubelet-arg") and "protect-kernel-defaults" in argument:
+            return not value.endswith("false")
+        if name == "config":
+            path = value or next(iter(kubelet.arguments[position + 1 :]), "")
+            if _PROTECTS.search(fs.read(path.lstrip("/")) or ""):
+                return True
+    return False
+
+
+def _is_without_systemd(fs: HostFs) -> bool:
+    return all(fs.status(path) is None for path in _SYSTEMD) and any(
+        fs.status(path) is not None for path in _OTHER_INIT
+    )
