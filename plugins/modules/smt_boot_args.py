@@ -59,6 +59,21 @@ options:
       - Whether O(maxcpus) accepts a number that would not leave one thread of each core.
     type: bool
     default: false
+  affinity_conflicts:
+    description:
+      - What to do about affinity conflicts of CPUs that the next boot would not start - pinned tasks, cpusets, units,
+        guests, interrupts, isolated CPUs, and a kubelet that would not start. V(warn) lists them, V(fail) fails with
+        the list before anything is changed.
+    type: str
+    choices: [fail, warn]
+    default: warn
+  affinity_conflicts_of:
+    description:
+      - Whose conflicts V(fail) counts - V(services) for what the machine's administrators set up, V(all) for those of
+        all users, or names of users, which the host has to have.
+    type: list
+    elements: str
+    default: [services]
 extends_documentation_fragment:
   - threadwise.smt.attributes
 attributes:
@@ -153,6 +168,11 @@ differences:
   type: list
   elements: str
   sample: ["/proc/cmdline: nosmt is missing", "smt/active reads 1, expected is 0"]
+affinity_conflicts:
+  description: What is bound to CPUs that the next boot would not start, one sentence each.
+  returned: success
+  type: list
+  elements: str
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -174,7 +194,13 @@ def main() -> None:
     transaction.defer_termination_signals()
     given = module.params
     request = boot_change.Request(
-        states.named(given["smt"]), given["maxcpus"], given["force"], module.check_mode, given["mitigations"]
+        states.named(given["smt"]),
+        given["maxcpus"],
+        given["force"],
+        module.check_mode,
+        given["mitigations"],
+        given["affinity_conflicts"],
+        tuple(given["affinity_conflicts_of"]),
     )
     try:
         result = boot_change.run(host_files.HostFs("/"), request)

@@ -7,6 +7,7 @@ and the differences that the running system still has.
 import os
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
     arguments as boot_arguments,
     awaited,
@@ -23,13 +24,14 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import (
     cpulist,
     files as host_files,
     locks,
-    state_file,
 )
+from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
+from ansible_collections.threadwise.smt.plugins.module_utils._host.kernel_files import KernelFiles
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology, read_topology
 
-ERRORS = (boot_arguments.BootError, locks.HostLockError, state_file.StateFileError)
+ERRORS = (boot_arguments.BootError, HostError)
 
 # Values of smt/control on a machine where SMT cannot be switched.
 _NO_CONTROL = smt_state.WITHOUT_CONTROL
@@ -44,6 +46,8 @@ class Request(t.NamedTuple):
         force: accept a `maxcpus` that would not leave one thread of each core.
         check: change nothing.
         mitigations: `auto`, `auto_nosmt`, `off`, or None when this collection sets none.
+        affinity_conflicts: ``fail`` or ``warn``: what to do about affinity conflicts of CPUs that would not be started.
+        conflicts_of: whose conflicts ``fail`` counts, as `affinity.selected` takes them.
     """
 
     smt: "str | None"
@@ -51,6 +55,8 @@ class Request(t.NamedTuple):
     force: bool
     check: bool
     mitigations: "str | None" = None
+    affinity_conflicts: str = "warn"
+    conflicts_of: "tuple[str, ...]" = (affinity.SERVICES,)
 
 
 class Diff(TypedDict):
@@ -90,6 +96,7 @@ class Result(_Warnings):
         reboot_required: whether the next boot has other arguments than the running kernel.
         reboot_in_vain: why another reboot would not help, where one is required; None where it may.
         differences: sentences about what the running system has other than it should.
+        affinity_conflicts: what is bound to CPUs that the next boot would not start.
         diff: the changes.
         warnings: sentences for the user.
     """
@@ -105,6 +112,7 @@ class Result(_Warnings):
     reboot_required: bool
     reboot_in_vain: "str | None"
     differences: "list[str]"
+    affinity_conflicts: "list[str]"
     diff: "list[Diff]"
 
 
@@ -231,6 +239,7 @@ class _Update:
         before = [self._related(entry.arguments + entry.borrowed) for entry in _booted_by_default(self._entries)]
         found = backend.found(desired)
         pending = backend.pending(desired)
+        conflicts = self._conflicts()
         if pending and self._request.mitigations is not None:
             self._own.refuse_others(backend, self._loader)
         if pending and not self._request.check:
@@ -259,6 +268,7 @@ class _Update:
             "reboot_required": required,
             "reboot_in_vain": in_vain,
             "differences": self._differences(running),
+            "affinity_conflicts": conflicts,
             "diff": [
                 {
                     "before_header": change.where,
@@ -289,6 +299,34 @@ class _Update:
 
     def _running(self) -> "list[str]":
         return boot_arguments.split_arguments(self._fs.read("proc/cmdline") or "")
+
+    def _conflicts(self) -> "list[str]":
+        """Return what is bound to CPUs that the next boot would not start; refuse that, or warn of it.
+
+        Raises:
+            BootLoaderError: the request is to fail.
+            HostError: it names somebody who is no user of this host.
+        """
+        kernel = KernelFiles(self._fs.sysroot)
+        affinity.check_users(kernel, self._request.conflicts_of)
+        online = self._expected(self._boot_arguments()).online
+        now = smt_state.read(self._fs.sysroot)["online"]
+        going = set() if online is None else set(now).difference(online)
+        found = affinity.find(kernel, now, going)
+        refused = affinity.selected(found, self._request.conflicts_of)
+        what = f"affinity conflict(s) with a boot without CPUs {cpulist.render(going)}"
+        if refused and self._request.affinity_conflicts == "fail":
+            raise loader_base.BootLoaderError(
+                f"{len(refused)} {what}. Move what is bound to these CPUs, or set affinity_conflicts to"
+                f" warn:\n{affinity.readable(refused)}\n"
+            )
+        if found:
+            self._backend.warnings.append(f"{len(found)} {what}: {affinity.in_one_line(found)}.")
+        return [one.text for one in found]
+
+    def _boot_arguments(self) -> "list[str]":
+        """Return the arguments of the next boot, as far as they tell how it starts CPUs."""
+        return list(_booted_by_default(self._entries)[0].arguments) if self._entries else []
 
     def _save_topology(self) -> None:
         # After the boot the siblings may be offline, and then only this cache knows which CPUs share a core.

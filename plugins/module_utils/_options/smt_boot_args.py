@@ -12,4 +12,6 @@ ARGUMENTS: "dict[str, dict[str, t.Any]]" = {
     "maxcpus": {"type": "str"},
     "mitigations": {"type": "str", "choices": ["auto", "auto_nosmt", "off"]},
     "force": {"type": "bool", "default": False},
+    "affinity_conflicts": {"type": "str", "choices": ["fail", "warn"], "default": "warn"},
+    "affinity_conflicts_of": {"type": "list", "elements": "str", "default": ["services"]},
 }
