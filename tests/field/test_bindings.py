@@ -119,3 +119,123 @@ def test_moby_40041_a_v1_cpuset_lists_cpus_though_nobody_chose_them(host, group)
 def test_tp_libvirt_3390_a_guest_that_is_pinned_to_all_cpus(host):
     host.put({"etc/libvirt/qemu/vm.xml": "<vcpu cpuset='0-7'>4</vcpu><emulatorpin cpuset='0-7'/>"})
     assert host.conflicts() == []
+
+
+# ---- systemd's own rules -------------------------------------------------------------------------------------------
+
+
+def drop_in(host, *files):
+    host.put({path: f"[Service]\n{text}" for path, text in files})
+    return host.conflicts()
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        # An empty assignment takes back what came before.
+        {
+            "usr/lib/systemd/system/db.service": "CPUAffinity=1\n",
+            "etc/systemd/system/db.service.d/a.conf": "CPUAffinity=\n",
+        },
+        {"etc/systemd/system/db.service": "CPUAffinity=1\nCPUAffinity=\nCPUAffinity=0-7\n"},
+        # A file hides that of the same name in a later directory.
+        {"usr/lib/systemd/system/db.service": "CPUAffinity=1\n", "etc/systemd/system/db.service": "User=db\n"},
+        {
+            "usr/lib/systemd/system/db.service.d/a.conf": "CPUAffinity=1\n",
+            "etc/systemd/system/db.service.d/a.conf": "User=db\n",
+        },
+        {"usr/lib/systemd/system.conf": "CPUAffinity=1\n", "etc/systemd/system.conf": "LogLevel=info\n"},
+    ],
+)
+def test_unit_files_that_bind_nothing(host, files):
+    assert drop_in(host, *files.items()) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "said"),
+    [
+        ("etc/systemd/system/db.service", "CPUAffinity=0 \\\n  1\n", "CPUAffinity=0"),
+        ("usr/local/lib/systemd/system/db.service", "CPUAffinity=1\n", "/usr/local/lib/systemd/system/db.service"),
+        ("usr/lib/systemd/system.conf.d/a.conf", "CPUAffinity=1\n", "/usr/lib/systemd/system.conf.d/a.conf"),
+        ("usr/lib/systemd/system.conf", "CPUAffinity=1\n", "/usr/lib/systemd/system.conf"),
+    ],
+)
+def test_unit_files_that_bind(host, path, text, said):
+    (conflict,) = drop_in(host, (path, text))
+    assert said in conflict
+
+
+def test_a_link_that_gives_a_unit_a_further_name_is_said_once(host, tmp_path):
+    host.put({"usr/lib/systemd/system/db.service": "CPUAffinity=1\n"})
+    (tmp_path / "etc/systemd/system").mkdir(parents=True)
+    (tmp_path / "etc/systemd/system/alias.service").symlink_to(tmp_path / "usr/lib/systemd/system/db.service")
+    assert len(host.conflicts()) == 1
+
+
+# ---- kubelet, wherever it has its files ----------------------------------------------------------------------------
+
+STATIC = '{"policyName":"static","defaultCpuSet":"0-7","checksum":1}'
+
+
+@pytest.mark.parametrize(
+    ("folder", "program", "arguments"),
+    [
+        ("var/lib/kubelet", None, ()),
+        ("var/snap/microk8s/common/var/lib/kubelet", None, ()),
+        ("var/lib/k0s/kubelet", None, ()),
+        ("data/kubelet", "kubelet", ("--root-dir=/data/kubelet",)),
+        ("data/kubelet", "kubelet", ("--v", "2", "--root-dir", "/data/kubelet/")),
+        ("data/kubelet", "k3s-server", ("server", "--kubelet-arg=root-dir=/data/kubelet")),
+    ],
+)
+def test_kubernetes_98121_state_of_kubelet_elsewhere(host, folder, program, arguments):
+    host.put({f"{folder}/cpu_manager_state": STATIC})
+    if program:
+        host.put({"proc/700/comm": f"{program}\n", "proc/700/cmdline": "\0".join(["/usr/bin/x", *arguments, ""])})
+    (conflict,) = host.conflicts()
+    assert f"policy of kubelet is static (/{folder}/cpu_manager_state)" in conflict
+
+
+@pytest.mark.parametrize(
+    ("arguments", "configuration", "said"),
+    [
+        (("--cpu-manager-policy=static",), "", ["policy of kubelet is static"]),
+        (("--config=/etc/k.yaml",), 'cpuManagerPolicy: "static"\n', ["policy of kubelet is static"]),
+        (("--config=/etc/k.yaml",), "cpuManagerPolicy: none\n", []),
+        (("--reserved-cpus=0-1",), "", ["CPU 1: kubelet reserves 0-1"]),
+        (("--config", "/etc/k.yaml"), "reservedSystemCPUs: 0,3 # system\n", ["CPU 3: kubelet reserves 0,3"]),
+        (("--config", "/etc/k.yaml"), "reservedSystemCPUs: 0,2\n", []),
+    ],
+)
+def test_kubernetes_124066_what_kubelet_was_told(host, arguments, configuration, said):
+    host.put({"etc/k.yaml": configuration, "proc/700/comm": "kubelet\n"})
+    host.put({"proc/700/cmdline": "\0".join(["/usr/bin/kubelet", *arguments, ""])})
+    found = host.conflicts()
+    assert len(found) == len(said) and all(words in text for words, text in zip(said, found, strict=True))
+
+
+# ---- containers and guests that do not run -------------------------------------------------------------------------
+
+CONTAINERS = {
+    "moby 16141": ("var/lib/docker/containers/0a1b/hostconfig.json", '{"CpusetCpus": "1,3", "Memory": 0}'),
+    "podman": (
+        "var/lib/containers/storage/overlay-containers/0a1b/userdata/config.json",
+        '{"linux": {"resources": {"cpu": {"cpus": "1"}}}}',
+    ),
+    "lxc": ("var/lib/lxc/0a1b/config", "lxc.uts.name = web\nlxc.cgroup2.cpuset.cpus = 1-2\n"),
+    "proxmox container": ("etc/pve/lxc/101.conf", "arch: amd64\nlxc.cgroup2.cpuset.cpus: 1\n"),
+    "proxmox guest": ("etc/pve/qemu-server/100.conf", "affinity: 1,3\nmemory: 512\n"),
+}
+
+
+@pytest.mark.parametrize(("path", "text"), CONTAINERS.values(), ids=CONTAINERS)
+def test_moby_16141_what_does_not_run_is_pinned_too(host, path, text):
+    host.put({path: text})
+    (conflict,) = host.conflicts()
+    assert "is pinned there" in conflict and conflict.startswith("CPU")
+
+
+@pytest.mark.parametrize("text", ['{"CpusetCpus": ""}', '{"CpusetCpus": "0-7"}', '{"CpusetCpus": "0,2"}', "", "{"])
+def test_compose_3306_containers_without_pins_on_these_cpus(host, text):
+    host.put({"var/lib/docker/containers/0a1b/hostconfig.json": text})
+    assert host.conflicts() == []

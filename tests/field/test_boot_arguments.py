@@ -367,3 +367,36 @@ def test_nothing_waits_for_a_boot_after_the_arguments_were_put_back(tmp_path):
     assert (tmp_path / "var/lib/threadwise-smt/boot-awaited.json").exists()
     boot_frame.put_back(HostFs(str(tmp_path)), before, False)
     assert not (tmp_path / "var/lib/threadwise-smt/boot-awaited.json").exists()
+
+
+# ---- who will suffer after the boot, and who will undo it ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_kubernetes_124066_what_will_not_start_after_the_reboot_is_named_before_the_change(tmp_path, check):
+    """Also kubernetes 98121 and moby 16141."""
+    boot_maker.grub_tree(tmp_path)
+    boot_maker.write(tmp_path, "var/lib/kubelet/cpu_manager_state", '{"policyName":"static"}')
+    boot_maker.write(tmp_path, "etc/cron.d/smt", "@reboot root echo on > /sys/devices/system/cpu/smt/control\n")
+    result = run(tmp_path, "disabled", check)
+    assert result["changed"] and "kubelet does not start" in result["affinity_conflicts"][0]
+    said = " ".join(result["warnings"])
+    assert (
+        "1 affinity conflict(s) with a boot without CPUs 1,3,5,7" in said and "/etc/cron.d/smt sets the state" in said
+    )
+
+
+def test_kubernetes_124066_a_boot_without_these_cpus_can_be_refused(tmp_path):
+    boot_maker.grub_tree(tmp_path)
+    boot_maker.write(tmp_path, "var/lib/kubelet/cpu_manager_state", '{"policyName":"static"}')
+    before = boot_maker.snapshot(tmp_path)
+    for check in (True, False):
+        request = change.Request("disabled", None, False, check, affinity_conflicts="fail")
+        with pytest.raises(
+            loader_base.BootLoaderError, match=r"1 affinity conflict\(s\).*set affinity_conflicts to warn"
+        ):
+            change.run(HostFs(str(tmp_path)), request, "x86_64", "6.1.0-13-amd64")
+    assert boot_maker.snapshot(tmp_path) == before
+    # With all CPUs nothing is lost.
+    request = change.Request("enabled", None, False, False, affinity_conflicts="fail")
+    assert change.run(HostFs(str(tmp_path)), request, "x86_64", "6.1.0-13-amd64")["affinity_conflicts"] == []

@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._host import config_files, files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
-from ansible_collections.threadwise.smt.plugins.module_utils._smt.at_boot import persistence, udev_rules
+from ansible_collections.threadwise.smt.plugins.module_utils._smt.at_boot import others, persistence, udev_rules
 from fake_host import Host
 from fake_kernel import numbered_cores
 
@@ -95,3 +95,75 @@ def test_laptop_mode_tools_71_siblings_go_before_cores(host):
     """CPUs that were taken in the order of their numbers left cores idle whose siblings were there."""
     host.ask("disabled")
     assert online(host) == [0, 2, 4, 6]
+
+
+# ---- who turns SMT back on -----------------------------------------------------------------------------------------
+
+RULES = {
+    "linux-mm 2011": """SUBSYSTEM=="cpu", ACTION=="add", RUN+="/bin/sh -c 'echo 1 > /sys$devpath/online'"\n""",
+    "by tee": """SUBSYSTEM=="cpu", ACTION=="add", RUN{program}+="/bin/sh -c 'echo 1 | tee /sys/%p/online'"\n""",
+    "by chcpu": """SUBSYSTEM=="cpu", ACTION=="add", RUN+="/sbin/chcpu -e %n"\n""",
+    "skipped for others": 'SUBSYSTEM!="cpu", GOTO="end"\nACTION=="add", ATTR{online}="1"\nLABEL="end"\n',
+}
+OTHER_RULES = {
+    "memory": 'SUBSYSTEM!="memory", GOTO="end"\nACTION=="add", ATTR{state}="online"\nLABEL="end"\n',
+    "after the label": 'SUBSYSTEM!="cpu", GOTO="end"\nLABEL="end"\nACTION=="add", ATTR{online}="1"\n',
+    "off": """SUBSYSTEM=="cpu", ACTION=="add", RUN+="/bin/sh -c 'echo 0 > /sys$devpath/online'"\n""",
+    "a comment": """# SUBSYSTEM=="cpu", ACTION=="add", RUN+="/bin/sh -c 'echo 1 > /sys$devpath/online'"\n""",
+    "a network": """SUBSYSTEM=="net", ACTION=="add", RUN+="/bin/sh -c 'echo 1 > /run/online'"\n""",
+}
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_linux_mm_2011_rules_that_run_a_program_or_skip_others(host, rule):
+    path = pathlib.Path(host.sysroot, "etc/udev/rules.d/80-cpu.rules")
+    path.parent.mkdir(parents=True)
+    path.write_text(rule)
+    fs = host_files.HostFs(host.sysroot)
+    assert udev_rules.active(fs) == ["etc/udev/rules.d/80-cpu.rules"]
+    assert udev_rules.without_them(udev_rules.without_them(rule)) == udev_rules.without_them(rule) != rule
+
+
+@pytest.mark.parametrize("rule", OTHER_RULES.values(), ids=OTHER_RULES)
+def test_rules_that_bring_no_cpu_online(host, rule):
+    assert udev_rules.without_them(rule) == rule
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("etc/crontab", "@reboot root echo on > /sys/devices/system/cpu/smt/control"),
+        ("etc/cron.d/smt", "*/5 * * * * root ppc64_cpu --smt=on"),
+        ("etc/rc.local", "for cpu in 1 3; do echo 1 > /sys/devices/system/cpu/cpu$cpu/online; done"),
+        ("var/spool/cron/crontabs/root", "@reboot chcpu -e 1,3"),
+        ("etc/systemd/system/smt.service", "ExecStart=/bin/sh -c 'echo on | tee /sys/devices/system/cpu/smt/control'"),
+        ("etc/systemd/system/multi-user.target.wants/smtstate.service", "[Service]"),
+    ],
+)
+def test_who_turns_siblings_on_again_is_named(host, path, line):
+    file = pathlib.Path(host.sysroot, path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"# echo off > /sys/devices/system/cpu/smt/control\n{line}\n")
+    (sentence,) = others.found(host_files.HostFs(host.sysroot))
+    assert file.name in sentence
+
+
+@pytest.mark.parametrize(
+    "line", ["cat /sys/devices/system/cpu/smt/control", "ppc64_cpu --smt", "chcpu --configure 1", ""]
+)
+def test_who_only_reads_is_not_named(host, line):
+    file = pathlib.Path(host.sysroot, "etc/cron.d/smt")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(line + "\n")
+    assert others.found(host_files.HostFs(host.sysroot)) == []
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_lisa_800_cpus_that_serve_channels_of_hyper_v_are_named_before_the_write(host, check):
+    for channel, cpu in ((14, 0), (21, 3), (22, 5)):
+        path = pathlib.Path(host.sysroot, f"sys/bus/vmbus/devices/0a1b/channels/{channel}/cpu")
+        path.parent.mkdir(parents=True)
+        path.write_text(f"{cpu}\n")
+    (warning,) = (text for text in host.ask("disabled", check=check)["warnings"] if "VMBus" in text)
+    assert warning.startswith("CPUs 3,5 serve channels") and "/sys/bus/vmbus/devices/*/channels/*/cpu" in warning
+    assert not any("VMBus" in text for text in host.ask("enabled", check=check)["warnings"])

@@ -105,7 +105,9 @@ def find_of_work(host: kernel_files.KernelFiles, online: "frozenset[int]", lost:
     whether or not these stay online for others.
     """
     files = _UnitFiles(bindings.units(host))
-    found = _cpuset_conflicts(host, cpusets.find(host), lost, files) + _task_conflicts(host, online, lost, files)
+    sets = cpusets.find(host)
+    found = _cpuset_conflicts(host, sets, lost, files) + _task_conflicts(host, online, lost, files)
+    found += _container_conflicts(host, sets, online, lost)
     found += _bound_conflicts(files.others(online), lost) + _kubelet_conflicts(host, lost)
     # A guest may have the same pinning in several files.
     return found + list(
@@ -656,11 +658,31 @@ def _bound_conflicts(bound: "list[bindings.Binding]", going: "frozenset[int]") -
 
 
 def _kubelet_conflicts(host: kernel_files.KernelFiles, going: "frozenset[int]") -> "list[Finding]":
-    text = (
-        f"the CPU manager policy of kubelet is static (/{bindings.KUBELET_STATE}): kubelet does not start when CPUs"
-        " recorded there are offline"
-    )
-    return [Finding(True, f"{_label(going)}: {text}")] if bindings.kubelet_is_static(host) else []
+    found, texts = bindings.kubelet(host), []
+    if found.static:
+        texts.append(
+            f"{_label(going)}: the CPU manager policy of kubelet is static ({found.static}): kubelet does not start"
+            " when CPUs recorded there are offline"
+        )
+    if found.reserved & going:
+        texts.append(
+            f"{_label(found.reserved & going)}: kubelet reserves {cpulist.render(found.reserved)} for the system"
+            " (reservedSystemCPUs), and does not start without them"
+        )
+    return [Finding(True, text) for text in texts]
+
+
+def _container_conflicts(
+    host: kernel_files.KernelFiles, sets: "list[cpusets.Cpuset]", online: "frozenset[int]", going: "frozenset[int]"
+) -> "list[Finding]":
+    """Return the conflicts of containers and guests that do not run: of the others the cpusets are named."""
+    paths = "\n".join(entry.path for entry in sets)
+    stopped = [
+        one.binding
+        for one in bindings.containers(host)
+        if not one.binding.cpus >= online and not re.search(rf"[/.-]{re.escape(one.name)}(?:[/.\n]|\Z)", paths)
+    ]
+    return _bound_conflicts(stopped, going)
 
 
 def _isolation_conflicts(host: kernel_files.KernelFiles, going: "frozenset[int]") -> "list[Finding]":

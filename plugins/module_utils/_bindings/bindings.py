@@ -9,28 +9,62 @@ import os
 import re
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, kernel_files, text as host_text
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import programs
+from ansible_collections.threadwise.smt.plugins.module_utils._host import (
+    cpulist,
+    kernel_files,
+    text as host_text,
+)
 
 MAX_UNIT_FILES = 10000
-KUBELET_STATE = "var/lib/kubelet/cpu_manager_state"
+# Where kubelet keeps its state: of itself, of microk8s, and of k0s; another place is among its arguments.
+KUBELET_FOLDERS = ("var/lib/kubelet", "var/snap/microk8s/common/var/lib/kubelet", "var/lib/k0s/kubelet")
+_KUBELET_STATE = "cpu_manager_state"
 
 _CPU_DIRECTORY = "sys/devices/system/cpu"
 _NODE_DIRECTORY = "sys/devices/system/node"
 # What a write to the CPUs of an interrupt gives that the kernel manages.
 MANAGED = (errno.EIO, errno.EPERM)
 _INTERRUPTS = "proc/irq"
-_MANAGER_DIRECTORIES = ("etc/systemd/system.conf.d", "run/systemd/system.conf.d", "usr/lib/systemd/system.conf.d")
+_MANAGER_FILES = tuple(f"{folder}/systemd/system.conf" for folder in ("etc", "run", "usr/local/lib", "usr/lib"))
+_MANAGER_DIRECTORIES = tuple(f"{path}.d" for path in _MANAGER_FILES)
+# The first one that has a file counts (systemd.unit(5), "Unit File Load Path").
 _UNIT_DIRECTORIES = (
-    "etc/systemd/system",
-    "run/systemd/system",
     "etc/systemd/system.control",
     "run/systemd/system.control",
     "run/systemd/transient",
+    "etc/systemd/system",
+    "run/systemd/system",
+    "usr/local/lib/systemd/system",
     "usr/lib/systemd/system",
     "lib/systemd/system",
 )
-_UNIT_SETTING = re.compile(r"^[ \t]*(CPUAffinity|AllowedCPUs)[ \t]*=[ \t]*(.+)$", re.MULTILINE)
+_UNIT_SETTING = re.compile(r"^[ \t]*(CPUAffinity|AllowedCPUs)[ \t]*=[ \t]*(.*)$", re.MULTILINE)
 _MANAGER_ARGUMENT = re.compile(r"(?:^|\s)systemd\.cpu_affinity=(\S+)")
+_VMBUS = "sys/bus/vmbus/devices"
+# Folder with an entry for each, the file of one, what its CPUs are in it, and what to call it.
+_CONTAINERS = (
+    (
+        "var/lib/docker/containers",
+        "/hostconfig.json",
+        re.compile(r'"CpusetCpus"\s*:\s*"([^"]+)"'),
+        "Docker's container",
+    ),
+    (
+        "var/lib/containers/storage/overlay-containers",
+        "/userdata/config.json",
+        re.compile(r'"cpus"\s*:\s*"([^"]+)"'),
+        "Podman's container",
+    ),
+    (
+        "var/lib/lxc",
+        "/config",
+        re.compile(r"^\s*lxc\.cgroup2?\.cpuset\.cpus\s*=\s*(\S+)", re.MULTILINE),
+        "LXC's container",
+    ),
+    ("etc/pve/lxc", "", re.compile(r"^lxc\.cgroup2?\.cpuset\.cpus\s*[:=]\s*(\S+)", re.MULTILINE), "the container"),
+    ("etc/pve/qemu-server", "", re.compile(r"^affinity:\s*(\S+)", re.MULTILINE), "the guest"),
+)
 _LIBVIRT_DIRECTORIES = ("etc/libvirt/qemu", "run/libvirt/qemu")
 _LIBVIRT_PINNING = re.compile(r"""<(vcpupin|emulatorpin|iothreadpin|vcpu)\b[^>]*\bcpuset=['"]([^'"]*)['"]""")
 
@@ -74,38 +108,59 @@ def units(host: kernel_files.KernelFiles) -> "list[UnitSetting]":
     their drop-ins and the manager.
     """
     found = []
-    files = [("", "etc/systemd/system.conf")]
-    files += [
-        ("", f"{directory}/{name}")
-        for directory in _MANAGER_DIRECTORIES
-        for name in host.names(directory)
-        if name.endswith(".conf")
-    ]
-    for directory in _UNIT_DIRECTORIES:
-        for name in host.names(directory):
-            if name.endswith(".d"):
-                files += [
-                    (name[:-2], f"{directory}/{name}/{part}")
-                    for part in host.names(directory + "/" + name)
-                    if part.endswith(".conf")
-                ]
-            elif name.endswith((".service", ".slice", ".scope")):
-                files.append((name, f"{directory}/{name}"))
     seen = set()
-    for unit, path in files[:MAX_UNIT_FILES]:
-        real = os.path.realpath(os.path.join(host.sysroot, path))
-        if real in seen:
-            continue
-        seen.add(real)
-        for key, value in _UNIT_SETTING.findall(host.read(path) or ""):
-            cpus = cpulist.parse_or_empty(",".join(value.replace(",", " ").split()))
-            text = f"/{host_text.printable(path, 256)} sets {key}={host_text.printable(value.strip(), 64)}"
-            found.append(UnitSetting(cpus, text, key, unit))
+    for unit, paths in _unit_files(host).items():
+        settings: dict[str, list[UnitSetting]] = {key: [] for key in ("CPUAffinity", "AllowedCPUs")}
+        for path in paths:
+            # A unit may have further names, which are links to its file.
+            real = os.path.realpath(os.path.join(host.sysroot, path))
+            if real in seen:
+                continue
+            seen.add(real)
+            # A backslash continues a line.
+            text = re.sub(r"\\\n", " ", host.read(path) or "")
+            for key, value in _UNIT_SETTING.findall(text):
+                if not value.strip():
+                    settings[key].clear()
+                    continue
+                cpus = cpulist.parse_or_empty(",".join(value.replace(",", " ").split()))
+                said = f"/{host_text.printable(path, 256)} sets {key}={host_text.printable(value.strip(), 64)}"
+                settings[key].append(UnitSetting(cpus, said, key, unit))
+        found += [one for some in settings.values() for one in some]
     argument = _MANAGER_ARGUMENT.search(host.read("proc/cmdline") or "")
     if argument:
         text = f"/proc/cmdline sets systemd.cpu_affinity={host_text.printable(argument[1], 64)}"
         found.append(UnitSetting(cpulist.parse_or_empty(argument[1]), text, "CPUAffinity", ""))
     return found
+
+
+def _unit_files(host: kernel_files.KernelFiles) -> "dict[str, list[str]]":
+    """Return the files of each unit in the order in which systemd reads them, the manager's under an empty name: a file
+    hides those of its name in later directories, and drop-ins follow the unit's own file by their names
+    (systemd.unit(5)).
+    """
+    own: dict[str, str] = {}
+    for path in filter(host.exists, _MANAGER_FILES):
+        own.setdefault("", path)
+    drop_ins: dict[str, dict[str, str]] = {}
+    for directory in _MANAGER_DIRECTORIES:
+        _add_drop_ins(host, directory, drop_ins.setdefault("", {}))
+    for directory in _UNIT_DIRECTORIES:
+        for name in host.names(directory):
+            if name.endswith(".d"):
+                _add_drop_ins(host, f"{directory}/{name}", drop_ins.setdefault(name[:-2], {}))
+            elif name.endswith((".service", ".slice", ".scope")):
+                own.setdefault(name, f"{directory}/{name}")
+    return {
+        unit: [*([own[unit]] if unit in own else []), *(path for _name, path in sorted(drop_ins.get(unit, {}).items()))]
+        for unit in list(dict.fromkeys([*own, *drop_ins]))[:MAX_UNIT_FILES]
+    }
+
+
+def _add_drop_ins(host: kernel_files.KernelFiles, directory: str, found: "dict[str, str]") -> None:
+    for name in host.names(directory):
+        if name.endswith(".conf"):
+            found.setdefault(name, f"{directory}/{name}")
 
 
 def guests(host: kernel_files.KernelFiles) -> "list[Binding]":
@@ -127,13 +182,77 @@ def _libvirt_cpus(text: str) -> "frozenset[int]":
     return included - cpulist.parse_or_empty(",".join(part[1:] for part in parts if part[:1] == "^"))
 
 
-def kubelet_is_static(host: kernel_files.KernelFiles) -> bool:
-    """Return whether the CPU manager policy of kubelet is static."""
+class Kubelet(t.NamedTuple):
+    """What a kubelet binds.
+
+    Attributes:
+        static: what shows that its CPU manager policy is static; empty where it is not.
+        reserved: the CPUs that it reserves for the system (``reservedSystemCPUs``).
+    """
+
+    static: str
+    reserved: "frozenset[int]"
+
+
+def kubelet(host: kernel_files.KernelFiles) -> Kubelet:
+    """Return what kubelet binds, by its state, its arguments and its configuration."""
+    found = next(iter(programs.running(host, programs.KUBELETS)), None)
+    root = found.argument("root-dir") if found is not None else None
+    static, reserved = "", ""
+    if found is not None:
+        reserved = programs.kubelet_setting(host, found, "reserved-cpus", "reservedSystemCPUs") or ""
+        if programs.kubelet_setting(host, found, "cpu-manager-policy", "cpuManagerPolicy") == "static":
+            static = f"of {found.name}, which runs"
+    for folder in dict.fromkeys([*([root.strip("/")] if root else []), *KUBELET_FOLDERS]):
+        if _is_static(host.read(f"{folder}/{_KUBELET_STATE}")):
+            static = f"/{host_text.printable(folder, 256)}/{_KUBELET_STATE}"
+            break
+    return Kubelet(static, cpulist.parse_or_empty(reserved))
+
+
+def _is_static(text: "str | None") -> bool:
     try:
-        state = host_text.parse_json(host.read(KUBELET_STATE) or "{}")
+        state = host_text.parse_json(text or "{}")
     except ValueError:
         return False
     return isinstance(state, dict) and state.get("policyName") == "static"
+
+
+def vmbus_cpus(host: kernel_files.KernelFiles) -> "frozenset[int]":
+    """Return the CPUs that serve channels of Hyper-V's VMBus: the kernel refuses to take them offline
+    (hv_synic_cleanup in drivers/hv/hv.c), unless it is one that moves channels.
+    """
+    found: set[int] = set()
+    for device in host.names(_VMBUS):
+        for channel in host.names(f"{_VMBUS}/{device}/channels"):
+            found |= cpulist.parse_or_empty(host.read(f"{_VMBUS}/{device}/channels/{channel}/cpu"))
+    return frozenset(found)
+
+
+class Container(t.NamedTuple):
+    """A container or guest with CPUs of its own, whether it runs or not.
+
+    Attributes:
+        name: its id, which the cgroup of a running one has in its name.
+        binding: its CPUs.
+    """
+
+    name: str
+    binding: Binding
+
+
+def containers(host: kernel_files.KernelFiles) -> "list[Container]":
+    """Return the containers of Docker, Podman, LXC and Proxmox, and Proxmox' guests, that their files pin to CPUs."""
+    found = []
+    for folder, path, pattern, what in _CONTAINERS:
+        for name in host.names(folder)[:MAX_UNIT_FILES]:
+            text = host.read(f"{folder}/{name}{path}") or ""
+            match = pattern.search(text)
+            cpus = cpulist.parse_or_empty(match[1].replace('\\"', "")) if match else frozenset()
+            if cpus:
+                shown = host_text.printable(name.partition(".")[0], 64)
+                found.append(Container(name.partition(".")[0], Binding(cpus, f"{what} {shown} is pinned there")))
+    return found
 
 
 def online(host: kernel_files.KernelFiles) -> "frozenset[int]":

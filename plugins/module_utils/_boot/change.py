@@ -28,6 +28,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import (
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 from ansible_collections.threadwise.smt.plugins.module_utils._host.kernel_files import KernelFiles
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._smt.at_boot import others
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology, read_topology
 
@@ -312,6 +313,8 @@ class _Update:
         online = self._expected(self._boot_arguments()).online
         now = smt_state.read(self._fs.sysroot)["online"]
         going = set() if online is None else set(now).difference(online)
+        if going:
+            self._backend.warnings += [f"{sentence}. It may undo this." for sentence in others.found(self._fs)]
         found = affinity.find(kernel, now, going)
         refused = affinity.selected(found, self._request.conflicts_of)
         what = f"affinity conflict(s) with a boot without CPUs {cpulist.render(going)}"

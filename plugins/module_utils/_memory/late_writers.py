@@ -10,18 +10,15 @@ Sources: tuned/plugins/plugin_sysctl.py of TuneD 2.20 (the system's files are ap
 import re
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import programs
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 
-MAX_PROCESSES = 100000
-# Programs that are a kubelet, or have one inside: microk8s and k3s.
-_KUBELETS = frozenset({"kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent"})
 _KUBELET_VALUES = {"vm.overcommit_memory": "1", "vm.panic_on_oom": "0", "kernel.panic": "10"}
 _WITHOUT_SCORES = {
     "systemd-oomd": "protect a service from it with ManagedOOMPreference=omit",
     "earlyoom": "it was started with an option that says so, take that away or name services in --avoid",
 }
 _IGNORES_SCORES = frozenset({"--ignore-oom-score-adj", "--sort-by-rss"})
-_PROTECTS = re.compile(r"^protectKernelDefaults:\s*true\s*(?:#.*)?$", re.MULTILINE)
 _SYSTEMD = ("run/systemd/system", "usr/lib/systemd/systemd", "lib/systemd/systemd")
 _OTHER_INIT = ("etc/init.d/procps", "etc/init.d/sysctl", "etc/inittab", "etc/runit")
 # procps reads it after all other files; systemd-sysctl reads it only through a link in sysctl.d.
@@ -44,13 +41,6 @@ class Late(t.NamedTuple):
     when: str
 
 
-class Process(t.NamedTuple):
-    """A process of the host."""
-
-    name: str
-    arguments: "tuple[str, ...]"
-
-
 class Kubelet(t.NamedTuple):
     """The kubelet of a host: the name of its program, and whether it checks the values instead of setting them."""
 
@@ -58,24 +48,16 @@ class Kubelet(t.NamedTuple):
     protects: bool
 
 
-def processes(fs: HostFs) -> "list[Process]":
-    """Return the host's processes that this module knows by their names (``comm``).
+def processes(fs: HostFs) -> "list[programs.Program]":
+    """Return the programs that run on a host and are known to this module.
 
     Args:
         fs: the host's files.
     """
-    # A process may end while it is read, which is no problem of the host.
-    reader = HostFs(fs.sysroot)
-    found = []
-    for pid in [name for name in reader.names("proc") if name.isdigit()][:MAX_PROCESSES]:
-        name = (reader.read(f"proc/{pid}/comm") or "").strip()
-        if name in _KUBELETS or name in _WITHOUT_SCORES:
-            arguments = (reader.read(f"proc/{pid}/cmdline") or "").split("\0")
-            found.append(Process(name, tuple(argument for argument in arguments if argument)))
-    return found
+    return programs.running(HostFs(fs.sysroot), programs.KUBELETS.union(_WITHOUT_SCORES))
 
 
-def daemons_without_scores(running: "t.Iterable[Process]") -> "list[str]":
+def daemons_without_scores(running: "t.Iterable[programs.Program]") -> "list[str]":
     """Return a sentence for each running program that ends processes when memory is short, and does not look at OOM
     score adjustments while it chooses one (systemd-oomd.service(8), earlyoom(1)).
 
@@ -89,14 +71,18 @@ def daemons_without_scores(running: "t.Iterable[Process]") -> "list[str]":
     ]
 
 
-def find_kubelet(fs: HostFs, running: "t.Iterable[Process]") -> "Kubelet | None":
+def find_kubelet(fs: HostFs, running: "t.Iterable[programs.Program]") -> "Kubelet | None":
     """Return the kubelet that runs on a host, or None.
 
     Args:
         fs: the host's files.
         running: from :func:`processes`.
     """
-    return next((Kubelet(one.name, _protects(fs, one)) for one in running if one.name in _KUBELETS), None)
+    found = next((one for one in running if one.name in programs.KUBELETS), None)
+    if found is None:
+        return None
+    protects = programs.kubelet_setting(fs, found, "protect-kernel-defaults", "protectKernelDefaults")
+    return Kubelet(found.name, protects in ("", "true"))
 
 
 def read(
@@ -140,19 +126,6 @@ def would_not_start(kubelet: "Kubelet | None", wanted: "t.Mapping[str, int]") ->
         for name, value in wanted.items()
         if name in _KUBELET_VALUES and _KUBELET_VALUES[name] != str(value)
     ]
-
-
-def _protects(fs: HostFs, kubelet: Process) -> bool:
-    for position, argument in enumerate(kubelet.arguments):
-        name, _equals, value = argument.lstrip("-").partition("=")
-        # k3s hands arguments on: --kubelet-arg=protect-kernel-defaults=true.
-        if name in ("protect-kernel-defaults", "kubelet-arg") and "protect-kernel-defaults" in argument:
-            return not value.endswith("false")
-        if name == "config":
-            path = value or next(iter(kubelet.arguments[position + 1 :]), "")
-            if _PROTECTS.search(fs.read(path.lstrip("/")) or ""):
-                return True
-    return False
 
 
 def _is_without_systemd(fs: HostFs) -> bool:

@@ -8,7 +8,7 @@ import os
 import time
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity, bindings
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import (
     config_files,
@@ -31,7 +31,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
     state as smt_state,
     watchdog,
 )
-from ansible_collections.threadwise.smt.plugins.module_utils._smt.at_boot import persistence, udev_rules
+from ansible_collections.threadwise.smt.plugins.module_utils._smt.at_boot import others, persistence, udev_rules
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.errors import SmtError
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback import (
     pending as pending_rollback,
@@ -353,6 +353,13 @@ class RuntimeChange:
         self._check_can_be_kept()
         going = set(self.before["online"]) - set(self.goal["online"])
         self.findings = affinity.find(self.host, self.before["online"], going)
+        serving = bindings.vmbus_cpus(self.host) & going
+        if serving:
+            self.warnings.append(
+                f"CPUs {cpulist.render(serving)} serve channels of Hyper-V's VMBus, and most kernels do not take such"
+                " CPUs offline: write another CPU into /sys/bus/vmbus/devices/*/channels/*/cpu first, or have the"
+                " guest's number of threads per core set in Hyper-V or Azure"
+            )
         refused = affinity.selected(self.findings, self.request.conflicts_of)
         if refused and self.request.affinity_conflicts == "fail":
             raise ChangeRefusedError(
@@ -500,6 +507,8 @@ class RuntimeChange:
                 "udev rules bring CPUs online when they are added, and would undo this at the next boot or hot-plug: "
                 f"{', '.join('/' + path for path in rules)}. Set neutralise_udev_rules to disable them"
             )
+        if set(after["present"]) - set(after["online"]):
+            self.warnings += [f"{sentence}. It may undo this" for sentence in others.found(self.fs)]
         if self.pending is not None and self.rollback_pending and not self.begins:
             self.warnings.append(
                 f"{pending_rollback.sentence(self.pending)}. What is requested here is rolled back with it, and is not"

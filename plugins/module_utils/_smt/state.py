@@ -40,7 +40,10 @@ MEANINGS = {
         " reboot, or this is not root)"
     ),
     "EACCES": "no permission to write (not root, or a container or security policy forbids it)",
-    "EBUSY": "SCHED_DEADLINE bandwidth would not fit, or CPU hotplug is held by a suspend",
+    "EBUSY": (
+        "SCHED_DEADLINE bandwidth would not fit, CPU hotplug is held by a suspend, or the CPU serves a channel of"
+        " Hyper-V's VMBus (/sys/bus/vmbus/devices/*/channels/*/cpu)"
+    ),
     "EOPNOTSUPP": "the platform forbids taking this CPU offline or online (TDX, MADT wakeup)",
     "EINVAL": "the kernel does not accept this value, or the CPU is not present",
     "ENODEV": "the kernel has no SMT to control here (no SMT, or it is off in firmware)",

@@ -28,11 +28,18 @@ HEADER = (
 )
 DISABLED_MARK = "# threadwise.smt: "
 
+# A command that writes 1 to the file.
+_RUNS = re.compile(r"\b1\b[^|;&]*(?:>|\|\s*tee)\s*\S*online|\bchcpu\s+(?:-e|--enable)")
 _PART = re.compile(r'\s*,?\s*([A-Z_]+(?:\{[^}]*\})?)\s*(==|!=|\+=|-=|:=|=)\s*e?"((?:[^"\\]|\\.)*)"')
 
 
-def brings_cpus_online(rule: str) -> bool:
-    """Return whether one rule (a line, continuations joined) writes 1 to ``online`` of a CPU that is added."""
+def brings_cpus_online(rule: str, is_of_cpus: bool = False) -> bool:
+    """Return whether one rule writes 1 to ``online`` of a CPU that is added, by itself or by a program.
+
+    Args:
+        rule: a line, continuations joined.
+        is_of_cpus: whether an earlier rule skips this one for other devices (``SUBSYSTEM!="cpu", GOTO=...``).
+    """
     parts = _PART.findall(rule)
     if rule.lstrip().startswith("#"):
         return False
@@ -44,19 +51,30 @@ def brings_cpus_online(rule: str) -> bool:
             if name == key and operator in ("==", "!=")
         )
 
-    is_about_cpus = any(
+    is_about_cpus = is_of_cpus or any(
         name in ("SUBSYSTEM", "KERNEL", "DEVPATH") and operator == "==" and "cpu" in text
         for name, operator, text in parts
     )
-    sets = any(name == "ATTR{online}" and operator in ("=", ":=") and text == "1" for name, operator, text in parts)
+    sets = any(
+        (name == "ATTR{online}" and operator in ("=", ":=") and text == "1")
+        or (name.partition("{")[0] == "RUN" and operator in ("=", "+=", ":=") and _RUNS.search(text))
+        for name, operator, text in parts
+    )
     return sets and is_about_cpus and matches("SUBSYSTEM", "cpu") and matches("ACTION", "add")
 
 
 def without_them(text: str) -> str:
     """Return the text of a rules file with the rules that bring CPUs online commented out."""
     lines = []
+    skips = ""
     for rule in re.findall(r"(?:[^\n]*\\\n)*[^\n]*\n?", text):
-        if brings_cpus_online(rule.replace("\\\n", " ")):
+        joined = rule.replace("\\\n", " ")
+        parts = [] if joined.lstrip().startswith("#") else _PART.findall(joined)
+        if ("SUBSYSTEM", "!=", "cpu") in parts:
+            skips = next((label for name, _operator, label in parts if name == "GOTO"), skips)
+        if skips and ("LABEL", "=", skips) in parts:
+            skips = ""
+        if brings_cpus_online(joined, bool(skips)):
             lines += [DISABLED_MARK + line.rstrip("\\\n") + "\n" for line in rule.splitlines(True)]
         else:
             lines.append(rule)
