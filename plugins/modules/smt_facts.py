@@ -86,7 +86,8 @@ ansible_facts:
           sample: {"min": 1, "max": 2, "online_max": 2}
         cpus:
           description: CPU lists C(present), C(possible), C(online), C(offline) (present and not online) and
-            C(isolated).
+            C(isolated). CPUs that nobody on the host can bring online (in standby on s390, not enabled by firmware) are
+            present and not offline.
           type: dict
           sample: {"present": "0-7", "possible": "0-7", "online": "0-3", "offline": "4-7", "isolated": ""}
         packages:

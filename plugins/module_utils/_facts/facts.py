@@ -24,7 +24,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._siblings import (
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import snapshot as smt_snapshot, state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.at_boot import persistence
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback import pending as pending_rollback
-from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache
+from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache, seen_cpus
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology, read_topology
 
 _CLASS_FIELDS = (
@@ -89,19 +89,22 @@ def gather(fs: host_files.HostFs, siblings: object = sibling_source.KERNEL) -> "
     measured = sibling_cache.load(fs)
     topology = sibling_source.applied(kernel, siblings, measured)
     control = read_control(fs)
-    active = _active(fs, topology)
+    shown = seen_cpus.contradiction(seen_cpus.Reader(fs.read, fs.names), topology.online)
+    if shown:
+        fs.note(f"{shown}.")
+    active = None if shown else _active(fs, topology)
     loader = boot_detection.find_loader(fs)
     guest_of = hypervisor.detect(fs)
     facts = {
-        "supported": _supported(control, topology),
+        "supported": None if shown else _supported(control, topology),
         "control": control,
         "active": active,
         "sockets": len(topology.packages) or None,
         "cores": len(topology.cores) or None,
         "threads_per_core": topology.threads_per_core,
         "cpus": {
-            name: cpulist.render(getattr(topology, name))
-            for name in ("present", "possible", "online", "offline", "isolated")
+            "present": cpulist.render([*topology.present, *topology.unavailable]),
+            **{name: cpulist.render(getattr(topology, name)) for name in ("possible", "online", "offline", "isolated")},
         },
         "packages": [cpulist.render(package) for package in topology.packages],
         "sibling_groups": [cpulist.render(core) for core in topology.cores],
@@ -113,11 +116,11 @@ def gather(fs: host_files.HostFs, siblings: object = sibling_source.KERNEL) -> "
         "complete": topology.complete,
         "measured": measured,
         "boot": boot_facts.read(fs, loader),
-        "vulnerabilities": vulnerabilities.read(fs),
+        "vulnerabilities": vulnerabilities.read(fs, guest_of is not None, active),
         "hypervisor": guest_of,
         "ppc64_cpu": ppc64_cpu.read(fs),
         "methods": {
-            "runtime": _runtime_methods(fs, control, topology),
+            "runtime": _runtime_methods(fs, control, topology, shown),
             "boot": boot_facts.methods(loader, _write_blocked_by(fs, ("boot", "etc"))),
         },
         "hardware_class": hardware_class(fs, kernel, guest_of),
@@ -176,9 +179,13 @@ def _supported(control: str, topology: Topology) -> "bool | None":
     """Return whether this machine has SMT, from the control if the kernel has one, else from the topology;
     None if neither shows it.
     """
-    if smt_state.is_switchable(control):
-        return True
     if topology.secondaries:
+        return True
+    # With all CPUs there and none beside another one it is off in firmware, which some kernels show as on (Intel), and
+    # others as notsupported (AMD).
+    if control == smt_state.ON and topology.complete:
+        return False
+    if smt_state.is_switchable(control):
         return True
     if control == smt_state.NOT_SUPPORTED or topology.complete:
         return False
@@ -207,11 +214,13 @@ def _active(fs: host_files.HostFs, topology: Topology) -> "bool | None":
     return False if placed and placed.issuperset(topology.online) else None
 
 
-def _runtime_methods(fs: host_files.HostFs, control: str, topology: Topology) -> Methods:
-    """Return the methods that can change the SMT state at run time on this host."""
+def _runtime_methods(fs: host_files.HostFs, control: str, topology: Topology, shown: "str | None") -> Methods:
+    """Return the methods that can change the SMT state at run time on this host; none where what it shows of its CPUs
+    contradicts itself (``shown``).
+    """
     reasons = {
-        "smt_control": _control_blocked_by(fs, control, topology),
-        "cpu_online": _online_blocked_by(fs, control, topology),
+        "smt_control": shown or _control_blocked_by(fs, control, topology),
+        "cpu_online": shown or _online_blocked_by(fs, control, topology),
     }
     possible = [name for name, reason in reasons.items() if reason is None]
     return {
@@ -225,6 +234,13 @@ def _control_blocked_by(fs: host_files.HostFs, control: str, topology: Topology)
     """Return the reason why smt/control cannot be used, or None."""
     if topology.source in sibling_source.NOT_THE_KERNELS:
         return f"smt/control knows only the kernel's siblings, and these are {topology.source}"
+    if topology.complete and not topology.secondaries and control == smt_state.ON:
+        return "no core has a second thread: it is off in firmware, or the processor has none"
+    return _control_reads(fs, control) or _write_blocked_by(fs, (smt_state.CONTROL,))
+
+
+def _control_reads(fs: host_files.HostFs, control: str) -> "str | None":
+    """Return why the kernel switches nothing where smt/control reads so, or None."""
     if control == smt_state.ABSENT:
         return (
             f"this kernel has no {fs.path(smt_state.CONTROL)} (added in Linux 4.19 on x86, later on other"
@@ -239,17 +255,19 @@ def _control_blocked_by(fs: host_files.HostFs, control: str, topology: Topology)
         )
     if not smt_state.is_switchable(control):
         return f"smt/control reads {cpulist.quoted(control)}: the kernel cannot switch SMT on this architecture"
-    return _write_blocked_by(fs, (smt_state.CONTROL,))
+    return None
 
 
 def _online_blocked_by(fs: host_files.HostFs, control: str, topology: Topology) -> "str | None":
     """Return the reason why single CPUs cannot be switched, or None."""
     if control in smt_state.OFF:
         return f"smt/control reads {control}: the kernel refuses to bring a sibling online"
-    if not topology.complete:
-        return "the core of some CPU is not known, so the siblings are not known either"
     if not topology.secondaries:
-        return "no core has a sibling to take offline"
+        return (
+            "no core has a sibling to take offline"
+            if topology.complete
+            else "the core of some CPU is not known, so the siblings are not known either"
+        )
     files = [f"{smt_state.CPU_DIRECTORY}/cpu{cpu}/online" for cpu in topology.secondaries]
     if all(fs.status(file) is None for file in files):
         return "no sibling has a file cpuN/online: this kernel has no CPU hot-plug"

@@ -5,6 +5,7 @@
 A guest's topology comes from its hypervisor and may be wrong, so the facts on siblings have to be read with this one.
 """
 
+import re
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo, files as host_files
@@ -22,14 +23,22 @@ _DMI_NAMES = (
     ("BHYVE", "bhyve"),
     ("Bochs", "bochs"),
     ("Xen", "xen"),
-    ("Virtual Machine", "hyperv"),
     ("Google Compute Engine", "kvm"),
     ("Amazon EC2", "amazon"),
+    ("KubeVirt", "kvm"),
+    ("Alibaba Cloud", "kvm"),
+    ("Oracle Cloud", "kvm"),
+    ("Hetzner", "kvm"),
+    ("DigitalOcean", "kvm"),
     ("Apple Virtualization", "apple"),
     ("KVM", "kvm"),
     ("OpenStack", "kvm"),
     ("QEMU", "qemu"),
 )
+# Who has machines of its own under the name of its virtual ones, and how products of these are named.
+_CLOUDS = ("amazon", "kvm")
+_METAL = re.compile(r"\.metal\b|\bebm|BM\.|bare ?metal", re.IGNORECASE)
+_CHARACTERISTICS = 0x13
 _CLOCK_NAMES = (("kvm-clock", "kvm"), ("hyperv_clocksource", "hyperv"), ("xen", "xen"))
 _DEVICE_TREE_NAMES = (("xen", "xen"), ("vmware", "vmware"), ("kvm", "kvm"), ("qemu", "qemu"), ("dummy-virt", "qemu"))
 
@@ -62,7 +71,26 @@ def _of_x86(fs: host_files.HostFs) -> str:
 
 
 def _of_dmi(fs: host_files.HostFs) -> "str | None":
-    return _first_match("\n".join(fs.read("sys/class/dmi/id/" + name) or "" for name in _DMI), _DMI_NAMES)
+    """Return the hypervisor by SMBIOS: the name that vendor and product give, unless the machine says that it is none.
+
+    Clouds have machines of their own under the same vendor: their product is named so, and SMBIOS has a bit for what is
+    a virtual machine (DMTF DSP0134, type 0, second byte of the extended characteristics).
+    """
+    texts = {name: (fs.read("sys/class/dmi/id/" + name) or "").strip() for name in _DMI}
+    if texts["sys_vendor"] == "Microsoft Corporation" and texts["product_name"] == "Virtual Machine":
+        return "hyperv"
+    found = _first_match("\n".join(texts.values()), _DMI_NAMES)
+    is_virtual = _smbios_virtual(fs)
+    if found is None:
+        return UNNAMED if is_virtual else None
+    on_metal = is_virtual is False or _METAL.search(texts["product_name"]) is not None
+    return None if found in _CLOUDS and on_metal and not is_virtual else found
+
+
+def _smbios_virtual(fs: host_files.HostFs) -> "bool | None":
+    """Return the bit of SMBIOS for virtual machines; None where only root may read it, or it is not there."""
+    raw = fs.raw("sys/firmware/dmi/entries/0-0/raw", 4096)
+    return None if raw is None or len(raw) <= _CHARACTERISTICS else bool(raw[_CHARACTERISTICS] & 0x10)
 
 
 def _of_device_tree(fs: host_files.HostFs) -> "str | None":

@@ -37,7 +37,11 @@ from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback impor
     pending as pending_rollback,
     timer as rollback_timer,
 )
-from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache, topology
+from ansible_collections.threadwise.smt.plugins.module_utils._topology import (
+    cache as topology_cache,
+    seen_cpus,
+    topology,
+)
 
 LOG = "var/lib/threadwise-smt/watchdog.log"
 RESTORED, ENABLED, DISABLED, PREVIOUS = "restored", "enabled", "disabled", "previous"
@@ -347,6 +351,9 @@ class RuntimeChange:
         if self.request.confirm:
             self._check_can_be_confirmed()
         if self.moves:
+            shown = seen_cpus.contradiction(seen_cpus.Reader(self.host.read, self.host.names), self.before["online"])
+            if shown:
+                raise ChangeRefusedError(f"{shown}. Nothing was changed")
             self._check_can_be_written()
             if self.request.rollback_after is not None:
                 self.rollback_timer.check_can_be_armed()

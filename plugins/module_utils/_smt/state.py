@@ -15,6 +15,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_form
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._host.kernel_files import KernelFiles
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.errors import SmtError
+from ansible_collections.threadwise.smt.plugins.module_utils._topology import seen_cpus
 
 CPU_DIRECTORY = "sys/devices/system/cpu"
 CONTROL = CPU_DIRECTORY + "/smt/control"
@@ -114,9 +115,13 @@ def read(sysroot: str = "/", files: "KernelFiles | None" = None) -> State:
     """
     files = files or KernelFiles(sysroot)
     active = {"1": True, "0": False}.get(files.read(ACTIVE) or "")
-    return of(
+    state = of(
         files.read(CONTROL), active, files.read(CPU_DIRECTORY + "/online"), files.read(CPU_DIRECTORY + "/present")
     )
+    gone = seen_cpus.unavailable(
+        seen_cpus.Reader(files.read, files.names), set(state["present"]).difference(state["online"])
+    )
+    return {**state, "present": [cpu for cpu in state["present"] if cpu not in gone]}
 
 
 def of(control: "str | None", active: "bool | None", online: "str | None", present: "str | None") -> State:

@@ -73,7 +73,9 @@ class Placements:
     ) -> None:
         self.usable = tuple(sorted(set(usable)))
         allowed = set(self.usable)
-        self.cores = tuple(filter(None, (tuple(cpu for cpu in core if cpu in allowed) for core in cores)))
+        every = [tuple(core) for core in cores]
+        self.cores = tuple(filter(None, (tuple(cpu for cpu in core if cpu in allowed) for core in every)))
+        self._has_siblings = any(len(core) > 1 for core in every)
         self.packages = tuple(packages)
         self._nodes = nodes
         self._memory_nodes = tuple(memory_nodes)
@@ -125,7 +127,8 @@ class Placements:
         if not self.topology_known:
             return None, TOPOLOGY_UNKNOWN
         if self.threads < 2:
-            return None, "no core has two threads online"
+            usable = "that are online, allowed to this process and not isolated" if self._has_siblings else "online"
+            return None, f"no core has two threads {usable}"
         return [[cpu] for cpu in self._home()[:2]], None
 
     def _cores(self) -> Workers:

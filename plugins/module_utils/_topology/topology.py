@@ -22,6 +22,7 @@ import types
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo, cpulist, files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._topology import seen_cpus
 
 CPU_DIR = "sys/devices/system/cpu/"
 NODE_DIR = "sys/devices/system/node/"
@@ -48,7 +49,7 @@ class Topology(t.NamedTuple):
     """A host's CPUs. Sets of CPUs are sorted tuples.
 
     Attributes:
-        present: CPUs that exist, online or not.
+        present: CPUs that exist and that this host can use, online or not.
         possible: CPU numbers that the kernel reserves; those not in `present` are slots for hot-plug, not missing CPUs.
         online: CPUs that are online.
         isolated: CPUs excluded from the scheduler's load balancing (isolcpus=, cpuset partitions).
@@ -58,6 +59,8 @@ class Topology(t.NamedTuple):
         source: where the cores come from: ``sysfs``, ``saved`` (the topology cache was needed), ``cpuinfo`` or
             ``unknown``.
         complete: True when the core of every present CPU is known.
+        unavailable: CPUs that the kernel lists as present and that nobody on the host can bring online; they are in
+            none of the others but `possible`.
     """
 
     present: "tuple[int, ...]" = ()
@@ -69,6 +72,7 @@ class Topology(t.NamedTuple):
     nodes: "t.Mapping[int, tuple[int, ...]]" = types.MappingProxyType({})
     source: str = "unknown"
     complete: bool = False
+    unavailable: "tuple[int, ...]" = ()
 
     @property
     def offline(self) -> "tuple[int, ...]":
@@ -130,9 +134,12 @@ def read_topology(fs: host_files.HostFs, saved: "Topology | None" = None) -> Top
     """
     folders = _cpu_folders(fs)
     processors = _Processors(fs)
-    present, online = _present_and_online(fs, folders, processors)
+    listed, online = _present_and_online(fs, folders, processors)
+    gone = seen_cpus.unavailable(seen_cpus.Reader(fs.read, fs.names), set(listed).difference(online))
+    present = tuple(cpu for cpu in listed if cpu not in gone)
     topology = Topology(
         present=present,
+        unavailable=tuple(sorted(gone)),
         possible=_cpu_file(fs, "possible") or present,
         online=online,
         isolated=_cpu_file(fs, "isolated") or (),

@@ -103,7 +103,9 @@ _ALWAYS = schema.whole(
         present=schema.about(schema.CPU_LIST, "CPU list of the CPUs that are there."),
         possible=schema.about(schema.CPU_LIST, "CPU list of the CPUs that the kernel could have."),
         online=schema.about(schema.CPU_LIST, "CPU list of the CPUs that are online."),
-        offline=schema.about(schema.CPU_LIST, "CPU list of the CPUs that are present and not online."),
+        offline=schema.about(
+            schema.CPU_LIST, "CPU list of the CPUs that are present, can be brought online and are not."
+        ),
         isolated=schema.about(schema.CPU_LIST, "CPU list of the CPUs that the scheduler leaves alone."),
     ),
     packages=_CPU_LISTS,
@@ -308,7 +310,9 @@ def _check_class(facts: dict[str, t.Any]) -> None:
     The class is of the kernel's cores. Facts with measured or declared siblings show others.
     """
     match = _CLASS.fullmatch(facts["hardware_class"])
-    shape = {"sockets": str(len(facts["packages"])), "cpus": str(len(cpulist.parse(facts["cpus"]["present"])))}
+    # Of those present some may be none that the host can use.
+    cpus = {*cpulist.parse(facts["cpus"]["online"]), *cpulist.parse(facts["cpus"]["offline"])}
+    shape = {"sockets": str(len(facts["packages"])), "cpus": str(len(cpus))}
     if facts["source"] not in sibling_source.NOT_THE_KERNELS:
         shape.update(cores=str(len(facts["sibling_groups"])), numbering=facts["numbering"])
     wrong = [name for name, value in shape.items() if match is None or match[name] != value]

@@ -177,7 +177,8 @@ def running(facts: Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
             fields.if_text(facts.get("control")),
             facts["active"],
             fields.if_text(cpus.get("online")),
-            fields.if_text(cpus.get("present")),
+            # Of those present some may be none that the host can use.
+            ",".join(filter(None, (fields.if_text(cpus.get(name)) for name in ("online", "offline")))) or None,
         )
         shape = _topology(facts, now)
         threads = {policy.ENABLED: None, policy.DISABLED: 1}[desired.state] if desired.state else desired.threads

@@ -218,7 +218,8 @@ def test_on_a_host_with_smt_both_methods_are_possible(tmp_path, monkeypatch):
         (Machine(threads=1), 0, None, "notsupported", "no core has a sibling"),
         (dataclasses.replace(SIBLINGS_OFF, control="forceoff"), 0, None, "reboot", "forceoff"),
         (SIBLINGS_OFF, 0, "smt_control", None, "reads off"),
-        (dataclasses.replace(MACHINE, offline=(35,)), 0, "smt_control", None, "not known"),
+        (dataclasses.replace(MACHINE, offline=(35,)), 0, "smt_control", None, None),
+        (dataclasses.replace(MACHINE, offline=(35,), control=""), 0, "cpu_online", "has no", None),
         (MACHINE, 1000, None, "become", "become"),
     ],
 )
@@ -301,7 +302,7 @@ VULNERABILITIES = "sys/devices/system/cpu/vulnerabilities/"
         ("Vulnerable", None),
         ("Mitigation: PTE Inversion; VMX: conditional cache flushes, SMT vulnerable", "vulnerable"),
         ("", None),
-        ("Mitigation: untrained return thunk; SMT enabled with STIBP protection", None),
+        ("Mitigation: untrained return thunk; SMT enabled with STIBP protection", "mitigated"),
         ("Mitigation: Clear CPU buffers; SMT mitigated", "mitigated"),
     ],
 )

@@ -119,7 +119,8 @@ def test_remote_memory_is_of_a_node_that_has_some_and_is_not_that_of_the_cpu():
 
 def test_cores_have_one_thread_when_siblings_are_offline():
     placements = on(ADJACENT, usable=(0, 2, 4, 6))
-    assert placements.workers("siblings") == (None, "no core has two threads online")
+    reason = "no core has two threads that are online, allowed to this process and not isolated"
+    assert placements.workers("siblings") == (None, reason)
     assert placements.workers("all_threads")[0] == placements.workers("one_per_core")[0] == [[0], [2], [4], [6]]
 
 
