@@ -132,10 +132,15 @@ options:
               - V(per_job) is for seconds of which each worker needs its own for a whole job. CPU time is the mean of
                 the workers', and of other times that of the slowest worker is divided by the number of workers.
               - V(sum) of a metric where lower is better is compared only between equal numbers of workers.
+              - V(per_operation) is for a time of one of the many operations that each worker does, such as ns/op. It is
+                that of all workers together.
               - Without it V(sum) where higher is better. Where lower is, V(per_job) for a clock of workers that do not
-                run together, else V(max).
+                run together. A printed time that verdicts are about is taken for one V(per_operation), unless its name
+                says that it is a response time, or the command has threads of its own. Whatever else verdicts are about
+                where lower is better is compared only between as many workers with as many CPUs, until this says what
+                it is of, V(max) for a response time. Of further metrics it is V(max).
             type: str
-            choices: [sum, max, mean, per_job]
+            choices: [sum, max, mean, per_job, per_operation]
           pattern:
             description:
               - A regular expression whose first group is the number in what the command prints.
@@ -179,10 +184,15 @@ options:
               - V(per_job) is for seconds of which each worker needs its own for a whole job. CPU time is the mean of
                 the workers', and of other times that of the slowest worker is divided by the number of workers.
               - V(sum) of a metric where lower is better is compared only between equal numbers of workers.
+              - V(per_operation) is for a time of one of the many operations that each worker does, such as ns/op. It is
+                that of all workers together.
               - Without it V(sum) where higher is better. Where lower is, V(per_job) for a clock of workers that do not
-                run together, else V(max).
+                run together. A printed time that verdicts are about is taken for one V(per_operation), unless its name
+                says that it is a response time, or the command has threads of its own. Whatever else verdicts are about
+                where lower is better is compared only between as many workers with as many CPUs, until this says what
+                it is of, V(max) for a response time. Of further metrics it is V(max).
             type: str
-            choices: [sum, max, mean, per_job]
+            choices: [sum, max, mean, per_job, per_operation]
           pattern:
             description:
               - A regular expression whose first group is the number in what the command prints.

@@ -89,9 +89,9 @@ def refusal(before: "t.Iterable[Quota]", after: "t.Iterable[Quota]", seconds: fl
     if quota is None or most <= MAX_STOPPED_SHARE * seconds:
         return None
     return (
-        f"the CPU quota of the cgroup {quota.cgroup}, {_cpus(quota)}, stopped tasks for {most:.2f} s of the"
-        f" workers' {seconds:.2f} s: this measures the quota. Raise it for the measurement (CPUQuota of the systemd"
-        " unit or slice, the CPU limit of the container or pod), or measure fewer workers"
+        f"the CPU quota of the cgroup {quota.cgroup}, {_cpus(quota)}, stopped the workers for more than"
+        f" {MAX_STOPPED_SHARE:.0%} of their time, so that this would measure the quota: raise it for the measurement"
+        " (CPUQuota of the systemd unit or slice, the CPU limit of the container or pod), or measure fewer workers"
     )
 
 

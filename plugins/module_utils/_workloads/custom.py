@@ -18,7 +18,12 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declarat
     Workload,
     WorkloadError,
 )
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads.metrics import AGGREGATES, PER_JOB
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.metrics import (
+    AGGREGATES,
+    PER_JOB,
+    PER_OPERATION,
+    UNDECLARED,
+)
 
 NAME = re.compile(r"\A[a-z0-9][a-z0-9_]{0,63}\Z")
 MOST = 100
@@ -34,6 +39,13 @@ MAX_VALUES = 50
 MAX_VALUE = 1e12
 MAX_CO_RUNNERS = 64
 NICENESS = (-20, 19)
+
+# Units of times, as tools print them; cycles are one.
+_TIMES = frozenset(
+    {"s", "sec", "secs", "second", "seconds", "ms", "msec", "milliseconds", "us", "usec", "\u00b5s", "\u03bcs"}
+    | {"microseconds", "ns", "nsec", "nanoseconds", "min", "minutes", "h", "hours", "cycles"}
+)
+_RESPONSE = re.compile(r"latenc|respons|delay|wait|(?:^|_)(?:p|q)[0-9]+|percentile")
 
 
 def declarations(given: "t.Sequence[t.Mapping[str, t.Any]]") -> "list[Workload]":
@@ -72,7 +84,7 @@ def _declaration(given: "t.Mapping[str, t.Any]") -> Workload:
         raise WorkloadError(
             f"custom: timeout of {name} is {timeout}: it must be from {TIMEOUT[0]} to {TIMEOUT[1]} seconds"
         )
-    metrics = [_metric(given, one) for one in [given["metric"]] + (given.get("metrics") or [])]
+    metrics = [_metric(given, given["metric"], True), *(_metric(given, one) for one in given.get("metrics") or [])]
     metric_names = [one["name"] for one in metrics]
     if len(set(metric_names)) < len(metric_names):
         raise WorkloadError(f"custom: two metrics of {name} have the same name")
@@ -208,7 +220,7 @@ def _server(workload: str, given: "t.Mapping[str, t.Any]") -> t.Optional[ServerD
     }
 
 
-def _metric(workload: "t.Mapping[str, t.Any]", given: "t.Mapping[str, t.Any]") -> Metric:
+def _metric(workload: "t.Mapping[str, t.Any]", given: "t.Mapping[str, t.Any]", is_primary: bool = False) -> Metric:
     about = f"custom: metric {given['name'][:80]} of {workload['name']}"
     if not NAME.match(given["name"]):
         raise WorkloadError(
@@ -218,11 +230,10 @@ def _metric(workload: "t.Mapping[str, t.Any]", given: "t.Mapping[str, t.Any]") -
     if len(chosen) != 1:
         raise WorkloadError(f"{about}: give exactly one of {', '.join(SOURCES)}")
     better = given["better"]
-    aggregate = given.get("aggregate") or _default_aggregate(given, bool(workload.get("multithreaded")))
-    if better not in ("higher", "lower") or aggregate not in AGGREGATES:
-        raise WorkloadError(
-            f"{about}: better must be higher or lower, aggregate one of {', '.join(sorted(AGGREGATES))}"
-        )
+    aggregate = given.get("aggregate") or _default_aggregate(given, bool(workload.get("multithreaded")), is_primary)
+    choices = sorted(set(AGGREGATES) - {UNDECLARED})
+    if better not in ("higher", "lower") or given.get("aggregate") not in (None, *choices):
+        raise WorkloadError(f"{about}: better must be higher or lower, aggregate one of {', '.join(choices)}")
     metric: Metric = {"name": given["name"], "unit": given["unit"][:60], "better": better, "aggregate": aggregate}
     if chosen[0] == "pattern":
         metric["pattern"] = _pattern(about, given["pattern"])
@@ -235,12 +246,18 @@ def _metric(workload: "t.Mapping[str, t.Any]", given: "t.Mapping[str, t.Any]") -
     return metric
 
 
-def _default_aggregate(metric: "t.Mapping[str, t.Any]", multithreaded: bool) -> str:
+def _default_aggregate(metric: "t.Mapping[str, t.Any]", multithreaded: bool, is_primary: bool) -> str:
     if metric["better"] == "higher":
         return "sum"
     # More workers do more jobs in a longer time. The time alone would always count against the placement with more
     # workers.
-    return PER_JOB if metric.get("clock") in CLOCKS and not multithreaded else "max"
+    if metric.get("clock") in CLOCKS:
+        return "max" if multithreaded else PER_JOB
+    if not is_primary:
+        return "max"
+    # A response time is no time of work, and of a command with threads nobody knows whether it is that of all of them.
+    is_time = metric["unit"].partition("/")[0].strip().lower() in _TIMES
+    return PER_OPERATION if is_time and not multithreaded and not _RESPONSE.search(metric["name"]) else UNDECLARED
 
 
 def _pattern(about: str, pattern: str) -> str:

@@ -35,12 +35,19 @@ MAX_VALUE = 1e18
 # How the values of the workers are combined. ``per_job`` is for seconds of which each worker needs its own for a whole
 # job, so that placements with different numbers of workers can be compared: CPU time is the mean of the workers', and
 # of other times that of the slowest worker is divided by the number of workers, because they run at the same time.
+#
+# ``per_operation`` is for a time of one of many operations that each worker does: that of all workers together, the
+# inverse of their summed rates. ``undeclared`` is a time of which the command's user did not say what it is of, and
+# nobody else can know: it is compared only between as many workers on as many CPUs.
 PER_JOB, CPU = "per_job", "cpu_seconds"
+PER_OPERATION, UNDECLARED = "per_operation", "undeclared"
 AGGREGATES: "dict[str, t.Callable[[t.Sequence[float]], float]]" = {
     "sum": sum,
     "max": max,
     "mean": lambda values: sum(values) / len(values),
     PER_JOB: lambda values: max(values) / len(values),
+    PER_OPERATION: lambda values: 1 / sum(1 / value for value in values) if min(values) > 0 else max(values),
+    UNDECLARED: max,
 }
 
 

@@ -530,10 +530,12 @@ def _may_differ_in_workers(
     """Return whether a metric means the same on two sides with their numbers of workers.
 
     A sum of what each worker does is the work of all. A sum of what each worker costs grows with the work, and says
-    nothing of a side where more was done. A time per job is one whatever the number of workers.
+    nothing of a side where more was done. A time per job or operation is one whatever the number of workers. A time of
+    which nobody has said what it is of is compared between as many workers with as many CPUs.
     """
     declared = limits.meaning(declaration(result, name), metric)
-    if declared.aggregate == "sum" and declared.better == "lower":
+    undeclared = declared.aggregate == workload_metrics.UNDECLARED
+    if undeclared or (declared.aggregate == "sum" and declared.better == "lower"):
         good = [
             sample
             for side in sides
@@ -541,8 +543,18 @@ def _may_differ_in_workers(
             for sample in blocks
             if good_value(sample, metric) is not None
         ]
-        return len({len(sample.workers or ()) for sample in good}) < 2
-    return effect not in UNEQUAL_SIDES or declared.aggregate in ("sum", workload_metrics.PER_JOB)
+        return len({_size(sample, undeclared) for sample in good}) < 2
+    return effect not in UNEQUAL_SIDES or declared.aggregate in (
+        "sum",
+        workload_metrics.PER_JOB,
+        workload_metrics.PER_OPERATION,
+    )
+
+
+def _size(sample: Sample, with_cpus: bool) -> tuple[int, ...]:
+    """Return the number of workers of a sample, and how many CPUs each has."""
+    workers = sample.workers or ()
+    return len(workers), *(sorted(len(cpulist.parse(worker.cpus)) for worker in workers) if with_cpus else ())
 
 
 def declaration(result: HostResult, name: str) -> Workload:

@@ -9,6 +9,7 @@ switched the sentence gives the reason and what the placements show instead.
 
 from __future__ import annotations
 
+import collections
 import datetime
 import functools
 import math
@@ -23,6 +24,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._siblings import (
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics import decisions
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.arms import SMT_OFF
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.metrics import UNDECLARED
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     change,
     comparisons as host_comparisons,
@@ -631,11 +633,15 @@ def _cautions(result: HostResult) -> list[str]:
             " is shown."
         )
     samples = result.samples
-    failed = sum(one["samples"] for one in host_comparisons.failures(result))
-    if failed:
+    reasons: collections.Counter[str] = collections.Counter()
+    for one in host_comparisons.failures(result):
+        reasons[one["reason"]] += one["samples"]
+    for usual, count in reasons.most_common(1):
         cautions.append(
-            f"{failed} of {len(samples)} samples failed; their blocks are left out of the comparisons they belong to."
+            f"{reasons.total()} of {len(samples)} samples failed; their blocks are left out of the comparisons they"
+            f" belong to. {'Of all' if count == reasons.total() else 'Of most'} the reason is: {_clause(usual)}."
         )
+    cautions += _undeclared(result)
     cautions += _background_load(result)
     stolen = [steal for sample in samples if (steal := host_comparisons.telemetry_of(sample).steal) is not None]
     if stolen and max(stolen) > NOTABLE_SHARE:
@@ -644,6 +650,18 @@ def _cautions(result: HostResult) -> list[str]:
     if not result.facts.get("complete", True):
         cautions.append("The topology is not complete: the place of some CPUs is not known.")
     return cautions
+
+
+def _undeclared(result: HostResult) -> list[str]:
+    """Return cautions about workloads whose number nobody has said what it is of: of one operation, or of all."""
+    return [
+        f"{one.title}: {name} was compared only between as many workers with as many CPUs, so not between SMT on and"
+        " off with every thread busy, because it is not declared what it is of: set aggregate of the metric"
+        " (per_operation, per_job, or max for a response time)."
+        for one in result.plan.workloads or ()
+        for name, metric in list(one.metrics.items())[:1]
+        if metric.aggregate == UNDECLARED
+    ]
 
 
 def _hypervisor(result: HostResult) -> list[str]:

@@ -211,7 +211,7 @@ def test_what_does_not_exist_is_listed_with_its_reason():
         "placement": "siblings",
         "arm": "smt_off",
         "arm_title": "SMT off",
-        "reason": "no core has two threads online",
+        "reason": "no core has two threads that are online, allowed to this process and not isolated",
     } in absent
 
 

@@ -183,7 +183,7 @@ def test_samples_that_a_cpu_quota_stopped_are_not_counted(tmp_path, monkeypatch)
     ] * 4
     errors = [sample["error"] for sample in samples if sample["workload"] == "stopped"]
     assert len(errors) == 3 and all(
-        error.startswith("the CPU quota of the cgroup /app.slice, 1 CPU, stopped tasks for 1.00 s") for error in errors
+        error.startswith("the CPU quota of the cgroup /app.slice, 1 CPU, stopped the workers") for error in errors
     )
     assert "given up after 3 failures in a row: the CPU quota" in done.skipped[0]["reason"]
 

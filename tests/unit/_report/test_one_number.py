@@ -82,6 +82,7 @@ def test_sap_serves_18_percent_more_users_wherever_it_is_said(tmp_path):
     )
     metrics = (tmp_path / "metrics.prom").read_text(encoding="utf-8")
     assert 'arm="smt_on",placement="all_threads"} 650.0\n' in metrics and "} 550.0\n" in metrics
+    assert not re.search(r'^threadwise_smt_change.*metric="most_load"', metrics, re.MULTILINE)
 
 
 ARMS = {"smt_on": 1.0, "smt_off": 0.8, "isolated": 1.02, "mitigations_off": 1.1, "thp_never": 0.97}

@@ -43,7 +43,7 @@ def test_missing_keys_have_default_values():
         60,
         "sum",
     )
-    assert declared(**metric(better="lower"))["metrics"][0]["aggregate"] == "max"
+    assert declared(**metric(better="lower"))["metrics"][0]["aggregate"] == "undeclared"
     # Each worker does the whole job, so the time per job describes the placement.
     by_the_clock = metric(better="lower", pattern=None, clock="wall_seconds")
     assert declared(**by_the_clock)["metrics"][0]["aggregate"] == "per_job"
@@ -109,7 +109,7 @@ def test_hooks_make_a_server_that_is_started_in_each_arm():
         (metric(json=["a"]), "give exactly one of pattern, json, clock"),
         (metric(name="a b"), "the name must have only lower-case letters"),
         (metric(better="best"), "better must be higher or lower"),
-        (metric(aggregate="median"), "aggregate one of max, mean, per_job, sum"),
+        (metric(aggregate="median"), "aggregate one of max, mean, per_job, per_operation, sum"),
         (metric(pattern=None, clock="sun"), "clock must be one of wall_seconds, cpu_seconds"),
         ({"metrics": [METRIC]}, "two metrics of own have the same name"),
         ({"placements": ["singel"]}, "placements of own has 'singel': choose from single, "),

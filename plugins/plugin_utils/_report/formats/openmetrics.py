@@ -68,7 +68,8 @@ def _host(report: Host) -> str:
         add(f"{name}_ratio", one["ratio"], **labels)
         add(f"{name}_ratio_low", one["ci_low"], **labels)
         add(f"{name}_ratio_high", one["ci_high"], **labels)
-        for part in change.FIELDS:
+        # A most load is compared the other way round: of it there are both values.
+        for part in change.FIELDS if one["metric"] != limits.MOST_LOAD else ():
             add(f"{name}_{part}", one[part], **labels)
         add(f"{name}_verdict", 1, **labels, verdict=one["verdict"])
 

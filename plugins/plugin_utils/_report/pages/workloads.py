@@ -33,6 +33,8 @@ COMBINED = {
     "max": "of the worker with the highest value",
     "mean": "mean of all workers",
     "per_job": "time per job: of the CPU the mean of all workers, else that of the slowest worker by their number",
+    "per_operation": "time per operation of all workers together",
+    "undeclared": "of the worker with the highest value; what it is the time of was not declared",
 }
 
 
