@@ -41,8 +41,8 @@ module.exit_json(changed=False, ansible_facts={{"smt": facts.gather(files.HostFs
         f"""{COLLECTION}_boot import change
 {COLLECTION}_host import files
 names = ("smt", "maxcpus", "mitigations")
-module = AnsibleModule(dict({{"force": {{"type": "bool", "default": False}}}}, **{{name: {{}} for name in names}}),
-    supports_check_mode=True)
+more = {{"affinity_conflicts_of": {{"type": "list"}}, "force": {{"type": "bool", "default": False}}}}
+module = AnsibleModule(dict(more, **{{name: {{}} for name in (*names, "affinity_conflicts")}}), supports_check_mode=True)
 given = module.params
 request = change.Request(given["smt"], given["maxcpus"], given["force"], module.check_mode, given["mitigations"])
 try:

@@ -106,7 +106,9 @@ KINDS = {
             "running": _ARGUMENTS,
             "mitigations_running": _ARGUMENTS,
             "reboot_required": schema.BOOL,
+            "reboot_in_vain": schema.or_null(schema.text(schema.MAX_TEXT, schema.ONE_LINE)),
             "differences": _SENTENCES,
+            "affinity_conflicts": _SENTENCES,
             "diff": schema.items(_DIFF, 1000),
         }
     ),
