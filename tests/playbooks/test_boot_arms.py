@@ -42,7 +42,8 @@ module.exit_json(changed=False, ansible_facts={{"smt": facts.gather(files.HostFs
 {COLLECTION}_host import files
 names = ("smt", "maxcpus", "mitigations")
 more = {{"affinity_conflicts_of": {{"type": "list"}}, "force": {{"type": "bool", "default": False}}}}
-module = AnsibleModule(dict(more, **{{name: {{}} for name in (*names, "affinity_conflicts")}}), supports_check_mode=True)
+module = AnsibleModule(dict(more, **{{name: {{}} for name in (*names, "affinity_conflicts")}}),
+    supports_check_mode=True)
 given = module.params
 request = change.Request(given["smt"], given["maxcpus"], given["force"], module.check_mode, given["mitigations"])
 try:
