@@ -149,7 +149,7 @@ def test_who_turns_siblings_on_again_is_named(host, path, line):
 
 
 @pytest.mark.parametrize(
-    "line", ["cat /sys/devices/system/cpu/smt/control", "ppc64_cpu --smt", "chcpu --configure 1", ""]
+    "line", ["cat /sys/devices/system/cpu/smt/control", "ppc64_cpu --smt", "chcpu --configure 1", "# chcpu -e 1", ""]
 )
 def test_who_only_reads_is_not_named(host, line):
     file = pathlib.Path(host.sysroot, "etc/cron.d/smt")
