@@ -144,6 +144,10 @@ ansible_facts:
         hypervisor:
           description: Name of the hypervisor, V(unknown) for one without a name, null on a machine of its own.
           type: str
+        provider:
+          description: How the threads of a core are chosen where that is not on the host - a cloud's instance type or
+            option. None elsewhere, and on a host that has SMT.
+          type: str
         ppc64_cpu:
           description:
             - What C(ppc64_cpu --smt) says, on POWER where it is installed, such as V(SMT=4) or V(SMT is off). Lines are

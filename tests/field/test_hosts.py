@@ -264,3 +264,51 @@ def test_the_machine_of_a_tree_keeps_its_facts(tmp_path):
     """What these rules are about changes nothing else."""
     facts = gather(tmp_path, dataclasses.replace(Machine(packages=2, cores=4), slots=8))
     assert facts["problems"] == [] and facts["complete"] and facts["cpus"]["present"] == "0-15"
+
+
+# ---- SMT that somebody else decides about --------------------------------------------------------------------------
+
+TYPES = {
+    "t2.large": "is a core, by its type",
+    "a1.xlarge": "is a core, by its type",
+    "c7a.2xlarge": "is a core, by its type",
+    "m8a.large": "is a core, by its type",
+    "r7gd.16xlarge": "is a core, by its type",
+    "im4gn.large": "is a core, by its type",
+    "hpc7a.96xlarge": "is a core, by its type",
+    "m6g.metal": "is a machine of its own",
+    "c7a.metal-48xl": "is a machine of its own",
+    "c5.large": "CpuOptions",
+    "m5a.large": "CpuOptions",
+    "g4dn.xlarge": "CpuOptions",
+    "None": "CpuOptions",
+    "x; rm -rf": "CpuOptions",
+}
+
+
+@pytest.mark.parametrize(("product", "words"), TYPES.items())
+def test_what_decides_about_threads_of_an_instance_of_ec2(tmp_path, product, words):
+    dmi = {DMI + "sys_vendor": "Amazon EC2\n", DMI + "product_name": f"{product}\n"}
+    machine = Machine(cores=4, threads=1, flags="fpu lm hypervisor")
+    facts = gather(tmp_path, machine, **dmi)
+    assert words in facts["provider"]
+    assert judged(facts)["sentence"].endswith(facts["provider"])
+
+
+@pytest.mark.parametrize(
+    ("vendor", "words"),
+    [
+        ("Google", "--threads-per-core"),
+        ("Alibaba Cloud", "ThreadsPerCore"),
+        ("Microsoft Corporation", "HwThreadCountPerCore"),
+    ],
+)
+def test_who_decides_elsewhere(tmp_path, vendor, words):
+    facts = gather(tmp_path, Machine(cores=4, threads=1), **{DMI + "sys_vendor": f"{vendor}\n"})
+    assert words in facts["provider"]
+
+
+@pytest.mark.parametrize(("vendor", "threads"), [("Amazon EC2", 2), ("Dell Inc.", 1), ("", 1)])
+def test_nobody_else_decides(tmp_path, vendor, threads):
+    facts = gather(tmp_path, Machine(cores=4, threads=threads), **{DMI + "sys_vendor": f"{vendor}\n"})
+    assert facts["provider"] is None

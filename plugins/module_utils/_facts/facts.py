@@ -14,7 +14,12 @@ from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.visit import record as boot_visit
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
-from ansible_collections.threadwise.smt.plugins.module_utils._facts import hypervisor, ppc64_cpu, vulnerabilities
+from ansible_collections.threadwise.smt.plugins.module_utils._facts import (
+    hypervisor,
+    ppc64_cpu,
+    provider,
+    vulnerabilities,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo, cpulist, files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._rollback import record as rollback_record
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import (
@@ -95,8 +100,9 @@ def gather(fs: host_files.HostFs, siblings: object = sibling_source.KERNEL) -> "
     active = None if shown else _active(fs, topology)
     loader = boot_detection.find_loader(fs)
     guest_of = hypervisor.detect(fs)
+    supported = None if shown else _supported(control, topology)
     facts = {
-        "supported": None if shown else _supported(control, topology),
+        "supported": supported,
         "control": control,
         "active": active,
         "sockets": len(topology.packages) or None,
@@ -118,6 +124,7 @@ def gather(fs: host_files.HostFs, siblings: object = sibling_source.KERNEL) -> "
         "boot": boot_facts.read(fs, loader),
         "vulnerabilities": vulnerabilities.read(fs, guest_of is not None, active),
         "hypervisor": guest_of,
+        "provider": provider.about_threads(fs, supported),
         "ppc64_cpu": ppc64_cpu.read(fs),
         "methods": {
             "runtime": _runtime_methods(fs, control, topology, shown),

@@ -112,7 +112,8 @@ def judge(
         "pending_rollback": _pending_rollback(facts.get("pending_rollback")),
         **aspects,
     }
-    shown = sentence(result) or (_NO_SMT if result["status"] == COMPLIANT and without_smt(facts) else "")
+    nothing = result["status"] == COMPLIANT and without_smt(facts)
+    shown = sentence(result) or (". ".join(filter(None, [_NO_SMT, _text(facts.get("provider"))])) if nothing else "")
     return dict(result, sentence=". ".join(filter(None, [shown, waiting])), change=_change(result, facts, desired))
 
 
