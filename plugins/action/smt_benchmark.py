@@ -15,9 +15,8 @@ import time
 import typing as t
 
 from ansible.errors import AnsibleConnectionFailure
-from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.module_utils._options.smt_benchmark import ARGUMENTS, RANGES
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import intake
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import intake, terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import progress, result_files, time_limits
@@ -76,7 +75,7 @@ EXTRA_SECONDS = 900
 # Longest progress that is read from a host: a few hundred bytes are expected.
 MAX_LOOKED_AT = 2 * progress.MAX_BYTES
 
-display = Display()
+display = terminal.Terminal()
 
 
 # The sources that workloads compile on the host lie beside their declarations.

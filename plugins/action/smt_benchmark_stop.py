@@ -8,8 +8,8 @@ from __future__ import annotations
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.module_utils._options.smt_benchmark_stop import ARGUMENTS
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
@@ -20,7 +20,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation.fetchin
     say_left,
 )
 
-display = Display()
+display = terminal.Terminal()
 
 
 class ActionModule(FetchingAction):

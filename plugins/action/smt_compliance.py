@@ -9,13 +9,13 @@ import datetime
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible.utils.display import Display
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, compliance_report
 
-display = Display()
+display = terminal.Terminal()
 
 # Option -> what makes the text of its file, and how the file's name has to end.
 FORMATS = {

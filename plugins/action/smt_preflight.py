@@ -13,7 +13,7 @@ import typing as t
 
 from ansible import constants
 from ansible.errors import AnsibleActionFail, AnsibleError
-from ansible.utils.display import Display
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.user_variables import (
     OF_A_HOST,
@@ -37,7 +37,7 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
 EXTRA_VARIABLES = ("smt_eval_boots", "smt_eval_install", "smt_eval_sample", "smt_survey_probe")
 MAX_ORIGIN = 500
 
-display = Display()
+display = terminal.Terminal()
 
 
 class ActionModule(ControllerAction):

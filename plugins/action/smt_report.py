@@ -10,7 +10,7 @@ import typing as t
 from pathlib import Path
 
 from ansible.errors import AnsibleActionFail
-from ansible.utils.display import Display
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema
@@ -23,7 +23,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report import buil
 # Most hosts, and hardware classes, whose conclusion is shown.
 MAX_SHOWN = 20
 
-display = Display()
+display = terminal.Terminal()
 
 
 class ActionModule(ControllerAction):

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible.utils.display import Display
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import fields, sample
 
-display = Display()
+display = terminal.Terminal()
 
 
 class ActionModule(ControllerAction):

@@ -11,8 +11,8 @@ import time
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.user_variables import OF_A_HOST
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text
@@ -33,7 +33,7 @@ START_SECONDS = 10.0
 START_SECONDS_A_HOST = 0.3
 MAX_SEED = 2**31
 
-display = Display()
+display = terminal.Terminal()
 
 
 class ActionModule(ControllerAction):

@@ -12,10 +12,10 @@ import time
 import typing as t
 
 from ansible.errors import AnsibleConnectionFailure
-from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.smt import why_smt_is_not_switched
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostAction, HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text, trials
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places
@@ -39,7 +39,7 @@ STEP_SECONDS = 15.0
 BREACH = "the guardrail "
 INTERRUPTED = "the controller was interrupted"
 
-display = Display()
+display = terminal.Terminal()
 
 
 class Clock:

@@ -9,7 +9,7 @@ import json
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible.utils.display import Display
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
@@ -21,7 +21,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import d
 PAGE = "index.html"
 RESULTS = "results.json"
 
-display = Display()
+display = terminal.Terminal()
 
 
 class ActionModule(ControllerAction):

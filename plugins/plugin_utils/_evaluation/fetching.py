@@ -18,8 +18,8 @@ import pathlib
 import shlex
 import typing as t
 
-from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.module_utils._options.smt_benchmark import ARGUMENTS, RANGES
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostAction, HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import host_result, results, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places, result_files
@@ -38,7 +38,7 @@ MAX_RUNS, MAX_BYTES, MAX_KEPT = 4, 64 * 1024 * 1024, 10
 # Names of runs in one message.
 MAX_NAMED = 5
 
-display = Display()
+display = terminal.Terminal()
 
 
 class Fetched(t.NamedTuple):

@@ -1,0 +1,63 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What actions say to people while they run.
+
+An action runs in a process of its own and asks Ansible's main process to print. That process ends its thread for this
+with the first error of a write (``results_thread_main`` in ansible/plugins/strategy/__init__.py), and then waits for
+its actions for ever. So nothing is sent to a reader that is gone, as after ``| head -1`` or the end of ``less``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import stat
+import typing as t
+
+from ansible.utils.display import Display
+
+STDOUT, STDERR = 1, 2
+
+
+class Terminal:
+    """Ansible's display, as far as somebody reads it."""
+
+    def __init__(self) -> None:
+        self._display = Display()
+
+    def display(self, text: str) -> None:
+        """Print a text."""
+        self._say(STDOUT, self._display.display, text)
+
+    def warning(self, text: str) -> None:
+        """Print a warning."""
+        self._say(STDERR, self._display.warning, text)
+
+    def v(self, text: str) -> None:
+        """Print a text that is shown with -v."""
+        self._say(STDOUT, self._display.v, text)
+
+    @staticmethod
+    def _say(descriptor: int, say: t.Callable[[str], None], text: str) -> None:
+        if is_read(descriptor):
+            say(text)
+
+
+def is_read(descriptor: int) -> bool:
+    """Return whether somebody reads what Ansible's main process writes to a descriptor: False for a pipe whose reader
+    is gone, True also where that cannot be seen, as on a controller without /proc.
+    """
+    path = f"/proc/{os.getppid()}/fd/{descriptor}"
+    with contextlib.suppress(OSError):
+        if not stat.S_ISFIFO(os.stat(path).st_mode):
+            return True
+        opened = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            # The end of a pipe that nobody reads has an error (pipe_poll in fs/pipe.c).
+            poll = select.poll()
+            poll.register(opened, 0)
+            return not any(found & select.POLLERR for _descriptor, found in poll.poll(0))
+        finally:
+            os.close(opened)
+    return True
