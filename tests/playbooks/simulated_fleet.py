@@ -94,7 +94,7 @@ module = AnsibleModule({"smt": {}, "maxcpus": {}, "mitigations": {}, "force": {"
     "affinity_conflicts": {}, "affinity_conflicts_of": {"type": "list"}}, supports_check_mode=True)
 end(module, "configured", {"enabled": [], "disabled": ["nosmt"]}[module.params["smt"]], reboot_required=True, found=[],
     reboot_in_vain=None, loader="grub_debian", arguments=[], configured_before=[], configured=[], running=[],
-    mitigations_running=[], differences=[], diff=[])
+    mitigations_running=[], differences=[], affinity_conflicts=[], diff=[])
 """
     ),
     # The file is where the real one has it, and facts read it as they do the real one.

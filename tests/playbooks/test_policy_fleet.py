@@ -219,7 +219,8 @@ def test_without_a_rollout_the_role_can_be_rolled_back_too(tmp_path):
     (tmp_path / "back.yml").write_text(
         play + "  - ansible.builtin.debug: {var: smt_policy_before}\n" + role.format(more=", tasks_from: back")
     )
-    assert fleet.play("there.yml", **COMPLIANCE)[0] == 0 and fleet.changes() == {"h1": DONE}
+    code, seen = fleet.play("there.yml", **COMPLIANCE)
+    assert code == 0 and fleet.changes() == {"h1": DONE}, seen
     code, seen = fleet.play("smt_compliance", **COMPLIANCE)
     assert code == 0 and "interrupted" not in seen, "nobody waits for it"
     code, seen = fleet.play("back.yml", **COMPLIANCE, smt_policy_classes={"x86_64-1s2c4t-split-00000000": "enabled"})
