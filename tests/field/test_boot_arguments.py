@@ -18,6 +18,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
     frame as boot_frame,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base
+from ansible_collections.threadwise.smt.plugins.module_utils._host import state_file
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 
 RUNNING = {
@@ -167,6 +168,32 @@ def test_tuned_704_a_host_that_boots_without_what_is_configured_is_not_rebooted_
     booted(tmp_path, "third", "root=UUID=1 ro nosmt=force")
     assert not run(tmp_path, "forced_off")["reboot_required"]
     assert not (tmp_path / "var/lib/threadwise-smt/boot-awaited.json").exists()
+
+
+def test_arguments_that_were_taken_away_by_hand_and_set_again_wait_for_a_boot_of_their_own(tmp_path):
+    boot_maker.grub_tree(tmp_path)
+    before = boot_maker.snapshot(tmp_path)
+    booted(tmp_path, "first")
+    run(tmp_path, "disabled")
+    for path in boot_maker.snapshot(tmp_path):
+        (tmp_path / path).unlink()
+    for path, (mode, data) in before.items():
+        boot_maker.write(tmp_path, path, data.decode(), executable=bool(mode & 0o100))
+    booted(tmp_path, "second")
+    for _time in range(2):
+        again = run(tmp_path, "disabled")
+        assert again["reboot_required"] and again["reboot_in_vain"] is None
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_record_that_cannot_be_used_ends_the_run_before_anything_is_changed(tmp_path, check):
+    boot_maker.grub_tree(tmp_path)
+    booted(tmp_path, "first")
+    boot_maker.write(tmp_path, "var/lib/threadwise-smt/boot-awaited.json", "{}")
+    before = boot_maker.snapshot(tmp_path)
+    with pytest.raises(state_file.StateFileError, match=r"boot-awaited\.json cannot be used"):
+        run(tmp_path, "disabled", check)
+    assert boot_maker.snapshot(tmp_path) == before
 
 
 # ---- /etc/default/grub of hosts with grubby ------------------------------------------------------------------------

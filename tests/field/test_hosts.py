@@ -189,7 +189,17 @@ def test_the_hypervisor_of_an_arm_machine(tmp_path, dmi, bit, name):
 
 FILES = "sys/devices/system/cpu/vulnerabilities/"
 VMSCAPE = "Mitigation: IBPB before exit to userspace"
-EIBRS = "Mitigation: Enhanced / Automatic IBRS; IBPB: conditional; STIBP: {}; RSB filling; PBRSB-eIBRS: Not affected"
+RETPOLINES = "Mitigation: Retpolines; IBPB: conditional; IBRS_FW; STIBP: {}; RSB filling; PBRSB-eIBRS: Not affected"
+AUTOMATIC = (
+    "Mitigation: Enhanced / Automatic IBRS; IBPB: conditional; STIBP: {}; RSB filling; PBRSB-eIBRS: Not affected"
+)
+# Those of Intel, whose IBRS leaves no need for STIBP, so that its part is missing.
+ENHANCED = [
+    "Mitigation: Enhanced / Automatic IBRS; IBPB: conditional; RSB filling; PBRSB-eIBRS: SW sequence; BHI: BHI_DIS_S",
+    "Mitigation: Enhanced / Automatic IBRS; IBPB: conditional; PBRSB-eIBRS: Not affected; BHI: SW loop, KVM: SW loop",
+    "Mitigation: Enhanced IBRS, IBPB: conditional, RSB filling",
+    "Mitigation: Enhanced / Automatic IBRS + Retpolines; IBPB: conditional; RSB filling; PBRSB-eIBRS: Not affected",
+]
 
 
 def of(root, name, status, is_guest=False, active=True, **others):
@@ -221,8 +231,22 @@ def test_l1tf_of_a_guest_is_what_the_guest_sees(tmp_path, is_guest, status, smt)
         (None, "conditional", None),
     ],
 )
-def test_vmscape_by_the_kernels_own_condition(tmp_path, active, stibp, smt):
-    assert of(tmp_path, "vmscape", VMSCAPE, active=active, spectre_v2=EIBRS.format(stibp)) == smt
+@pytest.mark.parametrize("text", [RETPOLINES, AUTOMATIC])
+def test_vmscape_by_the_kernels_own_condition(tmp_path, text, active, stibp, smt):
+    assert of(tmp_path, "vmscape", VMSCAPE, active=active, spectre_v2=text.format(stibp)) == smt
+
+
+@pytest.mark.parametrize(("active", "smt"), [(True, "mitigated"), (False, "disabled"), (None, None)])
+@pytest.mark.parametrize("spectre_v2", ENHANCED)
+def test_enhanced_ibrs_of_intel_implies_stibp(tmp_path, spectre_v2, active, smt):
+    assert of(tmp_path / "vmscape", "vmscape", VMSCAPE, active=active, spectre_v2=spectre_v2) == smt
+    assert of(tmp_path / "itself", "spectre_v2", spectre_v2, active=active) == smt
+
+
+def test_with_unprivileged_ebpf_stibp_cannot_be_seen(tmp_path):
+    status = "Vulnerable: eIBRS with unprivileged eBPF"
+    assert of(tmp_path / "vmscape", "vmscape", VMSCAPE, spectre_v2=status) == "unknown"
+    assert of(tmp_path / "itself", "spectre_v2", status) == "unknown"
 
 
 @pytest.mark.parametrize("status", ["Not affected", "Vulnerable"])
@@ -240,7 +264,7 @@ def test_vmscape_without_a_mitigation(tmp_path, status):
     ],
 )
 def test_spectre_v2_has_a_part_that_is_stibp(tmp_path, stibp, active, smt):
-    assert of(tmp_path, "spectre_v2", EIBRS.format(stibp), active=active) == smt
+    assert of(tmp_path, "spectre_v2", AUTOMATIC.format(stibp), active=active) == smt
 
 
 @pytest.mark.parametrize(

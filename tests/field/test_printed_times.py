@@ -30,7 +30,7 @@ def declared(name, unit, **workload):
     return made["metrics"][0]
 
 
-def concluded(metric, value_of, seed=1):
+def concluded(metric, value_of, seed=1, compared=True):
     """The result of a machine of four cores; ``value_of(arm, workers)`` is what each worker prints."""
     workload = {
         "title": "own",
@@ -38,7 +38,13 @@ def concluded(metric, value_of, seed=1):
         "model": lambda arm, _spot, workers: [value_of(arm, len(workers))] * len(workers),
     }
     document = result_maker.result(
-        workloads={"own": workload}, shape=(1, 4, 2), blocks=8, noise=0.002, names=["all_threads"], seed=seed
+        workloads={"own": workload},
+        shape=(1, 4, 2),
+        blocks=8,
+        noise=0.002,
+        names=["all_threads"],
+        seed=seed,
+        compared=compared,
     )
     return conclusion.conclude(result_maker.accepted(document), result_maker.compared(document))
 
@@ -81,6 +87,11 @@ def test_what_cannot_be_known_is_not_said(name, unit, workload):
     found = concluded(declared(name, unit, **workload), lambda arm, _count: 1.6 if arm == "smt_on" else 1.0)
     assert found["recommendation"] == "not_compared"
     assert any("it is not declared what it is of: set aggregate" in caution for caution in found["cautions"])
+
+
+def test_where_nothing_was_to_be_compared_nothing_is_missed():
+    found = concluded(declared("latency", "ms"), lambda _arm, _count: 1.0, compared=False)
+    assert not any("declared" in caution for caution in found["cautions"])
 
 
 @pytest.mark.parametrize(("aggregate", "choice"), [("max", "off"), ("per_job", "on"), ("per_operation", "on")])

@@ -19,50 +19,54 @@ class _Awaited(t.NamedTuple):
     boot: str
 
 
-def in_vain(fs: host_files.HostFs, configured: "t.Iterable[str]") -> "str | None":
-    """Return the sentence that says that another reboot would not help, or None where it may.
+class Awaited:
+    """What waits for a boot on a host.
 
     Args:
         fs: the host's files.
-        configured: the arguments that the next boot has.
 
     Raises:
         StateFileError: the record cannot be used.
     """
-    earlier = RECORD.load(fs, _checked)
-    now = state_file.boot_id(fs)
-    if earlier is None or not now or earlier.configured != tuple(configured) or earlier.boot == now:
-        return None
-    return (
-        "this host has booted since these arguments were configured, and its kernel runs without them: it boots another"
-        " entry, or something else writes its arguments, so that it would be rebooted again and again. To have it"
-        f" rebooted once more, remove {fs.path(RECORD.path)}"
-    )
 
+    def __init__(self, fs: host_files.HostFs) -> None:
+        self._fs = fs
+        self._earlier = RECORD.load(fs, _checked)
+        self._boot = state_file.boot_id(fs)
 
-def remember(fs: host_files.HostFs, configured: "t.Iterable[str]", is_required: bool) -> "list[str]":
-    """Record that arguments wait for a boot, or that they no longer do; return warnings.
+    def in_vain(self, configured: "t.Iterable[str]") -> "str | None":
+        """Return the sentence that says that another reboot would not help, or None where it may.
 
-    Args:
-        fs: the host's files.
-        configured: the arguments that the next boot has.
-        is_required: whether the running kernel has others.
+        Args:
+            configured: the arguments that the next boot has.
+        """
+        earlier = self._earlier
+        if earlier is None or earlier.configured != tuple(configured) or self._boot in ("", earlier.boot):
+            return None
+        return (
+            "this host has booted since these arguments were configured, and its kernel runs without them: it boots"
+            " another entry, or something else writes its arguments, so that it would be rebooted again and again. To"
+            f" have it rebooted once more, remove {self._fs.path(RECORD.path)}"
+        )
 
-    Raises:
-        StateFileError: the record cannot be used.
-    """
-    arguments = tuple(configured)
-    earlier = RECORD.load(fs, _checked)
-    try:
-        if not is_required:
-            RECORD.remove(fs)
-        elif state_file.boot_id(fs) and (earlier is None or earlier.configured != arguments):
-            RECORD.save(fs, {"configured": list(arguments), "boot": state_file.boot_id(fs)})
-    except OSError as error:
-        return [
-            f"{fs.path(RECORD.path)} cannot be written, so a reboot in vain would not be noticed: {error.strerror}."
-        ]
-    return []
+    def remember(self, configured: "t.Iterable[str]", is_required: bool, is_new: bool) -> "list[str]":
+        """Record that arguments wait for a boot, or that they no longer do; return warnings.
+
+        Args:
+            configured: the arguments that the next boot has.
+            is_required: whether the running kernel has others.
+            is_new: whether this run has set them, so that no boot before counts.
+        """
+        arguments = tuple(configured)
+        try:
+            if not is_required:
+                RECORD.remove(self._fs)
+            elif self._boot and (is_new or self._earlier is None or self._earlier.configured != arguments):
+                RECORD.save(self._fs, {"configured": list(arguments), "boot": self._boot})
+        except OSError as error:
+            path = self._fs.path(RECORD.path)
+            return [f"{path} cannot be written, so a reboot in vain would not be noticed: {error.strerror}."]
+        return []
 
 
 def _checked(document: "t.Mapping[str, t.Any]") -> _Awaited:

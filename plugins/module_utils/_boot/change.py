@@ -176,6 +176,7 @@ class _Update:
         self._entries = self._backend.entries()
         self._count: t.Optional[int] = None
         self._own = boot_mitigations.OwnArguments(fs)
+        self._awaited = awaited.Awaited(fs)
         # What the running system has to have, and what this collection still has to set for it.
         self._wanted = self._desired_arguments(count)
         self._refuse_without_effect()
@@ -252,9 +253,9 @@ class _Update:
         configured = self._configured(bool(pending))
         running = self._running()
         required = any(sorted(self._related(running)) != sorted(entry) for entry in configured)
-        in_vain = awaited.in_vain(self._fs, _common(configured)) if required and not pending else None
+        in_vain = self._awaited.in_vain(_common(configured)) if required and not pending else None
         if not self._request.check:
-            backend.warnings.extend(awaited.remember(self._fs, _common(configured), required))
+            backend.warnings.extend(self._awaited.remember(_common(configured), required, bool(pending)))
         return {
             "changed": bool(pending),
             "loader": self._loader.name,

@@ -19,15 +19,20 @@ _MEANINGS = {"Host state unknown": "unknown", "enabled with STIBP protection": "
 _BLIND_IN_GUESTS = frozenset({"l1tf"})
 # Its text never mentions SMT. The kernel warns (cpu_bugs_smt_update) where SMT is active and STIBP not always on.
 _BY_STIBP = "vmscape"
+# spectre_v2 has STIBP as a part, except with Intel's enhanced IBRS, which is as good as STIBP always on; with AMD's
+# automatic IBRS, of the same name, the part is there (stibp_state). Where unprivileged eBPF makes it useless, the text
+# ends before that part, so which of both it is cannot be seen.
 _STIBP = re.compile(r"\bSTIBP: ([a-z-]+)")
-_ALWAYS_ON = ("always-on", "forced")
+_IMPLIES_STIBP = re.compile(r"Mitigation: Enhanced (/ Automatic )?IBRS\b")
+_HIDES_STIBP = re.compile(r"Vulnerable: eIBRS\b")
+_MEANINGS_OF_STIBP = {"always-on": "mitigated", "forced": "mitigated", "disabled": "vulnerable", "hidden": "unknown"}
 
 
 class Vulnerability(TypedDict):
     """The status of a vulnerability.
 
-    ``smt`` is ``vulnerable``, ``mitigated``, ``disabled``, ``unknown`` (in a guest), or None if the status does not
-    mention SMT.
+    ``smt`` is ``vulnerable``, ``mitigated``, ``disabled``, ``unknown`` (in a guest, or with unprivileged eBPF), or None
+    if the status does not mention SMT.
     """
 
     status: str
@@ -53,22 +58,26 @@ def read(fs: host_files.HostFs, is_guest: bool = False, active: "bool | None" = 
     for name in _BLIND_IN_GUESTS.intersection(found) if is_guest else ():
         if found[name]["smt"] is not None:
             found[name]["smt"] = "unknown"
-    stibp = _STIBP.search(found["spectre_v2"]["status"]) if "spectre_v2" in found else None
-    if stibp is not None and active is not None:
-        found["spectre_v2"]["smt"] = _of_stibp(stibp[1], active)
-    if _BY_STIBP in found and found[_BY_STIBP]["status"].startswith("Mitigation") and active is not None:
-        is_on = stibp is not None and stibp[1] in _ALWAYS_ON
-        found[_BY_STIBP]["smt"] = "disabled" if not active else "mitigated" if is_on else "vulnerable"
+    if active is None:
+        return found
+    stibp = _stibp(found["spectre_v2"]["status"]) if "spectre_v2" in found else None
+    # Of ``conditional`` it depends on the processes, which ask for it or not.
+    left = _MEANINGS_OF_STIBP.get(stibp or "") if active else "disabled"
+    if stibp is not None:
+        found["spectre_v2"]["smt"] = left
+    if _BY_STIBP in found and found[_BY_STIBP]["status"].startswith("Mitigation"):
+        found[_BY_STIBP]["smt"] = left or "vulnerable"
     return found
 
 
-def _of_stibp(stibp: str, active: bool) -> "str | None":
-    """Return what STIBP leaves of SMT: nothing where it is always on, all where it is off, and for processes that ask
-    for it (``conditional``) it depends on them.
-    """
-    if not active:
-        return "disabled"
-    return "mitigated" if stibp in _ALWAYS_ON else "vulnerable" if stibp == "disabled" else None
+def _stibp(spectre_v2: str) -> "str | None":
+    """Return in which way STIBP is on by the status of spectre_v2; ``hidden`` where the status ends before it."""
+    match = _STIBP.search(spectre_v2)
+    if match is not None:
+        return match[1]
+    if _IMPLIES_STIBP.match(spectre_v2):
+        return "always-on"
+    return "hidden" if _HIDES_STIBP.match(spectre_v2) else None
 
 
 def _smt_part(status: str) -> "str | None":

@@ -660,7 +660,7 @@ def _undeclared(result: HostResult) -> list[str]:
         " (per_operation, per_job, or max for a response time)."
         for one in result.plan.workloads or ()
         for name, metric in list(one.metrics.items())[:1]
-        if metric.aggregate == UNDECLARED
+        if metric.aggregate == UNDECLARED and len(result.arms) > 1
     ]
 
 
