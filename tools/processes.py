@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Processes that a tool started: ending one with all that it started itself."""
+"""Processes that a tool started: ending them with all that they started themselves."""
 
 from __future__ import annotations
 
@@ -8,27 +8,26 @@ import contextlib
 import os
 import pathlib
 import signal
-import subprocess
 import time
 
 ENDING_SECONDS = 60
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
-    """End a process with all that it started, also those in sessions of their own, as Ansible's workers are.
+def end_children() -> None:
+    """End all that this process started, also what is in sessions of its own, as Ansible's workers are.
+
+    Whoever is ended by a signal may not know yet what it has just started: the signal may come before Popen returns.
 
     SIGTERM first: the laboratory ends the guest that it is making a snapshot of, which is no child of anybody's.
     """
-    pids = [process.pid, *descendants(process.pid)]
+    pids = descendants(os.getpid())
     for number, seconds in ((signal.SIGTERM, ENDING_SECONDS), (signal.SIGKILL, 0)):
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
         until = time.monotonic() + seconds
         while any(map(lives, pids)) and time.monotonic() < until:
-            process.poll()
             time.sleep(0.1)
-    process.wait()
 
 
 def lives(pid: int) -> bool:

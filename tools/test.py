@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator
 from xml.etree import ElementTree
 
-from processes import end
+from processes import end_children
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LOGS = ROOT / ".cache" / "test"
@@ -211,22 +211,24 @@ def run(group: Group) -> Iterator[Outcome]:
     # Ctrl-C and SIGTERM come here alone, and a step is ended from here with all that it started.
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(143))
     waiting = list(group.steps)
-    running: dict[str, tuple[subprocess.Popen[bytes], float]] = {}
+    # A step has begun before it runs: a signal may come between.
+    begun: dict[str, float] = {}
+    running: dict[str, subprocess.Popen[bytes]] = {}
     try:
         while running or waiting:
-            for name, (process, begun) in list(running.items()):
+            for name, process in list(running.items()):
                 if process.poll() is not None:
                     del running[name]
-                    yield reported(name, process.returncode, time.monotonic() - begun)
+                    yield reported(name, process.returncode, time.monotonic() - begun.pop(name))
             while waiting and len(running) < group.side_by_side:
                 name = waiting.pop(0)
                 print(f"{name}: {' '.join(STEPS[name].command)}", flush=True)
-                running[name] = (start(name), time.monotonic())
+                begun[name] = time.monotonic()
+                running[name] = start(name)
             time.sleep(0.2)
     finally:
-        for process, _begun in running.values():
-            end(process)
-        for name in running:
+        end_children()
+        for name in begun:
             if (ROOT / "molecule" / name).is_dir():
                 subprocess.run(
                     ["molecule", "destroy", "-s", name],

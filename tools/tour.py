@@ -22,7 +22,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 
-from processes import end
+from processes import end_children
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "tour.md"
@@ -150,21 +150,21 @@ def called(part: Command, environment: Mapping[str, str]) -> str:
         TourError: it ended with another exit code.
     """
     print(f"tour: {part.command}", flush=True)
-    process = subprocess.Popen(
-        ["bash", "-c", part.command],
-        cwd=ROOT,
-        env=dict(environment),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    )
     try:
+        process = subprocess.Popen(
+            ["bash", "-c", part.command],
+            cwd=ROOT,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
         output = process.communicate()[0]
     except BaseException:
-        end(process)
+        end_children()
         raise
     if process.returncode != part.code:
         said = "\n".join(output.splitlines()[-LAST_LINES:])

@@ -43,6 +43,17 @@ tour.ROOT, tour.GUESTS = pathlib.Path(sys.argv[2]), ()
 tour.PAGE = tour.ROOT / "docs" / "tour.md"
 tour.make(tour.PAGE.read_text())
 """
+# The signal comes when the command runs, and Popen has not returned yet.
+EARLY = """
+import os, signal, subprocess, sys, time
+class Early(subprocess.Popen):
+    def __init__(self, *words, **options):
+        super().__init__(*words, **options)
+        while not os.path.exists(os.path.join(sys.argv[2], "pid")):
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+subprocess.Popen = Early
+"""
 PLAY = """
 PLAY [Survey] ******************************************************************
 
@@ -155,17 +166,20 @@ def test_a_make_in_a_command_knows_nothing_of_the_one_that_called_it():
     assert not {"MAKEFLAGS", "MAKELEVEL", "MFLAGS", "ANSIBLE_STRATEGY"} & set(seen)
 
 
-def test_whoever_ends_it_ends_the_command_that_runs(page):
-    """As a user does it: SIGTERM to the tour in the middle of a command."""
+@pytest.mark.parametrize("before", ["", EARLY], ids=["in the middle", "while it is started"])
+def test_whoever_ends_it_ends_the_command_that_runs(page, before):
+    """As a user does it: SIGTERM to the tour."""
     laboratory = page.parents[1]
     page.write_text("```console\n$ sleep 3600 & echo $! > pid.new; mv pid.new pid; wait\n```\n", encoding="utf-8")
     running = subprocess.Popen(
-        [sys.executable, "-c", TOUR, str(ROOT / "tools"), str(laboratory)], stdout=subprocess.DEVNULL
+        [sys.executable, "-c", TOUR.replace("tour.make(", f"{before}tour.make("), str(ROOT / "tools"), str(laboratory)],
+        stdout=subprocess.DEVNULL,
     )
     pid = laboratory / "pid"
-    while not pid.exists():
-        assert running.poll() is None
-    running.terminate()
+    if not before:
+        while not pid.exists():
+            assert running.poll() is None
+        running.terminate()
     assert running.wait() == 143
     assert not processes.lives(int(pid.read_text(encoding="ascii")))
 
