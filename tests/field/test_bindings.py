@@ -222,6 +222,10 @@ CONTAINERS = {
         "var/lib/containers/storage/overlay-containers/0a1b/userdata/config.json",
         '{"linux": {"resources": {"cpu": {"cpus": "1"}}}}',
     ),
+    "podman, whose user has a key of the same name": (
+        "var/lib/containers/storage/overlay-containers/0a1b/userdata/config.json",
+        '{"annotations": {"cpus": "0"}, "linux": {"resources": {"cpu": {"cpus": "1"}}}}',
+    ),
     "lxc": ("var/lib/lxc/0a1b/config", "lxc.uts.name = web\nlxc.cgroup2.cpuset.cpus = 1-2\n"),
     "proxmox container": ("etc/pve/lxc/101.conf", "arch: amd64\nlxc.cgroup2.cpuset.cpus: 1\n"),
     "proxmox guest": ("etc/pve/qemu-server/100.conf", "affinity: 1,3\nmemory: 512\n"),

@@ -18,7 +18,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import (
 
 MAX_UNIT_FILES = 10000
 # Where kubelet keeps its state: of itself, of microk8s, and of k0s; another place is among its arguments.
-KUBELET_FOLDERS = ("var/lib/kubelet", "var/snap/microk8s/common/var/lib/kubelet", "var/lib/k0s/kubelet")
+_KUBELET_FOLDERS = ("var/lib/kubelet", "var/snap/microk8s/common/var/lib/kubelet", "var/lib/k0s/kubelet")
 _KUBELET_STATE = "cpu_manager_state"
 
 _CPU_DIRECTORY = "sys/devices/system/cpu"
@@ -42,18 +42,14 @@ _UNIT_DIRECTORIES = (
 _UNIT_SETTING = re.compile(r"^[ \t]*(CPUAffinity|AllowedCPUs)[ \t]*=[ \t]*(.*)$", re.MULTILINE)
 _MANAGER_ARGUMENT = re.compile(r"(?:^|\s)systemd\.cpu_affinity=(\S+)")
 _VMBUS = "sys/bus/vmbus/devices"
-# Folder with an entry for each, the file of one, what its CPUs are in it, and what to call it.
-_CONTAINERS = (
-    (
-        "var/lib/docker/containers",
-        "/hostconfig.json",
-        re.compile(r'"CpusetCpus"\s*:\s*"([^"]+)"'),
-        "Docker's container",
-    ),
+# Folder with an entry for each, the file of one, where its CPUs stand in it (keys of JSON, or a line), and what to
+# call it.
+_CONTAINERS: "tuple[tuple[str, str, tuple[str, ...] | re.Pattern[str], str], ...]" = (
+    ("var/lib/docker/containers", "/hostconfig.json", ("CpusetCpus",), "Docker's container"),
     (
         "var/lib/containers/storage/overlay-containers",
         "/userdata/config.json",
-        re.compile(r'"cpus"\s*:\s*"([^"]+)"'),
+        ("linux", "resources", "cpu", "cpus"),
         "Podman's container",
     ),
     (
@@ -203,19 +199,11 @@ def kubelet(host: kernel_files.KernelFiles) -> Kubelet:
         reserved = programs.kubelet_setting(host, found, "reserved-cpus", "reservedSystemCPUs") or ""
         if programs.kubelet_setting(host, found, "cpu-manager-policy", "cpuManagerPolicy") == "static":
             static = f"of {found.name}, which runs"
-    for folder in dict.fromkeys([*([root.strip("/")] if root else []), *KUBELET_FOLDERS]):
-        if _is_static(host.read(f"{folder}/{_KUBELET_STATE}")):
+    for folder in dict.fromkeys([*([root.strip("/")] if root else []), *_KUBELET_FOLDERS]):
+        if _json_text(host.read(f"{folder}/{_KUBELET_STATE}") or "", ("policyName",)) == "static":
             static = f"/{host_text.printable(folder, 256)}/{_KUBELET_STATE}"
             break
     return Kubelet(static, cpulist.parse_or_empty(reserved))
-
-
-def _is_static(text: "str | None") -> bool:
-    try:
-        state = host_text.parse_json(text or "{}")
-    except ValueError:
-        return False
-    return isinstance(state, dict) and state.get("policyName") == "static"
 
 
 def vmbus_cpus(host: kernel_files.KernelFiles) -> "frozenset[int]":
@@ -244,15 +232,29 @@ class Container(t.NamedTuple):
 def containers(host: kernel_files.KernelFiles) -> "list[Container]":
     """Return the containers of Docker, Podman, LXC and Proxmox, and Proxmox' guests, that their files pin to CPUs."""
     found = []
-    for folder, path, pattern, what in _CONTAINERS:
+    for folder, path, where, what in _CONTAINERS:
         for name in host.names(folder)[:MAX_UNIT_FILES]:
             text = host.read(f"{folder}/{name}{path}") or ""
-            match = pattern.search(text)
-            cpus = cpulist.parse_or_empty(match[1].replace('\\"', "")) if match else frozenset()
+            if isinstance(where, tuple):
+                value = _json_text(text, where)
+            else:
+                match = where.search(text)
+                value = match[1] if match else ""
+            cpus = cpulist.parse_or_empty(value)
             if cpus:
                 shown = host_text.printable(name.partition(".")[0], 64)
                 found.append(Container(name.partition(".")[0], Binding(cpus, f"{what} {shown} is pinned there")))
     return found
+
+
+def _json_text(text: str, keys: "tuple[str, ...]") -> str:
+    try:
+        value = host_text.parse_json(text)
+    except ValueError:
+        return ""
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, str) else ""
 
 
 def online(host: kernel_files.KernelFiles) -> "frozenset[int]":

@@ -5,21 +5,11 @@
 import re
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import Protocol
+from ansible_collections.threadwise.smt.plugins.module_utils._host.files import ReadableFiles
 
 MAX_PROCESSES = 100000
 # Programs that are a kubelet, or have one inside: microk8s and k3s.
 KUBELETS = frozenset({"kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent"})
-
-
-class Files(Protocol):
-    """A host's files, below its sysroot."""
-
-    def read(self, path: str) -> "str | None":
-        """Return the text of a file, None when it cannot be read."""
-
-    def names(self, path: str) -> "list[str]":
-        """Return the names in a directory."""
 
 
 class Program(t.NamedTuple):
@@ -42,7 +32,7 @@ class Program(t.NamedTuple):
         return None
 
 
-def running(files: Files, names: "t.Container[str]") -> "list[Program]":
+def running(files: ReadableFiles, names: "t.Container[str]") -> "list[Program]":
     """Return the programs of these names that run.
 
     Args:
@@ -58,7 +48,7 @@ def running(files: Files, names: "t.Container[str]") -> "list[Program]":
     return found
 
 
-def kubelet_setting(files: Files, kubelet: Program, argument: str, key: str) -> "str | None":
+def kubelet_setting(files: ReadableFiles, kubelet: Program, argument: str, key: str) -> "str | None":
     """Return a setting of a kubelet: that of its argument, else that of its configuration file; None without one.
 
     Args:

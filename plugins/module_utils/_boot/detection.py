@@ -9,7 +9,6 @@ from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders impor
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
 NONE = "none"
-_MKCONFIG = ("usr/sbin/grub-mkconfig", "usr/bin/grub-mkconfig", "usr/sbin/grub2-mkconfig", "usr/bin/grub2-mkconfig")
 
 # systemd-stub says so in unified kernel images, whatever has started them (systemd-stub(7)).
 _STUB_INFO = "sys/firmware/efi/efivars/StubInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
@@ -126,7 +125,7 @@ def find_loader(fs: host_files.HostFs) -> DetectedLoader:
 
 def _not_mounted(fs: host_files.HostFs) -> "str | None":
     """Return that /boot is not there where grub is installed without its configuration, or None."""
-    for path in _MKCONFIG:
+    for path in loader_base.GRUB_MKCONFIG + loader_base.GRUB2_MKCONFIG:
         if fs.status(path) is not None:
             return (
                 f"{fs.path(path)} is installed, and neither"

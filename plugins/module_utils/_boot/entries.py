@@ -32,7 +32,8 @@ _ID = re.compile(r"(?:\$menuentry_id_option|--id)[ =]+(?:'([^']*)'|\"([^\"]*)\"|
 TUNED = "tuned_params"
 _TUNED_SET = re.compile(rf"^\s*set\s+{TUNED}=(.*)$", re.MULTILINE)
 _TUNED_USED = re.compile(rf"\$(?:{TUNED}\b|\{{{TUNED}\}})")
-_RESCUE_TITLE = re.compile(r"recovery|rescue", re.IGNORECASE)
+# What the titles of entries have that do not boot by default.
+RESCUE_TITLE = re.compile(r"recovery|rescue", re.IGNORECASE)
 # What tells an entry for recovery where its title is in another language.
 _RESCUE_ARGUMENTS = frozenset({"single", "recovery", "rescue", "emergency", "systemd.unit=rescue.target"})
 _SECTION = re.compile(r"### (BEGIN|END) (\S+) ###")
@@ -65,7 +66,7 @@ class Entry(t.NamedTuple):
         """Whether it is for recovery, so that it does not boot by default."""
         return bool(
             "-recovery-" in self.identifier
-            or _RESCUE_TITLE.search(self.title)
+            or RESCUE_TITLE.search(self.title)
             or "-0-rescue" in self.kernel
             or _RESCUE_ARGUMENTS.intersection(self.arguments)
         )

@@ -4,16 +4,11 @@
 and whether a reboot would change them.
 """
 
-import re
-
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import detection, entries as boot_entries
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.arguments import smt_arguments, split_arguments
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import registry
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
-
-RESCUE = re.compile(r"recovery|rescue", re.IGNORECASE)
-"""What the titles of boot entries have that do not boot by default."""
 
 
 class BootFacts(TypedDict):

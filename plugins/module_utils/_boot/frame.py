@@ -9,7 +9,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
     arguments as boot_arguments,
     awaited,
     detection,
-    facts as boot_facts,
+    entries as boot_entries,
     mitigations as boot_mitigations,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.change import Diff
@@ -107,7 +107,9 @@ def checked(document: t.Any) -> Frame:
 
 def described(frame: Frame) -> str:
     """Return the arguments in a few words: ``boot arguments nosmt``. Those of entries count that boot by default."""
-    distinct = {tuple(arguments) for title, arguments in frame["entries"] if not boot_facts.RESCUE.search(title)}
+    distinct = {
+        tuple(arguments) for title, arguments in frame["entries"] if not boot_entries.RESCUE_TITLE.search(title)
+    }
     if len(distinct) > 1:
         return "boot arguments that differ from entry to entry"
     words = " ".join(word for arguments in distinct for word in arguments)

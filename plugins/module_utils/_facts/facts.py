@@ -94,7 +94,7 @@ def gather(fs: host_files.HostFs, siblings: object = sibling_source.KERNEL) -> "
     measured = sibling_cache.load(fs)
     topology = sibling_source.applied(kernel, siblings, measured)
     control = read_control(fs)
-    shown = seen_cpus.contradiction(seen_cpus.Reader(fs.read, fs.names), topology.online)
+    shown = seen_cpus.contradiction(fs, topology.online)
     if shown:
         fs.note(f"{shown}.")
     active = None if shown else _active(fs, topology)

@@ -14,6 +14,7 @@ import os
 import secrets
 import stat
 
+from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import Protocol
 from ansible_collections.threadwise.smt.plugins.module_utils._host import durable
 
 SMALL = 1 << 20
@@ -30,6 +31,16 @@ _PAGE = 4096
 _OPEN = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _FLAGS = os.O_RDONLY | _OPEN
 _WRITE_FLAGS = os.O_WRONLY | _OPEN
+
+
+class ReadableFiles(Protocol):
+    """A host's files below its sysroot, as `HostFs` and `kernel_files.KernelFiles` read them."""
+
+    def read(self, path: str) -> "str | None":
+        """Return the text of a file, None when it cannot be read."""
+
+    def names(self, path: str) -> "list[str]":
+        """Return the names in a directory."""
 
 
 class HostFs:

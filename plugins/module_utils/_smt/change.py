@@ -351,7 +351,7 @@ class RuntimeChange:
         if self.request.confirm:
             self._check_can_be_confirmed()
         if self.moves:
-            shown = seen_cpus.contradiction(seen_cpus.Reader(self.host.read, self.host.names), self.before["online"])
+            shown = seen_cpus.contradiction(self.host, self.before["online"])
             if shown:
                 raise ChangeRefusedError(f"{shown}. Nothing was changed")
             self._check_can_be_written()

@@ -118,9 +118,7 @@ def read(sysroot: str = "/", files: "KernelFiles | None" = None) -> State:
     state = of(
         files.read(CONTROL), active, files.read(CPU_DIRECTORY + "/online"), files.read(CPU_DIRECTORY + "/present")
     )
-    gone = seen_cpus.unavailable(
-        seen_cpus.Reader(files.read, files.names), set(state["present"]).difference(state["online"])
-    )
+    gone = seen_cpus.unavailable(files, set(state["present"]).difference(state["online"]))
     return {**state, "present": [cpu for cpu in state["present"] if cpu not in gone]}
 
 

@@ -10,56 +10,45 @@ online, and the host's files of each CPU.
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
+from ansible_collections.threadwise.smt.plugins.module_utils._host.files import ReadableFiles
 
 CPU_DIR = "sys/devices/system/cpu"
 
 
-class Reader(t.NamedTuple):
-    """How the files of a host are read.
-
-    Attributes:
-        read: returns the text of a file, None when it cannot be read.
-        names: returns the names in a directory.
-    """
-
-    read: "t.Callable[[str], str | None]"
-    names: "t.Callable[[str], list[str]]"
-
-
-def unavailable(reader: Reader, offline: "t.Iterable[int]") -> "frozenset[int]":
+def unavailable(files: ReadableFiles, offline: "t.Iterable[int]") -> "frozenset[int]":
     """Return the CPUs that are present and that nobody on the host can bring online: they are in standby on s390, or
     the firmware has not enabled them.
 
     Args:
-        reader: the host's files.
+        files: the host's files.
         offline: the CPUs that are present and not online.
     """
     cpus = frozenset(offline)
     if not cpus:
         return cpus
-    text = reader.read(f"{CPU_DIR}/enabled")
+    text = files.read(f"{CPU_DIR}/enabled")
     enabled = cpulist.parse_or_empty(text)
     return frozenset(
         cpu
         for cpu in cpus
-        if (enabled and cpu not in enabled) or (reader.read(f"{CPU_DIR}/cpu{cpu}/configure") or "").strip() == "0"
+        if (enabled and cpu not in enabled) or (files.read(f"{CPU_DIR}/cpu{cpu}/configure") or "").strip() == "0"
     )
 
 
-def contradiction(reader: Reader, online: "t.Collection[int]") -> "str | None":
+def contradiction(files: ReadableFiles, online: "t.Collection[int]") -> "str | None":
     """Return what says that the list of CPUs online is not that of the kernel, as a sentence without a full stop; None
     where nothing does. A change would be one of the machine, and not of what is shown here.
 
     Args:
-        reader: the host's files.
+        files: the host's files.
         online: the CPUs of the list.
     """
     listed = frozenset(online)
     flags = {}
-    for name in reader.names(CPU_DIR):
+    for name in files.names(CPU_DIR):
         number = name[len("cpu") :]
         if name.startswith("cpu") and number.isdecimal():
-            flag = (reader.read(f"{CPU_DIR}/{name}/online") or "").strip()
+            flag = (files.read(f"{CPU_DIR}/{name}/online") or "").strip()
             if flag in ("0", "1"):
                 flags[int(number)] = flag == "1"
     wrong = [cpu for cpu, flag in flags.items() if flag != (cpu in listed)]

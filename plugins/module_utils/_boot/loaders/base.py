@@ -15,6 +15,9 @@ from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import Protocol, TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
+# The script that makes GRUB's menu, as upstream and as Fedora and SUSE call it.
+GRUB_MKCONFIG = ("usr/sbin/grub-mkconfig", "usr/bin/grub-mkconfig")
+GRUB2_MKCONFIG = ("usr/sbin/grub2-mkconfig", "usr/bin/grub2-mkconfig")
 NOTHING_WAS_CHANGED = "Nothing was changed"
 
 

@@ -49,7 +49,7 @@ class GrubDebian(grub_mkconfig.GrubMkconfig):
 
 
 def _find(fs: host_files.HostFs) -> "loader_base.Finding | None":
-    mkconfig = loader_base.first_existing(fs, ("usr/sbin/grub-mkconfig", "usr/bin/grub-mkconfig"))
+    mkconfig = loader_base.first_existing(fs, loader_base.GRUB_MKCONFIG)
     if mkconfig is None or fs.status(GRUB_CFG) is None or "default/grub.d" not in (fs.read(mkconfig) or ""):
         return None
     return loader_base.Finding(loader_base.Evidence.GENERATOR, mkconfig)

@@ -78,7 +78,7 @@ def _block(text: str) -> "tuple[int, int]":
 
 
 def _find(fs: host_files.HostFs) -> "loader_base.Finding | None":
-    mkconfig = loader_base.first_existing(fs, ("usr/sbin/grub2-mkconfig", "usr/bin/grub2-mkconfig"))
+    mkconfig = loader_base.first_existing(fs, loader_base.GRUB2_MKCONFIG)
     suse = loader_base.first_existing(
         fs, ("usr/sbin/update-bootloader", "sbin/update-bootloader", "usr/sbin/pbl", "sbin/pbl")
     )
