@@ -49,8 +49,8 @@ cat "$root/etc/grub.d/40_custom"
 } >"$out"
 """
 
-GRUBBY = r"""#!%(python)s
-import glob, os, re, subprocess, sys
+GRUBBY = r"""#!%(python)s -IS
+import glob, os, re, sys
 root = %(root)r
 release = %(release)d
 env = root + '/boot/grub2/grubenv'
@@ -115,6 +115,7 @@ if 'info' in options:
     sys.exit(0)
 target = options['update-kernel']
 if target == 'ALL' and release > 40 and os.path.exists(settings):
+    import subprocess
     asked = subprocess.run(['sh', '-c', '. "$1"; echo $GRUB_CMDLINE_LINUX', 'sh', settings], capture_output=True,
         text=True, check=True).stdout.strip()
     if asked:

@@ -52,6 +52,8 @@ class Grubby:
     def __init__(self, fs: host_files.HostFs, tool: str) -> None:
         self._fs = fs
         self._tool = tool
+        # What it last listed: a real one takes seconds on a host with many kernels.
+        self._listed: str | None = None
         self.warnings: list[str] = []
 
     def entries(self) -> "list[boot_entries.Entry]":
@@ -125,6 +127,7 @@ class Grubby:
         line.
         """
         transaction.replace_all(self._fs, _texts_back(self.texts(), before))
+        self._listed = None
         self._write_boot_record()
 
     def _write_boot_record(self) -> None:
@@ -139,10 +142,11 @@ class Grubby:
 
     def _indexed(self) -> "list[tuple[str, boot_entries.Entry]]":
         """Return all entries that boot Linux, each with its index."""
-        output = self._run("--info=ALL")
+        if self._listed is None:
+            self._listed = self._run("--info=ALL")
         indexed = []
         values: dict[str, str] = {}
-        for line in [*output.split("\n"), "index="]:
+        for line in [*self._listed.split("\n"), "index="]:
             name, equals, value = line.partition("=")
             if name == "index" and equals:
                 if "kernel" in values:
@@ -172,6 +176,10 @@ class Grubby:
     def _run(self, *arguments: str) -> str:
         return transaction.run_tool(self._fs, [self._fs.path(self._tool), *arguments])
 
+    def _update_kernel(self, kernel: str, change: str) -> None:
+        self._listed = None
+        self._run("--update-kernel=" + kernel, change)
+
     def _update(self, before: "list[tuple[str, boot_entries.Entry]]", desired: boot_arguments.DesiredArguments) -> None:
         self._remove([entry for dummy, entry in before], desired)
         for dummy, entry in before:
@@ -181,9 +189,9 @@ class Grubby:
             ]
             shortened = [argument for argument in remainders if argument is not None]
             if shortened:
-                self._run("--update-kernel=" + entry.kernel, "--args=" + " ".join(shortened))
+                self._update_kernel(entry.kernel, "--args=" + " ".join(shortened))
         if desired.arguments:
-            self._run("--update-kernel=ALL", "--args=" + " ".join(desired.arguments))
+            self._update_kernel("ALL", "--args=" + " ".join(desired.arguments))
 
     def _remove(self, entries: "list[boot_entries.Entry]", desired: boot_arguments.DesiredArguments) -> None:
         """Remove superfluous arguments.
@@ -194,8 +202,8 @@ class Grubby:
         for dummy in range(max(map(len, left))):
             if not any(left):
                 break
-            self._run(
-                "--update-kernel=ALL",
+            self._update_kernel(
+                "ALL",
                 "--remove-args=" + " ".join(sorted({argument for of_place in left for argument in of_place})),
             )
             left = self._superfluous(self.entries(), desired)
@@ -283,6 +291,7 @@ class Grubby:
             raise BootLoaderError(f"{self._fs.path(_SETTINGS)} cannot be read by a shell: {error.reason}") from error
 
     def _check(self, before: "list[tuple[str, boot_entries.Entry]]", desired: boot_arguments.DesiredArguments) -> None:
+        self._listed = None
         after = dict(self._indexed())
         for index, entry in before:
             if index not in after:

@@ -84,3 +84,14 @@ def test_requests_make_of_a_host_what_they_made_of_one_with_a_real_grubby(tmp_pa
         except change.ERRORS:
             changed = None
         assert (changed, now(tmp_path)) == (request["changed"], request["after"]), request
+
+
+def test_it_is_asked_for_its_entries_once_and_after_each_change(tmp_path):
+    """A real one takes seconds for them where many kernels are installed."""
+    log = tmp_path / "grubby.log"
+    host(tmp_path, 69, {"options": ["root=/dev/sda1 quiet"]})
+    change.run(HostFs(str(tmp_path)), change.Request("disabled", None, False, True), "x86_64", "5.14.0-0")
+    assert log.read_text().splitlines() == ["--info=ALL"]
+    log.unlink()
+    change.run(HostFs(str(tmp_path)), change.Request("disabled", None, False, False), "x86_64", "5.14.0-0")
+    assert log.read_text().splitlines() == ["--info=ALL", "--update-kernel=ALL --args=nosmt", "--info=ALL"]
