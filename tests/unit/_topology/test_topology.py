@@ -44,7 +44,7 @@ MACHINES = {
     "dies": Machine(packages=2, dies=2, cores=2),
     "hybrid": Machine(cores=4, small_cores=8, numbering="adjacent"),
     "hybrid split": Machine(cores=4, small_cores=8),
-    "more than 256": Machine(packages=2, cores=68, threads=4),
+    "more than 256": Machine(packages=2, cores=65),
     "sparse numbers": Machine(packages=2, cores=2, threads=4, spacing=88, numbering="adjacent"),
     "slots": Machine(packages=1, cores=2, slots=12),
 }
