@@ -406,7 +406,10 @@ def _without_comparison(result: HostResult, comparisons: t.Sequence[Comparison])
     if shown is None and _background_load(result):
         return [why, "The measurement tells nothing of sharing a core, because of background load on the CPUs."]
     shown = shown or _second_core(comparisons)
-    return [why, NOTHING_OF_SHARING] if shown is None else [shown, why]
+    if shown is None:
+        measured = [] if comparisons else findings.measured(result)
+        return [*measured, why] if measured else [why, NOTHING_OF_SHARING]
+    return [shown, why]
 
 
 def _of_a_part(comparisons: t.Sequence[Comparison]) -> list[str]:

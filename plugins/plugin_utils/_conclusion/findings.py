@@ -33,6 +33,21 @@ def of_host(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[str
     return [*_sharing(result, comparisons), *filter(None, rooms)]
 
 
+def measured(result: HostResult) -> list[str]:
+    """Say what was measured where nothing can be compared, such as streams that the scheduler places: the primary
+    metric of each workload at its widest placement, and at the highest value of its parameter.
+    """
+    found: dict[str, str] = {}
+    for level in host_comparisons.levels(result):
+        if level["primary"] and level["value"] is not None:
+            about = host_comparisons.describe_workload(result, level["workload"], level["parameter"])
+            ends = "" if level["low"] is None else f" ({level['low']:.4g} to {level['high']:.4g})"
+            found[level["workload"]] = (
+                f"{about['title']}, {placements.title(level['placement'])}: {level['value']:.4g} {about['unit']}{ends}."
+            )
+    return list(found.values())
+
+
 def _sharing(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[str]:
     """Say which of the explicit CPUs share a core, as two workers on them show, and whether the kernel says so, too."""
     siblings = [set(core) for core in host_comparisons.cores_of(result.facts)]

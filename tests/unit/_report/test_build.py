@@ -220,6 +220,20 @@ def test_the_histogram_has_the_workers_of_twenty_runs(tmp_path):
     assert "by number of streams" not in page
 
 
+@pytest.mark.parametrize(
+    ("made", "placement", "label"),
+    [
+        (studies.overhead, "Every online thread busy", "compute-bound tasks −20.0 %"),
+        # One worker alone: the whole machine was not compared.
+        (studies.busy_2014, "One worker alone", "busy loop beside others −34.2 %"),
+    ],
+)
+def test_the_first_picture_is_of_what_the_conclusion_says(tmp_path, made, placement, label):
+    page = Page(page_of(tmp_path, made()))
+    first = next(attributes["aria-label"] for tag, attributes in page.elements if tag == "svg")
+    assert first.startswith(f"Change with its interval: {label}") and placement in page.text()
+
+
 def test_one_host_is_one_page(usual):
     files, refused = usual
     assert set(files) == FILES and refused == []

@@ -130,7 +130,7 @@ def result(
     drift=0.0,
     seed=1,
     compared=True,
-    reason="no core of this host has a second thread",
+    reason=None,
     names=ORDER,
     arms=None,
     **changes,
@@ -149,7 +149,8 @@ def result(
         drift: change of the log of every rate from the first to the last sample
         seed: of the random numbers
         compared: whether SMT was switched
-        reason: why SMT was not switched, where it was not
+        reason: why SMT was not switched, where it was not although it was asked for; where cores have one thread the
+            usual one
         names: of the placements
         arms: other arms than SMT on and off, the baseline first: name -> what it multiplies each worker's value by, a
             number or one for each workload
@@ -222,6 +223,7 @@ def result(
             }
         )
     smt = shape[2] > 1
+    reason = reason or (None if smt else "no core of this host has a second thread")
     numbering = "adjacent" if smt else "none"
     state = {"control": "on" if smt else "notsupported", "online": everything}
     document = {
@@ -261,7 +263,11 @@ def result(
             "boot": {"running": [], "configured": [], "loader": "grub_debian", "reboot_required": False},
             "hypervisor": None,
             "vulnerabilities": {
-                "mds": {"status": "Mitigation: Clear CPU buffers; SMT vulnerable", "smt": "vulnerable"},
+                "mds": (
+                    {"status": "Mitigation: Clear CPU buffers; SMT vulnerable", "smt": "vulnerable"}
+                    if smt
+                    else {"status": "Mitigation: Clear CPU buffers; SMT disabled", "smt": "disabled"}
+                ),
                 "meltdown": {"status": "Mitigation: PTI", "smt": None},
             },
             "methods": {
@@ -288,7 +294,7 @@ def result(
         "arms": [arm(name, title_of(name), name == next(iter(online))) for name in online],
         "arms_left_out": (
             []
-            if compared
+            if compared or reason is None
             else [
                 {"name": name, "title": title, "reason": reason}
                 for name, title in (("smt_on", "SMT on"), ("smt_off", "SMT off"))

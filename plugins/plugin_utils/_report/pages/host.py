@@ -70,17 +70,24 @@ def render(result: HostResult, summary: dict[str, t.Any], alone: bool) -> str:
         if several
         else ([*of_smt, *of_others], [])
     )
-    shown = set(map(id, [*main, *among, *within])) | (
-        set() if several else {(True, one["placement"]) for one in of_smt}
-    )
+    # With few workloads no table says more than what the curves of streams have in theirs.
+    workloads = workloads_part.workloads(result, summary)
+    by_streams = {one["workload"] for one in workloads if one["streams"]}
+    between_arms = [one for one in comparisons if one["kind"] == "arm"]
+    deciding = [
+        one
+        for one in between_arms
+        if one["primary"]
+        and one not in within
+        and not (one["workload"] in by_streams and workloads_part.is_of_streams(one))
+    ]
+    # Where the whole machine was not compared, the picture is of what the conclusion is about then.
+    main = main or host_comparisons.at_widest(deciding)
+    shown = set(map(id, [*main, *among])) | (set() if several else {(True, one["placement"]) for one in of_smt})
     sides = report_text.SIDES_OF_SMT if of_smt and not of_others and not several else report_text.SIDES_OF_ARMS
     baseline, *candidates = (arm.title for arm in result.arms)
-    workloads = workloads_part.workloads(result, summary)
-    between_arms = [one for one in comparisons if one["kind"] == "arm"]
     opening, rest = answer_part.opening(summary["conclusion"]["statements"])
     further = [one for one in between_arms if not one["primary"]]
-    # With few workloads no table says more than what the curves of streams have in theirs.
-    by_streams = {one["workload"] for one in workloads if one["streams"]}
     return frame.render(
         "host.html.j2",
         result=result,
@@ -103,11 +110,8 @@ def render(result: HostResult, summary: dict[str, t.Any], alone: bool) -> str:
         sides=sides,
         others=[
             one
-            for one in between_arms
-            if one["primary"]
-            and id(one) not in shown
-            and not (one["workload"] in by_streams and workloads_part.is_of_streams(one))
-            and (host_comparisons.is_of_smt(one), one["placement"]) not in shown
+            for one in deciding
+            if id(one) not in shown and (host_comparisons.is_of_smt(one), one["placement"]) not in shown
         ],
         further=further,
         further_chart=_of_further(further, several),
