@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import datetime
+import pathlib
 import typing as t
 
 from ansible.errors import AnsibleActionFail
@@ -17,12 +18,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compl
 
 display = terminal.Terminal()
 
-# Option -> what makes the text of its file, and how the file's name has to end.
-FORMATS = {
-    "json": (compliance_report.document, places.DOCUMENT),
-    "metrics": (compliance_report.metrics, places.METRICS),
-    "page": (compliance_report.page, places.PAGE),
-}
+# Option -> how the name of its file has to end.
+FORMATS = {"json": places.DOCUMENT, "metrics": places.METRICS, "page": places.PAGE}
 ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "results": {"type": "str", "required": True},
     **{name: {"type": "path"} for name in FORMATS},
@@ -42,18 +39,15 @@ class ActionModule(ControllerAction):
             (text.line(host), compliance.from_registered(self._user.registered(options["results"], host)))
             for host in sorted(play["ansible_play_hosts_all"])
         ]
-        for line in compliance_report.table(judged):
+        left_out = [text.line(host) for host in self._user.other_hosts()]
+        for line in compliance_report.table(judged, left_out):
             display.display(line)
         now = datetime.datetime.now(datetime.UTC)
         try:
             # All of them before the first is written.
-            paths = {
-                name: places.file(options[name], suffixes)
-                for name, (_make, suffixes) in FORMATS.items()
-                if options[name]
-            }
+            paths = {name: places.file(options[name], suffixes) for name, suffixes in FORMATS.items() if options[name]}
             changed = [
-                result_files.write_page(path, FORMATS[name][0](judged, now), self._task.check_mode)
+                result_files.write_page(path, _content(name, path, judged, now, left_out), self._task.check_mode)
                 for name, path in paths.items()
             ]
         except text.BorderError as error:
@@ -65,5 +59,19 @@ class ActionModule(ControllerAction):
             "files": [options[name] for name in paths],
             "compliant": not compliance_report.exit_worthy(judged),
             "counts": compliance_report.counts(judged),
-            "summary": compliance_report.sentence(judged),
+            "summary": compliance_report.sentence(judged, left_out),
         }
+
+
+def _content(
+    name: str,
+    path: pathlib.Path,
+    judged: t.Sequence[compliance_report.Judged],
+    now: datetime.datetime,
+    left_out: t.Sequence[str],
+) -> str:
+    """Return the text of the file of an option."""
+    if name == "metrics":
+        return compliance_report.metrics(judged, now, left_out, result_files.read_text(path))
+    make = compliance_report.document if name == "json" else compliance_report.page
+    return make(judged, now, left_out)

@@ -7,14 +7,16 @@ the way to some hosts.
 
 from __future__ import annotations
 
+import os
+import pathlib
 import re
 import shutil
 import typing as t
 
-from ansible import constants
+from ansible import constants, context
 from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import terminal
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import COLLECTION, ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.user_variables import (
     OF_A_HOST,
     Variables,
@@ -32,6 +34,7 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "dest": {"type": "path", "default": "smt_eval_results"},
     "report": {"type": "dict", "default": {}},
     "serial": {"type": "str"},
+    "replaces": {"type": "list", "elements": "path", "default": []},
 }
 # They decide which tasks a playbook has, which Ansible reads before it knows the hosts' variables.
 EXTRA_VARIABLES = ("smt_eval_boots", "smt_eval_install", "smt_eval_sample", "smt_survey_probe")
@@ -47,8 +50,19 @@ class ActionModule(ControllerAction):
     from_user = tuple(ARGUMENTS)
     once_for_all = True
 
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """Run the task; its failure is a result, of which a playbook can make another exit code than that of hosts."""
+        try:
+            return super().run(tmp, task_vars)
+        except AnsibleActionFail as error:
+            return {"failed": True, "changed": False, "msg": str(error)}
+
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Fail with the controller's obstacles in one message; warn of what a report will lack."""
+        if self._is_left_out(play):
+            return {"changed": False, "skipped": True, "skip_reason": "the tags of this call leave out the play"}
+        self._remove(options["replaces"])
+        self._check_tags(play)
         evaluates = options["run"] is not None
         self._check_libraries(evaluates)
         # Only what the user wrote is looked at: a host that says of itself what is a setting fails alone, at its first
@@ -72,6 +86,60 @@ class ActionModule(ControllerAction):
             "report": options["report"],
             "at_once": at_once,
         }
+
+    def _is_left_out(self, play: dict[str, t.Any]) -> bool:
+        """Return whether the user's playbook imports this one, and its call leaves out all tasks but this one."""
+        return not self._is_called() and not self._is_chosen(play)
+
+    def _check_tags(self, play: dict[str, t.Any]) -> None:
+        """Refuse a call whose tags leave out all tasks but this one, which would succeed without doing anything.
+
+        Raises:
+            AnsibleActionFail: they do.
+        """
+        if self._is_called() and not self._is_chosen(play):
+            name = pathlib.Path(self._file()).stem
+            raise AnsibleActionFail(
+                f"{name} has no tags, so the tags of this call leave out all that it does: call it without --tags and"
+                f" --skip-tags (and without TAGS_RUN and TAGS_SKIP in Ansible's configuration), or import it in a"
+                " playbook of your own and give the import tags"
+            )
+
+    def _is_chosen(self, play: dict[str, t.Any]) -> bool:
+        """Return whether the tags of the call choose the other tasks of the play, which have those of the play."""
+        of_play = self._task.get_play()
+        # The block around the task has the tags of the play, and not the task's own.
+        return bool(self._task._parent.evaluate_tags(of_play.only_tags, of_play.skip_tags, all_vars=play))
+
+    def _is_called(self) -> bool:
+        """Return whether the call names this playbook itself, and not one that imports it."""
+        own = os.path.realpath(self._file())
+        return any(
+            os.path.realpath(named) == own or named.removesuffix(".yml") == f"{COLLECTION}{pathlib.Path(own).stem}"
+            for named in context.CLIARGS.get("args") or ()
+        )
+
+    def _file(self) -> str:
+        """Return the path of the playbook."""
+        return str(self._task.get_path()).rpartition(":")[0]
+
+    def _remove(self, replaced: t.Sequence[str]) -> None:
+        """Remove files that this call will write, so that none of an earlier call is beside one that fails.
+
+        Raises:
+            AnsibleActionFail: one of them is none of this collection's, or cannot be removed.
+        """
+        try:
+            paths = [places.file(path, (*places.DOCUMENT, *places.PAGE)) for path in replaced]
+            for path in paths if not self._task.check_mode else ():
+                path.unlink(missing_ok=True)
+        except text.BorderError as error:
+            raise AnsibleActionFail(str(error)) from None
+        except OSError as error:
+            raise AnsibleActionFail(
+                f"{error.filename}: the file of an earlier call cannot be removed ({error.strerror}): choose another"
+                " path, or remove it"
+            ) from None
 
     @staticmethod
     def _check_libraries(evaluates: bool) -> None:

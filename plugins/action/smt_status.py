@@ -34,6 +34,8 @@ STATUS_FILE = "__smt_pull_status_file"
 class ActionModule(HostAction):
     """The action of smt_status: one module call on the host, and another one for a memory policy."""
 
+    says_undefined = True
+
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Read a host's facts and compare them with its policy on the controller."""
         super().run(tmp, task_vars)
@@ -59,6 +61,8 @@ class ActionModule(HostAction):
                 "compliance": compliance.refused(compliance.NOT_CONTACTED, compliance.UNREACHABLE),
             }
         try:
+            if self._undefined is not None:
+                raise policy.PolicyError(self._undefined)
             scope = policy.scope(options["scope"])
             policy.check(_plain(options["policy"]), _plain(options["classes"]))
         except FleetError as error:

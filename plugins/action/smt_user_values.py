@@ -2,14 +2,19 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Take values from what the user wrote for a host, whatever the host says of itself,
-and refuse a host whose facts would be settings.
+and refuse a host whose facts would be settings, or whose variables are misspelt or cannot be used.
 """
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 
+from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.user_variables import place
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._preflight import variables
 
 ARGUMENTS: dict[str, dict[str, t.Any]] = {"given": {"type": "dict", "default": {}}}
 
@@ -22,4 +27,16 @@ class ActionModule(ControllerAction):
 
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Return the values."""
+        host = str(play["inventory_hostname"])
+        of_host, specs = self._user.of(host), variables.known()
+        settings: list[variables.Setting] = []
+        for name, raw in {**self._user.of_play, **of_host}.items():
+            if variables.is_ours(name, specs):
+                # That those of this role are defined is Ansible's own check; others may need what is not known here.
+                with contextlib.suppress(AnsibleError):
+                    value = self._user.templated(play.get(name, raw), dict(play))
+                    settings.append(variables.Setting(host, str(name), value, place(raw) or place(name)))
+        found = variables.problems(settings, specs, fleet=1)
+        if found:
+            raise AnsibleActionFail(f"{text.line(host, 100)}: {'; '.join(found)}")
         return {"changed": False, **options}

@@ -15,6 +15,8 @@ description:
   - Fails where a host or the play has a variable with a prefix of this collection that the collection does not know, or
     one whose value has not the declared type or is not one of the declared choices. It says so in one sentence a
     variable, with the nearest known name, or what the value must be.
+  - Fails where the call names a playbook of this collection and its tags leave out all tasks but this one, which has
+    the tag C(always). Where a playbook of the user imports that playbook, the task is skipped then.
   - With O(run) it also fails where the run's name is not valid, or where its results could not be written.
   - Looks, before any host is asked, whether the controller has the program by which each host of the play is reached,
     and says in one sentence for all of them where it has not. Run it once.
@@ -32,6 +34,12 @@ options:
     description: How many hosts are evaluated at a time, a number or a share of the hosts such as V(10%). Without it as
       many as Ansible has forks.
     type: str
+  replaces:
+    description: Files that the play will write, pages and JSON. Those of an earlier call are removed, so that none of
+      them is beside a call that fails.
+    type: list
+    elements: path
+    default: []
   report:
     description: Options of the report that is built after the evaluation; returned as they are.
     type: dict

@@ -12,6 +12,8 @@ description:
   - Works out values from extra variables, the play and the inventory. In Ansible a host's facts take precedence over
     its inventory's variables, also facts of an earlier play or of a fact cache. Here they do not count.
   - Fails a host that has facts with names of variables of this collection.
+  - Fails a host for which a variable is misspelt or has a value that cannot be used. In playbooks of users the roles
+    find this with it.
 options:
   given:
     description: The values, by any names.

@@ -77,17 +77,21 @@ class _OwnAction(ActionBase):
     Attributes:
         from_user: names of the options that do; they are taken from what the user wrote, whatever facts the hosts have.
         once_for_all: whether one call is for all hosts of the play, so that a refused host does not end it.
+        says_undefined: whether the action itself reports a variable that is set to what is not defined.
     """
 
     from_user: t.ClassVar[t.Collection[str]] = ()
     once_for_all: t.ClassVar[bool] = False
+    says_undefined: t.ClassVar[bool] = False
+    _undefined: str | None = None
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Refuse a host whose facts would be settings,
         and take the options from the user that decide on the controller.
 
         Raises:
-            AnsibleActionFail: the host is refused, or such an option cannot be worked out.
+            AnsibleActionFail: the host is refused, such an option cannot be worked out, or a variable is set to what is
+                not defined.
         """
         super().run(tmp, task_vars)
         self._user = UserVariables(self._task, task_vars or {}, self._loader)
@@ -95,6 +99,10 @@ class _OwnAction(ActionBase):
         refusal = self._user.refusal(host)
         if refusal is not None:
             raise _FAIL(refusal)
+        if not self.once_for_all:
+            self._undefined = self._user.undefined(task_vars or {})
+        if self._undefined is not None and not self.says_undefined:
+            raise _FAIL(f"{text.line(host, 100)}: {self._undefined}")
         if self.from_user:
             self._task.args = self._user.arguments(self.from_user, host)
         return {}

@@ -15,7 +15,7 @@ import pathlib
 import re
 import typing as t
 
-from ansible.errors import AnsibleActionFail, AnsibleError
+from ansible.errors import AnsibleActionFail, AnsibleError, AnsibleUndefinedVariable
 from ansible.parsing.mod_args import ModuleArgsParser
 from ansible.template import Templar
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
@@ -45,6 +45,7 @@ RESULTS = (
     "smt_trial_result",
 )
 MAX_NAMED = 3
+_NAMES = re.compile(r"\bsmt_[a-z0-9_]+")
 # The facts that this collection's modules return.
 _FACTS = ("smt", "smt_memory")
 _PRIVATE = "__smt_"
@@ -129,6 +130,11 @@ class UserVariables:
             raise _FAIL(str(self.refusal(self._here)))
         return found
 
+    def other_hosts(self) -> list[str]:
+        """Return the names of the hosts of the inventory that the play is not about, sorted."""
+        found = self._inventory.get_hosts("all", ignore_limits=True, ignore_restrictions=True)
+        return sorted({str(host.name) for host in found} - {str(host) for host in self._play_hosts["_hosts_all"]})
+
     def registered(self, name: str, host: str) -> t.Any:
         """Return what a task registered for a host, None where none did;
         a fact of the same name does not stand in for it.
@@ -146,6 +152,22 @@ class UserVariables:
             return None
         variables = self.around(host)
         return self._worked_out({name: variables[name]}, variables, host)[name] if name in variables else None
+
+    def undefined(self, task_vars: t.Mapping[str, t.Any]) -> str | None:
+        """Return a sentence for a variable that the task's arguments name and that is set to what is not defined:
+        `default` takes it for one that is not set. None where there is no such variable.
+
+        Args:
+            task_vars: the variables of the task.
+        """
+        for name in sorted(set(_NAMES.findall(str(self._task.get_ds() or ""))) - set(RESULTS)):
+            try:
+                self.templated(task_vars.get(name), dict(task_vars))
+            except AnsibleUndefinedVariable as error:
+                where = place(task_vars[name]) or place(name)
+                shown = f" (set in {where})" if where else ""
+                return f"{name}{shown} is set, and its value cannot be worked out: {text.line(error, 500)}"
+        return None
 
     def arguments(self, names: t.Iterable[str], host: str) -> Variables:
         """Return the task's arguments, some of them as the user wrote them, templated without facts.

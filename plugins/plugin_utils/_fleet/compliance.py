@@ -166,25 +166,27 @@ def running(facts: Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
     Raises:
         ScopeError: the host does not have the part of a machine that the policy names.
     """
-    if desired.anything:
+    nothing = without_smt(facts) and bool(desired.state or desired.threads == 1)
+    if desired.anything or (nothing and not desired.is_part):
         return _aspect(COMPLIANT)
-    if without_smt(facts) and (desired.state or desired.threads == 1):
-        return _aspect(COMPLIANT)
-    if not isinstance(facts.get("active"), bool):
+    active = facts.get("active")
+    if not isinstance(active, bool) and not nothing:
         return _aspect(UNKNOWN, ["the kernel does not report which online CPUs share a core"])
     cpus = fields.mapping(facts, "cpus")
     try:
         now = smt_state.of(
             fields.if_text(facts.get("control")),
-            facts["active"],
+            active if isinstance(active, bool) else False,
             fields.if_text(cpus.get("online")),
             # Of those present some may be none that the host can use.
             ",".join(filter(None, (fields.if_text(cpus.get(name)) for name in ("online", "offline")))) or None,
         )
         shape = _topology(facts, now)
+        only = smt_scope.resolve(desired.cores, shape, None)
+        if nothing:
+            return _aspect(COMPLIANT)
         threads = {policy.ENABLED: None, policy.DISABLED: 1}[desired.state] if desired.state else desired.threads
         numeric = smt_state.takes_numbers(_text(facts.get("hardware_class")) or "")
-        only = smt_scope.resolve(desired.cores, shape, None)
         goal = smt_state.predict(now, shape.cores, threads, origin=_origin(facts, now), numeric=numeric, only=only)
     except cpulist.CpuListError as error:
         return _aspect(UNKNOWN, [str(error)])

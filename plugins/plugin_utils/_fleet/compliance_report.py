@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema
@@ -76,7 +77,8 @@ SCHEMA = schema.published(
     "Which hosts comply with their SMT policy",
     "smt_compliance.json on the controller, and /var/lib/threadwise-smt-pull/smt_compliance.json on a host with"
     " smt_pull, which lists that host alone.",
-    schema.whole(
+    schema.strict(
+        ("at", "counts", "hosts"),
         at=schema.about(schema.MOMENT, "Time of the check, UTC."),
         counts=schema.about(
             schema.whole(
@@ -104,6 +106,11 @@ SCHEMA = schema.published(
             },
             "The hosts of the play, by name.",
         ),
+        left_out=schema.about(
+            {"type": "array", "items": _TEXT},
+            "The other hosts of the inventory, by name: this check was not about them, because of --limit or of the"
+            " pattern of its hosts. Files of earlier releases lack it.",
+        ),
     ),
 )
 
@@ -122,6 +129,9 @@ METRICS = {
     "threadwise_smt_checked_timestamp_seconds": "time of the check, in seconds since 1970",
 }
 
+# A line of a metric, as `metrics` writes it.
+_OF_HOST = re.compile(r'(?P<name>\w+)\{host="(?P<host>(?:[^"\\\n]|\\.)*)".*\} [0-9]+\n')
+
 Judged = tuple[str, ComplianceResult]
 
 
@@ -135,10 +145,12 @@ def counts(judged: t.Sequence[Judged]) -> dict[str, int]:
     return {status: sum(1 for dummy, result in judged if result["status"] == status) for status in compliance.STATUSES}
 
 
-def sentence(judged: t.Sequence[Judged]) -> str:
-    """Describe the fleet in one sentence."""
+def sentence(judged: t.Sequence[Judged], left_out: t.Sequence[str] = ()) -> str:
+    """Describe the fleet in a sentence, and in a second one what was not checked."""
     counted = ", ".join(f"{number} {status}" for status, number in _by_attention(judged))
-    return f"{text.counted(len(judged), 'host')}: {counted or 'none'}."
+    checked = f"{text.counted(len(judged), 'host')}: {counted or 'none'}."
+    others = text.counted(len(left_out), "other host")
+    return f"{checked} Not checked: {others} of the inventory." if left_out else checked
 
 
 def _by_attention(judged: t.Sequence[Judged]) -> list[tuple[str, int]]:
@@ -151,12 +163,12 @@ def _ordered(judged: t.Sequence[Judged]) -> list[Judged]:
     return sorted(judged, key=lambda one: (ATTENTION.index(one[1]["status"]), one[0]))
 
 
-def table(judged: t.Sequence[Judged]) -> list[str]:
+def table(judged: t.Sequence[Judged], left_out: t.Sequence[str] = ()) -> list[str]:
     """Format the hosts as lines of a table, hosts that need attention first, and a last line with counts."""
     ordered = _ordered(judged)
     fine = sum(1 for dummy, result in judged if result["status"] == compliance.COMPLIANT)
     shown = ordered if fine <= MAX_COMPLIANT_LINES else ordered[: len(ordered) - fine]
-    return fields.table(COLUMNS, (_cells(host, result) for host, result in shown), sentence(judged))
+    return fields.table(COLUMNS, (_cells(host, result) for host, result in shown), sentence(judged, left_out))
 
 
 def _cells(host: str, result: ComplianceResult) -> tuple[str, ...]:
@@ -179,8 +191,14 @@ def _waiting(rollback: dict[str, str | None] | None) -> str:
     return f"changed by a rollout that was interrupted before the host was found healthy{back}"
 
 
-def document(judged: t.Sequence[Judged], at: datetime.datetime) -> str:
-    """Format the results as JSON text that matches :data:`SCHEMA`."""
+def document(judged: t.Sequence[Judged], at: datetime.datetime, left_out: t.Sequence[str] = ()) -> str:
+    """Format the results as JSON text that matches :data:`SCHEMA`.
+
+    Args:
+        judged: the hosts of the play.
+        at: time of the check, UTC.
+        left_out: the other hosts of the inventory.
+    """
     hosts = [
         {
             "host": host,
@@ -199,12 +217,23 @@ def document(judged: t.Sequence[Judged], at: datetime.datetime) -> str:
         "at": _written(at),
         "counts": counts(judged),
         "hosts": hosts,
+        "left_out": list(left_out),
     }
     return json.dumps(content, indent=1, allow_nan=False) + "\n"
 
 
-def metrics(judged: t.Sequence[Judged], at: datetime.datetime) -> str:
-    """Format the results as OpenMetrics text, which the textfile collector accepts; unknown values have no line."""
+def metrics(
+    judged: t.Sequence[Judged], at: datetime.datetime, left_out: t.Sequence[str] = (), earlier: str | None = None
+) -> str:
+    """Format the results as OpenMetrics text, which the textfile collector accepts; unknown values have no line.
+
+    Args:
+        judged: the hosts of the play.
+        at: time of the check, UTC.
+        left_out: the other hosts of the inventory, whose metrics of an earlier check stay as they are: without them an
+            alert about a host would end because somebody checked another one.
+        earlier: what the file holds of earlier checks, None where there is none.
+    """
     lines: dict[str, list[str]] = {name: [] for name in METRICS}
 
     def add(name: str, value: float, **labels: str) -> None:
@@ -223,11 +252,16 @@ def metrics(judged: t.Sequence[Judged], at: datetime.datetime) -> str:
             add("threadwise_smt_reboot_pending", int(result["reboot_pending"]), **known)
         if result["status"] != compliance.UNREACHABLE:
             add("threadwise_smt_checked_timestamp_seconds", int(at.timestamp()), **known)
+    kept = {openmetrics.label(host) for host in left_out}
+    for line in (earlier or "").splitlines(keepends=True):
+        found = _OF_HOST.match(line)
+        if found and found["name"] in lines and found["host"] in kept:
+            lines[found["name"]].append(line)
     return (
         "".join(
-            f"# HELP {name} {METRICS[name]}\n# TYPE {name} gauge\n{''.join(found)}"
-            for name, found in lines.items()
-            if found
+            f"# HELP {name} {METRICS[name]}\n# TYPE {name} gauge\n{''.join(of_name)}"
+            for name, of_name in lines.items()
+            if of_name
         )
         + "# EOF\n"
     )
@@ -237,7 +271,7 @@ def _written(at: datetime.datetime) -> str:
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def page(judged: t.Sequence[Judged], at: datetime.datetime) -> str:
+def page(judged: t.Sequence[Judged], at: datetime.datetime, left_out: t.Sequence[str] = ()) -> str:
     """Render the results as one self-contained HTML page."""
     return frame.render(
         "compliance.html.j2",
@@ -250,7 +284,8 @@ def page(judged: t.Sequence[Judged], at: datetime.datetime) -> str:
         # A column that is empty on all hosts takes the room of the reason.
         aspects=[aspect for aspect in compliance.ASPECTS if any(result[aspect] for _host, result in judged)],
         decided=any(result["decided_by"] for _host, result in judged),
-        sentence=sentence(judged),
+        sentence=sentence(judged, left_out),
+        left_out=left_out,
     )
 
 

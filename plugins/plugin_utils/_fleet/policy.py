@@ -9,6 +9,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import scope as smt_scope
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import states
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.errors import FleetError
 
 ENABLED, DISABLED, AUTO, THREADS, DISABLED_ON = "enabled", "disabled", "auto", "threads_per_core", "disabled_on"
@@ -86,7 +87,8 @@ def desired_state(
         hardware_class: of this host, None where unknown.
         decisions: hardware class -> a decision of `decisions.decisions`; None where no results are configured.
         error: why the configured results cannot be read, or None.
-        without_smt: whether this host has no SMT, so that `auto` has nothing to decide.
+        without_smt: whether this host has no SMT, so that `auto` has nothing to decide; there have to be results that
+            can be read.
 
     Raises:
         PolicyError: there is no policy, or it is not valid.
@@ -100,12 +102,12 @@ def desired_state(
             " smt_policy_classes"
         )
     if chosen == AUTO:
-        return DesiredState() if without_smt else _decided(hardware_class, decisions, error)
+        return _decided(hardware_class, decisions, error, without_smt)
     return _explicit(chosen)
 
 
 def check(value: t.Any, classes: t.Any) -> None:
-    """Check what can be checked of a policy without any fact of its host.
+    """Check what can be checked of a policy, and of those of all classes, without any fact of its host.
 
     Args:
         value: as of :func:`desired_state`.
@@ -126,22 +128,28 @@ def _check_classes(classes: t.Any) -> None:
         raise PolicyError(
             f"smt_policy_classes is {cpulist.quoted(classes)}: it must be a mapping of hardware classes to policies"
         )
+    # A value that is wrong shows on all hosts, not first where a host of its class comes.
+    for name, value in (classes or {}).items():
+        if value != AUTO:
+            _explicit(value, f"smt_policy_classes has for {cpulist.quoted(name)} the policy")
 
 
-def _explicit(chosen: t.Any) -> DesiredState:
+def _explicit(chosen: t.Any, whose: str = "smt_policy is") -> DesiredState:
     """Return the desired state of a policy other than ``auto``.
 
     Raises:
         PolicyError: it is not valid.
     """
-    if isinstance(chosen, str) and chosen in (ENABLED, DISABLED):
-        return DesiredState(state=str(chosen))
+    # As an option of a module has it: YAML makes true and false of on and off.
+    word = {True: "on", False: "off"}[chosen] if isinstance(chosen, bool) else chosen
+    if isinstance(word, str) and states.named(word) in (ENABLED, DISABLED):
+        return DesiredState(state=states.named(str(word)))
     if isinstance(chosen, dict) and list(chosen) == [THREADS]:
         return DesiredState(threads=_threads(chosen[THREADS]))
     if isinstance(chosen, dict) and list(chosen) == [DISABLED_ON]:
         return DesiredState(state=DISABLED, cores=_cores(chosen[DISABLED_ON]))
     raise PolicyError(
-        f"smt_policy is {cpulist.quoted(chosen)}: it must be enabled, disabled, auto or a mapping with only"
+        f"{whose} {cpulist.quoted(chosen)}: it must be enabled (or on), disabled (or off), auto or a mapping with only"
         " threads_per_core or disabled_on"
     )
 
@@ -185,23 +193,27 @@ def _threads(value: t.Any) -> int:
     return number
 
 
-def _decided(hardware_class: str | None, decisions: t.Mapping[str, t.Any] | None, error: str | None) -> DesiredState:
+def _decided(
+    hardware_class: str | None, decisions: t.Mapping[str, t.Any] | None, error: str | None, without_smt: bool
+) -> DesiredState:
     """Return the decision for a hardware class.
 
     Raises:
         PolicyError: no results are configured.
         UndecidedError: there is no decision.
     """
-    if not hardware_class:
-        raise UndecidedError(
-            "smt_policy is auto, and the hardware class of this host is not known, so no evaluation applies: set"
-            " smt_policy to a state"
-        )
     if error:
         raise UndecidedError(f"smt_policy is auto, and the results cannot be read: {error}")
     if decisions is None:
         raise PolicyError(
             "smt_policy is auto, and no results are configured: set smt_policy_results to a directory of evaluations"
+        )
+    if without_smt:
+        return DesiredState()
+    if not hardware_class:
+        raise UndecidedError(
+            "smt_policy is auto, and the hardware class of this host is not known, so no evaluation applies: set"
+            " smt_policy to a state"
         )
     found = decisions.get(hardware_class)
     if not isinstance(found, dict):

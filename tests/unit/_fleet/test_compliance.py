@@ -173,6 +173,12 @@ def test_a_part_that_the_host_does_not_have_is_a_bad_policy(tmp_path, cores, sen
     assert verdict["hardware_class"].startswith("x86_64-2s4c8t-adjacent")
 
 
+@pytest.mark.parametrize(("node", "status"), [("0", "compliant"), ("9", "bad_policy")])
+def test_so_it_is_without_smt(tmp_path, node, status):
+    found = known(tmp_path, sysfs_tree.Machine(threads=1, control="notsupported"))
+    assert judge(found, DesiredState("disabled", cores=Scope("node", node)), "runtime")["status"] == status
+
+
 def test_no_boot_argument_turns_smt_off_on_a_part(tmp_path):
     verdict = judge(known(tmp_path, TWO_PACKAGES), ON_PACKAGE_1, "boot")
     assert (

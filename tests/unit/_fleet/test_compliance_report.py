@@ -119,6 +119,27 @@ def test_metrics_say_what_is_known_and_leave_the_rest_out():
     assert not any("memory" in line for line in lines if not line.startswith("#"))
 
 
+def test_what_a_call_was_not_about_is_named_and_keeps_its_metrics():
+    earlier = compliance_report.metrics(FLEET, NOW)
+    checked, others = [FLEET[1]], ["a", "c"]
+    later = NOW + datetime.timedelta(hours=1)
+    sentence = compliance_report.sentence(checked, others)
+    assert sentence == "1 host: 1 drifted. Not checked: 2 other hosts of the inventory."
+    assert json.loads(compliance_report.document(checked, later, others))["left_out"] == others
+    assert "2 other hosts of the inventory" in compliance_report.page(checked, later, others)
+    assert "Not checked" not in compliance_report.page(checked, later)
+    lines = compliance_report.metrics(checked, later, others, earlier).splitlines()
+    assert [line for line in lines if 'host="a"' in line or 'host="c"' in line] == [
+        line for line in earlier.splitlines() if 'host="a"' in line or 'host="c"' in line
+    ]
+    # A host that is in the inventory no more goes, and nothing is there twice.
+    assert not any('host="d"' in line for line in lines) and len(lines) == len(set(lines))
+    assert f'threadwise_smt_checked_timestamp_seconds{{host="b",hardware_class="c1"}} {later.timestamp():.0f}' in lines
+    # A name with each character that is special there.
+    (other,) = compliance_report.metrics([(EVIL, FLEET[0][1])], NOW).splitlines()[2:3]
+    assert other in compliance_report.metrics([], NOW, [EVIL], other + "\n")
+
+
 def test_nothing_from_a_host_becomes_markup_or_a_metric_or_steers_a_terminal():
     fleet = [
         (EVIL, dict(verdict("drifted", running=aspect("drifted")), sentence=EVIL, hardware_class=EVIL, decided_by=EVIL))

@@ -32,6 +32,11 @@ def decided(decision, sentence="Because."):
     [
         ("enabled", DesiredState("enabled")),
         ("disabled", DesiredState("disabled")),
+        # The words of smt_state, and what YAML makes of them.
+        ("on", DesiredState("enabled")),
+        ("off", DesiredState("disabled")),
+        (True, DesiredState("enabled")),
+        (False, DesiredState("disabled")),
         ({"threads_per_core": 2}, DesiredState(threads=2)),
         ({"threads_per_core": "2"}, DesiredState(threads=2)),
         ({"disabled_on": {"node": 0}}, DesiredState("disabled", cores=Scope("node", "0"))),
@@ -46,10 +51,10 @@ def test_a_value_becomes_a_desired_state(value, wanted):
 @pytest.mark.parametrize(
     "value",
     [
-        "on",
+        "yes",
         "",
-        True,
         2,
+        1,
         [],
         {},
         {"threads_per_core": 0},
@@ -100,17 +105,27 @@ def test_a_policy_that_some_host_can_have_passes_without_a_host(value, classes):
 
 @pytest.mark.parametrize(
     ("value", "classes", "words"),
-    [(None, None, "no policy is set"), (None, {}, "no policy is set"), ("enabled", ["x"], "a mapping")],
+    [
+        (None, None, "no policy is set"),
+        (None, {}, "no policy is set"),
+        ("enabled", ["x"], "a mapping"),
+        ("enabled", {"of-no-host": "enabld"}, "smt_policy_classes has for 'of-no-host' the policy 'enabld'"),
+        ("auto", {CLASS: {"disabled_on": {}}}, "does not name cores"),
+    ],
 )
 def test_what_no_host_can_have_needs_no_host_to_be_refused(value, classes, words):
     with pytest.raises(policy.PolicyError, match=words):
         policy.check(value, classes)
 
 
-@pytest.mark.parametrize("known", [{}, {"decisions": {}}, {"decisions": None, "error": "gone"}])
-def test_auto_has_nothing_to_decide_without_smt(known):
-    desired = policy.desired_state("auto", None, CLASS, known.get("decisions"), known.get("error"), without_smt=True)
-    assert desired.anything
+@pytest.mark.parametrize("hardware_class", [CLASS, None])
+def test_auto_has_nothing_to_decide_without_smt(hardware_class):
+    assert policy.desired_state("auto", None, hardware_class, {}, without_smt=True).anything
+    # A policy that no host could have is no other where there is no SMT.
+    with pytest.raises(policy.PolicyError, match="no results are configured"):
+        policy.desired_state("auto", None, hardware_class, None, without_smt=True)
+    with pytest.raises(policy.UndecidedError, match="the results cannot be read: gone"):
+        policy.desired_state("auto", None, hardware_class, None, "gone", without_smt=True)
     assert policy.desired_state("enabled", None, CLASS, None, without_smt=True) == DesiredState("enabled")
 
 
