@@ -40,9 +40,9 @@ import zipfile
 
 wheels, site = sys.argv[1:]
 with zipfile.ZipFile(next(pathlib.Path(wheels).glob("ansible-*.whl"))) as archive:
-    wanted = tuple(f"ansible_collections/{name}/" for name in ("community/general",))
+    wanted = tuple(f"ansible_collections/{name}/" for name in ("ansible/posix", "community/general"))
     archive.extractall(site, [name for name in archive.namelist() if name.startswith(wanted)])
 PY
-found=$("$venv/bin/ansible-galaxy" collection list 2>/dev/null | grep -E '^(threadwise.smt|community.general) ' || true)
+found=$("$venv/bin/ansible-galaxy" collection list 2>/dev/null | grep -E '^(threadwise.smt|ansible.posix|community.general) ' || true)
 echo "$found"
-[ "$(wc -l <<<"$found")" -eq 2 ] || { echo "setup: the collections did not come up in $venv" >&2; exit 1; }
+[ "$(wc -l <<<"$found")" -eq 3 ] || { echo "setup: the collections did not come up in $venv" >&2; exit 1; }

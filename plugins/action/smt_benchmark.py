@@ -159,8 +159,8 @@ class ActionModule(FetchingAction):
         if self._task.check_mode:
             return dict(announced, changed=False)
         if not is_kept:
-            self.record(run, host)
-        job = {} if is_kept else self._measure(task_vars, host, os.path.join(described["directory"], run), lines)
+            self._begin(run, host)
+        job = {} if is_kept else self._measured(task_vars, host, os.path.join(described["directory"], run), lines)
         # The job's own answer: with a full disk the plan could not write down how it ended.
         error = job["msg"] if job.get("failed") else job.get("message")
         result, path = self.fetch(task_vars, host, run, directory, error, fetched)
@@ -208,7 +208,10 @@ class ActionModule(FetchingAction):
             lines = [" ".join(lines[1:])]
         for line in lines:
             display.display(f"{text.line(host)}: {line}")
-        if host == task_vars["ansible_play_batch"][0] and not self._task.check_mode:
+
+    def _begin(self, run: str, host: str) -> None:
+        """Record that the run begins on a host, and with the first one say how long it goes on."""
+        if self.begins(run):
             end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(
                 seconds=self._budget() / int(self._task.args.get("shared_by") or 1)
             )
@@ -216,6 +219,7 @@ class ActionModule(FetchingAction):
                 f"The plan goes on until about {end:%H:%M} UTC, also after Ctrl-C. To end it and restore the hosts: "
                 "ansible-playbook threadwise.smt.smt_eval_stop, with the same options."
             )
+        self.record(run, host)
 
     def _budget(self) -> int:
         return int(self._task.args.get("budget") or ARGUMENTS["budget"]["default"])
@@ -231,6 +235,24 @@ class ActionModule(FetchingAction):
         """Call one step of the module on the host."""
         of_the_module = {name: value for name, value in self._task.args.items() if name not in OF_THE_ACTION}
         return self.ask(kind or step, MODULE, dict(of_the_module, _step=step, **arguments), task_vars, **(how or {}))
+
+    def _measured(self, task_vars: dict[str, t.Any], host: str, directory: str, lines: int) -> dict[str, t.Any]:
+        """Return the answer of the plan's job; say what becomes of the plan where the task ends before it."""
+        try:
+            return self._measure(task_vars, host, directory, lines)
+        except BaseException as error:
+            # Releases of Ansible have it in different places, and it is no Exception.
+            if type(error).__name__ != "TaskTimeoutError":
+                raise
+            raise HostFailedError(
+                {
+                    "msg": (
+                        f"{host}: the time limit of the task (its timeout, or ANSIBLE_TASK_TIMEOUT) came before the end"
+                        " of the plan, which goes on and restores the host: allow more time than smt_eval_budget. To"
+                        " end it now, and fetch its samples: ansible-playbook threadwise.smt.smt_eval_stop"
+                    )
+                }
+            ) from None
 
     def _measure(self, task_vars: dict[str, t.Any], host: str, directory: str, lines: int) -> dict[str, t.Any]:
         """Start the plan and show its progress until it ends; return the job's answer."""

@@ -47,7 +47,14 @@ class ActionModule(ControllerAction):
                 if path.exists():
                     measured.append(boots.BootResult(number, arm, parts.plain(result_files.load(path))))
             if not measured:
-                return {"changed": False, "path": None, "samples": 0, "restored": None, "outcome": "failed"}
+                return {
+                    "changed": False,
+                    "path": None,
+                    "samples": 0,
+                    "restored": None,
+                    "outcome": "failed",
+                    "error": options["error"],
+                }
             # Any module called on the host can have changed Ansible's facts of it: validate them.
             before = facts.accept(json.loads(json.dumps(options["before"])))
             after = None if options["after"] is None else facts.accept(json.loads(json.dumps(options["after"])))
@@ -63,4 +70,5 @@ class ActionModule(ControllerAction):
             "samples": len(joined["samples"]),
             "restored": joined["restored"],
             "outcome": joined["outcome"],
+            "error": options["error"],
         }

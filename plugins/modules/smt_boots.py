@@ -83,6 +83,10 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+error:
+  description: As it was given.
+  returned: success
+  type: str
 path:
   description: The result's file on the controller; null where no boot left one.
   returned: success

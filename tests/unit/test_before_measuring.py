@@ -236,6 +236,31 @@ def test_a_role_that_only_asks_shows_nothing_and_starts_nothing(tmp_path, capsys
     assert asking.asked == ["describe"] and capsys.readouterr() == ("", "")
 
 
+def test_only_what_begins_is_promised_and_once(tmp_path, capsys):
+    promise = "The plan goes on until about"
+    Benchmark(tmp_path, obstacles=["it is busy"]).evaluate()
+    Benchmark(tmp_path, check_mode=True).evaluate()
+    assert promise not in capsys.readouterr().out and not (tmp_path / "one").exists()
+    for run in ("one", "zero"):
+        for count in (1, 0):
+            lose(tmp_path, run)
+            assert capsys.readouterr().out.count(promise) == count
+
+
+def test_a_time_limit_of_the_task_says_what_becomes_of_the_plan(tmp_path):
+    class TaskTimeoutError(BaseException):
+        """As Ansible's own."""
+
+    class Limited(Benchmark):
+        """A task whose time ends while the host measures."""
+
+        def _measure(self, task_vars, host, directory, lines):
+            raise TaskTimeoutError
+
+    with pytest.raises(smt_benchmark.HostFailedError, match=r"plan, which goes on and restores the host.*_stop"):
+        Limited(tmp_path).evaluate()
+
+
 def test_obstacles_are_told_before_anything_starts(tmp_path):
     for check_mode in (False, True):
         stopped = Benchmark(

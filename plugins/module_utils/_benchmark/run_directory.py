@@ -160,9 +160,12 @@ class RunDirectory:
             RunDirectoryError: the directory cannot be created, or it exists.
         """
         try:
-            durable.make_folders(os.path.dirname(self.path), 0o700)
+            base = os.path.dirname(self.path)
+            # Root's is below the directory of what a host keeps, whose files other users may read.
+            durable.make_folders(os.path.dirname(base), 0o755 if os.geteuid() == 0 else 0o700)
+            durable.make_folders(base, 0o700)
             os.mkdir(self.path, 0o700)
-            durable.sync_names(os.path.dirname(self.path))
+            durable.sync_names(base)
             self.descriptor = os.open(
                 self.file(LOCK), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
             )

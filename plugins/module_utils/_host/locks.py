@@ -66,7 +66,7 @@ class HostLock:
             HostLockError: another run holds it, or it cannot be opened.
         """
         try:
-            os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
+            os.makedirs(os.path.dirname(self._path), mode=0o755, exist_ok=True)
             self.descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
             if isinstance(error, PermissionError) and os.geteuid() != 0:

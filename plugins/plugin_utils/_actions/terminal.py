@@ -5,19 +5,27 @@
 An action runs in a process of its own and asks Ansible's main process to print. That process ends its thread for this
 with the first error of a write (``results_thread_main`` in ansible/plugins/strategy/__init__.py), and then waits for
 its actions for ever. So nothing is sent to a reader that is gone, as after ``| head -1`` or the end of ``less``.
+
+Where the standard output is for programs (Ansible's setting ``stdout_callback``), nothing of ours is between what the
+callback prints; warnings go to the standard error, as all of Ansible's. The same is in the results of tasks.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import stat
 import typing as t
 
+from ansible import constants
 from ansible.utils.display import Display
 
 STDOUT, STDERR = 1, 2
+# How a callback is called that prints for programs, or nothing: ansible.posix.json and .jsonl, community.general.null,
+# and what others call theirs.
+_FOR_PROGRAMS = re.compile(r"json|null|(?<![a-z])(xml|csv|logfmt)(?![a-z])")
 
 
 class Terminal:
@@ -40,8 +48,14 @@ class Terminal:
 
     @staticmethod
     def _say(descriptor: int, say: t.Callable[[str], None], text: str) -> None:
-        if is_read(descriptor):
+        if (descriptor == STDERR or is_for_people()) and is_read(descriptor):
             say(text)
+
+
+def is_for_people() -> bool:
+    """Return whether people read what Ansible prints on its standard output."""
+    callback = str(constants.config.get_config_value("DEFAULT_STDOUT_CALLBACK"))
+    return not _FOR_PROGRAMS.search(callback.rpartition(".")[2].lower())
 
 
 def is_read(descriptor: int) -> bool:

@@ -30,6 +30,8 @@ COSTS = (PRICE, LICENCE)
 MODULE = "smt_benchmark"
 # In a run's directory, a file for each host that the run was started on and whose result is not here yet.
 STARTED = ".started"
+# And which call began the run last: the process of Ansible that all its tasks have as parent.
+BEGUN = ".begun"
 # In the directory of runs: runs that hosts had and this controller has no record of. No run can have this name.
 COLLECTED = "_collected"
 # Most runs that waited on one host, and bytes of them after which no further one is begun, in one task; and most runs
@@ -93,6 +95,18 @@ class FetchingAction(HostAction):
                 )
             found[name] = number
         return found
+
+    def begins(self, run: str) -> bool:
+        """Return whether no other task of this call has begun the run, and note that this one does.
+
+        Raises:
+            ResultError: the file cannot be written.
+        """
+        path, call = self.directory(run) / BEGUN, str(os.getppid())
+        if result_files.read_text(path) == call:
+            return False
+        result_files.write_text(path, call)
+        return True
 
     def record(self, run: str, host: str) -> None:
         """Record on the controller that a run is started on a host, before it is.

@@ -108,10 +108,19 @@ def test_only_inputs_are_removed_after_measuring(files):
 
 
 def test_runs_are_private_to_the_user(files, monkeypatch):
-    assert os.stat(files.path).st_mode & 0o077 == 0
+    base = os.path.dirname(files.path)
+    assert os.stat(files.path).st_mode & 0o077 == os.stat(base).st_mode & 0o077 == 0
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setenv("XDG_STATE_HOME", "/home/me/state")
     assert base_directory() == "/home/me/state/threadwise-smt/runs"
+
+
+@pytest.mark.parametrize(("user", "mode"), [(0, 0o755), (1000, 0o700)])
+def test_what_a_host_keeps_beside_them_stays_readable_whatever_comes_first(tmp_path, monkeypatch, user, mode):
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    RunDirectory(str(tmp_path / "threadwise-smt/runs"), "r1").create()
+    assert os.stat(tmp_path / "threadwise-smt").st_mode & 0o777 == mode
+    assert os.stat(tmp_path / "threadwise-smt/runs").st_mode & 0o777 == 0o700
 
 
 # ---- damage ----------------------------------------------------------------------------------------------------------
