@@ -40,9 +40,11 @@ def install(guest: Guest, names: Sequence[str]) -> None:
             configuration.suite, configuration.kind.debian_architecture, has, names, pathlib.Path(work)
         )
         if files:
+            # What pre-depends on a package that comes with it is refused at first (Debian's policy 7.2).
             guest.login.run(
-                "rm -rf /root/debs && mkdir /root/debs && tar -xC /root/debs && DEBIAN_FRONTEND=noninteractive dpkg -i"
-                " /root/debs/*.deb && rm -r /root/debs",
+                "rm -rf /root/debs && mkdir /root/debs && tar -xC /root/debs && export DEBIAN_FRONTEND=noninteractive"
+                " && { dpkg -i /root/debs/*.deb || { dpkg -iE /root/debs/*.deb && dpkg --configure -a; }; } && rm -r"
+                " /root/debs",
                 _archive(files),
                 INSTALL_SECONDS,
             )

@@ -6,6 +6,7 @@ after its source.
 
 from __future__ import annotations
 
+import re
 import subprocess
 
 import boot_maker
@@ -17,7 +18,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
     facts as boot_facts,
     frame as boot_frame,
 )
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base, grub_debian
 from ansible_collections.threadwise.smt.plugins.module_utils._host import state_file
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 
@@ -144,6 +145,96 @@ def test_tuned_without_smt_arguments_is_in_nobodys_way(tmp_path):
     tuned(tmp_path, "skew_tick=1")
     result = run(tmp_path, "disabled")
     assert result["changed"] and result["configured"] == ["nosmt"] and result["warnings"] == []
+
+
+def with_submenu(root, default="0", exported=""):
+    """What Debian's grub-mkconfig writes: one entry by itself, and all of them in a submenu."""
+    tool = root / "usr/sbin/grub-mkconfig"
+    loop = "for kernel in"
+    first = """entry 'Debian GNU/Linux' 6.1.0-13-amd64 "$GRUB_CMDLINE_LINUX $GRUB_CMDLINE_LINUX_DEFAULT"\n"""
+    submenu = """echo "submenu 'Advanced options for Debian' \\$menuentry_id_option 'advanced' {"\n"""
+    header = f"cat <<'EOF'\nset default={default}\n{exported}EOF\n"
+    text = tool.read_text().replace(
+        "done\nfi\necho '### END /etc/grub.d/10_linux", "done\nfi\necho '}'\necho '### END /etc/grub.d/10_linux"
+    )
+    tool.write_text(text.replace(f'{loop} "$root"/boot', f'{header}{first}{submenu}{loop} "$root"/boot'))
+    subprocess.run([tool, "-o", root / GRUB_CFG], check=True)
+    assert "submenu 'Advanced options" in (root / GRUB_CFG).read_text()
+    return root
+
+
+@pytest.mark.parametrize(
+    ("default", "exported", "configured"),
+    [
+        ('"0"', "", ["nosmt"]),
+        ('"${next_entry}"', "", ["nosmt"]),
+        ('"1>2"', "", None),
+        ('"${saved_entry}"', "", None),
+        ('"1>2"', "export tuned_params\n", ["nosmt"]),
+    ],
+)
+def test_tuned_738_a_submenu_has_no_value_of_a_variable_that_is_not_exported(tmp_path, default, exported, configured):
+    with_submenu(tuned(tmp_path, "nosmt"), default, exported)
+    assert facts(tmp_path)["configured"] == configured
+    result = run(tmp_path, "disabled")
+    assert (result["changed"], result["configured"][:1]) == (configured is None, ["nosmt"])
+    assert result["reboot_required"] and not run(tmp_path, "disabled")["changed"]
+
+
+def test_stackhpc_29_tuneds_variable_stays_where_cloud_images_set_the_value_anew(tmp_path):
+    """TuneD writes it into grub.cfg, and into /etc/default/grub, which is read before the file of cloud images."""
+    boot_maker.write(
+        tmp_path, "etc/default/grub.d/50-cloudimg-settings.cfg", 'GRUB_CMDLINE_LINUX_DEFAULT="console=ttyS0"\n'
+    )
+    tuned_by_hand(tmp_path, "skew_tick=1 nosmt")
+    before = (tmp_path / GRUB_CFG).read_text()
+    assert before.count("$tuned_params") == 2
+    for request in (change.Request("disabled", None, False, False), change.Request(None, None, False, False, "auto")):
+        change.run(HostFs(str(tmp_path)), request, "x86_64", "6.1.0-13-amd64")
+        text = (tmp_path / GRUB_CFG).read_text()
+        assert text.count("$tuned_params") == text.count("$tuned_initrd") == 2
+        assert facts(tmp_path)["configured"] == ["nosmt"]
+    # Ours goes, and what is TuneD's stays.
+    run(tmp_path, "disabled")
+    assert "mitigations=auto" in text and (tmp_path / GRUB_CFG).read_text() == before
+
+
+def tuned_by_hand(root, params):
+    """What TuneD's plug-in does to a grub.cfg in which its variable is not used."""
+    boot_maker.grub_tree(root, settings='GRUB_CMDLINE_LINUX_DEFAULT="quiet \\$tuned_params"\n')
+    tool = root / "usr/sbin/grub-mkconfig"
+    begin, end = (f"### {what} /etc/grub.d/00_tuned ###" for what in ("BEGIN", "END"))
+    lines = (begin, f'set tuned_params="{params}"', 'set tuned_initrd=""', end)
+    section = "".join(f"echo '{line}'\n" for line in lines)
+    tool.write_text(tool.read_text().replace("\n{\n", f"\n{{\n{section}"))
+    cfg = root / GRUB_CFG
+    subprocess.run([tool, "-o", cfg], check=True)
+    variables = {"linux": "$tuned_params", "initrd": "$tuned_initrd"}
+    entries = re.compile(r"^menuentry '(?![^']*recovery).*?^}", re.DOTALL | re.MULTILINE)
+    booting = re.compile(r"^(\t(linux|initrd)\t.*?) *$", re.MULTILINE)
+    cfg.write_text(
+        entries.sub(
+            lambda entry: booting.sub(lambda line: f"{line[1]} {variables[line[2]]}", entry[0]), cfg.read_text()
+        )
+    )
+    boot_maker.write(root, "etc/tuned/active_profile", "realtime\n")
+
+
+def test_stackhpc_36_an_argument_that_is_there_twice_needs_no_reboot(tmp_path):
+    """It was set here, and later by TuneD as well."""
+    run(boot_maker.grub_tree(tmp_path / "before"), "disabled")
+    root = tuned(tmp_path / "now", "nosmt")
+    boot_maker.write(root, grub_debian.DROP_IN, (tmp_path / "before" / grub_debian.DROP_IN).read_text())
+    subprocess.run([root / "usr/sbin/grub-mkconfig", "-o", root / GRUB_CFG], check=True)
+    off = {"online": "0,2,4,6", "control": "off", "active": "0"}
+    for running in ("nosmt root=UUID=1 ro quiet", "nosmt root=UUID=1 ro quiet nosmt"):
+        boot_maker.running(root, running, **off)
+        found = facts(root)
+        assert (found["configured"], found["running"], found["reboot_required"]) == (["nosmt"], ["nosmt"], False)
+        result = run(root, "disabled")
+        assert (result["changed"], result["reboot_required"], result["differences"]) == (False, False, [])
+        assert result["warnings"] == []
+    assert (root / grub_debian.DROP_IN).exists()
 
 
 def booted(root, boot, cmdline="root=UUID=1 ro quiet"):

@@ -129,23 +129,99 @@ def test_rules_that_bring_no_cpu_online(host, rule):
     assert udev_rules.without_them(rule) == rule
 
 
+ON = "/sys/devices/system/cpu/smt/control"
+WRITERS = {
+    "cron": ("etc/crontab", f"@reboot root echo on > {ON}"),
+    "cron.d": ("etc/cron.d/smt", "*/5 * * * * root ppc64_cpu --smt=on"),
+    "rc.local": ("etc/rc.local", "for cpu in 1 3; do echo 1 > /sys/devices/system/cpu/cpu$cpu/online; done"),
+    "likwid 320": ("etc/rc.local", 'for n in 1 3\ndo echo 0 > "/sys/devices/system/cpu/cpu${n}/online"\ndone'),
+    "a crontab": ("var/spool/cron/crontabs/root", "@reboot chcpu -e 1,3"),
+    "a unit": ("etc/systemd/system/smt.service", f"ExecStart=/bin/sh -c 'echo on | tee {ON}'"),
+    "powerpc-utils 106": ("etc/systemd/system/multi-user.target.wants/smtstate.service", "[Service]"),
+    "powerpc-utils 11": (
+        "etc/systemd/system/multi-user.target.wants/smt_off.service",
+        "ExecStart=/usr/sbin/ppc64_cpu --smt=off",
+    ),
+    "systemd 14753": ("etc/tmpfiles.d/smt.conf", f"w! {ON} - - - - on"),
+    "sysfsutils": ("etc/sysfs.d/smt.conf", "devices/system/cpu/smt/control = on"),
+    "a folder in a variable": (
+        "etc/init.d/cpus",
+        'for i in /sys/devices/system/cpu/cpu[1-9]*; do\n  echo 1 > "$i/online"\ndone',
+    ),
+    "aws-parallelcluster 4260": (
+        "var/lib/cloud/instance/cloud-config.txt",
+        'bootcmd:\n  - "for n in 1 3; do echo 0 > /sys/devices/system/cpu/cpu$n/online; done"\nruncmd:\n  - reboot',
+    ),
+    "aws-parallelcluster 4260, in a file of its own": (
+        "etc/cloud/cloud.cfg.d/99-smt.cfg",
+        f"bootcmd:\n- [sh, -c, 'echo off > {ON}']",
+    ),
+}
+
+
+def put(host, path, text):
+    file = pathlib.Path(host.sysroot, path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    return file
+
+
+@pytest.mark.parametrize(("path", "line"), WRITERS.values(), ids=WRITERS)
+def test_who_turns_siblings_on_again_is_named(host, path, line):
+    file = put(host, path, f"# echo off > {ON}\n{line}\n")
+    (sentence,) = others.found(host_files.HostFs(host.sysroot))
+    assert file.name in sentence
+
+
 @pytest.mark.parametrize(
     ("path", "line"),
     [
-        ("etc/crontab", "@reboot root echo on > /sys/devices/system/cpu/smt/control"),
-        ("etc/cron.d/smt", "*/5 * * * * root ppc64_cpu --smt=on"),
-        ("etc/rc.local", "for cpu in 1 3; do echo 1 > /sys/devices/system/cpu/cpu$cpu/online; done"),
-        ("var/spool/cron/crontabs/root", "@reboot chcpu -e 1,3"),
-        ("etc/systemd/system/smt.service", "ExecStart=/bin/sh -c 'echo on | tee /sys/devices/system/cpu/smt/control'"),
-        ("etc/systemd/system/multi-user.target.wants/smtstate.service", "[Service]"),
+        ("etc/systemd/system/ht.service", "ExecStartPre=-/usr/local/sbin/ht on"),
+        ("etc/systemd/system/multi-user.target.wants/ht.service", "ExecStart=/bin/bash -c '/usr/local/sbin/ht on'"),
+        ("etc/cron.d/ht", "@reboot root /usr/local/sbin/ht"),
     ],
 )
-def test_who_turns_siblings_on_again_is_named(host, path, line):
-    file = pathlib.Path(host.sysroot, path)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(f"# echo off > /sys/devices/system/cpu/smt/control\n{line}\n")
+def test_linutil_667_a_script_that_a_unit_starts(host, path, line):
+    put(host, path, f"{line}\n")
+    script = put(host, "usr/local/sbin/ht", f"#!/bin/sh\n[ $1 = on ] && echo on | sudo tee {ON}\n")
     (sentence,) = others.found(host_files.HostFs(host.sysroot))
-    assert file.name in sentence
+    assert f"{script}, which {pathlib.Path(host.sysroot, path)} names, sets the state of CPUs" in sentence
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("tuned.conf", f"[sysfs]\n{ON}=off\n"),
+        ("tuned.conf", "[cpus]\ntype=sysfs\n/sys/devices/system/cpu/cpu[1357]/online=0\n"),
+        ("script.sh", f"#!/bin/sh\nstart() {{\n  echo off > {ON}\n}}\n"),
+    ],
+)
+@pytest.mark.parametrize("active", ["own", "above"])
+def test_tuned_848_a_profile_that_switches_siblings(host, name, text, active):
+    """Also tuned 366."""
+    put(host, "etc/tuned/above/tuned.conf", "[main]\ninclude=own\n")
+    put(host, "etc/tuned/own/tuned.conf", "[script]\nscript=${i:PROFILE_DIR}/script.sh\n")
+    put(host, f"etc/tuned/own/{name}", text)
+    assert others.found(host_files.HostFs(host.sysroot)) == []
+    put(host, "etc/tuned/active_profile", f"{active}\n")
+    (sentence,) = others.found(host_files.HostFs(host.sysroot))
+    assert sentence.startswith("TuneD's profile own (")
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        # Memory that is added comes online by a file of the same name.
+        ("etc/rc.local", "for i in /sys/devices/system/memory/memory*; do echo 1 > $i/online; done"),
+        # Run at the first boot only.
+        ("var/lib/cloud/instance/cloud-config.txt", f"runcmd:\n  - echo off > {ON}\n"),
+        ("etc/sysfs.d/x.conf", "devices/system/cpu/cpu0/cpufreq/scaling_governor = powersave"),
+        ("etc/systemd/system/x.service", "ExecStart=/usr/local/bin/missing"),
+    ],
+)
+def test_what_sets_something_else_is_not_named(host, path, text):
+    put(host, path, f"{text}\n")
+    assert others.found(host_files.HostFs(host.sysroot)) == []
 
 
 @pytest.mark.parametrize(

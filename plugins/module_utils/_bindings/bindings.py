@@ -61,7 +61,8 @@ _CONTAINERS: "tuple[tuple[str, str, tuple[str, ...] | re.Pattern[str], str], ...
     ("etc/pve/lxc", "", re.compile(r"^lxc\.cgroup2?\.cpuset\.cpus\s*[:=]\s*(\S+)", re.MULTILINE), "the container"),
     ("etc/pve/qemu-server", "", re.compile(r"^affinity:\s*(\S+)", re.MULTILINE), "the guest"),
 )
-_LIBVIRT_DIRECTORIES = ("etc/libvirt/qemu", "run/libvirt/qemu")
+# Of each of its drivers.
+_LIBVIRT_DIRECTORIES = tuple(f"{top}/libvirt/{driver}" for top in ("etc", "run") for driver in ("qemu", "lxc", "libxl"))
 _LIBVIRT_PINNING = re.compile(r"""<(vcpupin|emulatorpin|iothreadpin|vcpu)\b[^>]*\bcpuset=['"]([^'"]*)['"]""")
 
 

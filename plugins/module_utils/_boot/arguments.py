@@ -216,6 +216,11 @@ def related_arguments(arguments: "t.Iterable[str]") -> "list[str]":
     return [argument for argument in arguments if remainder(argument, _NONE_RELATED) != argument]
 
 
+def are_same(some: "t.Iterable[str]", others: "t.Iterable[str]") -> bool:
+    """Return whether two lists have the same effect: the same arguments, however often, in whatever order."""
+    return set(some) == set(others)
+
+
 def with_related_of(text: str, earlier: str) -> str:
     """Return a file's text with the related arguments of an earlier one, and all else that was changed since.
 

@@ -252,7 +252,7 @@ class _Update:
             self._own.settle(self._set_here())
         configured = self._configured(bool(pending))
         running = self._running()
-        required = any(sorted(self._related(running)) != sorted(entry) for entry in configured)
+        required = any(not boot_arguments.are_same(self._related(running), entry) for entry in configured)
         in_vain = self._awaited.in_vain(_common(configured)) if required and not pending else None
         if not self._request.check:
             backend.warnings.extend(self._awaited.remember(_common(configured), required, bool(pending)))
@@ -347,7 +347,9 @@ class _Update:
         """Return sentences about what the running system has other than desired;
         empty when the arguments are in effect.
         """
-        differences = [f"/proc/cmdline: {fault}" for fault in boot_arguments.differences(running, self._wanted)]
+        # TuneD may have set an argument that is set here, too: the kernel does not mind.
+        distinct = list(dict.fromkeys(running))
+        differences = [f"/proc/cmdline: {fault}" for fault in boot_arguments.differences(distinct, self._wanted)]
         state = smt_state.read(self._fs.sysroot)
         controls, active, online = self._expected(running)
         if controls is not None and state["control"] not in controls + _NO_CONTROL:

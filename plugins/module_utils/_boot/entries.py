@@ -25,13 +25,18 @@ MAX_ENTRIES = 1000
 
 LINE_END = re.compile(r"(?:\r\n|\r|\n)")
 _LINUX = ("linux", "linux16", "linuxefi")
+_INITRD = ("initrd", "initrd16", "initrdefi")
 # The script of grub-mkconfig that makes entries for this host's kernels, and what grub-customizer makes of it.
 _OF_THIS_HOST = re.compile(r"10_linux.*|[0-9]+_linux_proxy")
 _ID = re.compile(r"(?:\$menuentry_id_option|--id)[ =]+(?:'([^']*)'|\"([^\"]*)\"|(\S+))")
 # A variable of GRUB with which TuneD's plug-in `bootloader` puts arguments into all entries (00_tuned).
 TUNED = "tuned_params"
+_TUNED_INITRD = "tuned_initrd"
 _TUNED_SET = re.compile(rf"^\s*set\s+{TUNED}=(.*)$", re.MULTILINE)
 _TUNED_USED = re.compile(rf"\$(?:{TUNED}\b|\{{{TUNED}\}})")
+# Without it a submenu, which is a context of its own, has no value of the variable: TuneD exports it since 2.25.
+_TUNED_EXPORTED = re.compile(rf"^\s*export\s[^\n]*\b{TUNED}\b", re.MULTILINE)
+_DEFAULT = re.compile(r"^\s*set\s+default=([^\n]*)$", re.MULTILINE)
 # What the titles of entries have that do not boot by default.
 RESCUE_TITLE = re.compile(r"recovery|rescue", re.IGNORECASE)
 # What tells an entry for recovery where its title is in another language.
@@ -123,25 +128,73 @@ def parse_grub_cfg(text: str) -> "list[Entry]":
     entries: list[Entry] = []
     script, title, identifier = "", "", ""
     tuned = _tuned_params(text)
+    reaches_submenus = _TUNED_EXPORTED.search(text) is not None or not _boots_from_submenu(text)
+    # The blocks that a line is in, by the word with which each begins.
+    blocks: list[str] = []
     for line in text.split("\n"):
         section = _SECTION.match(line)
         if section is not None:
             script = section.group(2).rpartition("/")[2] if section.group(1) == "BEGIN" else ""
             continue
         fields = line.split(None, 1)
+        if fields == ["}"]:
+            del blocks[-1:]
         if len(fields) < 2:
             continue
+        if line.rstrip().endswith("{"):
+            blocks.append(fields[0])
         if fields[0] == "menuentry":
-            title = (_shell_fields(fields[1]) or [""])[0]
+            title = entry_title(fields[1])
             identifier = next(filter(None, (_ID.findall(fields[1]) or [("",)])[0]), "")
         elif fields[0] in _LINUX:
             kernel, arguments = _kernel_and_arguments(fields[1])
             generated = _OF_THIS_HOST.fullmatch(script) is not None
-            borrowed = tuned if _TUNED_USED.search(fields[1]) else ()
+            is_reached = reaches_submenus or "submenu" not in blocks
+            borrowed = tuned if is_reached and _TUNED_USED.search(fields[1]) else ()
             entries.append(Entry(title, kernel, arguments, generated, False, identifier, borrowed))
         elif fields[0].startswith("initrd") and entries:
             entries[-1] = entries[-1]._replace(initrd=True)
     return entries[:MAX_ENTRIES]
+
+
+def entry_title(text: str) -> str:
+    """Return the title of an entry from what follows ``menuentry`` in a grub.cfg."""
+    return (_shell_fields(text) or [""])[0]
+
+
+def _boots_from_submenu(text: str) -> bool:
+    """Return whether an entry of a submenu may boot by default: grub names it by the way to it, with ``>``, or has it
+    from its environment block. The one for the next boot alone does not count.
+    """
+    values = [value for value in _DEFAULT.findall(text) if "next_entry" not in value]
+    return any(">" in value or "$" in value for value in values)
+
+
+def with_tuned_of(old: str, new: str) -> str:
+    """Return a new grub.cfg whose entries have the variables of TuneD that those of the old one have.
+
+    TuneD itself puts them into grub.cfg, and into /etc/default/grub, after which another file may set the same value
+    anew: they would be missing until the start of TuneD after the next boot.
+
+    Args:
+        old: text of the present grub.cfg.
+        new: text of the one that grub-mkconfig has made.
+    """
+    known = {entry.title for entry in parse_grub_cfg(old)}
+    users = {entry.title for entry in parse_grub_cfg(old) if f"${TUNED}" in entry.arguments}
+    if not users or not _TUNED_SET.search(new):
+        return new
+    lines, title = [], ""
+    for line in new.split("\n"):
+        fields = line.split(None, 1)
+        word = fields[0] if len(fields) > 1 else ""
+        if word == "menuentry":
+            title = entry_title(fields[1])
+        variable = f"${TUNED}" if word in _LINUX else f"${_TUNED_INITRD}" if word in _INITRD else ""
+        is_user = title in users or (title not in known and not RESCUE_TITLE.search(title))
+        is_missing = bool(variable) and is_user and variable in old and variable not in line
+        lines.append(f"{line.rstrip()} {variable}" if is_missing else line)
+    return "\n".join(lines)
 
 
 def read_grub_cfg(fs: host_files.HostFs, path: str) -> "list[Entry]":

@@ -4,8 +4,14 @@
 and whether a reboot would change them.
 """
 
+import typing as t
+
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import detection, entries as boot_entries
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.arguments import smt_arguments, split_arguments
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.arguments import (
+    are_same,
+    smt_arguments,
+    split_arguments,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import registry
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
@@ -52,9 +58,9 @@ def read(fs: host_files.HostFs, detected: detection.DetectedLoader) -> BootFacts
         The facts.
     """
     cmdline = fs.read("proc/cmdline")
-    running = None if cmdline is None else smt_arguments(split_arguments(cmdline))
+    running = None if cmdline is None else _distinct(split_arguments(cmdline))
     configured = _configured([] if detected.loader is None else detected.loader.read_entries(fs))
-    reboot_required = None if running is None or configured is None else sorted(running) != sorted(configured)
+    reboot_required = None if running is None or configured is None else not are_same(running, configured)
     return {"running": running, "configured": configured, "loader": detected.name, "reboot_required": reboot_required}
 
 
@@ -67,8 +73,13 @@ def _configured(entries: "list[boot_entries.Entry]") -> "list[str] | None":
     this host's settings.
     """
     normal = [entry for entry in entries if entry.generated and not entry.is_rescue]
-    distinct = {tuple(smt_arguments(entry.arguments + entry.borrowed)) for entry in normal}
+    distinct = {tuple(_distinct(entry.arguments + entry.borrowed)) for entry in normal}
     return list(distinct.pop()) if len(distinct) == 1 else None
+
+
+def _distinct(arguments: "t.Iterable[str]") -> "list[str]":
+    """Return the SMT arguments, each once: two tools may set the same one."""
+    return list(dict.fromkeys(smt_arguments(arguments)))
 
 
 def methods(detected: detection.DetectedLoader, blocked_by: "str | None") -> BootMethods:

@@ -8,6 +8,7 @@ They are TuneD's: they would be back with its next start, so they are neither re
 
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import tuned_profiles
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
     arguments as boot_arguments,
     entries as boot_entries,
@@ -16,13 +17,13 @@ from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders impor
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._host.text import printable
 
-_PROFILE = "etc/tuned/active_profile"
-
 
 def left_to_set(
     fs: host_files.HostFs, entries: "t.Iterable[boot_entries.Entry]", desired: boot_arguments.DesiredArguments
 ) -> "tuple[boot_arguments.DesiredArguments, str | None]":
     """Return the desired arguments without those that TuneD sets, and the sentence that names it, where it sets any.
+
+    What is set here already stays.
 
     Args:
         fs: the host's files.
@@ -32,17 +33,20 @@ def left_to_set(
     Raises:
         BootLoaderError: TuneD sets an argument that is to be removed.
     """
-    given = {argument for entry in entries if not entry.is_rescue for argument in entry.borrowed}
+    normal = [entry for entry in entries if not entry.is_rescue]
+    given = {argument for entry in normal for argument in entry.borrowed}
     related = boot_arguments.related_arguments(sorted(given))
     wrong = boot_arguments.superfluous(related, desired)
-    profile = printable((fs.read(_PROFILE) or "").strip()) or "unknown"
+    profile = printable((fs.read(tuned_profiles.ACTIVE) or "").strip()) or "unknown"
     if wrong:
         raise loader_base.BootLoaderError(
             f"TuneD sets {' '.join(wrong)} at each start, by its profile {profile} (section bootloader, and the"
             f" variable {boot_entries.TUNED} of GRUB): choose another profile (tuned-adm profile), or change what this"
             f" one has in {fs.path('etc/tuned')}, and run this again"
         )
-    if not given.issuperset(desired.arguments) or not desired.arguments:
+    wanted = set(desired.arguments)
+    is_set_here = all(wanted.issubset(entry.arguments) for entry in normal)
+    if not all(wanted.issubset(entry.borrowed) for entry in normal) or is_set_here:
         return desired, None
     return boot_arguments.without_arguments(desired), (
         f"{' '.join(desired.arguments)} is set by TuneD's profile {profile}, and by nothing else: it goes with the"

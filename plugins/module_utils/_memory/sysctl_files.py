@@ -10,6 +10,7 @@ import stat
 import typing as t
 from collections.abc import Iterable, Mapping
 
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import tuned_profiles
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._memory import late_writers
 from ansible_collections.threadwise.smt.plugins.module_utils._memory.errors import MemoryPolicyError
@@ -19,10 +20,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._memory.policy impo
 # (sysctl.d(5)).
 DIRECTORIES = ("etc/sysctl.d", "run/sysctl.d", "usr/local/lib/sysctl.d", "usr/lib/sysctl.d", "lib/sysctl.d")
 TUNED_CONF = "etc/tuned/tuned-main.conf"
-TUNED_PROFILES = ("etc/tuned/profiles", "etc/tuned", "usr/lib/tuned/profiles", "usr/lib/tuned")
 # Sorts after 99-sysctl.conf, the link to /etc/sysctl.conf.
 OURS = "etc/sysctl.d/99-threadwise-smt-memory.conf"
-MAX_INCLUDES = 16
 # What the kernel takes for a number (proc_get_long in kernel/sysctl.c): what follows a blank does not count.
 _NUMBER = re.compile(r"(-?)(0[xX][0-9a-fA-F]{1,16}|[0-9]{1,18})(?=\s|\Z)")
 
@@ -181,11 +180,12 @@ class BootFiles:
         self._files = read(fs)
         self._last = at_boot([(late_writers.SYSCTL_CONF, fs.read(late_writers.SYSCTL_CONF) or "")])
         self._tuned: dict[str, Assignment] = {}
-        for profile in (fs.read("etc/tuned/active_profile") or "").split():
-            self._tuned.update(_profile_values(fs, profile, set()))
+        for profile in tuned_profiles.active(fs):
+            for name, value in profile.of_plugin("sysctl").items():
+                self._tuned[_dotted(name)] = Assignment(value.lstrip(">").strip(), profile.name)
         # TuneD writes its profile's values when it starts, after systemd-sysctl, and then by default those of sysctl.d
         # again.
-        reapply = _ini(fs.read(TUNED_CONF) or "").get("", {}).get("reapply_sysctl", "1")
+        reapply = tuned_profiles.settings(fs.read(TUNED_CONF) or "").get("", {}).get("reapply_sysctl", "1")
         self._tuned_is_last = reapply.lower() not in ("1", "true", "yes")
         self.running = late_writers.processes(fs)
         self._kubelet = late_writers.find_kubelet(fs, self.running)
@@ -283,42 +283,3 @@ class BootFiles:
             for name, value in wanted.items()
             if self._tuned_is_last and name in self._tuned and number(self._tuned[name].value) != value
         ]
-
-
-def _profile_values(fs: HostFs, profile: str, seen: "set[str]") -> "dict[str, Assignment]":
-    """Return the sysctl values of a TuneD profile and of those that it includes; its own values take precedence."""
-    if profile in seen or len(seen) >= MAX_INCLUDES or not re.match(r"\A[A-Za-z0-9_][A-Za-z0-9_.-]*\Z", profile):
-        return {}
-    seen.add(profile)
-    text = next(
-        (text for text in (fs.read(f"{folder}/{profile}/tuned.conf") for folder in TUNED_PROFILES) if text is not None),
-        "",
-    )
-    sections = _ini(text)
-    values: dict[str, Assignment] = {}
-    for name in re.split(r"[\s,]+", sections.get("main", {}).get("include", "")):
-        values.update(_profile_values(fs, name, seen))
-    values.update(
-        {
-            _dotted(name): Assignment(value.lstrip(">").strip(), profile)
-            for name, value in sections.get("sysctl", {}).items()
-        }
-    )
-    return values
-
-
-def _ini(text: str) -> "dict[str, dict[str, str]]":
-    """Return the values of a TuneD file by section and name;
-    the lines before the first section are in section ``""``.
-    """
-    sections: dict[str, dict[str, str]] = {"": {}}
-    section = ""
-    for raw_line in text.split("\n"):
-        line = raw_line.strip()
-        if line.startswith("[") and line.endswith("]"):
-            section = line[1:-1].strip()
-            sections.setdefault(section, {})
-        elif "=" in line and line[0] not in "#;":
-            name, _equals, value = line.partition("=")
-            sections[section][name.strip()] = value.split("#", maxsplit=1)[0].strip().strip('"')
-    return sections

@@ -249,6 +249,7 @@ class GrubMkconfig:
                 undo.back_up(self._cfg)
                 transaction.replace(self._fs, self.settings_path, settings)
                 self._generate(new)
+                self._keep_tuned(new)
                 self._replace_cfg(new, target, desired)
         finally:
             transaction.remove_quietly(new)
@@ -278,6 +279,19 @@ class GrubMkconfig:
     def _generate(self, new: str) -> None:
         transaction.remove_quietly(new)
         transaction.run_tool(self._fs, [self._fs.path(self._tool), "-o", new])
+
+    def _keep_tuned(self, new: str) -> None:
+        """Give the new grub.cfg the variables of TuneD that the present one has."""
+        try:
+            with open(new, "r+", encoding="utf-8", errors="surrogateescape", newline="") as stream:
+                made = stream.read(host_files.LARGE)
+                text = boot_entries.with_tuned_of(self._fs.read(self._cfg, host_files.LARGE) or "", made)
+                if text != made:
+                    stream.seek(0)
+                    stream.write(text)
+                    stream.truncate()
+        except OSError as error:
+            raise BootLoaderError(f"{new} cannot be written: {error.strerror}") from error
 
     def _replace_cfg(self, new: str, target: str, desired: "boot_arguments.DesiredArguments | None") -> None:
         try:
