@@ -3,7 +3,8 @@
 """A canvas of plain SVG with texts that are never cut off, and the axes of charts.
 
 A canvas is :data:`WIDTH` units wide and as high as what is on it; the page scales it to its own width. So narrow a
-canvas stays legible on a telephone: what would stand beside a plot stands above it, and is wrapped.
+canvas stays legible on a telephone: what would stand beside a plot stands above it, and is wrapped. What many elements
+have in common is a class of one letter or so, whose rule :data:`STYLE` says once for all pictures of a page.
 """
 
 from __future__ import annotations
@@ -18,7 +19,33 @@ from html import escape
 
 Scale = t.Callable[[float], float]
 
-INK, MUTED, GRID, ACCENT = "var(--ink)", "var(--muted)", "var(--grid)", "var(--accent)"
+INK, MUTED, GRID, ACCENT = "ink", "muted", "grid", "accent"
+# The colours of a page, which are CSS variables of it: name -> class.
+COLOURS = {
+    INK: "k",
+    MUTED: "u",
+    GRID: "g",
+    ACCENT: "a",
+    "on": "b",
+    "off": "c",
+    **{f"arm-{number}": f"c{number}" for number in range(3, 9)},
+    "gain": "G",
+    "loss": "L",
+    "even": "E",
+    "unsure": "U",
+}
+# Attribute and value -> class.
+CLASSES = {
+    ("text-anchor", "middle"): "m",
+    ("text-anchor", "end"): "e",
+    ("stroke-width", "2"): "w",
+    ("stroke-width", "3"): "v",
+    ("stroke-linecap", "round"): "r",
+    ("stroke-linecap", "square"): "q",
+    ("opacity", "0.18"): "o",
+    ("fill", "none"): "n",
+}
+FILL, STROKE = "f", "s"
 # Width of a canvas, size of its font, height of a line of text, and room at its edges, in units of SVG.
 WIDTH, FONT, LINE, EDGE = 400.0, 12.0, 16.0, 4.0
 # Widths of characters as shares of the font's size, in the widest common fonts (DejaVu Sans, Verdana).
@@ -38,7 +65,7 @@ CORNERS: dict[str, tuple[tuple[float, float], ...]] = {
 }
 
 
-def _share(character: str) -> float:
+def _ems(character: str) -> float:
     if character in NARROW:
         return 0.46
     if character in WIDE:
@@ -55,7 +82,7 @@ def _share(character: str) -> float:
 @functools.lru_cache(maxsize=4096)
 def width(text: str) -> float:
     """Return how wide a text is at most, in units of SVG."""
-    return FONT * sum(map(_share, text))
+    return FONT * sum(map(_ems, text))
 
 
 def wrap(text: str, room: float) -> list[str]:
@@ -80,6 +107,11 @@ def short(value: float) -> str:
     """Format a coordinate: a tenth of a unit cannot be seen."""
     written = f"{value:.1f}"
     return written.removesuffix(".0")
+
+
+def share(value: float) -> str:
+    """Format a share from 0 to 1, such as an opacity."""
+    return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
 def tick_label(value: float) -> str:
@@ -121,9 +153,8 @@ class Canvas:
 
     def svg(self, label: str) -> str:
         """Return the picture as an ``<svg>`` element with this alternative text."""
-        head = '<svg xmlns="http://www.w3.org/2000/svg" role="img" width="100%"'
-        view = f'viewBox="0 0 {short(WIDTH)} {short(self._bottom + EDGE)}" font-size="{short(FONT)}" fill="{INK}"'
-        return f'{head} aria-label="{escape(label)}" {view}>{"".join(self._parts)}</svg>'
+        view = f"0 0 {short(WIDTH)} {short(self._bottom + EDGE)}"
+        return f'<svg role=img aria-label="{escape(label)}" viewBox="{view}">{"".join(self._parts)}</svg>'
 
     def reach(self, bottom: float) -> None:
         """Make the picture at least this high."""
@@ -135,10 +166,11 @@ class Canvas:
         Args:
             drawn: its commands.
             title: what a reader sees who points at it.
-            attributes: others, with underscores for hyphens.
+            attributes: others, with underscores for hyphens; ``colour``, ``fill`` and ``stroke`` name a colour of the
+                page, and an empty one is that of the group.
         """
         content = f">{_titled(title)}</path>" if title else "/>"
-        self._parts.append(f'<path d="{drawn}"{_written(attributes)}{content}')
+        self._parts.append(f'<path{_written(attributes)} d="{drawn}"{content}')
 
     @contextlib.contextmanager
     def group(self, title: str = "", **attributes: str) -> t.Iterator[None]:
@@ -151,8 +183,8 @@ class Canvas:
         """Add a text whose middle has the height ``y``; the caller sees to it that it has room."""
         attributes = {} if anchor == "start" else {"text_anchor": anchor}
         attributes |= {"fill": colour} if colour else {}
-        place = f'x="{short(x)}" y="{short(y + 0.35 * FONT)}"'
-        self._parts.append(f"<text {place}{_written(attributes)}>{escape(content, quote=False)}</text>")
+        place = f"x={short(x)} y={y + 0.35 * FONT:.0f}"
+        self._parts.append(f"<text{_written(attributes)} {place}>{escape(content, quote=False)}</text>")
         self.reach(y + LINE / 2)
 
     def lines(self, y: float, content: str, colour: str = "", anchor: str = "start") -> float:
@@ -175,16 +207,19 @@ class Canvas:
         (right, down), *others = corners or [(0.0, 0.0)]
         steps = itertools.pairwise([(right, down), *others])
         shape = "".join(f"l{short(radius * (x - a))} {short(radius * (y - b))}" for (a, b), (x, y) in steps) + "z"
-        silent = ""
-        with self.group(**attributes):
-            for x, y, title in points:
-                mark = f"M{short(x + radius * right)} {short(y + radius * down)}{shape if corners else 'v.1'}"
-                if title:
-                    self.path(mark, title)
-                else:
-                    silent += mark
-            if silent:
-                self.path(silent)
+        marks = [
+            (f"M{short(x + radius * right)} {short(y + radius * down)}{shape if corners else 'v.1'}", title)
+            for x, y, title in points
+        ]
+        titled = [mark for mark in marks if mark[1]]
+        if silent := "".join(mark for mark, title in marks if not title):
+            self.path(silent, **attributes)
+        if len(titled) == 1:
+            self.path(*titled[0], **attributes)
+        elif titled:
+            with self.group(**attributes):
+                for mark in titled:
+                    self.path(*mark)
 
 
 def _titled(title: str) -> str:
@@ -192,7 +227,39 @@ def _titled(title: str) -> str:
 
 
 def _written(attributes: t.Mapping[str, str]) -> str:
-    return "".join(f' {name.replace("_", "-")}="{escape(value)}"' for name, value in attributes.items())
+    """Return attributes as they stand in a tag, what has a class by it; their values are numbers."""
+    classes: dict[str, None] = {}
+    others = ""
+    for name, value in attributes.items():
+        if name in _PAINTED and value in COLOURS:
+            classes |= dict.fromkeys((*_PAINTED[name], COLOURS[value]))
+        elif name in _PAINTED and not value:
+            classes |= dict.fromkeys(_PAINTED[name])
+        elif found := CLASSES.get((written := name.replace("_", "-"), value)):
+            classes[found] = None
+        else:
+            others += f" {written}={value}"
+    if not classes:
+        return others
+    return f' class="{" ".join(classes)}"{others}' if len(classes) > 1 else f" class={next(iter(classes))}{others}"
+
+
+_PAINTED = {"fill": (FILL,), "stroke": (STROKE,), "colour": ()}
+_RULES = {
+    **{name: f"color:var(--{colour})" for colour, name in COLOURS.items()},
+    FILL: "fill:currentColor",
+    STROKE: "stroke:currentColor",
+    **{name: f"{attribute}:{value}" for (attribute, value), name in CLASSES.items()},
+}
+STYLE = f"figure svg{{width:100%;font-size:{FONT:g}px;fill:var(--{INK})}}" + "".join(
+    f"svg .{name}{{{rule}}}" for name, rule in _RULES.items()
+)
+
+
+def steps(x: float, tops: t.Sequence[float], height: float) -> str:
+    """Return the commands of vertical lines of one height below each other."""
+    moves = (f"m0 {short(after - before - height)}v{short(height)}" for before, after in itertools.pairwise(tops))
+    return f"M{short(x)} {short(tops[0])}v{short(height)}{''.join(moves)}"
 
 
 def box(x: float, y: float, across: float, down: float) -> str:
@@ -202,7 +269,12 @@ def box(x: float, y: float, across: float, down: float) -> str:
 
 def line(points: t.Iterable[tuple[float, float]]) -> str:
     """Return the commands of a path from point to point."""
-    return "M" + " ".join(f"{short(x)} {short(y)}" for x, y in points)
+    (x, y), *others = [(short(x), short(y)) for x, y in points]
+    drawn = f"M{x} {y}"
+    for across, down in others:
+        drawn += f"H{across}" if down == y else f"V{down}" if across == x else f"L{across} {down}"
+        x, y = across, down
+    return drawn
 
 
 def legend(canvas: Canvas, arms: t.Iterable[tuple[str, str, str]]) -> float:

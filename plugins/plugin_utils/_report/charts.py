@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Charts as plain SVG: one function for each kind.
 
-Colours are CSS variables of the page (``var(--on)``), so that a chart follows light, dark and print styles. Each chart
+Colours are CSS variables of the page (``--on``), so that a chart follows light, dark and print styles. Each chart
 has ``role="img"`` and a sentence in ``aria-label``, each point and bar tells its numbers to whoever points at it, and
 the page shows them in a table.
 """
@@ -32,7 +32,9 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report.canvas impo
     legend,
     line,
     scale,
+    share,
     short,
+    steps,
     tick_label,
     ticks,
     width,
@@ -43,18 +45,18 @@ Row = t.Mapping[str, t.Any]
 
 # Verdict -> colour and shape: never distinguished by colour alone.
 VERDICTS = {
-    "gain": ("var(--gain)", "triangle-right"),
-    "loss": ("var(--loss)", "triangle-left"),
-    "equivalent": ("var(--even)", "square"),
-    "inconclusive": ("var(--unsure)", "circle"),
-    "hosts_disagree": ("var(--unsure)", "cross"),
+    "gain": ("gain", "triangle-right"),
+    "loss": ("loss", "triangle-left"),
+    "equivalent": ("even", "square"),
+    "inconclusive": ("unsure", "circle"),
+    "hosts_disagree": ("unsure", "cross"),
 }
 # The look of a row of a forest plot that stands for what the rows below it are compared with.
 BASELINE = "baseline"
 LOOKS = {**VERDICTS, BASELINE: (INK, "diamond")}
 # Colour and shape of each arm in the order of the result, the baseline first; no two colours differ by red and green
 # alone.
-ARM_COLOURS = ("var(--on)", "var(--off)", *(f"var(--arm-{number})" for number in range(3, 9)))
+ARM_COLOURS = ("on", "off", *(f"arm-{number}" for number in range(3, 9)))
 ARM_SHAPES = ("circle", "diamond", "square", "triangle-up", "cross", "triangle-down", "triangle-left", "triangle-right")
 # Candidate ticks of a ratio axis.
 RATIO_TICKS = (0.1, 0.2, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.4, 1.6, 2.0, 3.0, 5.0, 10.0)
@@ -174,7 +176,7 @@ def _ratio_rows(
         y += ROW + EDGE
 
     def strips(x: float) -> str:
-        return "".join(f"M{short(x)} {short(middle - ROW / 2)}v{ROW}" for middle in middles)
+        return steps(x, [middle - ROW / 2 for middle in middles], ROW)
 
     directions = {row["better"] for row in rows}
     start, marked = place(1 / (1 + margin)), ratio_ticks(low, high)
@@ -210,9 +212,9 @@ def forest(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], label: 
         colour, shape = LOOKS[row["verdict"]]
         said = "" if row["verdict"] == BASELINE else f", {conclusion.VERDICT_TITLES[row['verdict']]}"
         title = f"{row['label']}: {row['text']}{said}"
-        with canvas.group(title):
-            canvas.path(line([(place(row["low"]), y), (place(row["high"]), y)]), stroke=colour, stroke_width="3")
-            canvas.marks(shape, colour, 6, [(place(row["ratio"]), y, "")])
+        with canvas.group(title, colour=colour):
+            canvas.path(line([(place(row["low"]), y), (place(row["high"]), y)]), stroke="", stroke_width="3")
+            canvas.marks(shape, "", 6, [(place(row["ratio"]), y, "")])
     return Picture(label, canvas.svg(label))
 
 
@@ -268,7 +270,9 @@ def bars(rows: t.Sequence[Row], arms: t.Sequence[str], unit: str, label: str) ->
         for row in sorted(members, key=lambda row: arms.index(row["arm"])):
             middle, end = y + BAR / 2, place(row["value"])
             with canvas.group(f"{name}, {row['arm']}: {_with_interval(row)}"):
-                canvas.path(box(EDGE, y + 1, end - EDGE, BAR - 2), fill=shown[row["arm"]][0])
+                canvas.path(
+                    line([(EDGE, middle), (end, middle)]), stroke=shown[row["arm"]][0], stroke_width=f"{BAR - 2}"
+                )
                 if row["low"] is not None and row["high"] is not None:
                     low, high = place(row["low"]), place(row["high"])
                     canvas.path(line([(low, middle), (high, middle)]), stroke=INK, stroke_width="2")
@@ -564,7 +568,7 @@ def usage_map(rows: t.Sequence[Row], cpus: t.Sequence[str], label: str) -> Pictu
             for place, cpu in enumerate(cpus):
                 if cpu in usage:
                     field = box(EDGE + step * place, y, step - seam, CELL)
-                    opacity = f"{0.06 + 0.94 * min(1.0, max(0.0, usage[cpu])):.2f}"
+                    opacity = share(0.06 + 0.94 * min(1.0, max(0.0, usage[cpu])))
                     if len(rows) <= MAX_TITLED:
                         canvas.path(field, f"CPU {cpu}: {100 * usage[cpu]:.0f} %", opacity=opacity)
                     else:
@@ -606,10 +610,10 @@ def topology(
             canvas.path(box(left, top, step * wide + 8, high), fill="none", stroke=MUTED)
             for thread, cpu in enumerate(core):
                 x, upper = left + 4 + step * (thread % wide), top + height * (thread // wide)
-                share = 0.0 if cpu in offline else 1 / 3 if usage is None else usage.get(cpu, 0.0)
-                said = "off" if cpu in offline else f"{100 * share:.0f} %"
+                used = 0.0 if cpu in offline else 1 / 3 if usage is None else usage.get(cpu, 0.0)
+                said = "off" if cpu in offline else f"{100 * used:.0f} %"
                 look = {"stroke_dasharray": "3,3"} if cpu in offline else {}
-                look |= {"fill": ACCENT, "fill_opacity": f"{0.6 * min(1.0, max(0.0, share)):.2f}"}
+                look |= {"fill": ACCENT, "fill_opacity": share(0.6 * min(1.0, max(0.0, used)))}
                 title = f"CPU {cpu}: {said}" if usage is not None or cpu in offline else f"CPU {cpu}"
                 canvas.path(box(x + 1, upper + 4, step - 2, height - 8), title, stroke=ACCENT, **look)
                 texts = [str(cpu)] if usage is None else [str(cpu), said]

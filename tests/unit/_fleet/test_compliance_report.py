@@ -8,6 +8,7 @@ import datetime
 import json
 import re
 
+import markup
 import pytest
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, compliance_report
@@ -51,7 +52,7 @@ def test_what_needs_action_comes_first_and_a_link_chooses_each_status():
     fleet = [(f"{status}-{name}", verdict(status)) for name in "ba" for status in compliance.STATUSES]
     order = ["drifted", "bad_policy", "unreachable", "unknown", "compliant"]
     names = [f"{status}-{name}" for status in order for name in "ab"]
-    page = compliance_report.page(fleet, NOW)
+    page = markup.whole(compliance_report.page(fleet, NOW))
     assert re.findall('<tr><th scope="row">([a-z_]+-[ab])</th>', page) == names
     assert [line.split()[0] for line in compliance_report.table(fleet)[2:12]] == names
     assert re.findall('<a href="(.*?)" data-chooses="hosts">(.*?)</a>', page) == [
@@ -60,9 +61,11 @@ def test_what_needs_action_comes_first_and_a_link_chooses_each_status():
 
 
 def test_columns_that_are_empty_on_all_hosts_are_left_out():
-    heads = re.findall('<th scope="col">(.*?)</th>', compliance_report.page([("a", verdict("drifted"))], NOW))
+    heads = re.findall(
+        '<th scope="col">(.*?)</th>', markup.whole(compliance_report.page([("a", verdict("drifted"))], NOW))
+    )
     assert heads == ["class", "host", "status", "how", "wanted", "scope", "class"]
-    heads = re.findall('<th scope="col">(.*?)</th>', compliance_report.page(FLEET, NOW))
+    heads = re.findall('<th scope="col">(.*?)</th>', markup.whole(compliance_report.page(FLEET, NOW)))
     assert heads[5:] == ["scope", "running", "configured", "class"]
 
 

@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 
+import markup
 import pytest
 import result_maker
 import sysfs_tree
@@ -134,7 +135,7 @@ def test_hosts_that_need_action_come_first(known):
     ]
     names = ["gone", "state-unknown", "open", "boots-otherwise", "some-unknown", "fine-a", "fine-b"]
     assert [line.split()[0] for line in survey.table(rows)[2:9]] == names
-    page = survey.page(rows, "now")
+    page = markup.whole(survey.page(rows, "now"))
     assert re.findall('<tr><th scope="row">([a-z-]+)</th><td class="verdict', page) == names[1:]
     assert re.findall('<a href="(.*?)" data-chooses="hosts">(.*?)</a>', page) == [
         ("#SMT=on", "on 5"),

@@ -9,8 +9,8 @@ from __future__ import annotations
 import html
 import json
 import re
-from xml.etree import ElementTree
 
+import markup
 import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
@@ -20,7 +20,6 @@ from result_maker import accepted
 
 EVEN = {"rate": 500.0, "share": 0.5, "unit": "events/s", "title": "sysbench cpu"}
 BOTH = {"gzip": result_maker.GZIP, "even": EVEN}
-SVG = "{http://www.w3.org/2000/svg}"
 MANY = {"smt_on": 1.0, "smt_off": 1.0, "isolated": 1.2, "mitigations_off": 1.1}
 
 
@@ -77,7 +76,7 @@ def test_the_question_is_that_of_the_arms(tmp_path, arms, question):
 def test_each_arm_has_a_row_below_the_baseline_of_its_workload():
     made = summary(measured(MANY))
     (picture,) = arms_part.forests(arms_part.against_baseline(made))
-    texts = [one.text for one in ElementTree.fromstring(picture.svg).iter() if one.tag.endswith("}text")]
+    texts = [one.text for one in markup.picture(picture.svg).iter() if one.tag == "text"]
     titles = [result_maker.title_of(name) for name in MANY]
     labels = [text for text in texts if text in (*titles[1:], "gzip of a fixed stream", "sysbench cpu")]
     assert labels == ["gzip of a fixed stream", *titles[1:], "sysbench cpu", *titles[1:]]
@@ -87,7 +86,7 @@ def test_each_arm_has_a_row_below_the_baseline_of_its_workload():
 
 def _rows(picture):
     """How many rows of a forest plot have a mark."""
-    return len(list(ElementTree.fromstring(picture.svg).iter(f"{SVG}title")))
+    return len(list(markup.picture(picture.svg).iter("title")))
 
 
 def test_many_workloads_are_drawn_in_several_charts_of_whole_groups():
@@ -95,7 +94,7 @@ def test_many_workloads_are_drawn_in_several_charts_of_whole_groups():
     found = arms_part.against_baseline(summary(measured(MANY, workloads=workloads, blocks=4)))
     pictures = arms_part.forests(found)
     assert [_rows(one) for one in pictures] == [28, 28, 24]
-    texts = [[text.text for text in ElementTree.fromstring(one.svg).iter(f"{SVG}text")] for one in pictures]
+    texts = [[text.text for text in markup.picture(one.svg).iter("text")] for one in pictures]
     assert all(one[one.index("SMT on (baseline)") - 1].startswith("work ") for one in texts)
     assert "and 1 more in the table" in pictures[0].label
     assert (

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import itertools
 import re
-from xml.etree import ElementTree
 
+import markup
 import pytest
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import canvas, charts
 
@@ -17,7 +17,6 @@ ATTACK = "</text></svg><script>alert(1)</script>\"'&{{ 7 * 7 }}"
 LONG = "\u6e2c\u8a66 " + "every word of this name is kept " * 4 + "W" * 60
 ARMS = ["SMT on", ATTACK, LONG]
 SIDES = ("left is better", ATTACK)
-SVG = "{http://www.w3.org/2000/svg}"
 
 
 def curve(values):
@@ -102,13 +101,13 @@ def extent(drawn):
     """The least and the greatest coordinates that a path reaches, ((x, x), (y, y))."""
     x = y = 0.0
     across, down = [], []
-    for command, numbers in re.findall(r"([MLHVlhvz])([^A-Za-z]*)", drawn.replace("Z", "z")):
+    for command, numbers in re.findall(r"([MLHVmlhvz])([^A-Za-z]*)", drawn.replace("Z", "z")):
         values = [float(number) for number in re.findall(r"-?[0-9.]+", numbers)]
         if command in "ML":
             across += values[::2]
             down += values[1::2]
             x, y = values[-2:]
-        if command == "l":
+        if command in "ml":
             x, y = x + values[0], y + values[1]
             across.append(x)
             down.append(y)
@@ -125,7 +124,7 @@ def texts(svg):
     def walk(element, anchor):
         for one in element:
             own = one.get("text-anchor", anchor)
-            if one.tag == f"{SVG}text":
+            if one.tag == "text":
                 wide, x, y = canvas.width(one.text), float(one.get("x")), float(one.get("y"))
                 left = x - wide * {"start": 0, "middle": 0.5, "end": 1}[own]
                 yield one.text, (left, left + wide, y - 0.75 * canvas.FONT, y + 0.2 * canvas.FONT)
@@ -136,14 +135,14 @@ def texts(svg):
 
 @pytest.mark.parametrize("picture", DRAWN)
 def test_a_picture_is_whole_and_its_texts_stay_texts(picture):
-    svg = ElementTree.fromstring(picture.svg)
+    svg = markup.picture(picture.svg)
     assert svg.get("role") == "img" and svg.get("aria-label") == picture.label == ATTACK
-    assert {one.tag.removeprefix(SVG) for one in svg.iter()} <= {"svg", "g", "text", "path", "title"}
+    assert {one.tag for one in svg.iter()} <= {"svg", "g", "text", "path", "title"}
     left, top, width, height = map(float, svg.get("viewBox").split())
-    assert (left, top, width, svg.get("width")) == (0, 0, canvas.WIDTH, "100%")
+    assert (left, top, width) == (0, 0, canvas.WIDTH)
     boxes = [
         *(((one[0], one[1]), (one[2], one[3])) for _text, one in texts(svg)),
-        *(extent(one.get("d")) for one in svg.iter(f"{SVG}path")),
+        *(extent(one.get("d")) for one in svg.iter("path")),
     ]
     for across, down in boxes:
         assert min(across) >= -0.1 and max(across) <= width + 0.1 and min(down) >= -0.1 and max(down) <= height
@@ -151,7 +150,7 @@ def test_a_picture_is_whole_and_its_texts_stay_texts(picture):
 
 @pytest.mark.parametrize("picture", DRAWN)
 def test_no_two_texts_touch_and_none_is_shortened(picture):
-    svg = ElementTree.fromstring(picture.svg)
+    svg = markup.picture(picture.svg)
     shown = texts(svg)
     for (text, one), (other_text, other) in itertools.combinations(shown, 2):
         apart = one[1] <= other[0] or other[1] <= one[0] or one[3] <= other[2] or other[3] <= one[2]
@@ -180,17 +179,17 @@ def test_no_two_texts_touch_and_none_is_shortened(picture):
     ],
 )
 def test_every_mark_says_its_numbers(kind, count):
-    svg = ElementTree.fromstring(dict(pictures(VALUES[0]))[kind].svg)
-    titles = [one.text for one in svg.iter(f"{SVG}title")]
+    svg = markup.picture(dict(pictures(VALUES[0]))[kind].svg)
+    titles = [one.text for one in svg.iter("title")]
     assert len(titles) == count and all(re.search("[0-9]", title) for title in titles)
 
 
 def test_titles_are_those_of_the_marks():
     rows = [{"label": "alone", "arm": "a", "value": 50.0, "low": 49.0, "high": 51.5, "text": "50"}]
-    titles = [one.text for one in ElementTree.fromstring(charts.bars(rows, ["a"], "u", "l").svg).iter(f"{SVG}title")]
+    titles = [one.text for one in markup.picture(charts.bars(rows, ["a"], "u", "l").svg).iter("title")]
     assert titles == ["alone, a: 50.00 (49.00 to 51.50)"]
     rows = [{"index": index, "deviation": (index - 2) / 100, "arm": "a"} for index in range(4)]
-    titles = [one.text for one in ElementTree.fromstring(charts.sequence(rows, ["a"], "l").svg).iter(f"{SVG}title")]
+    titles = [one.text for one in markup.picture(charts.sequence(rows, ["a"], "l").svg).iter("title")]
     assert titles == ["0: \u22122.00 %", "1: \u22121.00 %", "2: 0 %", "3: +1.00 %"]
 
 
@@ -200,23 +199,16 @@ def test_places_are_those_of_the_numbers():
         {"label": str(value), "arm": "a", "value": value, "low": None, "high": None, "text": str(value)}
         for value in (50.0, 100.0)
     ]
-    svg = ElementTree.fromstring(charts.bars(rows, ["a"], "u", "l").svg)
-    bars = [
-        extent(one.get("d"))[0]
-        for group in svg
-        if group.find(f"{SVG}title") is not None
-        for one in group.iter(f"{SVG}path")
-    ]
+    svg = markup.picture(charts.bars(rows, ["a"], "u", "l").svg)
+    bars = [extent(one.get("d"))[0] for group in svg if group.find("title") is not None for one in group.iter("path")]
     (start, short), (_start, long) = bars
     assert long - start == pytest.approx(2 * (short - start), abs=0.2)
 
 
 def test_the_histogram_counts_each_sample_once():
     values = [1.0, 1.0, 2.0, 2.5, 4.0]
-    svg = ElementTree.fromstring(
-        charts.histogram([{"arm": "a", "value": value} for value in values], ["a"], "u", "l").svg
-    )
-    titles = [one.text for one in svg.iter(f"{SVG}title")]
+    svg = markup.picture(charts.histogram([{"arm": "a", "value": value} for value in values], ["a"], "u", "l").svg)
+    titles = [one.text for one in svg.iter("title")]
     assert sum(int(title.partition(": ")[2]) for title in titles) == len(values)
     assert titles[0] == "1.000 to 2.000: 2"
 
@@ -240,8 +232,8 @@ def test_changes_are_drawn_below_the_curves_on_the_same_axis():
     below = [
         {"x": x, "arm": "b", "value": change, "low": change, "high": change} for x, change in ((1, 0.001), (8, -0.3))
     ]
-    svg = ElementTree.fromstring(charts.streams(rows, below, ["a", "b"], "u", 8, "l").svg)
-    titles = {one.text: parent for parent in svg.iter() for one in parent.findall(f"{SVG}title")}
+    svg = markup.picture(charts.streams(rows, below, ["a", "b"], "u", 8, "l").svg)
+    titles = {one.text: parent for parent in svg.iter() for one in parent.findall("title")}
     assert (
         "b, 8 streams: \u221230.0 % (\u221230.0 % to \u221230.0 %)" in titles and "b, 8 streams: 800\u202f000" in titles
     )

@@ -10,6 +10,7 @@ import pathlib
 import re
 
 import jsonschema_rs
+import markup
 import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
@@ -40,7 +41,11 @@ def scaled(one, host, factor):
 
 
 def page(rows):
-    return fleet_page.render(rows, [], hardware_classes.by_class(rows, 0.01, 0.95))
+    return markup.whole(fleet_page.render(rows, [], hardware_classes.by_class(rows, 0.01, 0.95)))
+
+
+def read(path):
+    return markup.whole(path.read_text(encoding="utf-8"))
 
 
 def test_the_host_is_the_unit():
@@ -188,7 +193,7 @@ def test_the_headline_of_a_fleet_says_at_how_many_hosts_to_do_what(choices, said
             for number, choice in enumerate(choices)
         ]
     )
-    assert re.findall('<p class="sentence">(.*)</p>', text_of_page) == [said]
+    assert re.findall('<p class="sentence">(.*?)</p>', text_of_page) == [said]
 
 
 def test_hosts_that_need_attention_come_first_and_links_choose_them():
@@ -200,7 +205,7 @@ def test_hosts_that_need_attention_come_first_and_links_choose_them():
         "d": {"outcome": "failed"},
     }
     text_of_page = page([{**one, "host": host, **change} for host, change in changes.items()])
-    assert re.findall('<th scope=row><a href="web.html">([a-d])</a>', text_of_page) == ["c", "d", "b", "a"]
+    assert re.findall('<th scope="row"><a href="web.html">([a-d])</a>', text_of_page) == ["c", "d", "b", "a"]
     links = re.findall('<a href="([^"]*)" data-chooses="hosts">([^<]*)</a>', text_of_page)
     assert links == [
         ("#put+back=NO", "NO 1"),
@@ -231,7 +236,7 @@ def test_two_runs_beside_each_other(tmp_path):
     (tmp_path / "before" / "broken.json").write_text("{")
     settings = build.Settings(before=tuple(result_files.result_paths(tmp_path / "before")))
     made = build.build(result_files.result_paths(tmp_path / "after"), tmp_path / "after", settings)
-    text = (tmp_path / "after" / "compare.html").read_text(encoding="utf-8")
+    text = read(tmp_path / "after" / "compare.html")
     assert "3 hosts in both runs" in text and "changed in 3 of 3 comparisons" in text
     assert "1 host only in the run before: a." in text and "1 host only in the run after: e." in text
     assert "<td>6.1.0-38</td><td>6.1.0-40</td>" in text
@@ -258,7 +263,7 @@ def test_what_holds_for_a_class_is_in_the_files_for_programs_and_tickets(tmp_pat
         f"| `{one['hardware_class']}` | gzip of a fixed stream | 3 |" in summary
         and r"| hosts disagree | Its hosts disagree: better on \<i\>1; worse on \<i\>0 and \<i\>2. |" in summary
     )
-    assert "<i>" not in (tmp_path / "index.html").read_text(encoding="utf-8").partition("<script")[0]
+    assert "<i>" not in read(tmp_path / "index.html").partition("<script")[0]
 
 
 def test_hosts_that_switched_another_setting_are_shown_with_it_and_not_counted_for_smt(tmp_path):
@@ -266,7 +271,7 @@ def test_hosts_that_switched_another_setting_are_shown_with_it_and_not_counted_f
         for prefix, make in (("smt", result_maker.result), ("memory", result_maker.policy_result)):
             result_files.save(tmp_path, make(host=f"{prefix}{number}", blocks=6, shape=(1, 2, 2), seed=number))
     build.build(result_files.result_paths(tmp_path), tmp_path)
-    text = re.sub(r"\s+", " ", (tmp_path / "index.html").read_text(encoding="utf-8"))
+    text = re.sub(r"\s+", " ", read(tmp_path / "index.html"))
     assert "Should SMT be on? What does strict overcommit do? 8 hosts" in text
     assert '<p class="sentence">Leave SMT on at all 4 hosts.</p>' in text
     assert '<p class="sentence">Strict overcommit: worse at 4 of 8 hosts.</p>' in text
@@ -322,7 +327,7 @@ def test_a_class_says_nothing_of_what_its_hosts_declare_differently(tmp_path, li
     )
     assert one["refused"][0]["sentence"] == sentence and f"my app: {sentence}" in hardware_classes.line(one)
     assert [of["hosts"] for of in one["refused"][0]["declared"]] == [["b", "c", "d", "n", "o", "p"], [liar]]
-    text = html.unescape((tmp_path / "index.html").read_text(encoding="utf-8"))
+    text = html.unescape(read(tmp_path / "index.html"))
     assert f"my app: {sentence}</li>" in text.partition("</section>")[0] and "✚ hosts disagree" in text
     assert f"| my app | 7 |  |  | {sentence} |" in (tmp_path / "summary.md").read_text(encoding="utf-8")
     document = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
@@ -379,7 +384,7 @@ def test_two_runs_of_different_declarations_are_not_compared(tmp_path):
         result_files.save(tmp_path / "after", declared(host, run="after", **other))
     settings = build.Settings(before=tuple(result_files.result_paths(tmp_path / "before")))
     build.build(result_files.result_paths(tmp_path / "after"), tmp_path / "after", settings)
-    text = html.unescape((tmp_path / "after" / "compare.html").read_text(encoding="utf-8"))
+    text = html.unescape(read(tmp_path / "after" / "compare.html"))
     assert (
         "app is not compared: rate in 1/s, higher is better, sum of its workers on a before, a after, b before and 4"
         " more;" in text
@@ -397,7 +402,7 @@ def test_a_host_that_alone_turns_what_two_runs_say_is_named(tmp_path):
             result_files.save(tmp_path / run, declared(host, share=share * factor, run=run))
     settings = build.Settings(before=tuple(result_files.result_paths(tmp_path / "before")))
     build.build(result_files.result_paths(tmp_path / "after"), tmp_path / "after", settings)
-    text = html.unescape((tmp_path / "after" / "compare.html").read_text(encoding="utf-8"))
+    text = html.unescape(read(tmp_path / "after" / "compare.html"))
     assert (
         "One host alone turns this, each of a, b, c and 1 more: without it the other 3 say not decided; it takes about"
         in text

@@ -36,42 +36,27 @@ const numbered = (text) => {
 };
 // A table whose rows are all there: a field's data-v is what it is sorted by where its text, or the number in it, is not.
 for (const table of document.querySelectorAll('table.sort')) {
+  const first = Number(/\ba(\d)/.exec(table.className)?.[1] ?? Infinity);
   const said = (cell) => {
     const text = cell.textContent.trim();
-    return cell.dataset.v ?? (cell.classList.contains('n') ? numbered(text) : text);
+    const counted = cell.className ? cell.classList.contains('n') : cell.cellIndex + 1 >= first;
+    return cell.dataset.v ?? (counted ? numbered(text) : text);
   };
   const key = (column) => (row) => sortable(said(row.cells[column]));
   sorting(table, (column, down) => table.tBodies[0].append(...sorted([...table.tBodies[0].rows], key(column), down)));
 }
 // A table of many rows: they are data (a cell is a text, or a text, what it is sorted by, its class and its address), and as many are made as are looked at.
-// It comes by columns, each as its different cells and, where some repeat, which of them each row has.
-const tableOf = (columns) => (columns[0]?.at(-1) ?? []).map((_cell, row) => columns.map(([cells, places]) => cells[places ? places[row] : row]));
-// What a table is filtered by is in the page's address: words under the table's id, the text of a cell under its column's head.
-const asked = () => new URLSearchParams([...new URLSearchParams(location.hash.slice(1))].filter((pair) => pair[1]));
-const filtering = (table, input, narrow) => {
-  const heads = [...table.tHead.rows[0].cells].map((head) => head.textContent.trim());
-  const choices = [...document.querySelectorAll(`a[data-chooses="${table.id}"]`)].map((link) => [link, ...[...new URLSearchParams(link.hash.slice(1))][0]]);
-  const apply = () => {
-    const now = asked();
-    const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const wanted = [...now].map(([name, value]) => [heads.indexOf(name), value]).filter((pair) => pair[0] >= 0);
-    for (const [link, name, value] of choices) {
-      const next = asked();
-      link.setAttribute('aria-current', now.get(name) === value);
-      if (now.get(name) === value) next.delete(name); else next.set(name, value);
-      link.setAttribute('href', `#${next}` === '#' ? '#all' : `#${next}`);
-    }
-    narrow((text, cell) => words.every((word) => text.includes(word)) && wanted.every(([column, value]) => cell(column) === value));
-  };
-  input.addEventListener('input', () => {
-    const next = asked();
-    if (input.value) next.set(table.id, input.value); else next.delete(table.id);
-    history.replaceState(null, '', `#${next}`);
-    apply();
-  });
-  const follow = () => { input.value = asked().get(table.id) ?? ''; apply(); };
-  addEventListener('hashchange', follow);
-  if (location.hash) follow();
+// It comes by columns, behind the number of rows: the first of consecutive numbers, or the different cells of a column, which of them each row has (a digit each, or a list), and what all of its texts begin with.
+const cellsOf = (column) => {
+  if (!Array.isArray(column)) return (row) => column + row;
+  const [cells, places, shared] = column;
+  const whole = shared ? cells.map((cell) => shared + cell) : cells;
+  if (!places) return (row) => whole[whole.length > 1 ? row : 0];
+  return (row) => whole[typeof places === 'string' ? parseInt(places[row], 36) : places[row]];
+};
+const tableOf = ([count, ...columns]) => {
+  const cells = columns.map(cellsOf);
+  return Array.from({ length: count }, (_row, row) => cells.map((cell) => cell(row)));
 };
 const STEP = 200;
 const digits = new Intl.NumberFormat('en', { maximumSignificantDigits: 6 });
@@ -129,23 +114,12 @@ for (const source of document.querySelectorAll('script[data-rows]')) {
   const fold = table.closest('details:not([open])');
   if (fold) fold.addEventListener('toggle', () => made || show(), { once: true }); else grow(Math.max(made, STEP));
 }
-for (const button of document.querySelectorAll('button[data-words]')) {
-  button.addEventListener('click', () => {
-    const filter = document.getElementById(button.dataset.for);
-    filter.value = button.dataset.words;
-    filter.dispatchEvent(new Event('input'));
-    filter.focus();
-  });
-}
-// A table of few rows with a filter.
-for (const input of document.querySelectorAll('input[data-filters]')) {
-  const table = document.getElementById(input.dataset.filters);
-  const count = document.getElementById(input.dataset.counts);
-  const rows = [...table.tBodies[0].rows].map((row) => [row.textContent.toLowerCase(), row]);
-  filtering(table, input, (fits) => {
-    for (const [text, row] of rows) row.hidden = !fits(text, (column) => row.cells[column].textContent.trim());
-    count.textContent = `${rows.filter((pair) => !pair[1].hidden).length} of ${rows.length}`;
-  });
+// What may be wider than the screen is reached by keyboard, under its heading and its caption.
+for (const wide of document.querySelectorAll('.wide:not([aria-label])')) {
+  const names = [wide.closest('.panel')?.querySelector('h3'), wide.querySelector('caption')];
+  wide.tabIndex = 0;
+  wide.setAttribute('role', 'region');
+  wide.setAttribute('aria-label', names.map((name) => name?.textContent).filter(Boolean).join(': '));
 }
 // Paper has nothing to unfold: what is not long is opened for it, and folded again.
 const unfolded = [];
