@@ -22,6 +22,8 @@ import typing as t
 from ansible import constants
 from ansible.utils.display import Display
 
+# Ansible's own function has no type hints.
+_SETTING: t.Callable[[str], t.Any] = constants.config.get_config_value
 STDOUT, STDERR = 1, 2
 # How a callback is called that prints for programs, or nothing: ansible.posix.json and .jsonl, community.general.null,
 # and what others call theirs.
@@ -54,7 +56,7 @@ class Terminal:
 
 def is_for_people() -> bool:
     """Return whether people read what Ansible prints on its standard output."""
-    callback = str(constants.config.get_config_value("DEFAULT_STDOUT_CALLBACK"))
+    callback = str(_SETTING("DEFAULT_STDOUT_CALLBACK"))
     return not _FOR_PROGRAMS.search(callback.rpartition(".")[2].lower())
 
 

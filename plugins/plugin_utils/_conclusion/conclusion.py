@@ -33,8 +33,9 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     streams,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult, Sample
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import (
+    disturbances,
     exposure,
     findings,
     load_limit,
@@ -60,8 +61,6 @@ VERDICT_TITLES = {
 DECIDED = {paired.GAIN: paired.LOSS, paired.LOSS: paired.GAIN}
 # Shares of stolen time above this are reported.
 NOTABLE_SHARE = 0.01
-# A pinned, CPU-bound worker gets nearly all of its CPU's time: the rest goes to interrupts and short-lived tasks.
-MIN_CPU_SHARE = 0.9
 MIB = 1024 * 1024
 OVERCOMMIT_TESTS = {
     "enomem": "it was refused at once (ENOMEM)",
@@ -101,6 +100,7 @@ def conclude(result: HostResult, comparisons: t.Sequence[Comparison]) -> dict[st
     used = changed or [one for one in comparisons if one["kind"] == "placement"] or comparisons
     basis = _confidence_text([one for one in used if one["primary"]])
     costs, cautions = [*_costs(result, comparisons), *_observed(result)], _cautions(result)
+    cautions += _first(disturbances.cautions(result, comparisons), "comparisons")
     cautions += [*load_limit.cautions(result), *_tails(comparisons)]
     advice = more["text"] if more else None
     return {
@@ -692,20 +692,15 @@ def _background_load(result: HostResult) -> list[str]:
     and work that does not pause.
     """
     full = host_comparisons.full_loads(result)
-    # What runs beside a worker on its CPU by the plan is no background load.
-    with_co_runners = {one.name for one in result.plan.workloads or () if one.co_runners}
+    own = disturbances.alone(result)
     shares = [
-        worker.cpu_seconds / worker.wall_seconds
+        share
         for sample in result.samples
-        if sample.ok
-        and sample.workload not in with_co_runners
-        and sample.parameter == full.get(sample.workload, sample.parameter)
-        and _has_a_cpu_for_each_worker(sample)
-        for worker in sample.workers or ()
-        if worker.cpu_seconds is not None and worker.wall_seconds
+        if sample.ok and sample.workload in own and sample.parameter == full.get(sample.workload, sample.parameter)
+        for share in disturbances.share_of_cpus(sample)
     ]
     typical = median(shares) if shares else 1.0
-    if typical >= MIN_CPU_SHARE:
+    if typical >= disturbances.MIN_CPU_SHARE:
         return []
     load = result.environment.load_average
     average = f" (load average before the run: {load})" if isinstance(load, (int, float)) else ""
@@ -715,11 +710,6 @@ def _background_load(result: HostResult) -> list[str]:
             f" {percent(typical)} of its CPU's time. Measure again when it is quiet."
         )
     ]
-
-
-def _has_a_cpu_for_each_worker(sample: Sample) -> bool:
-    cpus = [worker.cpus for worker in sample.workers or []]
-    return len(set(cpus)) == len(cpus) and all(cpu.isdecimal() for cpu in cpus)
 
 
 def more_to_measure(

@@ -1,0 +1,168 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What disturbed one side of a comparison and not the other, so that their difference is not that of the arms alone.
+
+What disturbs both sides alike widens the interval. What one side alone had moves the ratio, however narrow the interval
+is: steal time, a busy neighbour, throttling, another frequency.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult, Sample
+
+# A pinned, CPU-bound worker gets nearly all of its CPU's time: the rest goes to interrupts and short-lived tasks.
+MIN_CPU_SHARE = 0.9
+# From which difference of two sides on: in steal time, a share; in CPUs that others used, at least so many and so many
+# for each worker; in frequency, a ratio.
+STEAL, OTHERS, OTHERS_OF_WORKER, FREQUENCY = 0.02, 0.1, 0.05, 1.1
+# A side is throttled where this share of its samples is, and the other side where not half as many are.
+THROTTLED = 0.2
+
+
+_CLAUSES = {
+    "steal": "with {more.name} the hypervisor took {more.steal:.0%} of the CPU time, with {less.name} {less.steal:.0%}",
+    "others": "with {more.name} other processes used {more.others:.1f} CPUs, with {less.name} {less.others:.1f}",
+    "share": "with {less.name} a worker got {less.share:.0%} of its CPU's time, with {more.name} {more.share:.0%}",
+    "throttled": "with {more.name} cores were throttled in {more.throttled:.0%} of the samples, with {less.name}"
+    " in {less.throttled:.0%}",
+    "frequency": "with {less.name} the CPUs ran at {less.frequency:.0f} MHz, with {more.name} at {more.frequency:.0f}",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Side:
+    """What one side's samples had beside their work, in the mean; None where it is not known.
+
+    Attributes:
+        name: the arm or the placement.
+        workers: how many there were.
+        steal: share of the CPU time that the hypervisor took.
+        share: share of its CPU's time that a worker got, where each has one for itself.
+        others: CPUs that other processes used.
+        throttled: share of the samples in which a core was throttled.
+        frequency: in MHz.
+    """
+
+    name: str
+    workers: float
+    steal: float | None
+    share: float | None
+    others: float | None
+    throttled: float | None
+    frequency: float | None
+
+
+def cautions(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[str]:
+    """Return a sentence for each comparison of a primary metric of which one side alone was disturbed, those of the
+    whole machine first.
+
+    Args:
+        result: from :func:`result_files.load`.
+        comparisons: from :func:`comparisons.compare_host`.
+    """
+    keyed: dict[tuple[str, str, str], list[Sample]] = {}
+    for sample in result.samples:
+        if sample.ok:
+            keyed.setdefault((sample.workload, sample.arm, sample.placement), []).append(sample)
+    own = alone(result)
+    found = []
+    for one in sorted(comparisons, key=lambda one: one["placement"] != host_comparisons.WHOLE_MACHINE):
+        of_arms = one["kind"] == "arm"
+        sides = [
+            _side(
+                side["arm_title"] if of_arms else placements.title(side["placement"]),
+                [
+                    sample
+                    for sample in keyed.get((one["workload"], side["arm"], _placement(result, side)), ())
+                    if one.get("parameter") in (None, sample.parameter)
+                ],
+                one["workload"] in own,
+            )
+            for side in (one["candidate"], one["baseline"])
+            if one["primary"]
+        ]
+        said = _differences(sides[0], sides[1], of_arms) if sides else []
+        if said:
+            where = f" with {placements.title(one['placement'])}" if of_arms else ""
+            found.append(
+                f"{one['title']}, {sides[0].name} against {sides[1].name}{where}: {'; '.join(said)}. So the difference"
+                " is not theirs alone: measure again when nothing disturbs one side."
+            )
+    return found
+
+
+def _placement(result: HostResult, side: t.Mapping[str, str]) -> str:
+    """Return the placement of the samples of one side of a comparison."""
+    return host_comparisons.sampled_as(result, side["placement"], side["arm"])
+
+
+def alone(result: HostResult) -> set[str]:
+    """Return the names of the workloads beside whose workers nothing runs by the plan."""
+    return {one.name for one in result.plan.workloads or () if not one.co_runners}
+
+
+def share_of_cpus(sample: Sample) -> list[float]:
+    """Return the shares of their CPUs' time that the workers of a sample got; none where they do not have a CPU each,
+    or where it is not known.
+    """
+    cpus = [worker.cpus for worker in sample.workers or ()]
+    if len(set(cpus)) != len(cpus) or not all(cpu.isdecimal() for cpu in cpus):
+        return []
+    return [
+        worker.cpu_seconds / worker.wall_seconds
+        for worker in sample.workers or ()
+        if worker.cpu_seconds is not None and worker.wall_seconds
+    ]
+
+
+def _side(name: str, samples: t.Sequence[Sample], by_itself: bool) -> _Side:
+    telemetry = [host_comparisons.telemetry_of(sample) for sample in samples]
+    share = _mean([part for sample in samples for part in share_of_cpus(sample)]) if by_itself else None
+    return _Side(
+        name,
+        workers=_mean([len(sample.workers or ()) for sample in samples]) or 0.0,
+        steal=_mean([one.steal for one in telemetry if one.steal is not None]),
+        share=share,
+        # Workers that wait, as for a server, do not do the work themselves.
+        others=_mean(list(map(_others, samples))) if share is not None and share >= MIN_CPU_SHARE / 2 else None,
+        throttled=_mean([one.throttled > 0 for one in telemetry if one.throttled is not None]),
+        frequency=_mean([value for one in telemetry for value in (one.frequency or {}).values() if value]),
+    )
+
+
+def _others(sample: Sample) -> float:
+    """Return how many CPUs other processes used during a sample."""
+    usage = (host_comparisons.telemetry_of(sample).cpu_usage or {}).values()
+    return max(0.0, sum(share or 0.0 for share in usage) - sum(share_of_cpus(sample)))
+
+
+def _differences(one: _Side, other: _Side, of_arms: bool) -> list[str]:
+    """Return a clause for each disturbance that one of two sides had."""
+    said = []
+    for name, clause in _CLAUSES.items():
+        more, less = sorted((one, other), key=lambda side: -(getattr(side, name) or 0.0))
+        if None not in (getattr(more, name), getattr(less, name)) and _is_apart(name, more, less, of_arms):
+            said.append(clause.format(more=more, less=less).replace("%", " %"))
+    return said
+
+
+def _is_apart(name: str, more: _Side, less: _Side, of_arms: bool) -> bool:
+    most, least = float(getattr(more, name)), float(getattr(less, name))
+    return {
+        "steal": most - least > STEAL,
+        "others": most - least > max(OTHERS, OTHERS_OF_WORKER * min(more.workers, less.workers)),
+        "share": least < MIN_CPU_SHARE <= most,
+        "throttled": most >= max(THROTTLED, 2 * least),
+        # The more workers, the lower is the frequency by design: placements are not compared in it.
+        "frequency": of_arms and most > FREQUENCY * least,
+    }[name]
+
+
+def _mean(values: t.Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None

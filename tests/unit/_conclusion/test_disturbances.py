@@ -1,0 +1,61 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What one arm or one placement alone had beside its work is a caution of the comparisons that it is in."""
+
+from __future__ import annotations
+
+import pytest
+import result_maker
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, disturbances
+from result_maker import accepted, compared
+
+QUIET = {"throttled": 0, "frequency": {"0": 2900.0}}
+
+
+def cautions(disturbed, cpu_seconds=None, **telemetry):
+    """The cautions where ``disturbed`` chooses the samples that had something beside their work."""
+    document = result_maker.result(shape=(1, 4, 2))
+    for sample in document["samples"]:
+        chosen = disturbed(sample)
+        sample["telemetry"].update({**QUIET, **(telemetry if chosen else {})})
+        for worker in sample["workers"] if chosen and cpu_seconds else ():
+            worker["cpu_seconds"] = cpu_seconds
+    result, comparisons = accepted(document), compared(document)
+    found = disturbances.cautions(result, comparisons)
+    assert set(found[:3]) <= set(conclusion.conclude(result, comparisons)["cautions"])
+    return found
+
+
+def off(sample):
+    return sample["arm"] == "smt_off"
+
+
+@pytest.mark.parametrize(
+    ("change", "clause"),
+    [
+        ({"steal": 0.09}, "with SMT off the hypervisor took 9 % of the CPU time, with SMT on 0 %"),
+        ({"throttled": 3}, "with SMT off cores were throttled in 100 % of the samples, with SMT on in 0 %"),
+        ({"frequency": {"0": 2100.0}}, "with SMT off the CPUs ran at 2100 MHz, with SMT on at 2900"),
+        ({"cpu_seconds": 0.6}, "with SMT off other processes used 1.0 CPUs, with SMT on 0.1"),
+        ({"cpu_seconds": 0.6}, "with SMT off a worker got 75 % of its CPU's time, with SMT on 99 %"),
+    ],
+)
+def test_what_one_arm_alone_had(change, clause):
+    found = cautions(off, **change)
+    assert found[0].startswith("gzip of a fixed stream, SMT off against SMT on with ") and clause in found[0], found
+
+
+def test_a_neighbour_on_the_other_thread_of_a_core():
+    """The workers have their CPUs for themselves, and not the cores."""
+    usage = {str(cpu): 1.0 for cpu in range(8)}
+    found = cautions(lambda sample: sample["placement"] == "cores" and not off(sample), cpu_usage=usage)
+    assert any("other processes used 6.0 CPUs" in sentence for sentence in found), found
+
+
+@pytest.mark.parametrize("change", [{"steal": 0.3}, {"throttled": 5}, {"frequency": {"0": 1000.0}}, {}])
+def test_what_both_sides_had_is_no_caution_of_a_comparison(change):
+    assert cautions(lambda _sample: True, **change) == []
+
+
+def test_throttling_in_few_samples_is_none_of_the_arm():
+    assert cautions(lambda sample: off(sample) and sample["block"] == 0, throttled=1) == []
