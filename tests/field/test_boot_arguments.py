@@ -329,6 +329,53 @@ def test_settings_are_valid_and_have_what_was_asked_for_or_nothing_was_changed(t
         assert not run(tmp_path, smt, kernel="5.14.0-0")["changed"]
 
 
+CLOUD = "etc/default/grub.d/50-cloudimg-settings.cfg"
+LATER = "etc/default/grub.d/zzz.cfg"
+# On Debian: the settings, and another file.
+DEBIAN_FORMS = {
+    "stackhpc 18, no value for normal entries": ('GRUB_CMDLINE_LINUX="nosmt"\n', None),
+    "augeasproviders_grub 38, in both": ('GRUB_CMDLINE_LINUX="nosmt"\nGRUB_CMDLINE_LINUX_DEFAULT="nosmt"\n', None),
+    "stackhpc 29, a cloud image": ("", (CLOUD, 'GRUB_CMDLINE_LINUX_DEFAULT="console=ttyS0 nosmt"\n')),
+    "QubesOS 5340, more of the same": (
+        'GRUB_CMDLINE_LINUX="nosmt nosmt"\n',
+        ("etc/default/grub.d/30-qubes.cfg", 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX nosmt"\n'),
+    ),
+    "addon-context-linux 100, read after ours": ("", (LATER, 'GRUB_CMDLINE_LINUX="nosmt=force"\n')),
+    "read after ours, with the same": ("", (LATER, 'GRUB_CMDLINE_LINUX="nosmt"\n')),
+    "read after ours, with more": ("", (LATER, 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX quiet"\n')),
+    "it ends the shell": ("exit 0\n", None),
+    "it forbids a change": ("readonly GRUB_CMDLINE_LINUX=nosmt\n", None),
+    "it fails": ("GRUB_CMDLINE_LINUX=nosmt\nfalse\n", None),
+}
+
+
+@pytest.mark.parametrize("smt", ["disabled", "enabled", "forced_off"])
+@pytest.mark.parametrize(("settings", "other"), DEBIAN_FORMS.values(), ids=DEBIAN_FORMS)
+def test_check_mode_agrees_with_the_change_on_debian(tmp_path, settings, other, smt):
+    boot_maker.grub_tree(tmp_path)
+    boot_maker.write(tmp_path, "etc/default/grub", settings)
+    if other:
+        boot_maker.write(tmp_path, *other)
+    subprocess.run([tmp_path / "usr/sbin/grub-mkconfig", "-o", tmp_path / "made"], check=False)
+    if (tmp_path / "made").exists():
+        (tmp_path / "made").rename(tmp_path / GRUB_CFG)
+    before = boot_maker.snapshot(tmp_path)
+    outcomes = []
+    for check in (True, False):
+        try:
+            outcomes.append(run(tmp_path, smt, check)["changed"])
+        except loader_base.BootLoaderError as error:
+            outcomes.append(str(error))
+        if check or isinstance(outcomes[-1], str):
+            assert boot_maker.snapshot(tmp_path) == before
+    assert outcomes[0] == outcomes[1]
+    if not isinstance(outcomes[0], str):
+        wanted = {"disabled": ["nosmt"], "enabled": [], "forced_off": ["nosmt=force"]}[smt]
+        entries = boot_entries.read_grub_cfg(HostFs(str(tmp_path)), GRUB_CFG)
+        assert all([word for word in entry.arguments if "nosmt" in word] == wanted for entry in entries)
+        assert not run(tmp_path, smt)["changed"]
+
+
 @pytest.mark.parametrize("smt", ["disabled", "enabled"])
 def test_slimbootloader_154_carriage_returns_on_debian(tmp_path, smt):
     boot_maker.grub_tree(tmp_path, settings='GRUB_TIMEOUT=5\r\nGRUB_CMDLINE_LINUX="ro nosmt quiet"\r\n')

@@ -47,6 +47,9 @@ class GrubDebian(grub_mkconfig.GrubMkconfig):
         ]
         return [self._fs.path(path) for path in paths if path != DROP_IN and self._fs.status(path) is not None]
 
+    def _place(self, files: "list[str]") -> int:
+        return len([path for path in files if path < self._fs.path(DROP_IN)])
+
 
 def _find(fs: host_files.HostFs) -> "loader_base.Finding | None":
     mkconfig = loader_base.first_existing(fs, loader_base.GRUB_MKCONFIG)

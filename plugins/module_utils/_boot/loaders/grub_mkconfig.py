@@ -80,10 +80,13 @@ _VECTORS = r"""
                     done
                     [ "$word" != '%(ours)s' ] || continue ;;"""
 
+# Reads files as grub-mkconfig does, an empty name standing for the first argument.
 _SHOW = r"""set -e
 exec 3>&1 >/dev/null
+threadwise_smt_own="$1"
+shift
 for threadwise_smt_file in "$@"; do
-    . "$threadwise_smt_file"
+    if [ -n "$threadwise_smt_file" ]; then . "$threadwise_smt_file"; else eval "$threadwise_smt_own"; fi
     printf '%s\0' "${GRUB_CMDLINE_LINUX-}" "${GRUB_CMDLINE_LINUX_DEFAULT-}" "${GRUB_CMDLINE_LINUX_RECOVERY-}" >&3
 done
 """
@@ -199,6 +202,9 @@ class GrubMkconfig:
         now, text = self._settings(desired, self._is_needed(desired))
         settings = self._fs.path(self.settings_path)
         changes = [TextChange(settings, now, text)] if now != text else []
+        own = self._own(text)
+        if own is not None:
+            self._refuse_later_files(own, desired)
         changes += [
             change
             for change in [loader_base.entries_change(self._fs.path(self._cfg), self.entries(), desired)]
@@ -258,20 +264,55 @@ class GrubMkconfig:
     def _is_needed(self, desired: boot_arguments.DesiredArguments) -> bool:
         return bool(desired.arguments or self.found(desired))
 
-    def _values(self) -> "list[tuple[str, list[str]]]":
-        """Return each of the administrator's files with the values that `VARIABLES` have after a shell has read it."""
+    def _values(self, own: "str | None" = None) -> "list[tuple[str, list[str]]]":
+        """Return each of the administrator's files with the values that `VARIABLES` have after a shell has read it.
+
+        Args:
+            own: our part of the settings, to be read in its place, under an empty name; None to leave it out.
+        """
         files = self._administrators_files()
+        if own is not None:
+            files.insert(self._place(files), "")
         if not files:
             return []
+        names = [self._shown(name) if name else "" for name in files]
         try:
-            output = transaction.run_tool(self._fs, ["/bin/sh", "-c", _SHOW, "sh", *files])
+            output = transaction.run_tool(self._fs, ["/bin/sh", "-c", _SHOW, "sh", own or "", *files])
         except BootLoaderError as error:
             raise BootLoaderError(
-                f"The settings of grub cannot be read by a shell ({', '.join(files)}): {error.reason}"
+                f"The settings of grub cannot be read by a shell ({', '.join(filter(None, names))}): {error.reason}"
             ) from error
         values = output.split("\0")
         width = len(VARIABLES)
-        return [(self._shown(name), values[index * width : (index + 1) * width]) for index, name in enumerate(files)]
+        if len(values) <= width * len(files):
+            raise BootLoaderError(
+                f"{names[len(values) // width]} ends the shell that reads it (exit), so that grub-mkconfig makes no"
+                " grub.cfg: take that out of the file"
+            )
+        return [(name, values[index * width : (index + 1) * width]) for index, name in enumerate(names)]
+
+    def _place(self, files: "list[str]") -> int:
+        """Return how many of the administrator's files are read before our part."""
+        return len(files)
+
+    def _refuse_later_files(self, own: str, desired: boot_arguments.DesiredArguments) -> None:
+        """Raise BootLoaderError where a file that is read after our part sets other arguments than the desired ones,
+        or the shell cannot read all of them together.
+        """
+        read = self._values(own)
+        place = [name for name, _values in read].index("")
+        for (name, (every, normal, recovery)), (_before, earlier) in zip(read[place + 1 :], read[place:]):
+            texts = (f"{every} {normal}", f"{recovery} {every}") if [every, normal, recovery] != earlier else ()
+            wrong = {
+                fault: None
+                for text in texts
+                for fault in boot_arguments.differences(boot_arguments.split_arguments(text), desired)
+            }
+            if wrong:
+                raise BootLoaderError(
+                    f"{name} is read after {self._fs.path(self.settings_path)} and sets arguments anew:"
+                    f" {', '.join(wrong)}. Change it there, or give the file a name that comes before"
+                )
 
     def _shown(self, name: str) -> str:
         return name
@@ -315,8 +356,8 @@ class GrubMkconfig:
         differences = "" if desired is None else loader_base.entry_differences(entries, desired)
         if differences:
             raise BootLoaderError(
-                "The new grub.cfg would have wrong arguments: {}. A file that is read after {} sets them: look for it"
-                " in {}".format(differences, self._fs.path(self.settings_path), self._fs.path("etc/default"))
+                f"The new grub.cfg would have wrong arguments: {differences}. A script sets them by itself: look for"
+                f" them in {self._fs.path('etc/grub.d')}"
             )
         lost = self._lost_sections(old_text, new_text) + self._lost_entries(old_text, entries)
         if lost:

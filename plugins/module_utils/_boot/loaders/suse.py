@@ -50,13 +50,13 @@ class GrubSuse(grub_mkconfig.GrubMkconfig):
         start, end = _block(settings or "")
         return (settings or "")[start:end] or None
 
-    def _values(self) -> "list[tuple[str, list[str]]]":
+    def _values(self, own: "str | None" = None) -> "list[tuple[str, list[str]]]":
         # The shell reads the file without our block from memory: a disk for a copy may be full.
         text = without_block(transaction.read_exact(self._fs, SETTINGS) or "")
         with tempfile.TemporaryFile(dir=MEMORY, buffering=0) as copy:
             copy.write(text.encode("utf-8", "surrogateescape"))
             self._memory_file = f"/proc/{os.getpid()}/fd/{copy.fileno()}"
-            return super()._values()
+            return super()._values(own)
 
     def _administrators_files(self) -> "list[str]":
         return [self._memory_file]

@@ -264,6 +264,11 @@ def make_lost_initrd(root):
     (root / "usr/sbin/grub-mkconfig").write_text(text.replace(r"\tinitrd\t/boot/initrd.img-%s", "%.0s"))
 
 
+def make_script(root):
+    tool = root / "usr/sbin/grub-mkconfig"
+    tool.write_text(tool.read_text().replace("root=UUID=1 ro", "root=UUID=1 ro maxcpus=2"))
+
+
 def make_missing(name):
     return lambda root: (root / name).unlink()
 
@@ -278,7 +283,14 @@ FAULTS = {
     "grub-script-check is missing": (make_missing("usr/bin/grub-script-check"), "grub-script-check cannot be run"),
     "no kernel is found": (make_file("mkconfig-finds-no-kernel"), "no entry for any kernel"),
     "settings that no shell reads": (make_broken_settings, "cannot be read by a shell"),
-    "a file that is read after ours": (make_later_file, "nosmt is missing.*A file that is read after"),
+    "a file that is read after ours": (
+        make_later_file,
+        "zzz.cfg is read after .*sets arguments anew: nosmt is missing",
+    ),
+    "a script that sets an argument": (
+        make_script,
+        "maxcpus=2 is still there.*A script sets them by itself.*etc/grub.d",
+    ),
     "an entry would be lost": (make_lost_entry, "would lose.*6.1.0-12-amd64"),
     "an initial RAM disk would be lost": (make_lost_initrd, "would lose.*initial RAM disk"),
     "grub.cfg is missing": (
