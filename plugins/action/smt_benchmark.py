@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import json
+import math
 import os
 import pathlib
 import shlex
@@ -19,7 +20,12 @@ from ansible_collections.threadwise.smt.plugins.module_utils._options.smt_benchm
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import intake, terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts, text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import progress, result_files, time_limits
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import (
+    progress,
+    quiet,
+    result_files,
+    time_limits,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation.fetching import (
     MODULE,
     STATED,
@@ -32,10 +38,13 @@ ASYNC_STATUS = "ansible.legacy.async_status"
 # The step that reads the host and starts nothing; a task that asks for it alone shows nothing either.
 DESCRIBE = "describe"
 # What this action alone reads of the task's options.
-OF_THE_ACTION = ("probe", "progress", "_fails_later", *STATED)
+OF_THE_ACTION = ("probe", "progress", "wait_quiet", "_fails_later", *STATED)
 # The most seconds that the measurement of siblings takes which an evaluation follows; it ends as soon as they are
-# clear.
+# clear. Where there is nothing to place workers by without it, it takes longer; else only a part of the budget.
 PROBE_SECONDS = 120
+MOST_OF_BUDGET, USUAL_PROBE_SECONDS, LEAST_PROBE_SECONDS = 1 / 3, 30, 5
+# Seconds between two looks whether a host has become quiet.
+QUIET_LOOK_SECONDS = 10
 # In a play of more hosts than this, each host gets one line before the start and one of progress.
 FEW_HOSTS = 10
 PROGRESS_OF_FEW = 3
@@ -90,6 +99,9 @@ def sources() -> dict[str, str]:
 class ActionModule(FetchingAction):
     """The action of smt_benchmark."""
 
+    # Seconds of the budget that were spent before the plan.
+    _spent = 0
+
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Run the plan under async, show its progress, and fetch the result to the controller."""
         super().run(tmp, task_vars)
@@ -120,18 +132,7 @@ class ActionModule(FetchingAction):
         result_files.see_that_it_can_be_written(directory)
         lines = self._lines_of_progress(task_vars)
         self.stated()
-        probe = str(self._task.args.get("probe") or "never")
-        if probe != "never":
-            # Siblings that are to be measured are, also where the kernel shows some, and for longer: without them there
-            # is nothing to place workers by.
-            measured = self._task.args.get("siblings") == "measured"
-            self.ask(
-                "smt_probe",
-                "smt_probe",
-                {"mode": "always", "seconds": PROBE_SECONDS} if measured else {"mode": probe},
-                task_vars,
-            )
-        described = self._step(task_vars, DESCRIBE)
+        described = self._described(task_vars, host)
         announced = {key: described[key] for key in ANNOUNCED}
         if self._task.args.get("_step") == DESCRIBE:
             return dict(announced, changed=False)
@@ -180,6 +181,71 @@ class ActionModule(FetchingAction):
             msg=result.message or f"{len(result.samples)} samples: {path}",
         )
 
+    def _described(self, task_vars: dict[str, t.Any], host: str) -> dict[str, t.Any]:
+        """Return the host's description, once it is quiet and its siblings are measured, as far as that is asked for.
+
+        Raises:
+            HostFailedError: the host does not become quiet, or its siblings cannot be measured.
+        """
+        probe = str(self._task.args.get("probe") or "never")
+        # Siblings that are to be measured are, also where the kernel shows some: the host cannot be described before.
+        measured = self._task.args.get("siblings") == "measured" and probe != "never"
+        if measured:
+            self._probe(task_vars, host, PROBE_SECONDS)
+        described = self._step(task_vars, DESCRIBE)
+        if described["obstacles"] or self._task.args.get("run") in described["uncollected"]:
+            return described
+        described = self._quiet(task_vars, host, described)
+        if measured or not (probe == "always" or (probe == "auto" and described["hides_siblings"])):
+            return described
+        share = self._budget() / self._shared_by()
+        self._probe(
+            task_vars, host, max(LEAST_PROBE_SECONDS, min(USUAL_PROBE_SECONDS, math.floor(share * MOST_OF_BUDGET)))
+        )
+        return described if self._task.check_mode else self._step(task_vars, DESCRIBE)
+
+    def _probe(self, task_vars: dict[str, t.Any], host: str, seconds: int) -> None:
+        """Measure which CPUs share a core; its time is a part of the budget."""
+        display.display(
+            f"{text.line(host)}: {'would measure' if self._task.check_mode else 'measuring'} which CPUs share a core,"
+            f" for up to {seconds} s, before anything else (smt_eval_probe)."
+        )
+        begun = time.monotonic()
+        self.ask("smt_probe", "smt_probe", {"mode": "always", "seconds": seconds}, task_vars)
+        self._spent += math.ceil(time.monotonic() - begun)
+
+    def _quiet(self, task_vars: dict[str, t.Any], host: str, described: dict[str, t.Any]) -> dict[str, t.Any]:
+        """Wait until the host is quiet, as long as is asked for; return its description then.
+
+        Raises:
+            HostFailedError: it does not become quiet.
+        """
+        try:
+            wait = quiet.seconds(self._task.args.get("wait_quiet") or 0)
+        except quiet.QuietError as error:
+            raise HostFailedError({"msg": str(error)}) from None
+        # A task that only asks, and one in check mode, say that the host is busy.
+        wait = 0 if self._task.check_mode or self._task.args.get("_step") == DESCRIBE else wait
+        end = time.monotonic() + wait
+        while wait and quiet.is_busy(described["busy"]):
+            if time.monotonic() > end:
+                raise HostFailedError(
+                    {
+                        "msg": (
+                            f"nothing was measured: {host} did not become quiet in {wait:.0f} s (smt_eval_wait_quiet);"
+                            f" other work still wants {100 * described['busy']:.0f} % of its CPUs. Wait longer, end that"
+                            " work, or leave out smt_eval_wait_quiet to measure all the same"
+                        )
+                    }
+                )
+            display.display(
+                f"{text.line(host)}: waiting until it is quiet, for up to {max(0, end - time.monotonic()):.0f} s more:"
+                f" other work wants {100 * described['busy']:.0f} % of its CPUs."
+            )
+            time.sleep(QUIET_LOOK_SECONDS)
+            described = self._step(task_vars, DESCRIBE)
+        return described
+
     def _lines_of_progress(self, task_vars: dict[str, t.Any]) -> int:
         """Return how many lines of progress a host gets.
 
@@ -212,9 +278,7 @@ class ActionModule(FetchingAction):
     def _begin(self, run: str, host: str) -> None:
         """Record that the run begins on a host, and with the first one say how long it goes on."""
         if self.begins(run):
-            end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(
-                seconds=self._budget() / int(self._task.args.get("shared_by") or 1)
-            )
+            end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=self._budget() / self._shared_by())
             display.display(
                 f"The plan goes on until about {end:%H:%M} UTC, also after Ctrl-C. To end it and restore the hosts: "
                 "ansible-playbook threadwise.smt.smt_eval_stop, with the same options."
@@ -222,7 +286,12 @@ class ActionModule(FetchingAction):
         self.record(run, host)
 
     def _budget(self) -> int:
-        return int(self._task.args.get("budget") or ARGUMENTS["budget"]["default"])
+        """Return the seconds that the plan may take: the budget without what was measured before it."""
+        asked = int(self._task.args.get("budget") or ARGUMENTS["budget"]["default"])
+        return max(1, asked - self._spent * self._shared_by())
+
+    def _shared_by(self) -> int:
+        return int(self._task.args.get("shared_by") or 1)
 
     def _step(
         self,
@@ -234,7 +303,13 @@ class ActionModule(FetchingAction):
     ) -> dict[str, t.Any]:
         """Call one step of the module on the host."""
         of_the_module = {name: value for name, value in self._task.args.items() if name not in OF_THE_ACTION}
-        return self.ask(kind or step, MODULE, dict(of_the_module, _step=step, **arguments), task_vars, **(how or {}))
+        return self.ask(
+            kind or step,
+            MODULE,
+            dict(of_the_module, budget=self._budget(), _step=step, **arguments),
+            task_vars,
+            **(how or {}),
+        )
 
     def _measured(self, task_vars: dict[str, t.Any], host: str, directory: str, lines: int) -> dict[str, t.Any]:
         """Return the answer of the plan's job; say what becomes of the plan where the task ends before it."""

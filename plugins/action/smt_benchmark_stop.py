@@ -41,7 +41,12 @@ class ActionModule(FetchingAction):
         host = str(task_vars["inventory_hostname"])
         result_files.see_that_it_can_be_written(self.directory("any").parent)
         stopped = self.ask("smt_benchmark_stop", "smt_benchmark_stop", self._task.args, task_vars)
-        if not stopped["runs"] and not stopped["uncollected"]:
+        if stopped["probe"]:
+            display.display(
+                f"{text.line(host)}: it was measuring which CPUs share a core, with which an evaluation begins: that"
+                f" {'would be' if self._task.check_mode else 'was'} ended, and nothing was switched."
+            )
+        elif not stopped["runs"] and not stopped["uncollected"]:
             display.display(f"{text.line(host)}: no evaluation is running here, and none waits to be fetched.")
         if self._task.check_mode:
             for run in stopped["runs"]:

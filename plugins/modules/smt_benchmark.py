@@ -422,6 +422,13 @@ options:
         processor's name has it, as in most Arm guests of a cloud, or where what they have is wrong. C(machines.html) of
         reports shows the work per nominal GHz.
     type: float
+  wait_quiet:
+    description:
+      - How long to wait before the plan until the host is quiet, such as V(10m), V(90s) or V(1h), at most a day. A host
+        that does not become quiet is not measured. V(0) does not wait; a busy host is named before the start.
+      - A host is quiet when other work wants at most a tenth of its CPUs.
+    type: str
+    default: '0'
   progress:
     description:
       - How many lines tell how far the plan of a host is, from 0 to 1000. By default 3, and 1 in a play of more than 10

@@ -51,6 +51,11 @@ runs:
   returned: success
   type: list
   elements: str
+probe:
+  description: Whether the host was measuring which CPUs share a core, with which an evaluation begins; that was ended
+    too.
+  returned: success
+  type: bool
 paths:
   description: The files of the results on the controller, also of earlier runs that no controller had fetched.
   returned: success
@@ -68,10 +73,10 @@ def main() -> None:
     """End the plans that are running."""
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     try:
-        runs, ended = steps.stop(module.check_mode)
+        runs, ended, probe = steps.stop(module.check_mode)
     except (RunDirectoryError, OSError) as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=bool(runs), runs=runs, uncollected=ended)
+    module.exit_json(changed=bool(runs) or probe, runs=runs, uncollected=ended, probe=probe)
 
 
 if __name__ == "__main__":

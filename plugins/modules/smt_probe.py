@@ -104,6 +104,8 @@ ansible_facts:
   type: dict
 """
 
+import signal
+import types
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
@@ -113,6 +115,10 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host.files import 
 from ansible_collections.threadwise.smt.plugins.module_utils._host.locks import HostLock
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache, rounds
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import topology
+
+
+class EndedError(Exception):
+    """Somebody ended the measurement."""
 
 
 def main() -> None:
@@ -129,8 +135,11 @@ def main() -> None:
     probed = rounds.wanted(module.params["mode"], facts)
     if not probed or module.check_mode:
         module.exit_json(changed=False, probed=probed, measured=None)
+    signal.signal(signal.SIGTERM, _end)
     try:
         measured = measure(fs, module.params["seconds"])
+    except EndedError:
+        module.fail_json(msg="the measurement of which CPUs share a core was ended (SIGTERM), as smt_eval_stop does")
     except HostError as error:
         give_up(module, str(error))
     except OSError as error:
@@ -138,6 +147,10 @@ def main() -> None:
     module.exit_json(
         changed=False, probed=True, measured=measured, ansible_facts={"smt": {**facts, "measured": measured}}
     )
+
+
+def _end(_number: int, _frame: "types.FrameType | None") -> "t.NoReturn":
+    raise EndedError
 
 
 def give_up(module: AnsibleModule, reason: str) -> None:
@@ -163,7 +176,7 @@ def measure(fs: HostFs, seconds: float) -> "dict[str, t.Any]":
     Returns:
         The facts' ``measured``.
     """
-    with HostLock("/", "smt_probe"):
+    with HostLock("/", rounds.PURPOSE):
         kernel = topology.read_topology(fs)
         result = rounds.run(rounds.measurable(kernel.online), seconds)
         measured: dict[str, t.Any] = sibling_cache.save(

@@ -31,6 +31,8 @@ DESCRIBED = {
     },
     "workloads": ["gzip"],
     "directory": "/runs",
+    "hides_siblings": False,
+    "busy": 0.0,
 }
 
 
@@ -261,6 +263,64 @@ def test_a_time_limit_of_the_task_says_what_becomes_of_the_plan(tmp_path):
         Limited(tmp_path).evaluate()
 
 
+class Guest(Benchmark):
+    """A host that is busy as a test says, and whose siblings can be measured."""
+
+    def __init__(self, dest, busy=(), **described):
+        super().__init__(dest, **described)
+        self.busy, self.probed = list(busy), []
+        self._task.args.update(budget=45)
+
+    def _step(self, task_vars, step, run=None, **arguments):
+        self.described = {**self.described, "busy": self.busy.pop(0) if self.busy else 0.0}
+        return super()._step(task_vars, step, run, **arguments)
+
+    def ask(self, kind, module, arguments, task_vars, **how):
+        if kind != "smt_probe":
+            return super().ask(kind, module, arguments, task_vars, **how)
+        self.asked.append(kind)
+        self.probed.append(arguments["seconds"])
+        return {}
+
+    def with_options(self, **options):
+        self._task.args.update(options)
+        return self
+
+
+def test_a_host_is_waited_for_until_it_is_quiet(tmp_path, monkeypatch, capsys):
+    paused = []
+    monkeypatch.setattr(smt_benchmark.time, "sleep", paused.append)
+    waiting = Guest(tmp_path, busy=[3.5, 0.11, 0.1]).with_options(wait_quiet="10m", probe="always")
+    waiting.evaluate()
+    assert waiting.asked[:6] == ["describe", "describe", "describe", "smt_probe", "describe", "measure"]
+    assert len(paused) == 2
+    assert "web01: waiting until it is quiet, for up to 600 s more: other work wants 350 %" in capsys.readouterr().out
+    for options in ({}, {"wait_quiet": "0"}):
+        going_on = Guest(tmp_path / str(len(options)), busy=[3.5]).with_options(**options)
+        going_on.evaluate()
+        assert going_on.asked[:2] == ["describe", "measure"]
+    in_vain = Guest(tmp_path, run="two", busy=[3.5] * 9999).with_options(wait_quiet="0.001s")
+    with pytest.raises(smt_benchmark.HostFailedError, match=r"web01 did not become quiet in 0 s .* wants 350 %"):
+        in_vain.evaluate()
+    assert "measure" not in in_vain.asked and not (tmp_path / "two").exists()
+
+
+def test_the_measurement_of_siblings_is_announced_and_a_part_of_the_budget(tmp_path, capsys):
+    probing = Guest(tmp_path, hides_siblings=True).with_options(probe="auto")
+    probing.evaluate()
+    assert probing.asked[:4] == ["describe", "smt_probe", "describe", "measure"] and probing.probed == [15]
+    assert "web01: measuring which CPUs share a core, for up to 15 s" in capsys.readouterr().out
+    assert probing._budget() < 45
+    # Not where nothing could be measured after it, or nothing is hidden.
+    for run, described in (("two", {"hides_siblings": True, "obstacles": ["it is busy"]}), ("three", {})):
+        none = Guest(tmp_path / run, **described).with_options(probe="auto")
+        none.evaluate()
+        assert none.probed == [] and none._budget() == 45
+    measured = Guest(tmp_path / "four").with_options(probe="auto", siblings="measured")
+    measured.evaluate()
+    assert measured.asked[:3] == ["smt_probe", "describe", "measure"] and measured.probed == [120]
+
+
 def test_obstacles_are_told_before_anything_starts(tmp_path):
     for check_mode in (False, True):
         stopped = Benchmark(
@@ -316,7 +376,7 @@ class Stop(smt_benchmark_stop.ActionModule):
     def __init__(self, dest, kept, runs=()):
         self._task = type("Task", (), {"args": {"dest": str(dest)}, "check_mode": False})()
         self.kept = {document["run"]: document for document in kept}
-        self.stopped = {"changed": bool(runs), "runs": list(runs), "uncollected": list(self.kept)}
+        self.stopped = {"changed": bool(runs), "runs": list(runs), "uncollected": list(self.kept), "probe": False}
 
     def ask(self, kind, module, arguments, task_vars, **how):
         return {

@@ -35,6 +35,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host.text import u
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import quotas, runner
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import (
     cache as sibling_cache,
+    rounds,
     source as sibling_source,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state, watchdog
@@ -70,7 +71,9 @@ def describe(name: str, settings: "t.Mapping[str, t.Any]") -> "dict[str, t.Any]"
         dict: ``announcement`` (list of sentences), ``arms`` and ``arms_left_out`` (as in the result), ``workloads``
         (names of those that can be measured), ``workloads_left_out`` (``name`` and ``reason``), ``missing_packages``,
         ``obstacles`` (why the plan cannot start now, one sentence each), ``directory`` (of all runs), ``uncollected``
-        (names of runs that have ended and are still on this host, because their controller did not fetch them).
+        (names of runs that have ended and are still on this host, because their controller did not fetch them),
+        ``hides_siblings`` (whether mode ``auto`` of `smt_probe` would measure here), ``busy`` (the CPUs that other work
+        wants, as a share of those online).
 
     Raises:
         RunDirectoryError: the name of the run is not valid.
@@ -88,9 +91,13 @@ def describe(name: str, settings: "t.Mapping[str, t.Any]") -> "dict[str, t.Any]"
     outline = _outline(host, settings, smt_state.read("/"))
     left_out = _missing(settings)
     lacking = [workload["name"] for workload, _reason in left_out]
+    wanted, cpus = environment.wanted_by_others()
+    shape, *planned = announcement(host, outline, settings)
     return {
         "announcement": [
-            *announcement(host, outline, settings),
+            shape,
+            *environment.announcement(wanted, cpus, t.cast("str | None", environment.read()["governor"])),
+            *planned,
             *(_left_out(workload, reason) for workload, reason in left_out),
         ],
         "arms": outline.arms.described(),
@@ -109,6 +116,8 @@ def describe(name: str, settings: "t.Mapping[str, t.Any]") -> "dict[str, t.Any]"
         "obstacles": _obstacles(HostFs("/"), outline),
         "directory": base_directory(),
         "uncollected": kept_runs(base_directory()),
+        "hides_siblings": rounds.wanted("auto", host),
+        "busy": wanted / cpus,
     }
 
 
@@ -377,14 +386,15 @@ def _interrupt(number: int, _frame: t.Optional[types.FrameType]) -> t.NoReturn:
     raise plan.Interrupted(f"the plan was ended by {signal.Signals(number).name} before it was done")
 
 
-def stop(check: bool) -> "tuple[list[str], list[str]]":
+def stop(check: bool) -> "tuple[list[str], list[str], bool]":
     """End the runs that are being measured on this host, and wait until it is restored.
 
     Args:
         check: only look.
 
     Returns:
-        The names of the runs that were being measured, and the names of all runs that can be fetched now.
+        The names of the runs that were being measured, the names of all runs that can be fetched now, and whether the
+        siblings of this host were being measured, with which an evaluation begins.
 
     Raises:
         RunDirectoryError: a run has not ended after ``STOP_SECONDS``.
@@ -397,7 +407,11 @@ def stop(check: bool) -> "tuple[list[str], list[str]]":
                 os.kill(pid, signal.SIGTERM)
     for files in [] if check else running:
         files.wait_for_end(STOP_SECONDS)
-    return [files.run for files in running], kept_runs(base_directory())
+    probe = HostLock("/", "").pid_of(rounds.PURPOSE)
+    if probe is not None and not check:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(probe, signal.SIGTERM)
+    return [files.run for files in running], kept_runs(base_directory()), probe is not None
 
 
 def collect(name: str, _settings: "t.Mapping[str, t.Any]") -> "dict[str, t.Any]":

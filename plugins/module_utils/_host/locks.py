@@ -110,6 +110,17 @@ class HostLock:
             os.close(self.descriptor)
         return None
 
+    def pid_of(self, purpose: str) -> "int | None":
+        """Return the process that holds the lock now for a purpose; None where none does, or that cannot be seen."""
+        if self.holder() is None:
+            return None
+        try:
+            with open(self._path, encoding="utf-8", errors="replace") as stream:
+                pid, _space, said = stream.readline(1000).strip().partition(" ")
+        except OSError:
+            return None
+        return int(pid) if pid.isdigit() and said == purpose else None
+
     def _take(self) -> None:
         end = time.monotonic() + self._seconds
         while not self._is_taken():

@@ -90,6 +90,7 @@ ARGUMENTS: "dict[str, dict[str, t.Any]]" = {
     "price_per_hour": {"type": "float"},
     "licence_per": {"type": "str", "choices": ["core", "thread", "host"]},
     "nominal_ghz": {"type": "float"},
+    "wait_quiet": {"type": "str", "default": "0"},
     "progress": {"type": "int"},
     "dest": {"type": "path", "default": "smt_eval_results"},
     "_fails_later": {"type": "bool", "default": False},

@@ -32,6 +32,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology 
 
 MODES = ("auto", "always", "never")
 DEFAULT_SECONDS = 30.0
+# What the host's lock is held for.
+PURPOSE = "smt_probe"
 MAX_CPUS = 256
 """Above this number the evaluation takes longer than the rounds, and the workers need more file
 descriptors than a process may open.

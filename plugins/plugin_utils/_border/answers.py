@@ -144,12 +144,14 @@ KINDS = {
             "missing_packages": schema.items(schema.text(100, r"^[A-Za-z0-9][A-Za-z0-9+._-]*$"), 100),
             "directory": schema.text(1000, r"^/[^\n]*$"),
             "uncollected": _RUNS,
+            "hides_siblings": schema.BOOL,
+            "busy": {"type": "number", "minimum": 0, "maximum": 1e6},
         }
     ),
     # The host writes JSON with spaces, and other characters than ASCII as escapes.
     "collect": Kind({"result": {"type": "object"}}, characters=results.MAX_BYTES * 3 // 2),
     "forget": Kind({}),
-    "smt_benchmark_stop": Kind({"changed": schema.BOOL, "runs": _RUNS, "uncollected": _RUNS}),
+    "smt_benchmark_stop": Kind({"changed": schema.BOOL, "runs": _RUNS, "uncollected": _RUNS, "probe": schema.BOOL}),
     "smt_boot_visit": Kind({"changed": schema.BOOL, "arguments": _ARGUMENTS, "reboot_required": schema.BOOL}),
     "smt_trial_workers": Kind(
         {

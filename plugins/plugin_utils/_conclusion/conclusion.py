@@ -679,12 +679,10 @@ def _hypervisor(result: HostResult) -> list[str]:
     name = result.environment.hypervisor
     if not name or (isinstance(measured, dict) and measured.get("agrees_with_kernel") is True):
         return []
-    return [
-        (
-            f"This host is a guest ({name}), and which of its CPUs share a core of the real machine was not measured or"
-            " is not clear (smt_eval_probe: always)."
-        )
-    ]
+    known = (
+        "was measured and is not clear" if isinstance(measured, dict) else "was not measured (smt_eval_probe: always)"
+    )
+    return [f"This host is a guest ({name}), and which of its CPUs share a core of the real machine {known}."]
 
 
 def _background_load(result: HostResult) -> list[str]:

@@ -3,7 +3,7 @@
 """What disturbed one side of a comparison and not the other, so that their difference is not that of the arms alone.
 
 What disturbs both sides alike widens the interval. What one side alone had moves the ratio, however narrow the interval
-is: steal time, a busy neighbour, throttling, another frequency.
+is: steal time, background load, throttling, another frequency.
 """
 
 from __future__ import annotations

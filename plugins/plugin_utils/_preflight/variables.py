@@ -28,7 +28,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads import c
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import WorkloadError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import user_variables
 from ansible_collections.threadwise.smt.plugins.plugin_utils._credentials import secret
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import boot_plan
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import boot_plan, quiet
 from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import server
 from ansible_collections.threadwise.smt.plugins.plugin_utils._options import variables as declared
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import arm_states, settings as trial_settings
@@ -90,6 +90,7 @@ _CHECKS: dict[str, t.Callable[[t.Any], object]] = {
     "smt_eval_settle_seconds": functools.partial(plan_settings.seconds, "settle_seconds"),
     "smt_eval_siblings": sibling_source.parse,
     "smt_eval_streams": plan_settings.of_streams,
+    "smt_eval_wait_quiet": quiet.seconds,
     "smt_eval_workloads": catalogue.named,
     "smt_runtime_cores": lambda given: scope.parse(given or None),
     "smt_runtime_siblings": sibling_source.parse,
@@ -103,6 +104,7 @@ _INVALID = (
     boot_arguments.BootArgsError,
     boot_plan.BootPlanError,
     placement.PlacementError,
+    quiet.QuietError,
     plan_settings.SettingsError,
     scope.ScopeError,
     sibling_source.SiblingsError,

@@ -45,7 +45,7 @@ def test_what_one_arm_alone_had(change, clause):
     assert found[0].startswith("gzip of a fixed stream, SMT off against SMT on with ") and clause in found[0], found
 
 
-def test_a_neighbour_on_the_other_thread_of_a_core():
+def test_background_load_on_the_other_thread_of_a_core():
     """The workers have their CPUs for themselves, and not the cores."""
     usage = {str(cpu): 1.0 for cpu in range(8)}
     found = cautions(lambda sample: sample["placement"] == "cores" and not off(sample), cpu_usage=usage)
