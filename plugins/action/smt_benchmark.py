@@ -126,6 +126,7 @@ class ActionModule(FetchingAction):
         """Measure, collect, and return the task's result."""
         # Convert Ansible's tagged strings to plain ones for the schema.
         host, run = json.loads(json.dumps([task_vars["inventory_hostname"], self._task.args.get("run")]))
+        _see_that_it_is_read()
         # Check the destination first: a result that cannot be saved is not worth measuring.
         directory = self.directory(run)
         result_files.see_that_none_exists(directory, host)
@@ -160,6 +161,7 @@ class ActionModule(FetchingAction):
         if self._task.check_mode:
             return dict(announced, changed=False)
         if not is_kept:
+            _see_that_it_is_read()
             self._begin(run, host)
         job = {} if is_kept else self._measured(task_vars, host, os.path.join(described["directory"], run), lines)
         # The job's own answer: with a full disk the plan could not write down how it ended.
@@ -233,8 +235,8 @@ class ActionModule(FetchingAction):
                     {
                         "msg": (
                             f"nothing was measured: {host} did not become quiet in {wait:.0f} s (smt_eval_wait_quiet);"
-                            f" other work still wants {100 * described['busy']:.0f} % of its CPUs. Wait longer, end that"
-                            " work, or leave out smt_eval_wait_quiet to measure all the same"
+                            f" other work still wants {100 * described['busy']:.0f} % of its CPUs. Wait longer, end"
+                            " that work, or leave out smt_eval_wait_quiet to measure all the same"
                         )
                     }
                 )
@@ -242,7 +244,8 @@ class ActionModule(FetchingAction):
                 f"{text.line(host)}: waiting until it is quiet, for up to {max(0, end - time.monotonic()):.0f} s more:"
                 f" other work wants {100 * described['busy']:.0f} % of its CPUs."
             )
-            time.sleep(QUIET_LOOK_SECONDS)
+            terminal.wait_while_read(QUIET_LOOK_SECONDS)
+            _see_that_it_is_read()
             described = self._step(task_vars, DESCRIBE)
         return described
 
@@ -352,9 +355,10 @@ class ActionModule(FetchingAction):
         longest = self._budget() + EXTRA_SECONDS + LOST_SECONDS
         gone = 0
         look = 0
+        ended = False
         while True:
             look += 1
-            time.sleep(LOOK_SECONDS)
+            read = terminal.wait_while_read(LOOK_SECONDS)
             if time.monotonic() - begun > longest:
                 raise HostFailedError(
                     {
@@ -366,6 +370,11 @@ class ActionModule(FetchingAction):
                     }
                 )
             try:
+                if not read and not ended:
+                    # As a program ends whose reader is gone: nobody would come to know how it goes on.
+                    with time_limits.within(ANSWER_SECONDS), contextlib.suppress(HostFailedError):
+                        self.ask("smt_benchmark_stop", "smt_benchmark_stop", {}, task_vars)
+                    ended = True
                 with time_limits.within(ANSWER_SECONDS):
                     seen, lives = self._look(directory)
                 gone = 0 if lives else gone + 1
@@ -429,3 +438,9 @@ class ActionModule(FetchingAction):
             )
         say_left(host, left)
         return [one.result.run for one in fetched]
+
+
+def _see_that_it_is_read() -> None:
+    """Raise HostFailedError where nobody reads what Ansible prints: nothing is begun for nobody."""
+    if not terminal.is_read(terminal.STDOUT):
+        raise HostFailedError({"msg": f"nothing was measured: {terminal.NOBODY_READS}"})

@@ -47,6 +47,9 @@ class ActionModule(ControllerAction):
             ):
                 # In check mode, and where no host could be evaluated, which each host says itself.
                 return {"changed": False, "skipped": True, "skip_reason": "there is no result"}
+            if options["_evaluated"] and not terminal.is_read(terminal.STDOUT):
+                # The evaluation was ended for the same reason; smt_report.yml builds its report.
+                return {"changed": False, "skipped": True, "skip_reason": terminal.NOBODY_READS}
             return self._build(run_dir, options)
         except (BorderError, paired.SampleError) as error:
             raise AnsibleActionFail(f"smt_report: {error}") from error

@@ -289,7 +289,7 @@ class Guest(Benchmark):
 
 def test_a_host_is_waited_for_until_it_is_quiet(tmp_path, monkeypatch, capsys):
     paused = []
-    monkeypatch.setattr(smt_benchmark.time, "sleep", paused.append)
+    monkeypatch.setattr(smt_benchmark.terminal, "wait_while_read", paused.append)
     waiting = Guest(tmp_path, busy=[3.5, 0.11, 0.1]).with_options(wait_quiet="10m", probe="always")
     waiting.evaluate()
     assert waiting.asked[:6] == ["describe", "describe", "describe", "smt_probe", "describe", "measure"]
@@ -319,6 +319,17 @@ def test_the_measurement_of_siblings_is_announced_and_a_part_of_the_budget(tmp_p
     measured = Guest(tmp_path / "four").with_options(probe="auto", siblings="measured")
     measured.evaluate()
     assert measured.asked[:3] == ["smt_probe", "describe", "measure"] and measured.probed == [120]
+
+
+def test_nothing_is_begun_for_nobody(tmp_path, monkeypatch):
+    """The reader goes at once, while the host is described, or never."""
+    for asked, read in (([], [False]), (["describe"], [True, False])):
+        left = list(read)
+        monkeypatch.setattr(smt_benchmark.terminal, "is_read", lambda _descriptor, left=left: left.pop(0))
+        alone = Benchmark(tmp_path)
+        with pytest.raises(smt_benchmark.HostFailedError, match="nobody reads what this call prints any more"):
+            alone.evaluate()
+        assert alone.asked == asked and not (tmp_path / "one").exists()
 
 
 def test_obstacles_are_told_before_anything_starts(tmp_path):

@@ -60,3 +60,13 @@ def test_a_plan_whose_process_is_gone_is_given_up_soon(clock):
         {}, "h1", "/run", "1", progress.Shown(3)
     )
     assert lost["failed"] and clock[0] < 60
+
+
+def test_a_plan_whose_reader_is_gone_is_ended_once(clock, monkeypatch):
+    monkeypatch.setattr(smt_benchmark.terminal, "is_read", lambda _descriptor: False)
+    watched = Watched([({"phase": "measuring"}, True)] * 2 + [({"phase": "ended"}, False)])
+    asked = []
+    watched.ask = lambda kind, *_rest, **_how: asked.append(kind)
+    watched._status = lambda _vars, _job: {"finished": True, "outcome": "interrupted"}
+    ended = watched._watch({}, "h1", "/run", "1", progress.Shown(3))
+    assert asked == ["smt_benchmark_stop"] and ended["outcome"] == "interrupted"

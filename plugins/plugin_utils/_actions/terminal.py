@@ -17,6 +17,7 @@ import os
 import re
 import select
 import stat
+import time
 import typing as t
 
 from ansible import constants
@@ -25,6 +26,9 @@ from ansible.utils.display import Display
 # Ansible's own function has no type hints.
 _SETTING: t.Callable[[str], t.Any] = constants.config.get_config_value
 STDOUT, STDERR = 1, 2
+# Between two looks whether anybody reads.
+READER_SECONDS = 1
+NOBODY_READS = "nobody reads what this call prints any more (its pipe was closed, as by | head or the end of a pager)"
 # How a callback is called that prints for programs, or nothing: ansible.posix.json and .jsonl, community.general.null,
 # and what others call theirs.
 _FOR_PROGRAMS = re.compile(r"json|null|(?<![a-z])(xml|csv|logfmt)(?![a-z])")
@@ -52,6 +56,16 @@ class Terminal:
     def _say(descriptor: int, say: t.Callable[[str], None], text: str) -> None:
         if (descriptor == STDERR or is_for_people()) and is_read(descriptor):
             say(text)
+
+
+def wait_while_read(seconds: float) -> bool:
+    """Wait; return at once and False where nobody reads what Ansible prints on its standard output."""
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        time.sleep(min(READER_SECONDS, left))
+        if not is_read(STDOUT):
+            return False
+    return True
 
 
 def is_for_people() -> bool:
