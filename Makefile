@@ -94,6 +94,10 @@ unit field playbooks browser lint sanity: setup ## one step of `make test`
 kills: setup ## rollouts, evaluations and pulls that are ended half way, minutes each; not part of `make test`
 	python tools/test.py $@ pull-kills
 
+.PHONY: recipes
+recipes: setup ## each recipe of docs/tools.md with its tool, of Debian; JMH_JARS=FOLDER adds JMH; not part of `make test`
+	python tools/test.py $@
+
 .PHONY: hostile
 hostile: setup ## 3,000 answers of compromised hosts beside honest ones, each attack that has a name alone, 1,000 sets of facts; not part of `make test`
 	tools/debian-packages.sh gzip

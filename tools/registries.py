@@ -58,6 +58,7 @@ FOLDERS = (
     Folder("_arms", "ARMS", "ARMS", "arms, by what they switch"),
     Folder("_arms/booted", "ARMS", "ARMS", "arms that take a reboot, by what they set"),
     Folder("_workloads/built_in", "WORKLOADS", "WORKLOADS", "built-in workloads, by file"),
+    Folder("_workloads/recipes", "RECIPE", "RECIPES", "recipes for tools that people have"),
 )
 
 
@@ -266,6 +267,29 @@ def _formats() -> str:
     return f"| file | for |\n|---|---|\n{rows}"
 
 
+def _recipes() -> str:
+    custom = importlib.import_module(f"{PACKAGE}._workloads.custom")
+    rows = "".join(f"| {' | '.join(_recipe_cells(recipe))} |\n" for _name, recipe in sorted(custom.RECIPES.items()))
+    head = "recipe | the number in the tool's summary | metrics | added | such as | tested with"
+    return f"| {head} |\n|---|---|---|---|---|---|\n{rows}"
+
+
+def _recipe_cells(recipe: Any) -> list[str]:
+    example, added = option_files.inline(list(recipe.example)), " ".join(recipe.adds)
+    return [
+        f"`{recipe.name}`",
+        recipe.number,
+        ", ".join(f"{metric['name']} [{metric['unit']}]" for metric in recipe.metrics),
+        added and f"`{added}`",
+        f"`{example}`",
+        recipe.tested,
+    ]
+
+
+def _recipe_names() -> list[str]:
+    return [f"V({name})" for name in importlib.import_module(f"{PACKAGE}._workloads.custom").RECIPES]
+
+
 def _cells(workload: dict[str, Any]) -> list[str]:
     first, *others = (f"{metric['name']} [{metric['unit']}]" for metric in workload["metrics"])
     origin = f"`{workload['source']}`" if workload["source"] else str(workload["package"])
@@ -339,11 +363,13 @@ TABLES: dict[str, Callable[[], str]] = {
     "docs/boot.md": _loaders,
     "docs/measuring.md": _workloads,
     "docs/report.md": _formats,
+    "docs/tools.md": _recipes,
 }
 _EVALUATION = "tools/options/smt_eval.yml"
 LISTS = (
     Listing("plugins/modules/smt_report.py", "Files for other readers are", _format_names),
     Listing(_EVALUATION, "Built in are", _workload_names),
+    Listing(_EVALUATION, "Recipes are", _recipe_names),
     Listing(_EVALUATION, "Switched at run time are", functools.partial(_arm_names, takes_reboot=False)),
     Listing(_EVALUATION, "A reboot is needed for", functools.partial(_arm_names, takes_reboot=True)),
 )

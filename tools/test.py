@@ -92,6 +92,24 @@ STEPS = {
             "util-linux",
         ),
     ),
+    # Each recipe with its tool.
+    "recipes": Step(
+        ("python", "-m", "pytest", "-q", "--durations", "10", "tests/recipes"),
+        (
+            *(
+                "apache2-utils",
+                "fio",
+                "g++",
+                "golang-go",
+                "hey",
+                "hyperfine",
+                "libbenchmark-dev",
+                "openssl",
+                "p7zip-full",
+            ),
+            *("postgresql", "redis-server", "redis-tools", "stress-ng", "sysbench", "wrk"),
+        ),
+    ),
     # What people have reported of other tools, each under the name of its source.
     "field": Step(("python", *PYTEST, "tests/field"), ("procps",)),
     # One at a time to each worker: they differ much in what they take.
@@ -168,7 +186,7 @@ GROUPS = {
         ),
         side_by_side=2,
     ),
-    "scenarios": Group((*LONG_SCENARIOS, "kills", "pull-kills")),
+    "scenarios": Group((*LONG_SCENARIOS, "kills", "pull-kills", "recipes")),
     "cores": Group(tuple(f"core-{core}" for core in CORES)),
 }
 

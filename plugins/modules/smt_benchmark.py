@@ -78,11 +78,16 @@ options:
     elements: dict
     default: []
     suboptions:
+      recipe:
+        description:
+          - How the number of a tool is read that people have (docs/tools.md), in place of C(metric).
+          - Recipes are V(7z), V(ab), V(fio), V(go), V(google_benchmark), V(hey), V(hyperfine), V(jmh), V(openssl),
+            V(pgbench), V(pyperf), V(redis_benchmark), V(stress_ng), V(sysbench), V(wrk).
+        type: str
       name:
         description:
-          - Lower-case letters, digits and C(_).
+          - Lower-case letters, digits and C(_); without it that of the recipe.
         type: str
-        required: true
       title:
         description:
           - How people call it; without it the name.
@@ -106,9 +111,8 @@ options:
         default: 60
       metric:
         description:
-          - What verdicts are about.
+          - What verdicts are about; required without C(recipe).
         type: dict
-        required: true
         suboptions:
           name:
             description:
@@ -143,13 +147,30 @@ options:
             choices: [sum, max, mean, per_job, per_operation]
           pattern:
             description:
-              - A regular expression whose first group is the number in what the command prints.
+              - A regular expression whose first group, or the one named C(value), is the number in what the command
+                prints.
+              - Of several lines that match, the last one counts, because those before it may show progress, and in it
+                the first match. Standard error counts where nothing of standard output matches.
+              - A group named C(unit) is the number's unit, which is converted to that of the metric, as is a unit that
+                just follows the number. k, M, G are powers of 1000, Ki, Mi, Gi of 1024; KB can be both, and is refused
+                where it would have to be converted. Times such as 1m2.5s and 0:01.50 are read as such.
+              - Where a part of a number was matched, such as the 345 of 12,345, none of the command's samples counts.
             type: str
           json:
             description:
-              - The path to the number in the JSON document that the command prints, a key or an index an item.
+              - The path to the number in the last JSON document that has it, of those that the command prints; a key or
+                an index an item, and V(*) for the sum of all items.
             type: list
             elements: str
+          file:
+            description:
+              - Name of the files in which C(pattern) or C(json) looks instead, which the command writes in the folder
+                where it runs, such as V(result*.json). Each worker has an empty one.
+            type: str
+          scale:
+            description:
+              - What the number is multiplied with.
+            type: float
           clock:
             description:
               - The time a worker took, in seconds, on the clock or on the CPU.
@@ -195,13 +216,30 @@ options:
             choices: [sum, max, mean, per_job, per_operation]
           pattern:
             description:
-              - A regular expression whose first group is the number in what the command prints.
+              - A regular expression whose first group, or the one named C(value), is the number in what the command
+                prints.
+              - Of several lines that match, the last one counts, because those before it may show progress, and in it
+                the first match. Standard error counts where nothing of standard output matches.
+              - A group named C(unit) is the number's unit, which is converted to that of the metric, as is a unit that
+                just follows the number. k, M, G are powers of 1000, Ki, Mi, Gi of 1024; KB can be both, and is refused
+                where it would have to be converted. Times such as 1m2.5s and 0:01.50 are read as such.
+              - Where a part of a number was matched, such as the 345 of 12,345, none of the command's samples counts.
             type: str
           json:
             description:
-              - The path to the number in the JSON document that the command prints, a key or an index an item.
+              - The path to the number in the last JSON document that has it, of those that the command prints; a key or
+                an index an item, and V(*) for the sum of all items.
             type: list
             elements: str
+          file:
+            description:
+              - Name of the files in which C(pattern) or C(json) looks instead, which the command writes in the folder
+                where it runs, such as V(result*.json). Each worker has an empty one.
+            type: str
+          scale:
+            description:
+              - What the number is multiplied with.
+            type: float
           clock:
             description:
               - The time a worker took, in seconds, on the clock or on the CPU.

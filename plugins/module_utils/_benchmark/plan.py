@@ -36,7 +36,11 @@ from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.version import COLLECTION_VERSION
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import response_limit
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import WorkloadError, described
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import (
+    UnreadableError,
+    WorkloadError,
+    described,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.prepared import PreparedWorkload, Sample
 
 SCHEMA = "threadwise.smt/result"
@@ -541,10 +545,14 @@ class Plan:
         try:
             self.outline.arms.prove(arm)
         except base.ArmError as error:
-            self.files.write("unproved.json", {"from": self._proved, "reason": str(error)})
+            self._withdraw(str(error), self._proved)
             self.files.event("not_proved", str(error))
             raise
         self._proved = self.samples_done
+
+    def _withdraw(self, reason: str, since: int, workload: "str | None" = None) -> None:
+        """Let no sample count from one on, of all workloads or of one."""
+        self.files.append("withdrawn.jsonl", {"from": since, "workload": workload, "reason": reason})
 
     def _serve(self, name: "str | None") -> None:
         """Start what a workload starts in each arm, and end that of another one: it would disturb the samples."""
@@ -586,6 +594,10 @@ class Plan:
                 taken = workload.sample(item.workers, item.parameter, item.memory_node)
         except (WorkloadError, runner.RunnerError, OSError) as error:
             self._failed(sample, str(error), time.monotonic() - begun)
+            if isinstance(error, UnreadableError):
+                self._withdraw(str(error), 0, item.workload)
+                if item.workload in self.prepared:
+                    self._give_up(item.workload, item.placement, str(error))
         else:
             seconds = sum(worker["wall_seconds"] for worker in taken["workers"])
             refused = quotas.refusal(limits, quotas.read(self._host), seconds)

@@ -380,7 +380,8 @@ class RunDirectory:
     def result(self) -> "dict[str, t.Any]":
         """Return the complete result of the run: the header, all samples, observations and events, and how it ended.
 
-        Samples that were taken since somebody else may have changed the host are kept, as failed ones.
+        Samples that do not count, because somebody else may have changed the host or a number cannot be read, are kept,
+        as failed ones.
 
         Raises:
             RunDirectoryError: there is no such run on this host, it has no header, or its header is damaged.
@@ -396,10 +397,12 @@ class RunDirectory:
                     f"{name}: {invalid} lines are not valid and are left out; a plan that was killed can leave part of"
                     " a line"
                 )
-        unproved = self.read("unproved.json", {})
-        for sample in result["samples"] if unproved else ():
-            if sample.get("index", 0) >= unproved["from"]:
-                sample.update(ok=False, error=unproved["reason"])
+        for withdrawn in result.pop("withdrawn"):
+            for sample in result["samples"]:
+                if withdrawn.get("workload") in (None, sample.get("workload")) and (
+                    sample.get("index", 0) >= withdrawn["from"]
+                ):
+                    sample.update(ok=False, error=withdrawn["reason"])
         result["events"] += [{"at": utc_now(), "event": "damaged", "detail": detail} for detail in damage]
         result["plan"]["blocks_done"] = 1 + max((sample["block"] for sample in result["samples"]), default=-1)
         return result
@@ -483,5 +486,6 @@ def _is_block(value: object) -> bool:
 _IS_VALID: "dict[str, t.Callable[[t.Mapping[str, t.Any]], bool]]" = {
     "samples.jsonl": lambda line: _is_block(line.get("block")),
     "observations.jsonl": lambda line: isinstance(line.get("arm"), str),
+    "withdrawn.jsonl": lambda line: _is_block(line.get("from")) and isinstance(line.get("reason"), str),
     "events.jsonl": lambda line: isinstance(line.get("at"), str) and isinstance(line.get("event"), str),
 }

@@ -24,8 +24,9 @@ from ansible_collections.threadwise.smt.plugins.module_utils._sampling import me
 if t.TYPE_CHECKING:
     import resource
 
-# Bytes of a worker's output that are kept: enough for its metric and for the last lines of a failure.
-OUTPUT_LIMIT = 64 * 1024
+# Bytes of a worker's output that are kept, and of that of all workers: tools print documents of some MiB.
+OUTPUT_LIMIT = 16 * 1024 * 1024
+OUTPUT_OF_ALL = 16 * OUTPUT_LIMIT
 # proc(5), /proc/stat: the columns of a cpu line.
 STAT_COLUMNS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 _READY = b"ready\n"
@@ -46,6 +47,7 @@ class WorkerResult(TypedDict):
         exit_status: exit status, or minus the number of the signal that ended it.
         output: the end of its standard output.
         errors: the end of its standard error.
+        cut: whether the begin of one of them is lost.
     """
 
     cpus: "list[int]"
@@ -55,6 +57,7 @@ class WorkerResult(TypedDict):
     exit_status: int
     output: str
     errors: str
+    cut: bool
 
 
 class SampleResult(TypedDict):
@@ -96,7 +99,7 @@ class _Arguments(t.NamedTuple):
     argv: "list[str]"
     cpu_lists: "Sequence[Sequence[int]]"
     stdin: "str | None"
-    directory: "str | None"
+    directories: "Sequence[str]"
     keep_output: bool
     timeout: float
     nice: int
@@ -119,7 +122,7 @@ def run(
     argv: "list[str]",
     cpu_lists: "Sequence[Sequence[int]]",
     stdin: "str | None" = None,
-    directory: "str | None" = None,
+    directories: "Sequence[str]" = (),
     keep_output: bool = True,
     timeout: float = 60.0,
     nice: int = 0,
@@ -140,7 +143,7 @@ def run(
         argv: the command; it is never passed to a shell.
         cpu_lists: the CPUs of each worker; an empty list leaves that worker unpinned.
         stdin: path of a file that each worker reads from its beginning, or None for no input.
-        directory: working directory of the workers, or None for that of this process.
+        directories: the working directory of each worker; empty for that of this process.
         keep_output: False sends standard output to /dev/null, for a workload whose work is its output.
         timeout: seconds after which all processes of the sample are killed.
         nice: niceness of the workers, -20 to 19; 0 leaves that of this process.
@@ -163,7 +166,17 @@ def run(
         _supervise(
             result_write,
             _Arguments(
-                argv, cpu_lists, stdin, directory, keep_output, timeout, nice, co_runners, owner, memory_node, variables
+                argv,
+                cpu_lists,
+                stdin,
+                directories,
+                keep_output,
+                timeout,
+                nice,
+                co_runners,
+                owner,
+                memory_node,
+                variables,
             ),
         )
     os.close(result_write)
@@ -232,9 +245,9 @@ def _sample(arguments: _Arguments) -> "tuple[str | None, SampleResult]":
         for co_runner_cpus in arguments.co_runners.cpu_lists:
             co_runners += _start_co_runner(co_runner_cpus, arguments.co_runners.nice)
         barrier_read, barrier_write = os.pipe()
-        for cpus in arguments.cpu_lists:
-            worker = _Worker(arguments, cpus, barrier_read, barrier_write)
-            workers.append(worker)
+        for number, cpus in enumerate(arguments.cpu_lists):
+            directory = arguments.directories[number] if arguments.directories else None
+            workers.append(_Worker(arguments, cpus, directory, barrier_read, barrier_write))
         for worker in workers:
             worker.await_pinned()
         before = cpu_times()
@@ -320,8 +333,16 @@ def _end_all(workers: "Iterable[_Worker]", start: float) -> None:
 class _Worker:
     """One process of a sample, from its fork to its end."""
 
-    def __init__(self, arguments: _Arguments, cpus: "Sequence[int]", barrier_read: int, barrier_write: int) -> None:
+    def __init__(
+        self,
+        arguments: _Arguments,
+        cpus: "Sequence[int]",
+        directory: "str | None",
+        barrier_read: int,
+        barrier_write: int,
+    ) -> None:
         self.cpus = list(cpus)
+        self._kept = min(OUTPUT_LIMIT, OUTPUT_OF_ALL // len(arguments.cpu_lists))
         self.end: t.Optional[_End] = None
         self._files = contextlib.ExitStack()
         self._output = self._files.enter_context(_scratch_file()) if arguments.keep_output else None
@@ -331,7 +352,9 @@ class _Worker:
         self._report, report_write = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
-            _become_command(arguments, cpus, self._output, self._errors, barrier_read, barrier_write, report_write)
+            _become_command(
+                arguments, cpus, directory, self._output, self._errors, barrier_read, barrier_write, report_write
+            )
         os.close(report_write)
 
     def await_pinned(self) -> None:
@@ -358,14 +381,18 @@ class _Worker:
         if self.end is None:
             raise RunnerError(f"worker {self.pid} was not reaped")
         with self._files:
+            (output, is_output_cut), (errors, is_errors_cut) = (
+                _tail(handle, self._kept) for handle in (self._output, self._errors)
+            )
             return {
                 "cpus": self.cpus,
                 "wall_seconds": self.end.wall_seconds,
                 "cpu_seconds": self.end.cpu_seconds,
                 "context_switches": self.end.context_switches,
                 "exit_status": self.end.exit_status,
-                "output": _tail(self._output),
-                "errors": _tail(self._errors),
+                "output": output,
+                "errors": errors,
+                "cut": is_output_cut or is_errors_cut,
             }
 
 
@@ -377,6 +404,7 @@ def _scratch_file() -> "t.IO[bytes]":
 def _become_command(
     arguments: _Arguments,
     cpus: "Sequence[int]",
+    directory: "str | None",
     output: "t.IO[bytes] | None",
     errors: "t.IO[bytes]",
     barrier_read: int,
@@ -403,8 +431,8 @@ def _become_command(
             processes.gain_no_privileges()
         # After the change of user, which clears this setting.
         processes.die_with_parent(signal.SIGKILL)
-        if arguments.directory:
-            os.chdir(arguments.directory)
+        if directory:
+            os.chdir(directory)
         os.close(barrier_write)
         os.write(report, _READY)
         os.read(barrier_read, 1)
@@ -490,13 +518,15 @@ def _drain(descriptor: int) -> None:
         pass
 
 
-def _tail(handle: "t.IO[bytes] | None") -> str:
-    """Return the end of a file, where tools print their metric and the reason of a failure."""
+def _tail(handle: "t.IO[bytes] | None", most: int) -> "tuple[str, bool]":
+    """Return the end of a file, where tools print their metric and the reason of a failure, and whether there is more
+    of it.
+    """
     if handle is None:
-        return ""
+        return "", False
     size = handle.seek(0, os.SEEK_END)
-    handle.seek(max(0, size - OUTPUT_LIMIT))
-    return handle.read(OUTPUT_LIMIT).decode("utf-8", "replace")
+    handle.seek(max(0, size - most))
+    return handle.read(most).decode("utf-8", "replace"), size > most
 
 
 def cpu_times() -> "dict[str, dict[str, int]]":

@@ -7,6 +7,7 @@ import re
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import sources
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.catalogue import BUILT_IN
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import (
     CO_RUNNERS_ON,
@@ -24,7 +25,10 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads.metrics 
     PER_OPERATION,
     UNDECLARED,
 )
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.recipes import registry
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.recipes.base import Recipe, completed
 
+RECIPES: "dict[str, Recipe]" = {recipe.name: recipe for recipe in registry.RECIPES}
 NAME = re.compile(r"\A[a-z0-9][a-z0-9_]{0,63}\Z")
 MOST = 100
 MAX_ARGUMENTS = 1000
@@ -37,6 +41,7 @@ VARIABLE = re.compile(r"\A[A-Za-z_][A-Za-z0-9_]{0,99}\Z")
 MAX_VARIABLES = 100
 MAX_VALUES = 50
 MAX_VALUE = 1e12
+MAX_SCALE = 1e18
 MAX_CO_RUNNERS = 64
 NICENESS = (-20, 19)
 
@@ -71,7 +76,8 @@ def declarations(given: "t.Sequence[t.Mapping[str, t.Any]]") -> "list[Workload]"
 
 
 def _declaration(given: "t.Mapping[str, t.Any]") -> Workload:
-    name: str = given["name"]
+    recipe = _recipe(given)
+    name: str = given.get("name") or (recipe.name if recipe else "")
     if not NAME.match(name):
         raise WorkloadError(
             f"custom: {name[:80]!r} is not a valid name: use lower-case letters, digits and '_', at most 64 characters"
@@ -84,7 +90,7 @@ def _declaration(given: "t.Mapping[str, t.Any]") -> Workload:
         raise WorkloadError(
             f"custom: timeout of {name} is {timeout}: it must be from {TIMEOUT[0]} to {TIMEOUT[1]} seconds"
         )
-    metrics = [_metric(given, given["metric"], True), *(_metric(given, one) for one in given.get("metrics") or [])]
+    metrics = _metrics(name, given, recipe)
     metric_names = [one["name"] for one in metrics]
     if len(set(metric_names)) < len(metric_names):
         raise WorkloadError(f"custom: two metrics of {name} have the same name")
@@ -92,7 +98,7 @@ def _declaration(given: "t.Mapping[str, t.Any]") -> Workload:
         **PLAIN,
         "name": name,
         "title": (given.get("title") or name)[:200],
-        "argv": argv,
+        "argv": completed(argv, recipe) if recipe else argv,
         "placements": _placements(name, given.get("placements")),
         "parameter": _parameter(name, given.get("parameters")),
         "environment": _environment(name, given.get("environment") or {}),
@@ -106,6 +112,24 @@ def _declaration(given: "t.Mapping[str, t.Any]") -> Workload:
         "metrics": metrics,
         "custom": True,
     }
+
+
+def _recipe(given: "t.Mapping[str, t.Any]") -> t.Optional[Recipe]:
+    """Return the recipe that a command asks for, None without one, or raise WorkloadError."""
+    name = given.get("recipe")
+    if name and name not in RECIPES:
+        raise WorkloadError(f"custom: there is no recipe {name[:80]!r}: choose from {', '.join(sorted(RECIPES))}")
+    return RECIPES[name] if name else None
+
+
+def _metrics(name: str, given: "t.Mapping[str, t.Any]", recipe: t.Optional[Recipe]) -> "list[Metric]":
+    """Return the metrics of a command, the primary one first: its own, or those of its recipe."""
+    own, further = given.get("metric"), given.get("metrics") or []
+    if not (own or recipe):
+        raise WorkloadError(f"custom: {name} has no metric: give one, or a recipe, one of {', '.join(sorted(RECIPES))}")
+    is_threaded = bool(given.get("multithreaded"))
+    declared = [_metric(name, is_threaded, own, True)] if own else list(recipe.metrics) if recipe else []
+    return declared + [_metric(name, is_threaded, one) for one in further]
 
 
 def _whole(workload: str, given: "t.Mapping[str, t.Any]", option: str, limits: "tuple[int, int]") -> int:
@@ -220,8 +244,8 @@ def _server(workload: str, given: "t.Mapping[str, t.Any]") -> t.Optional[ServerD
     }
 
 
-def _metric(workload: "t.Mapping[str, t.Any]", given: "t.Mapping[str, t.Any]", is_primary: bool = False) -> Metric:
-    about = f"custom: metric {given['name'][:80]} of {workload['name']}"
+def _metric(workload: str, multithreaded: bool, given: "t.Mapping[str, t.Any]", is_primary: bool = False) -> Metric:
+    about = f"custom: metric {given['name'][:80]} of {workload}"
     if not NAME.match(given["name"]):
         raise WorkloadError(
             f"{about}: the name must have only lower-case letters, digits and '_', at most 64 characters"
@@ -230,7 +254,7 @@ def _metric(workload: "t.Mapping[str, t.Any]", given: "t.Mapping[str, t.Any]", i
     if len(chosen) != 1:
         raise WorkloadError(f"{about}: give exactly one of {', '.join(SOURCES)}")
     better = given["better"]
-    aggregate = given.get("aggregate") or _default_aggregate(given, bool(workload.get("multithreaded")), is_primary)
+    aggregate = given.get("aggregate") or _default_aggregate(given, multithreaded, is_primary)
     choices = sorted(set(AGGREGATES) - {UNDECLARED})
     if better not in ("higher", "lower") or given.get("aggregate") not in (None, *choices):
         raise WorkloadError(f"{about}: better must be higher or lower, aggregate one of {', '.join(choices)}")
@@ -243,7 +267,29 @@ def _metric(workload: "t.Mapping[str, t.Any]", given: "t.Mapping[str, t.Any]", i
         raise WorkloadError(f"{about}: clock must be one of {', '.join(CLOCKS)}")
     else:
         metric["clock"] = given["clock"]
+    if given.get("file"):
+        metric["file"] = _file(about, given["file"], chosen[0])
+    if given.get("scale") is not None:
+        if not 1 / MAX_SCALE <= given["scale"] <= MAX_SCALE:
+            raise WorkloadError(f"{about}: scale must be a number from {1 / MAX_SCALE:g} to {MAX_SCALE:g}")
+        metric["scale"] = float(given["scale"])
     return metric
+
+
+def _file(about: str, file: str, source: str) -> str:
+    """Return the name of files in the folder of a sample, or raise WorkloadError."""
+    if (
+        source == "clock"
+        or os.path.isabs(file)
+        or ".." in file.split("/")
+        or "\0" in file
+        or len(file) > MAX_CHARACTERS
+    ):
+        raise WorkloadError(
+            f"{about}: file is a name, such as result*.json, in the empty folder that each worker runs in, and goes"
+            " with pattern or json"
+        )
+    return file
 
 
 def _default_aggregate(metric: "t.Mapping[str, t.Any]", multithreaded: bool, is_primary: bool) -> str:
@@ -262,9 +308,9 @@ def _default_aggregate(metric: "t.Mapping[str, t.Any]", multithreaded: bool, is_
 
 def _pattern(about: str, pattern: str) -> str:
     try:
-        groups = re.compile(pattern).groups
+        group = sources.value_group(pattern)
     except (re.error, OverflowError, RecursionError) as error:
         raise WorkloadError(f"{about}: its pattern is not a valid regular expression: {error}") from None
-    if groups < 1:
+    if not group:
         raise WorkloadError(f"{about}: its pattern has no group: put the number in parentheses")
     return pattern

@@ -62,14 +62,18 @@ class Source(TypedDict, total=False):
     Attributes:
         rate: True for the amount of work divided by the worker's own wall time.
         clock: ``wall_seconds`` or ``cpu_seconds`` of the worker.
-        pattern: a regular expression whose first group is the number in the standard output or standard error of the
-            tool.
+        pattern: a regular expression for the standard output of the tool, or else its standard error. The group
+            ``value``, else the first one, is the number, the group ``unit`` its unit, which is converted to that of the
+            metric. Of several lines that match, the last one counts, and in it the first match.
         quantile: with ``pattern``, a share (0..1). Each match is one value, a second group is the number of its
             occurrences, and the metric is that quantile of all values.
-        file: with ``pattern``, a glob: the pattern applies to the files with that name in the worker's working
+        file: with ``pattern`` or ``json``, a glob: it applies to the files with that name in the worker's working
             directory.
-        json: the path (keys of objects, indices of arrays) to the number in the JSON document in the tool's standard
-            output. Lines before the document are skipped.
+        json: the path (keys of objects, indices of arrays, ``*`` for the sum of all) to the number in the last JSON
+            document that has it.
+        mean: True for the mean instead of that sum.
+        unit_at: the path to the unit of the number in the same document.
+        one: how the tool is made to print one result; more than one is refused.
         scale: a factor for the unit.
     """
 
@@ -78,6 +82,9 @@ class Source(TypedDict, total=False):
     pattern: str
     quantile: float
     json: "list[str]"
+    mean: bool
+    unit_at: "list[str]"
+    one: str
     file: str
     scale: float
 
@@ -233,6 +240,12 @@ PLAIN: Defaults = {
 
 class WorkloadError(Exception):
     """A workload that cannot be used on this host, or a failed sample; the text gives the reason."""
+
+
+class UnreadableError(WorkloadError):
+    """A number of which it is not known what it is. Whether that happens can depend on the number, so the samples
+    whose number is known are no fair choice: none of the workload counts.
+    """
 
 
 def throughput(unit: str, source: Source) -> Metric:

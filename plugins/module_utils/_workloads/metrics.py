@@ -4,18 +4,14 @@
 as ``declaration.Metric`` says.
 """
 
-import glob
-import json
 import math
-import os
-import re
-import stat
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
-from ansible_collections.threadwise.smt.plugins.module_utils._host import users
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import sources
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import (
     Metric,
+    UnreadableError,
     Workload,
     WorkloadError,
 )
@@ -23,10 +19,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declarat
 # How much of the output of a failed worker goes into the message.
 LAST_LINES = 5
 LAST_CHARACTERS = 1000
-# How many bytes of all files of a worker together are read: the same share of each file, from its end. And how many
-# files at most.
-FILES_LIMIT = 8 * 1024 * 1024
-MAX_FILES = 1024
+LAST_READ = 64 * 1024
 
 # The values that a result can have: the controller refuses a whole result with a value beyond them.
 MIN_VALUE = 1e-30
@@ -46,7 +39,7 @@ AGGREGATES: "dict[str, t.Callable[[t.Sequence[float]], float]]" = {
     "max": max,
     "mean": lambda values: sum(values) / len(values),
     PER_JOB: lambda values: max(values) / len(values),
-    PER_OPERATION: lambda values: 1 / sum(1 / value for value in values) if min(values) > 0 else max(values),
+    PER_OPERATION: lambda values: 1 / sum(1 / value for value in values) if min(values) > 0 else 0.0,
     UNDECLARED: max,
 }
 
@@ -63,7 +56,7 @@ def read(
     workload: Workload,
     work: "int | None",
     workers: "t.Sequence[t.Mapping[str, t.Any]]",
-    directory: str,
+    directories: "t.Sequence[str]",
     owner: "tuple[int, int] | None" = None,
 ) -> "tuple[dict[str, MetricValue], list[float]]":
     """Return the metrics of a sample.
@@ -72,8 +65,8 @@ def read(
         workload: the declaration.
         work: the amount of work of each process, or None for a workload without one.
         workers: as ``runner.run`` returns them.
-        directory: the workers' working directory.
-        owner: (uid, gid) of the workers, who can have put anything into the directory, or None for the user of this
+        directories: the working directory of each worker.
+        owner: (uid, gid) of the workers, who can have put anything into them, or None for the user of this
             process.
 
     Returns:
@@ -81,20 +74,23 @@ def read(
         worker.
 
     Raises:
-        WorkloadError: a worker failed, or a metric is not a number from ``MIN_VALUE`` to ``MAX_VALUE``.
+        WorkloadError: a worker failed, or a metric is not a number from ``MIN_VALUE`` to ``MAX_VALUE``; a further
+            metric may be 0.
+        UnreadableError: it is not known what a number is.
     """
     for worker in workers:
         if worker["exit_status"] != 0:
             raise WorkloadError(_failure(workload, worker))
+    outputs = [sources.Output(worker, directory, owner) for worker, directory in zip(workers, directories)]
     metrics: dict[str, MetricValue] = {}
     per_worker: t.Optional[list[float]] = None
     for metric in workload["metrics"]:
-        values = [_value(workload, metric, work, worker, directory, owner) for worker in workers]
+        values = [_value(workload, metric, work, *one) for one in zip(workers, outputs)]
         if per_worker is None:
             per_worker = values
         is_cpu_time_per_job = metric["aggregate"] == PER_JOB and metric.get("clock") == CPU
         value = AGGREGATES["mean" if is_cpu_time_per_job else metric["aggregate"]](values)
-        if not MIN_VALUE <= value <= MAX_VALUE:
+        if not _fits(value):
             raise WorkloadError(
                 f"the {metric['name']} of all workers of {workload['argv'][0]} combined is not a number from"
                 f" {MIN_VALUE:g} to {MAX_VALUE:g}"
@@ -105,7 +101,8 @@ def read(
 
 def last_lines(worker: "t.Mapping[str, t.Any]") -> str:
     """Return the last lines of a worker's output as one line."""
-    lines = [line for line in (worker["output"] + "\n" + worker["errors"]).splitlines() if line.strip()]
+    ends = (worker[name][-LAST_READ:] for name in ("output", "errors"))
+    lines = [line for line in "\n".join(ends).splitlines() if line.strip()]
     return " | ".join(lines[-LAST_LINES:])[:LAST_CHARACTERS] or "no output"
 
 
@@ -114,18 +111,24 @@ def _value(
     metric: Metric,
     work: "int | None",
     worker: "t.Mapping[str, t.Any]",
-    directory: str,
-    owner: "tuple[int, int] | None",
+    output: sources.Output,
 ) -> float:
     if metric.get("rate"):
         if work is None:
             raise WorkloadError(f"{metric['name']} of {workload['name']} is a rate, and no amount of work is declared")
         seconds: float = worker["wall_seconds"]
         return work / seconds
-    value = _measured(metric, worker, directory, owner) * metric.get("scale", 1)
-    if not (math.isfinite(value) and value > 0):
+    try:
+        value = output.value(metric)
+    except UnreadableError as error:
+        raise UnreadableError(
+            f"the {metric['name']} that {workload['argv'][0]} printed cannot be read: {error}"
+        ) from None
+    # What has no ratio cannot be what decides.
+    is_primary = metric is workload["metrics"][0]
+    if not (math.isfinite(value) and (value > 0 or (value == 0 and not is_primary))):
         raise WorkloadError(f"{workload['argv'][0]} printed no {metric['name']}: {last_lines(worker)}")
-    if not MIN_VALUE <= value <= MAX_VALUE:
+    if not _fits(value):
         raise WorkloadError(
             f"{workload['argv'][0]} printed a {metric['name']} that is not from {MIN_VALUE:g} to {MAX_VALUE:g}"
             f" {metric['unit']}: {last_lines(worker)}"
@@ -133,82 +136,8 @@ def _value(
     return value
 
 
-def _measured(
-    metric: Metric, worker: "t.Mapping[str, t.Any]", directory: str, owner: "tuple[int, int] | None"
-) -> float:
-    """Return the number from the metric's source, or NaN."""
-    if "clock" in metric:
-        seconds: float = worker[metric["clock"]]
-        return seconds
-    if "json" in metric:
-        return in_json(worker["output"], metric["json"])
-    text = _files(directory, metric["file"], owner) if "file" in metric else worker["output"] + "\n" + worker["errors"]
-    if "quantile" in metric:
-        return _quantile(re.findall(metric["pattern"], text), metric["quantile"])
-    found = re.search(metric["pattern"], text)
-    return _number(found.group(1)) if found else math.nan
-
-
-def _number(text: object) -> float:
-    try:
-        return float(text) if isinstance(text, (str, int, float)) else math.nan
-    except (ValueError, OverflowError):
-        return math.nan
-
-
-def in_json(text: str, path: "t.Sequence[str]") -> float:
-    """Return the number at a path in the JSON document in a tool's output, or NaN."""
-    try:
-        # Some tools print a few lines before the document.
-        found = json.JSONDecoder().raw_decode(text, text.index("{"))[0]
-        for key in path:
-            found = found[int(key) if isinstance(found, list) else key]
-    except (ValueError, LookupError, TypeError, RecursionError):
-        return math.nan
-    return _number(found) if isinstance(found, (int, float, str)) and not isinstance(found, bool) else math.nan
-
-
-def _quantile(matches: "t.Sequence[t.Any]", share: float) -> float:
-    """Return the smallest value that at least this share of all values does not exceed, or NaN."""
-    pairs = [
-        (_number(match[0]), _number(match[1])) if isinstance(match, tuple) else (_number(match), 1.0)
-        for match in matches
-    ]
-    if not all(math.isfinite(number) for pair in pairs for number in pair):
-        return math.nan
-    values = sorted(pairs)
-    remaining = share * sum(count for _value, count in values)
-    for value, count in values:
-        remaining -= count
-        if remaining <= 0:
-            return value
-    return math.nan
-
-
-def _files(directory: str, pattern: str, owner: "tuple[int, int] | None") -> str:
-    """Return the text of the files that a worker left. The directory is read with the rights of its owner."""
-    try:
-        text: str = users.call(owner or (os.geteuid(), os.getegid()), _texts, directory, pattern)
-    except users.OtherUserError:
-        return ""
-    return text
-
-
-def _texts(directory: str, pattern: str) -> str:
-    texts = []
-    paths = sorted(glob.glob(os.path.join(glob.escape(directory), pattern)))[:MAX_FILES]
-    for path in paths:
-        share = FILES_LIMIT // len(paths)
-        try:
-            # Skip what is not a regular file, such as a FIFO without a writer.
-            with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
-                status = os.fstat(stream.fileno())
-                if stat.S_ISREG(status.st_mode):
-                    stream.seek(max(0, status.st_size - share))
-                    texts.append(stream.read(share).decode("utf-8", "replace"))
-        except OSError:
-            continue
-    return "\n".join(texts)
+def _fits(value: float) -> bool:
+    return value == 0 or MIN_VALUE <= value <= MAX_VALUE
 
 
 def _failure(workload: Workload, worker: "t.Mapping[str, t.Any]") -> str:

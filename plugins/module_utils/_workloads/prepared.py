@@ -16,6 +16,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads import (
     metrics as workload_metrics,
     sample_length,
     server,
+    sources,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import (
     ServerDeclaration,
@@ -274,12 +275,12 @@ class PreparedWorkload:
             [sorted({cpu for cpus in workers for cpu in cpus}) if all(workers) else []] if multithreaded else workers
         )
         timeout = self._timeout(workers)
-        with _Scratch(self._files, self._owner) as directory:
+        with _Scratch(self._files, self._owner, len(process_cpus)) as directories:
             taken = runner.run(
                 self._argv(workers, value),
                 process_cpus,
                 stdin=self._stdin,
-                directory=directory,
+                directories=directories,
                 keep_output=self.declaration["keep_output"],
                 timeout=timeout,
                 nice=self.declaration["nice"],
@@ -299,7 +300,7 @@ class PreparedWorkload:
                     f" {workload_metrics.last_lines(stuck)}"
                 )
             work = self.work and self.work * (len(workers) if multithreaded else 1)
-            metrics, values = workload_metrics.read(self.declaration, work, taken["workers"], directory, self._owner)
+            metrics, values = workload_metrics.read(self.declaration, work, taken["workers"], directories, self._owner)
         return {
             "workers": taken["workers"],
             "timed_out": taken["timed_out"],
@@ -352,7 +353,7 @@ class PreparedWorkload:
         workers = self.sample(alone, self.values[0])["workers"]
         self._alone = max(worker["wall_seconds"] for worker in workers)
         timed = self.declaration["timed"]
-        return max(workload_metrics.in_json(worker["output"], timed) for worker in workers) if timed else self._alone
+        return max(sources.in_json(worker["output"], timed) for worker in workers) if timed else self._alone
 
     def _timeout(self, workers: "t.Sequence[t.Sequence[int]]") -> float:
         # Streams take turns on fewer CPUs than there are of them.
@@ -377,18 +378,23 @@ def next_work(limits: Work, work: int, seconds: float, wanted_seconds: float) ->
 
 
 class _Scratch:
-    """A working directory of the workers for one sample, removed afterwards."""
+    """An empty working directory of each worker for one sample, removed afterwards."""
 
-    def __init__(self, files: RunFiles, owner: "tuple[int, int]") -> None:
+    def __init__(self, files: RunFiles, owner: "tuple[int, int]", workers: int) -> None:
         self._files = files
         self._owner = owner
+        self._names = [f"{SCRATCH}.{number}" for number in range(workers)]
 
-    def __enter__(self) -> str:
-        users.remove_folder(self._files.file(SCRATCH), self._owner)
-        return self._files.folder(SCRATCH, self._owner)
+    def __enter__(self) -> "list[str]":
+        self._remove()
+        return [self._files.folder(name, self._owner) for name in self._names]
 
     def __exit__(self, *_raised: object) -> None:
-        users.remove_folder(self._files.file(SCRATCH), self._owner)
+        self._remove()
+
+    def _remove(self) -> None:
+        for name in self._names:
+            users.remove_folder(self._files.file(name), self._owner)
 
 
 def _available_megabytes() -> "int | None":

@@ -456,7 +456,9 @@ def _family(
             continue
         before, after = (_values(side, metric) for side in sides if side is not None)
         blocks = sorted(block for block in set(before) & set(after) if before[block] and after[block])
-        if not blocks:
+        # Without the blocks where a side was 0, which have no ratio, the others would be a choice by their values.
+        taken = [sample for side in sides if side for one in side.values() for sample in one if sample.ok]
+        if not blocks or any(metric in sample.metrics and sample.metrics[metric].value == 0 for sample in taken):
             continue
         about = {**describe_workload(result, workload, parameter, metric), "primary": primary}
         measured_blocks.append(1 + max(*before, *after))

@@ -514,7 +514,7 @@ def test_isolated_and_forbidden_cpus_are_not_used():
 
 def test_failing_workloads_are_given_up_and_do_not_affect_others(tmp_path, monkeypatch):
     """Each works during preparation, and then fails, hangs, prints no number, or leaves children."""
-    time_limit.not_before(monkeypatch, lambda: list(tmp_path.glob(f"*/{prepared.SCRATCH}/hanging")))
+    time_limit.not_before(monkeypatch, lambda: list(tmp_path.glob(f"*/{prepared.SCRATCH}.*/hanging")))
     second = f"[ -e {tmp_path}/%s ] || {{ touch {tmp_path}/%s; echo rate 1; exit; }}; "
     custom = [
         own("fails", second % ("f", "f") + "echo no paper; exit 3"),
@@ -539,6 +539,21 @@ def test_failing_workloads_are_given_up_and_do_not_affect_others(tmp_path, monke
     assert all("given up after 3 failures in a row" in skip["reason"] for skip in done.skipped)
     assert len([event for event in files.read_lines("events.jsonl") if event["event"] == "skipped"]) == 3
     assert not [pid for pid in (tmp_path / "children").read_text().split() if os.path.exists(f"/proc/{pid}")]
+
+
+def test_no_sample_counts_of_a_command_of_which_one_number_cannot_be_read(tmp_path):
+    """Those that could be read are below 1,000, which is no fair choice of them."""
+    line = f"[ -e {tmp_path}/three ] && echo rate 1,002 || echo rate 998; mkdir {tmp_path}/one || mkdir {tmp_path}/two"
+    custom = [own("grows", f"{line} || mkdir {tmp_path}/three; true")]
+    settings = dict(SETTINGS, arms=["as_found"], workloads=["gzip"], custom=custom, placements=["single"], blocks=5)
+    done, samples, files = measured(tmp_path, settings)
+    of_command = [sample for sample in samples if sample["workload"] == "grows"]
+    assert [sample["ok"] for sample in of_command] == [True, True, False]
+    assert "One with a separator, such as 12,345, can be read in two ways" in done.skipped[0]["reason"]
+    files.write("header.json", {"plan": {}, "arms": []})
+    kept = files.result()["samples"]
+    assert [sample["ok"] for sample in kept if sample["workload"] == "grows"] == [False] * 3
+    assert [sample["ok"] for sample in kept if sample["workload"] == "gzip"] == [True] * 5
 
 
 def test_a_server_ends_with_the_plan(tmp_path, monkeypatch):

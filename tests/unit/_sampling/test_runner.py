@@ -77,15 +77,15 @@ def test_a_command_is_not_a_shell_line():
 
 def test_input_is_read_from_its_beginning_by_each_worker(tmp_path):
     (tmp_path / "in").write_text("four\n")
-    result = runner.run(["cat"], [[], []], stdin=str(tmp_path / "in"), directory=str(tmp_path))
+    result = runner.run(["cat"], [[], []], stdin=str(tmp_path / "in"), directories=[str(tmp_path)] * 2)
     assert [worker["output"] for worker in result["workers"]] == ["four\n"] * 2
     assert runner.run(["cat"], [[]], stdin=str(tmp_path / "in"), keep_output=False)["workers"][0]["output"] == ""
 
 
 def test_output_without_end_is_bounded():
-    result = runner.run(["sh", "-c", "head -c 5000000 /dev/zero | tr '\\0' x; echo end"], [[]])
+    result = runner.run(["sh", "-c", "head -c 20000000 /dev/zero | tr '\\0' x; echo end"], [[]])
     assert len(result["workers"][0]["output"]) == runner.OUTPUT_LIMIT
-    assert result["workers"][0]["output"].endswith("xend\n")
+    assert result["workers"][0]["output"].endswith("xend\n") and result["workers"][0]["cut"]
 
 
 @pytest.mark.parametrize(

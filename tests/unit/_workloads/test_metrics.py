@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads import metrics as workload_metrics
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import metrics as workload_metrics, sources
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.catalogue import BUILT_IN
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import PLAIN, WorkloadError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results, schema
@@ -49,7 +49,7 @@ def worker(output="", status=0, wall_seconds=2.0, errors=""):
 
 
 def read(workload, work, *workers, directory="/nowhere"):
-    return workload_metrics.read(workload, work, workers, directory)
+    return workload_metrics.read(workload, work, workers, [directory] * len(workers))
 
 
 def declared(**source):
@@ -127,7 +127,7 @@ def test_quantiles_from_the_files_of_a_worker(tmp_path):
 
 
 def test_only_the_ends_of_large_files_are_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(workload_metrics, "FILES_LIMIT", 80)
+    monkeypatch.setattr(sources, "FILES_LIMIT", 80)
     for name, microseconds in (("latency.1", 5000), ("latency.2", 6000)):
         (tmp_path / name).write_text("0 1 999000 0 1 0\n" * 1000 + f"0 1 {microseconds} 0 1 0\n" * 3)
     median, p99 = BUILT_IN["oltp"]["metrics"][2:]
@@ -186,8 +186,8 @@ def test_each_value_within_the_limits_passes_the_border():
 
 @pytest.mark.parametrize("value", ["9" * 400, "1e999", '"' + "9" * 400 + '"'])
 def test_numbers_beyond_any_measurement_are_no_number(value):
-    assert not math.isfinite(workload_metrics.in_json('{"rate": ' + value + "}", ["rate"]))
+    assert not math.isfinite(sources.in_json('{"rate": ' + value + "}", ["rate"]))
 
 
 def test_counts_beyond_any_measurement_are_no_number():
-    assert math.isnan(workload_metrics._quantile([("1.5", "9" * 5000)], 0.99))
+    assert math.isnan(sources._quantile([("1.5", "9" * 5000)], 0.99))
