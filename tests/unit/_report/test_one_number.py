@@ -7,6 +7,8 @@ sign.
 import csv
 import html
 import json
+import os
+import random
 import re
 
 import pytest
@@ -119,3 +121,75 @@ def test_each_change_that_a_sentence_names_is_one_of_a_comparison(tmp_path, made
     said = [*concluded["statements"], *(reason["text"] for reason in of_host["recommendation"]["reasons"])]
     known = {text.removesuffix(" %") for text in known}
     assert {number for text in said for number in re.findall(r"[+−±][\d.]*\d", text)} <= known
+
+
+METRICS = (
+    ("throughput", "MB/s", "higher"),
+    ("score", "points", "higher"),
+    ("wall_time", "ms", "lower"),
+    ("latency_p99", "us", "lower"),
+    ("cpu_time", "s", "lower"),
+)
+OTHER_ARMS = ("smt_off", "isolated", "mitigations_off", "thp_never", "thp_always", "overcommit_strict")
+PLACEMENTS = (*result_maker.ORDER, "free_1", "free_2", "free_4")
+JUDGED = re.compile(r"([+−±][\d.]+ % \([^)]*?(?: %|no interval)\)), (better|worse|no difference|not decided)")
+
+
+def random_workload(source, name, arms):
+    """A workload of one to three metrics, with an effect of each arm in each of them, and of the number of workers."""
+    first, *further = source.sample(METRICS, source.randint(1, 3))
+    aggregates = {"higher": ("sum", "mean"), "lower": ("sum", "mean", "per_job", "max")}
+    effects = {(metric[0], arm): source.choice((1, 1, 0.8, 1.25, 0.97, 1.03, 2)) for metric in METRICS for arm in arms}
+    level, each = source.choice((0.002, 1.5, 52340.0)), source.choice((0, 0.05, 0.3))
+    return {
+        "title": f"work {name}",
+        "metrics": {
+            title: {"unit": unit, "better": better, "aggregate": source.choice(aggregates[better])}
+            for title, unit, better in (first, *further)
+        },
+        "model": lambda arm, _spot, placed: [level * effects[first[0], arm] * (1 + each * len(placed))] * len(placed),
+        "further": lambda arm, _spot: {
+            title: level * effects[title, arm] * source.uniform(0.99, 1.01) for title, _unit, _better in further
+        },
+    }
+
+
+def random_result(seed):
+    source = random.Random(seed)
+    kind = source.choice(("smt", "smt", "arms", "found"))
+    others = source.sample(OTHER_ARMS, source.randint(1, 4)) if kind == "arms" else ["smt_off"]
+    arms = ["as_found"] if kind == "found" else ["smt_on", *others]
+    return result_maker.result(
+        workloads={f"w{name}": random_workload(source, name, arms) for name in range(source.randint(1, 4))},
+        shape=(source.randint(1, 2), source.randint(1, 3), source.choice((1, 2, 2))),
+        blocks=source.choice((1, 2, 3, 4, 6, 8, 12)),
+        noise=source.choice((0, 0.002, 0.02, 0.1)),
+        drift=source.choice((0, 0.1)),
+        compared=kind != "found",
+        arms=dict.fromkeys(arms, 1.0) if kind == "arms" else None,
+        names=source.sample(PLACEMENTS, source.randint(1, 6)),
+        seed=seed,
+    )
+
+
+# REPORTS=400 tries more of them.
+@pytest.mark.parametrize("seed", range(int(os.environ.get("REPORTS", "4"))))
+def test_whatever_was_measured_no_two_places_contradict_each_other(tmp_path, seed):
+    result_files.save(tmp_path, random_result(seed))
+    assert build.build(result_files.result_paths(tmp_path), tmp_path).refused == []
+    (of_host,) = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["hosts"]
+    page = html.unescape((tmp_path / "index.html").read_text(encoding="utf-8")).replace("\u00a0", " ")
+    summary = re.sub(r"\\(.)", r"\1", (tmp_path / "summary.md").read_text(encoding="utf-8")).replace("\u00a0", " ")
+    rows = csv.DictReader((tmp_path / "comparisons.csv").read_text(encoding="utf-8").splitlines())
+    verdicts: dict[str, set[str]] = {}
+    for row, one in zip(rows, of_host["comparisons"], strict=True):
+        sign = 1 if one["better"] == "higher" else -1
+        assert [row[key] for key in ENDS] == ["" if one[key] is None else str(one[key]) for key in ENDS]
+        assert one["change"] == pytest.approx(one["ratio"] ** sign - 1)
+        assert {"gain": one["change"] * sign > 0, "loss": one["change"] * sign < 0}.get(one["verdict"], True)
+        assert one["change_low"] is None or one["change_low"] <= one["change"] <= one["change_high"]
+        said = conclusion.change_and_interval(one)
+        assert said in summary
+        verdicts.setdefault(said, set()).add(conclusion.VERDICT_TITLES[one["verdict"]])
+    for text in (page, summary, " ".join(of_host["conclusion"]["statements"])):
+        assert all(word in verdicts.get(said, ()) for said, word in JUDGED.findall(text))
