@@ -39,6 +39,10 @@ options:
     description: Whether what is saved is kept until V(confirmed). Otherwise the next V(saved) replaces it.
     type: bool
     default: false
+  interrupted_since:
+    description: With V(saved), C(since) of the C(pending_rollback) in the facts, of a rollout that was interrupted.
+      What another rollout has saved since these were read makes the module fail.
+    type: str
   reboot_ok:
     description:
       - With V(back), whether the host is rebooted where RV(reboot_required) says so, and O(state=back) asked for again.
@@ -104,6 +108,7 @@ def main() -> None:
             "reboot": {"type": "bool", "default": False},
             "rollout": {"type": "bool", "default": False},
             "reboot_ok": {"type": "bool", "default": False},
+            "interrupted_since": {"type": "str"},
         },
         supports_check_mode=True,
     )

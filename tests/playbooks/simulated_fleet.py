@@ -103,12 +103,14 @@ end(module, "configured", {"enabled": [], "disabled": ["nosmt"]}[module.params["
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._rollback import record
 module = AnsibleModule({"state": {}, "parts": {"type": "list"}, "reboot": {"type": "bool"}, "rollout": {"type": "bool"},
-    "reboot_ok": {"type": "bool"}},
+    "reboot_ok": {"type": "bool"}, "interrupted_since": {}},
                        supports_check_mode=True)
 given, fs = module.params, host_files.HostFs(os.environ["SMT_HOST"])
 known = record.FILE.load(fs, dict)
 back_to, changed = known and known["back_to"], False
 if given["state"] == "saved":
+    if known and known["rollout"] and known["saved_at"] != given["interrupted_since"]:
+        module.fail_json(msg="another rollout has begun to change this host")
     older = known if known and known["rollout"] else {"saved_at": "2026-03-01T12:00:00Z", "rollout": given["rollout"],
         "host": {}}
     fields = {"running": "smt", "configured": "configured"}

@@ -155,7 +155,12 @@ def test_two_rollouts_of_one_policy(host):
         for number in (1, 2)
     ]
     ended = [one.ended() for one in both]
-    assert [code for code, _said in ended] == [0, 0], "\n".join(said for _code, said in ended)
+    done = [code for code, _said in ended].count(0)
+    # Who comes in the middle of the other's change says so, and undoes nothing.
+    for code, said in ended:
+        flat = " ".join(said.split())
+        assert code == 0 or "another rollout has begun to change this host" in flat or "waits for" in flat, said
+    assert done in (1, 2)
     assert host.check_output("cat %s %s", CONTROL, ONLINE) == "off\n0,2,4,6"
     assert not host.file(RECORD).exists, "one of them has confirmed it"
     assert smt_state(host, state="restored")["changed"]

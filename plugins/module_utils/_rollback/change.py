@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One request of `smt_rollback`: save a host's state before a policy changes it, put that state back, or forget it."""
 
+import contextlib
 import os
 import typing as t
 
@@ -10,6 +11,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_form
 from ansible_collections.threadwise.smt.plugins.module_utils._host import (
     files as host_files,
     kernel_files,
+    locks,
     text as host_text,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
@@ -36,6 +38,8 @@ class Request(t.NamedTuple):
         reboot: whether the change takes a reboot.
         rollout: whether the state is kept until `CONFIRMED`; else the next `SAVED` replaces it.
         reboot_ok: whether the caller reboots the host if that is required, and then asks for `BACK` again.
+        interrupted_since: when a rollout that was interrupted saved what is kept, as the facts say it; None where they
+            know of none.
         check: change nothing.
     """
 
@@ -44,6 +48,7 @@ class Request(t.NamedTuple):
     reboot: bool = False
     rollout: bool = False
     reboot_ok: bool = False
+    interrupted_since: "str | None" = None
     check: bool = False
 
 
@@ -97,9 +102,17 @@ class Rollback:
         Raises:
             RollbackError: the state was not saved, or a part of it is not back; what can be put back is.
             StateFileError: what was saved cannot be used.
+            HostLockError: something else changes or measures the host.
         """
         if self.fs.is_host and os.geteuid() != 0:
             raise RollbackError("only root can save the state of a host and put it back: use become")
+        with contextlib.ExitStack() as stack:
+            if self.request.state == SAVED and not self.request.check:
+                # Of two rollouts that find nothing saved, one saves.
+                stack.enter_context(locks.HostLock(self.fs.sysroot, boot_frame.PURPOSE, locks.CHANGE_SECONDS))
+            return self._run()
+
+    def _run(self) -> Result:
         record = FILE.load(self.fs, _checked)
         back_to = record and record["back_to"]
         reboot_required = False
@@ -127,6 +140,12 @@ class Rollback:
         """
         request = self.request
         older = known if known is not None and known["rollout"] else None
+        if older is not None and older["saved_at"] != request.interrupted_since:
+            raise RollbackError(
+                f"another rollout has begun to change this host, at {host_text.printable(older['saved_at'], 100)}, and"
+                " nothing was changed: wait until it has ended, and run this one again. If it was interrupted, this one"
+                " takes over what it saved"
+            )
         record: _Record = older or {
             "saved_at": host_text.utc_now(),
             "rollout": request.rollout,

@@ -32,6 +32,8 @@ class PolicyHost(MemoryHost):
         self.fs = host_files.HostFs(str(root))
 
     def rollback(self, state, parts=(), **options):
+        if state == "saved":
+            options = {"interrupted_since": (record.pending(self.fs) or {}).get("since"), **options}
         request = rollback_change.Request(state, parts, **options)
         result = rollback_change.Rollback(request, self.run_command, str(self.root)).run()
         answers.accept("smt_rollback", json.dumps(result))
@@ -54,6 +56,20 @@ def _host(tmp_path, monkeypatch):
     host = PolicyHost(tmp_path / "host", monkeypatch)
     host.ask(overcommit="strict", overcommit_ratio=80, protect=["db"])
     return host
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_what_another_rollout_has_saved_since_the_host_was_judged_is_refused(host, check):
+    """Two controllers enforce one policy: who comes second would put back what the first has changed."""
+    host.rollback("saved", BOTH, rollout=True)
+    before = host.everything()
+    for since in (None, "2026-01-02T03:04:05Z"):
+        with pytest.raises(
+            rollback_change.RollbackError, match=r"another rollout has begun .*: wait until it has ended"
+        ):
+            host.rollback("saved", BOTH, rollout=True, interrupted_since=since, check=check)
+    assert host.everything() == before
+    assert host.rollback("saved", BOTH, rollout=True, check=check)["back_to"]
 
 
 def test_what_is_saved_is_put_back_and_said(host):
