@@ -18,9 +18,11 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import recommendation
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import libraries, places, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._options.smt_report import ARGUMENTS
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, hardware_classes
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, hardware_classes, terminal_table
 
 # Most hosts, and hardware classes, whose conclusion is shown.
+# Up to so many hosts have a table of their numbers.
+MAX_TABLES = 3
 MAX_SHOWN = 20
 
 display = terminal.Terminal()
@@ -85,7 +87,7 @@ class ActionModule(ControllerAction):
                 if one["hosts"] > 1
             ],
         }
-        self._show(result)
+        self._show(result, {row["host"]: list(row["workloads"].values()) for row in built.hosts[:MAX_TABLES]})
         if self._task.diff:
             path = str(run_dir / "summary.md")
             result["diff"] = [
@@ -98,10 +100,12 @@ class ActionModule(ControllerAction):
         return result
 
     @staticmethod
-    def _show(result: dict[str, t.Any]) -> None:
-        """Say on the terminal what the report says of each host, and where it is."""
+    def _show(result: dict[str, t.Any], workloads: dict[str, list[dict[str, t.Any]]]) -> None:
+        """Say on the terminal what the report says of each host, and where it is; of few hosts with their numbers."""
         hosts = result["hosts"]
         for row in hosts[:MAX_SHOWN]:
+            for line in terminal_table.lines(workloads[row["host"]], display.width) if len(hosts) <= MAX_TABLES else ():
+                display.display(line)
             display.display(f"{row['host']}: {row['sentence']}")
         if len(hosts) > MAX_SHOWN:
             display.display(f"... and {len(hosts) - MAX_SHOWN} more hosts.")

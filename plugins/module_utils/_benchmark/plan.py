@@ -203,6 +203,7 @@ class Plan:
         goal: the main comparisons so far, and whether they need more blocks.
         others: the highest load by other processes before a block (0..1).
         last: the latest successful sample in short, for the progress display, or None.
+        next: what follows the samples of the current arm in words, or None.
         block: the number of the current block, from 0.
         samples_done: the number of samples so far.
         largest: the highest number of bytes that a block has added to the result.
@@ -231,6 +232,7 @@ class Plan:
         self.goal = goals.goal(plan_settings.goal(settings), settings["margin"], self.placements, better)
         self.others = 0.0
         self.last: t.Optional[dict[str, t.Any]] = None
+        self.next: t.Optional[str] = None
         self.block = 0
         self.samples_done = 0
         self.largest = 0
@@ -486,7 +488,9 @@ class Plan:
     def _measure_block(self) -> None:
         begun = time.monotonic()
         costs: dict[goals.Measured, float] = {}
-        for arm in order.of_block(self.outline.arms.names, self.block):
+        arms = list(order.of_block(self.outline.arms.names, self.block))
+        for arm, following in zip(arms, [*arms[1:], None]):
+            self.next = f"block {self.block + 2}" if following is None else self.outline.arms[following].title
             self._switch(arm)
             items = self.items[arm]
             for item in items if self.block % 2 == 0 else items[::-1]:
@@ -692,6 +696,7 @@ class Plan:
                 "seconds_left": round(max(0.0, budget - self.elapsed())),
                 "arm": self.arm and self.outline.arms[self.arm].title,
                 "last": self.last,
+                "next": self.next,
             },
             lasting=False,
         )

@@ -26,6 +26,7 @@ from ansible.utils.display import Display
 # Ansible's own function has no type hints.
 _SETTING: t.Callable[[str], t.Any] = constants.config.get_config_value
 STDOUT, STDERR = 1, 2
+DEFAULT_WIDTH, MAX_WIDTH = 79, 10_000
 # Between two looks whether anybody reads.
 READER_SECONDS = 1
 NOBODY_READS = "nobody reads what this call prints any more (its pipe was closed, as by | head or the end of a pager)"
@@ -43,6 +44,18 @@ class Terminal:
     def display(self, text: str) -> None:
         """Print a text."""
         self._say(STDOUT, self._display.display, text)
+
+    @property
+    def width(self) -> int:
+        """Columns of the terminal, of COLUMNS where there is none, else 79."""
+        with contextlib.suppress(OSError):
+            opened = os.open(_path(STDOUT), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+            try:
+                return os.get_terminal_size(opened).columns or DEFAULT_WIDTH
+            finally:
+                os.close(opened)
+        given = os.environ.get("COLUMNS", "")
+        return int(given) if given.isdecimal() and 0 < int(given) < MAX_WIDTH else DEFAULT_WIDTH
 
     def warning(self, text: str) -> None:
         """Print a warning."""
@@ -78,7 +91,7 @@ def is_read(descriptor: int) -> bool:
     """Return whether somebody reads what Ansible's main process writes to a descriptor: False for a pipe whose reader
     is gone, True also where that cannot be seen, as on a controller without /proc.
     """
-    path = f"/proc/{os.getppid()}/fd/{descriptor}"
+    path = _path(descriptor)
     with contextlib.suppress(OSError):
         if not stat.S_ISFIFO(os.stat(path).st_mode):
             return True
@@ -91,3 +104,8 @@ def is_read(descriptor: int) -> bool:
         finally:
             os.close(opened)
     return True
+
+
+def _path(descriptor: int) -> str:
+    """Return the path of a descriptor of Ansible's main process."""
+    return f"/proc/{os.getppid()}/fd/{descriptor}"

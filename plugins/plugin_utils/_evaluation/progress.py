@@ -23,6 +23,7 @@ _CHECKER = schema.Checker(
         fraction=schema.SHARE,
         seconds_left=schema.SECONDS,
         arm=schema.or_null(schema.NAME),
+        next=schema.or_null(schema.text(200)),
         last=schema.or_null(
             schema.whole(
                 workload=schema.NAME,
@@ -75,7 +76,7 @@ class Shown:
 
 
 def line(progress: dict[str, t.Any]) -> str:
-    """Format progress as one line: share done, time left, phase, last value.
+    """Format progress as one line: share done, time left, phase, last value, what comes next.
 
     Args:
         progress: from ``parse``.
@@ -86,6 +87,8 @@ def line(progress: dict[str, t.Any]) -> str:
         parts.append(text.line(progress["phase"], 60))
     if progress.get("last"):
         parts.append("last: " + _last(progress["last"]))
+    if progress.get("next"):
+        parts.append(f"next: {text.line(progress['next'], 60)}")
     return ", ".join(parts)
 
 

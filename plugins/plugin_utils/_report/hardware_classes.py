@@ -94,6 +94,8 @@ def row(summary: dict[str, t.Any], page: str) -> Row:
                 "title": _title(one),
                 "name": one["title"],
                 "of_smt": host_comparisons.is_of_smt(one),
+                "parameter": one.get("parameter"),
+                "sides": (one["baseline"]["arm_title"], one["candidate"]["arm_title"]),
                 **{key: one[key] for key in keep},
             }
             for one in [*host_comparisons.of_smt(summary["comparisons"]), *others]

@@ -31,6 +31,11 @@ def test_a_line_tells_how_far_and_what_was_measured_last():
     )
 
 
+def test_what_comes_next_is_said():
+    line = progress.line(dict(PROGRESS, next="SMT off\x1b[31m"))
+    assert line.endswith("78.04 MB/s, next: SMT off\\x1b[31m"), line
+
+
 def test_a_phase_without_samples_is_named():
     assert progress.line(dict(PROGRESS, phase="preparing", last=None)) == " 42 %, block 3, about 2:55 left, preparing"
 
