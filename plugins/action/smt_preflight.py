@@ -35,10 +35,13 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "report": {"type": "dict", "default": {}},
     "serial": {"type": "str"},
     "replaces": {"type": "list", "elements": "path", "default": []},
+    "needs": {"type": "list", "elements": "str", "default": []},
 }
 # They decide which tasks a playbook has, which Ansible reads before it knows the hosts' variables.
 EXTRA_VARIABLES = ("smt_eval_boots", "smt_eval_install", "smt_eval_sample", "smt_survey_probe")
 MAX_ORIGIN = 500
+# Of documentation, such as V(this).
+_MARKUP, _INSIDE = re.compile(r"\b[A-Z]\((.*?)\)"), r"\1"
 
 display = terminal.Terminal()
 
@@ -70,7 +73,7 @@ class ActionModule(ControllerAction):
         written = {
             host: self._user.of(host) for host in play["ansible_play_hosts_all"] if self._user.refusal(host) is None
         }
-        self._check_variables(written, play, evaluates)
+        self._check_variables(written, play, evaluates, options["needs"])
         lost, reason = self._unreachable(written)
         found = {"changed": False, "unreachable_hosts": list(lost), "reason": reason}
         if not evaluates:
@@ -203,7 +206,9 @@ class ActionModule(ControllerAction):
             display.warning(reason)
         return lost, reason
 
-    def _check_variables(self, written: t.Mapping[str, Variables], play: dict[str, t.Any], evaluates: bool) -> None:
+    def _check_variables(
+        self, written: t.Mapping[str, Variables], play: dict[str, t.Any], evaluates: bool, needs: t.Sequence[str]
+    ) -> None:
         """Fail, with a sentence for each, where variables are misspelt or have a value that cannot be used."""
         specs = variables.known()
         ours: dict[str, bool] = {}
@@ -232,6 +237,11 @@ class ActionModule(ControllerAction):
             )
         found = list(dict.fromkeys(found)) + variables.problems(settings, specs, len(written))
         found += variables.differing(of_hosts, list(written))
+        found += [
+            f"{name} has to be set (-e {name}=...): {_MARKUP.sub(_INSIDE, specs[name]['description'][0])}"
+            for name in needs
+            if all(one.name != name for one in settings)
+        ]
         found += variables.boot_problems(settings, len(written)) if evaluates else []
         in_inventory = [
             name

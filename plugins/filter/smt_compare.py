@@ -92,6 +92,22 @@ _value:
           the ratio itself is beyond the margin.
         - V(inconclusive) otherwise.
       type: str
+    interval_confidence:
+      description: The confidence of the interval, O(confidence) for a comparison alone.
+      type: float
+    p_value:
+      description: Probability of samples that differ at least so much where the change does nothing. None for a single
+        block.
+      type: float
+    p_adjusted:
+      description: The same, corrected for all comparisons of the C(family) and for all C(looks).
+      type: float
+    family:
+      description: How many comparisons the correction is for; V(1) for a comparison alone.
+      type: int
+    looks:
+      description: How many looks at the samples were taken before the last block; V(0) for a comparison alone.
+      type: int
     method:
       description: How the interval was computed, and why there is no verdict where blocks are too few.
       type: str

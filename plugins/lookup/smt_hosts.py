@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: smt_hosts
-short_description: The pattern of a play's hosts, if any host matches it
+short_description: (internal) The pattern of a play's hosts, if any host matches it
 version_added: 1.0.0
 description:
   - Used by the playbooks of this collection; not to be called directly.

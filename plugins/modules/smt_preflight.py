@@ -40,6 +40,11 @@ options:
     type: list
     elements: path
     default: []
+  needs:
+    description: Names of variables that have to be set.
+    type: list
+    elements: str
+    default: []
   report:
     description: Options of the report that is built after the evaluation; returned as they are.
     type: dict

@@ -247,7 +247,7 @@ def made_up(count: int) -> dict[str, list[Window]]:
 
 
 def main() -> None:
-    """Print the tables of docs/verdicts.md about planned looks."""
+    """Print the tables of docs/calibration.md about planned looks."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("recordings", nargs="*")
     parser.add_argument(

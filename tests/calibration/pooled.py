@@ -153,7 +153,7 @@ def print_weights(source, how_many, between, noise, count):
 
 
 def main():
-    """Print the tables of docs/verdicts.md about hardware classes."""
+    """Print the tables of docs/calibration.md about hardware classes."""
     source = numpy.random.default_rng(20261123)
     print("| hosts | they differ by | noise | equal weights | Hartung-Knapp | normal |")
     print("|" + "---|" * 6)

@@ -111,7 +111,7 @@ def print_made_up():
 
 
 def main():
-    """Print the tables of docs/verdicts.md about stopping."""
+    """Print the tables of docs/calibration.md about stopping."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("recordings", nargs="+")
     series = evaluate.load(arguments.parse_args().recordings)

@@ -159,3 +159,11 @@ def test_arms_that_take_a_reboot_are_refused_before_any_host_is_contacted(tmp_pa
     assert done.returncode == 2 and "nosmt takes a reboot: set smt_eval_boots to the number of boots" in done.stdout, (
         done.stdout
     )
+
+
+def test_what_has_to_be_set_is_named_with_what_it_is(tmp_path):
+    (result,) = preflights(tmp_path, [{"needs": ["smt_report_run_dir"]}])
+    assert result["msg"].startswith(
+        "smt_report_run_dir has to be set (-e smt_report_run_dir=...): Directory of the run"
+    )
+    assert "HOST.json" in result["msg"] and "C(" not in result["msg"]

@@ -6,7 +6,7 @@ more often than at an unlucky one.
 The corrected estimate is median-unbiased with the stagewise ordering of results: the effect with which a result as
 extreme, by an earlier end or by a larger sum at the same look, has a probability of a half. At the first look nothing
 is corrected. Source: A. A. Tsiatis, G. L. Rosner, C. R. Mehta, Exact confidence intervals following a group sequential
-test, Biometrics 40 (1984). docs/verdicts.md shows how much it matters.
+test, Biometrics 40 (1984). docs/calibration.md shows how much it matters.
 
 It is right for a comparison that could end the plan, and did so at the last look or not at all; the controller's
 ``paired.compare_family`` knows which one could.

@@ -3,7 +3,7 @@
 """How much of the error probability each planned look at the data may spend, and the level at which its test is made.
 
 The share of the error that is spent grows with the power 1.5 of the share of the plan that is done, between the
-functions that resemble the boundaries of Pocock and of O'Brien and Fleming; docs/verdicts.md shows the three beside
+functions that resemble the boundaries of Pocock and of O'Brien and Fleming; docs/calibration.md shows the three beside
 each other.
 
 Source: K. K. G. Lan, D. L. DeMets, Discrete sequential boundaries for clinical trials, Biometrika 70 (1983); the family

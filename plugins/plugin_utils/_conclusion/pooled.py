@@ -5,7 +5,7 @@
 A host's effect is that of its class plus a difference of its own, and is known up to the scatter of its blocks. Hosts
 have equal weights, and the interval is the wider of two: Student's t of the hosts' log-ratios (ranks from six hosts on,
 as for blocks), which contains both sources whatever their sizes are, and what the scatter within the hosts alone
-allows, so that hosts which agree by luck do not make it too narrow. docs/verdicts.md has the error rates.
+allows, so that hosts which agree by luck do not make it too narrow. docs/calibration.md has the error rates.
 
 A class decides by what its hosts share: hosts that declare a workload differently are not combined, and where one host
 alone turns a verdict, it is named.

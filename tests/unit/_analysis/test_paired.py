@@ -12,6 +12,7 @@ import sys
 
 import numpy
 import pytest
+import yaml
 from ansible.errors import AnsibleFilterError
 from ansible_collections.threadwise.smt.plugins.filter.smt_compare import smt_compare
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
@@ -320,3 +321,8 @@ def test_few_blocks_have_students_interval():
     assert (math.log(found["value"]), math.log(found["low"]), math.log(found["high"])) == pytest.approx(
         (2.0, 2.0 - half, 2.0 + half), rel=1e-5
     )
+
+
+def test_what_the_filter_returns_is_documented():
+    documented = yaml.safe_load(sys.modules[smt_compare.__module__].RETURN)["_value"]["contains"]
+    assert set(documented) == set(smt_compare([1.0, 1.1, 1.0, 1.2], [2.0, 2.1, 2.0, 2.2]))
