@@ -44,6 +44,7 @@ LONG_SCENARIOS = (
     "smt_boot_faults",
     "smt_boot",
     "smt_boot_bls",
+    "smt_owners",
     "smt_power",
     "smt_arm64",
     "smt_trixie",

@@ -239,7 +239,31 @@ def test_moby_16141_what_does_not_run_is_pinned_too(host, path, text):
     assert "is pinned there" in conflict and conflict.startswith("CPU")
 
 
-@pytest.mark.parametrize("text", ['{"CpusetCpus": ""}', '{"CpusetCpus": "0-7"}', '{"CpusetCpus": "0,2"}', "", "{"])
+@pytest.mark.parametrize("text", ['{"CpusetCpus": ""}', '{"CpusetCpus": "0,2"}', "", "{"])
 def test_compose_3306_containers_without_pins_on_these_cpus(host, text):
     host.put({"var/lib/docker/containers/0a1b/hostconfig.json": text})
     assert host.conflicts() == []
+
+
+def test_docker_starts_no_container_of_all_cpus_while_one_is_offline(host):
+    """Also where it runs, with a cpuset that takes nothing away. Docker 20.10 said so on a guest; Podman starts it."""
+    host.put(
+        {
+            "var/lib/docker/containers/0a1b/hostconfig.json": '{"CpusetCpus": "0-7"}',
+            CONTAINERS["podman"][0]: '{"linux": {"resources": {"cpu": {"cpus": "0-7"}}}}',
+        }
+    )
+    (conflict,) = host.conflicts()
+    assert conflict.startswith("CPUs 1,3,5,7: Docker's container 0a1b is pinned there (docker start refuses it")
+    cgroup = "sys/fs/cgroup/system.slice/docker-0a1b.scope"
+    host.put({"proc/self/mounts": "x /sys/fs/cgroup cgroup2 rw 0 0\n", "sys/fs/cgroup/cpuset.cpus.effective": "0-7"})
+    host.put({f"{path}/cpuset.cpus.effective": "0-7" for path in (cgroup, "sys/fs/cgroup/system.slice")})
+    host.put({f"{cgroup}/cpuset.cpus": "0-7", "sys/fs/cgroup/system.slice/cpuset.cpus": ""})
+    assert host.conflicts() == [conflict]
+
+
+@pytest.mark.parametrize("driver", ["qemu", "lxc", "libxl"])
+def test_libvirt_guests_of_each_driver(host, driver):
+    host.put({f"etc/libvirt/{driver}/vm.xml": "<vcpu placement='static' cpuset='5,7'>1</vcpu>"})
+    (conflict,) = host.conflicts()
+    assert conflict == "CPUs 5,7: libvirt guest vm is pinned there (vcpu)"

@@ -126,6 +126,27 @@ def test_ufw_applies_a_file_of_its_own(tmp_path, enabled, expected):
     assert at_boot(tmp_path) == expected
 
 
+@pytest.mark.parametrize(
+    ("reapply", "of_profile", "sysctl_conf", "expected"),
+    [
+        # TuneD starts after ufw, and applies the system's files again.
+        ("1", "vm.overcommit_memory=0", "vm.overcommit_memory = 1", (1, "/etc/sysctl.conf")),
+        ("1", "vm.swappiness=1", "", (2, "/" + OURS)),
+        ("0", "vm.overcommit_memory=1", "", (1, "TuneD profile own")),
+        ("0", "vm.swappiness=1", "", (0, "/etc/ufw/sysctl.conf")),
+    ],
+)
+def test_ufw_and_tuned_on_a_guest_of_debian(tmp_path, reapply, of_profile, sysctl_conf, expected):
+    put(tmp_path, "etc/ufw/ufw.conf", "ENABLED=yes\n")
+    put(tmp_path, "etc/ufw/sysctl.conf", "vm/overcommit_memory=0\n")
+    put(tmp_path, "etc/sysctl.conf", sysctl_conf)
+    put(tmp_path, "etc/tuned/active_profile", "own\n")
+    put(tmp_path, "etc/tuned/own/tuned.conf", f"[more]\ntype=sysctl\n{of_profile}\n")
+    put(tmp_path, "etc/tuned/tuned-main.conf", f"reapply_sysctl = {reapply}\n")
+    assert at_boot(tmp_path) == expected
+    assert any(expected[1] in text for text in overrides(tmp_path)) == (expected[0] != 2)
+
+
 # ---- files ---------------------------------------------------------------------------------------------------------
 
 

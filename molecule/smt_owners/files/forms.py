@@ -141,7 +141,6 @@ def booted():
 
 
 def play(name, smt):
-    lay_out(BASE_TEXT, {})
     text, drop_ins = FORMS[name]
     lay_out(text, drop_ins)
     made = generate()
@@ -161,8 +160,7 @@ def play(name, smt):
     return outcome
 
 
-BASE_TEXT = ""
-lay_out(BASE_TEXT, {})
+lay_out("", {})
 assert generate()
 VALID = CFG.read_bytes()
 only = os.environ.get("FORMS")

@@ -675,12 +675,15 @@ def _kubelet_conflicts(host: kernel_files.KernelFiles, going: "frozenset[int]") 
 def _container_conflicts(
     host: kernel_files.KernelFiles, sets: "list[cpusets.Cpuset]", online: "frozenset[int]", going: "frozenset[int]"
 ) -> "list[Finding]":
-    """Return the conflicts of containers and guests that do not run: of the others the cpusets are named."""
-    paths = "\n".join(entry.path for entry in sets)
+    """Return the conflicts of containers and guests that do not run: of the others the cpusets are named. One that is
+    not started without each of its CPUs has a conflict though it has all CPUs, and though it runs.
+    """
+    binding, running = ("\n".join(entry.path for entry in some) for some in ([one for one in sets if one.binds], sets))
     stopped = [
         one.binding
         for one in bindings.containers(host)
-        if not one.binding.cpus >= online and not re.search(rf"[/.-]{re.escape(one.name)}(?:[/.\n]|\Z)", paths)
+        if (one.needs_each or not one.binding.cpus >= online)
+        and not re.search(rf"[/.-]{re.escape(one.name)}(?:[/.\n]|\Z)", binding if one.needs_each else running)
     ]
     return _bound_conflicts(stopped, going)
 

@@ -42,10 +42,14 @@ _UNIT_DIRECTORIES = (
 _UNIT_SETTING = re.compile(r"^[ \t]*(CPUAffinity|AllowedCPUs)[ \t]*=[ \t]*(.*)$", re.MULTILINE)
 _MANAGER_ARGUMENT = re.compile(r"(?:^|\s)systemd\.cpu_affinity=(\S+)")
 _VMBUS = "sys/bus/vmbus/devices"
+# Docker alone looks for each CPU of a list when it starts a container (verifyPlatformContainerResources in
+# daemon/daemon_unix.go; seen with 20.10).
+_DOCKERS = "Docker's container"
+_NEEDS_EACH = " (docker start refuses it while one of its CPUs is offline)"
 # Folder with an entry for each, the file of one, where its CPUs stand in it (keys of JSON, or a line), and what to
 # call it.
 _CONTAINERS: "tuple[tuple[str, str, tuple[str, ...] | re.Pattern[str], str], ...]" = (
-    ("var/lib/docker/containers", "/hostconfig.json", ("CpusetCpus",), "Docker's container"),
+    ("var/lib/docker/containers", "/hostconfig.json", ("CpusetCpus",), _DOCKERS),
     (
         "var/lib/containers/storage/overlay-containers",
         "/userdata/config.json",
@@ -224,10 +228,12 @@ class Container(t.NamedTuple):
     Attributes:
         name: its id, which the cgroup of a running one has in its name.
         binding: its CPUs.
+        needs_each: whether it is not started while one of its CPUs is offline.
     """
 
     name: str
     binding: Binding
+    needs_each: bool = False
 
 
 def containers(host: kernel_files.KernelFiles) -> "list[Container]":
@@ -244,7 +250,9 @@ def containers(host: kernel_files.KernelFiles) -> "list[Container]":
             cpus = cpulist.parse_or_empty(value)
             if cpus:
                 shown = host_text.printable(name.partition(".")[0], 64)
-                found.append(Container(name.partition(".")[0], Binding(cpus, f"{what} {shown} is pinned there")))
+                needs_each = what == _DOCKERS
+                text = f"{what} {shown} is pinned there{_NEEDS_EACH if needs_each else ''}"
+                found.append(Container(name.partition(".")[0], Binding(cpus, text), needs_each))
     return found
 
 

@@ -4,7 +4,8 @@
 
 Sources: tuned/plugins/plugin_sysctl.py of TuneD 2.20 (the system's files are applied after the profile, and
 /etc/sysctl.conf last), debian/procps.init, pkg/kubelet/cm/container_manager_linux.go of Kubernetes
-(setupKernelTunables), src/ufw-init-functions of ufw.
+(setupKernelTunables), src/ufw-init-functions of ufw, which starts before the network and TuneD after it (seen on a
+guest of Debian 12).
 """
 
 import re
@@ -23,7 +24,7 @@ _SYSTEMD = ("run/systemd/system", "usr/lib/systemd/systemd", "lib/systemd/system
 _OTHER_INIT = ("etc/init.d/procps", "etc/init.d/sysctl", "etc/inittab", "etc/runit")
 # procps reads it after all other files; systemd-sysctl reads it only through a link in sysctl.d.
 SYSCTL_CONF = "etc/sysctl.conf"
-UFW = "etc/ufw/sysctl.conf"
+_UFW_VALUES = "etc/ufw/sysctl.conf"
 _UFW = "etc/ufw/ufw.conf"
 
 
@@ -85,10 +86,21 @@ def find_kubelet(fs: HostFs, running: "t.Iterable[programs.Program]") -> "Kubele
     return Kubelet(found.name, protects in ("", "true"))
 
 
+def ufw_text(fs: HostFs) -> str:
+    """Return the text of ufw's own file of sysctls; empty where ufw is not enabled.
+
+    Args:
+        fs: the host's files.
+    """
+    is_enabled = re.search(r"^ENABLED=[\"']?yes", fs.read(_UFW) or "", re.MULTILINE)
+    return (fs.read(_UFW_VALUES) or "") if is_enabled else ""
+
+
 def read(
     fs: HostFs,
     sysctl_conf: "t.Mapping[str, str]",
     ufw: "t.Mapping[str, str]",
+    of_tuned: "t.Container[str]",
     is_reapplied: bool,
     kubelet: "Kubelet | None",
 ) -> "dict[str, Late]":
@@ -97,7 +109,8 @@ def read(
     Args:
         fs: the host's files.
         sysctl_conf: the values of /etc/sysctl.conf.
-        ufw: the values of ufw's own file.
+        ufw: the values of :func:`ufw_text`.
+        of_tuned: names that TuneD sets, of its profile or of the system's files.
         is_reapplied: whether TuneD applies the system's files again.
         kubelet: from :func:`find_kubelet`.
     """
@@ -108,9 +121,8 @@ def read(
         late.update(
             {name: Late(value, path, f"{when}: remove that line from the file") for name, value in sysctl_conf.items()}
         )
-    if re.search(r"^ENABLED=[\"']?yes", fs.read(_UFW) or "", re.MULTILINE):
-        path = fs.path(UFW)
-        late.update({name: Late(value, path, "when ufw starts: change it there") for name, value in ufw.items()})
+    when = "when ufw starts: change it there"
+    late.update({name: Late(value, fs.path(_UFW_VALUES), when) for name, value in ufw.items() if name not in of_tuned})
     if kubelet is not None and not kubelet.protects:
         when = "at each start: leave it to Kubernetes on this host"
         late.update({name: Late(value, kubelet.name, when) for name, value in _KUBELET_VALUES.items()})

@@ -189,13 +189,7 @@ class BootFiles:
         self._tuned_is_last = reapply.lower() not in ("1", "true", "yes")
         self.running = late_writers.processes(fs)
         self._kubelet = late_writers.find_kubelet(fs, self.running)
-        self._late = late_writers.read(
-            fs,
-            {name: one.value for name, one in self._last.items()},
-            dict(assignments(fs.read(late_writers.UFW) or "")),
-            bool(self._tuned) and not self._tuned_is_last,
-            self._kubelet,
-        )
+        self._ufw = dict(assignments(late_writers.ufw_text(fs)))
 
     def overrides(self, wanted: "Mapping[str, int]") -> "list[str]":
         """List what would override the collection's sysctl.d file.
@@ -207,14 +201,15 @@ class BootFiles:
         Returns:
             One sentence per override; empty when our values stay in effect.
         """
+        late = self._late(wanted)
         problems = [
             f"{self._fs.path(late_writers.SYSCTL_CONF)} sets {name} to {self._last[name].value!s:.20} whenever sysctl"
             " --system is run, which reads it last: remove that line from the file"
             for name, value in wanted.items()
-            if name in self._last and number(self._last[name].value) != value and name not in self._late
+            if name in self._last and number(self._last[name].value) != value and name not in late
         ]
-        late = self._late_overrides(wanted) + late_writers.would_not_start(self._kubelet, wanted)
-        return self._file_overrides(wanted) + problems + late
+        problems += self._late_overrides(wanted) + late_writers.would_not_start(self._kubelet, wanted)
+        return self._file_overrides(wanted) + problems
 
     def differences(self, wanted: "Mapping[str, int]") -> "tuple[list[str], str | None]":
         """List the wanted values that the next boot would not set, as the files are now.
@@ -253,8 +248,16 @@ class BootFiles:
             for name, one in at_boot(self._with_ours(text)).items()
         }
         tuned = {name: Assignment(one.value, f"TuneD profile {one.source}") for name, one in self._tuned.items()}
-        late = {name: Assignment(one.value, one.source) for name, one in self._late.items()}
+        ours = {name for name, _value in assignments(text or "")}
+        late = {name: Assignment(one.value, one.source) for name, one in self._late(ours).items()}
         return {**files, **tuned, **late} if self._tuned_is_last else {**tuned, **files, **late}
+
+    def _late(self, ours: "Iterable[str]") -> "dict[str, late_writers.Late]":
+        """Return what is set late, once our file has these names."""
+        is_reapplied = bool(self._tuned) and not self._tuned_is_last
+        of_system = {*at_boot(self._files), *self._last, *ours} if is_reapplied else ()
+        conf = {name: one.value for name, one in self._last.items()}
+        return late_writers.read(self._fs, conf, self._ufw, {*self._tuned, *of_system}, is_reapplied, self._kubelet)
 
     def _with_ours(self, text: "str | None") -> "list[tuple[str, str]]":
         """Return the files of sysctl.d in their order, with this text in our file."""
@@ -271,9 +274,10 @@ class BootFiles:
         ]
 
     def _late_overrides(self, wanted: "Mapping[str, int]") -> "list[str]":
+        found = self._late(wanted)
         late = [
             f"{one.source} sets {name} to {one.value!s:.20} {one.when}"
-            for name, one in ((name, self._late[name]) for name in wanted if name in self._late)
+            for name, one in ((name, found[name]) for name in wanted if name in found)
             if number(one.value) != wanted[name]
         ]
         return late + [
