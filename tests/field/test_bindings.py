@@ -267,3 +267,28 @@ def test_libvirt_guests_of_each_driver(host, driver):
     host.put({f"etc/libvirt/{driver}/vm.xml": "<vcpu placement='static' cpuset='5,7'>1</vcpu>"})
     (conflict,) = host.conflicts()
     assert conflict == "CPUs 5,7: libvirt guest vm is pinned there (vcpu)"
+
+
+SLURM = {
+    "aws-plugin-for-slurm 10": ("NodeName=ip-10-0-1-[6-12] CPUs=8 RealMemory=32000 State=Cloud", "counts 8 CPUs"),
+    "cyclecloud-slurm 50": (
+        "Nodename=hpc-[1-10],ip-10-0-1-7 STATE=CLOUD CPUs=8 ThreadsPerCore=2",
+        "counts 2 threads of a core",
+    ),
+    "over two lines": ("NodeName=ip-10-0-[1-2]-[01-09,7] \\\n ThreadsPerCore=2", "counts 2 threads of a core"),
+    "geopm 375": ("NodeName=ip-10-0-1-[1-16] Sockets=2 CoresPerSocket=2 ThreadsPerCore=1", None),
+    "by default": ("NodeName=DEFAULT ThreadsPerCore=2\nNodeName=x NodeHostname=ip-10-0-1-7", "counts 2 threads"),
+    "another node": ("NodeName=ip-10-0-1-[8-12],ip-10-0-1-70 ThreadsPerCore=2", None),
+    "a comment": ("# NodeName=ip-10-0-1-7 ThreadsPerCore=2", None),
+    "aws-parallelcluster 6238": ("NodeName=ip-10-0-1-7 CPUs=4", None),
+    "taken as it is": ("SlurmdParameters=config_overrides\nNodeName=ip-10-0-1-7 ThreadsPerCore=2", None),
+    "numbers that are none": ("NodeName=ip-10-0-1-[7-x] ThreadsPerCore=2\nNodeName=ip-10-0-1-7 CPUs=many", None),
+}
+
+
+@pytest.mark.parametrize("folder", ["etc/slurm", "run/slurm/conf"])
+@pytest.mark.parametrize(("lines", "said"), SLURM.values(), ids=SLURM)
+def test_a_node_that_slurm_drains(host, lines, said, folder):
+    host.put({"proc/sys/kernel/hostname": "ip-10-0-1-7\n", f"{folder}/slurm.conf": f"ClusterName=c\n{lines}\n"})
+    found = host.conflicts()
+    assert [said in text and f"/{folder}/slurm.conf" in text for text in found] == ([True] if said else [])

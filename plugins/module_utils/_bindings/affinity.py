@@ -25,6 +25,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._bindings import (
     bindings,
     cpusets,
     origins,
+    slurm,
     tasks as host_tasks,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
@@ -97,6 +98,7 @@ def find(host: kernel_files.KernelFiles, online: "t.Iterable[int]", going: "t.It
         + _interrupt_conflicts(host, before, lost)
         + _isolation_conflicts(host, lost)
         + _node_conflicts(host, before, lost)
+        + _slurm_conflicts(host, before, lost)
     )
 
 
@@ -704,4 +706,20 @@ def _node_conflicts(
         Finding(True, f"{_label(node.cpus)}: NUMA {node.text} would be left without a CPU")
         for node in lost
         if node.cpus and node.cpus <= going
+    ]
+
+
+def _slurm_conflicts(
+    host: kernel_files.KernelFiles, online: "frozenset[int]", going: "frozenset[int]"
+) -> "list[Finding]":
+    node = slurm.node(host)
+    if node is None or (node.threads < 2 and node.cpus <= len(online - going)):
+        return []
+    counted = f"{node.threads} threads of a core" if node.threads > 1 else f"{node.cpus} CPUs"
+    return [
+        Finding(
+            True,
+            f"{_label(going)}: Slurm counts {counted} on this node (/{node.path}), and drains it when it has fewer:"
+            " change its line with the state",
+        )
     ]
