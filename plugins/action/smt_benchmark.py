@@ -17,7 +17,7 @@ import typing as t
 
 from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.threadwise.smt.plugins.module_utils._options.smt_benchmark import ARGUMENTS, RANGES
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import intake, terminal
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import command_line, intake, terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import (
@@ -125,6 +125,12 @@ class ActionModule(FetchingAction):
     def _evaluate(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         """Measure, collect, and return the task's result."""
         # Convert Ansible's tagged strings to plain ones for the schema.
+        typed = {
+            option: command_line.whole(name, self._task.args[option])
+            for name, option in command_line.LINES.items()
+            if self._task.args.get(option)
+        }
+        self._task.args = {**self._task.args, **typed}
         host, run = json.loads(json.dumps([task_vars["inventory_hostname"], self._task.args.get("run")]))
         _see_that_it_is_read()
         # Check the destination first: a result that cannot be saved is not worth measuring.

@@ -15,7 +15,7 @@ import typing as t
 
 from ansible import constants, context
 from ansible.errors import AnsibleActionFail, AnsibleError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import terminal
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import command_line, terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import COLLECTION, ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.user_variables import (
     OF_A_HOST,
@@ -264,6 +264,8 @@ class ActionModule(ControllerAction):
         """
         try:
             value = self._user.templated(known[name], known)
+            if name in command_line.LINES:
+                value = command_line.whole(name, value)
         except AnsibleError as error:
             value = None
             # What Ansible says of a template that fails repeats it, and it may be a credential.

@@ -66,9 +66,21 @@ options:
         V(int_float_loop_co_runners), V(int_float_loop_niced), V(load_levels), V(memory_pages), V(oltp),
         V(random_access), V(random_access_reserved), V(stream), V(sysbench_cpu), V(sysbench_threads).
       - A workload whose command is missing on the host is named before the start, and left out.
+      - Without it V(gzip) and V(sysbench_cpu); none where O(command) is set.
     type: list
     elements: str
-    default: [gzip, sysbench_cpu]
+  command:
+    description:
+      - A command of your own in one line, measured by the time of a run, or by the number that O(metric) finds
+        (docs/measuring.md).
+      - It is split into words as a shell does it, and no shell reads it. Its result is called C(command).
+    type: str
+  metric:
+    description:
+      - A regular expression whose first group is the number in what O(command) prints. Its words say what the number
+        is, such as V(Requests/sec) or V(ns/op).
+      - Where they do not, the command is refused; O(custom) has the options for it.
+    type: str
   custom:
     description:
       - Commands of your own, measured after the workloads (docs/measuring.md).

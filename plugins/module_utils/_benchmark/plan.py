@@ -182,12 +182,13 @@ class Plan:
     Args:
         run_directory: the created RunDirectory.
         outline: an Outline.
-        settings: dict with ``workloads``, ``custom`` (the user's own commands), ``placements``, ``streams`` (numbers of
-            streams, as texts that may be ranges), ``cpus`` (the CPUs of explicit placements), ``siblings`` (whose
-            siblings count), ``response_limit`` ({workload: time with its unit}), ``goal`` (one of ``goals.GOALS``),
-            ``budget`` (seconds), ``shared_by`` (the number of hosts that share this budget), ``blocks`` (their maximum
-            number, or None), ``sample_seconds`` and ``settle_seconds`` (None where the plan chooses them), ``margin``
-            (the equivalence margin), ``sources`` ({file name: C source}).
+        settings: dict with ``workloads``, ``custom`` and ``command`` with its ``metric`` (the user's own commands),
+            ``placements``, ``streams`` (numbers of streams, as texts that may be ranges), ``cpus`` (the CPUs of
+            explicit placements), ``siblings`` (whose siblings count), ``response_limit`` ({workload: time with its
+            unit}), ``goal`` (one of ``goals.GOALS``), ``budget`` (seconds), ``shared_by`` (the number of hosts that
+            share this budget), ``blocks`` (their maximum number, or None), ``sample_seconds`` and ``settle_seconds``
+            (None where the plan chooses them), ``margin`` (the equivalence margin), ``sources`` ({file name: C
+            source}).
 
     Attributes:
         files: the RunDirectory.

@@ -13,11 +13,18 @@ from ansible_collections.threadwise.smt.plugins.module_utils._siblings import so
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics import goals
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import placement
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads import catalogue, custom, response_limit
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import (
+    catalogue,
+    command,
+    custom,
+    response_limit,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import Workload
 
 # What a duration, or the numbers of streams, are where the plan is to choose them, and the names of those durations.
 AUTO = "auto"
+# What is measured where nobody says what.
+USUAL = ("gzip", "sysbench_cpu")
 SECONDS = ("sample_seconds", "settle_seconds")
 # Hosts with so many CPUs have each number of streams; more would leave too little time for each.
 FEW_CPUS = 8
@@ -40,7 +47,7 @@ def check_settings(settings: "t.Mapping[str, t.Any]") -> None:
         PlacementError: a placement does not exist.
         SiblingsError: the siblings that are asked for are not valid.
     """
-    names = settings["workloads"]
+    names = settings["workloads"] or ()
     if len(set(names)) < len(names):
         raise SettingsError(f"workloads has a name twice: {', '.join(names)}")
     if not chosen(settings):
@@ -115,7 +122,10 @@ def chosen(settings: "t.Mapping[str, t.Any]") -> "list[Workload]":
     Raises:
         WorkloadError: a workload does not exist, or a user's own command is not valid.
     """
-    return catalogue.named(settings["workloads"]) + custom.declarations(settings["custom"])
+    own = command.entries(settings.get("command"), settings.get("metric"))
+    # Whoever gives a command in one line asks about that alone.
+    names = settings["workloads"] if settings["workloads"] is not None else [] if own else USUAL
+    return catalogue.named(names) + custom.declarations([*settings["custom"], *own])
 
 
 def placement_names(settings: "t.Mapping[str, t.Any]", cores: int = 1, cpus: int = 1) -> "list[str]":

@@ -11,7 +11,9 @@ ARGUMENTS: "dict[str, dict[str, t.Any]]" = {
     "run": {"type": "str", "required": True},
     "arms": {"type": "list", "elements": "raw", "default": ["smt_on", "smt_off"]},
     "overcommit_ratio": {"type": "int"},
-    "workloads": {"type": "list", "elements": "str", "default": ["gzip", "sysbench_cpu"]},
+    "workloads": {"type": "list", "elements": "str"},
+    "command": {"type": "str"},
+    "metric": {"type": "str"},
     "custom": {
         "type": "list",
         "elements": "dict",

@@ -7,7 +7,6 @@ import re
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads import sources
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.catalogue import BUILT_IN
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import (
     CO_RUNNERS_ON,
@@ -25,6 +24,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads.metrics 
     PER_OPERATION,
     UNDECLARED,
 )
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.output import sources
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.recipes import registry
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.recipes.base import Recipe, completed
 

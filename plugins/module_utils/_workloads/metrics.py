@@ -8,13 +8,13 @@ import math
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads import sources
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import (
     Metric,
     UnreadableError,
     Workload,
     WorkloadError,
 )
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.output import sources
 
 # How much of the output of a failed worker goes into the message.
 LAST_LINES = 5

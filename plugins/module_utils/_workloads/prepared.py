@@ -16,7 +16,6 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads import (
     metrics as workload_metrics,
     sample_length,
     server,
-    sources,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import (
     ServerDeclaration,
@@ -29,6 +28,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declarat
     search_path,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.inputs import INPUT
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.output import sources
 
 # A sample that takes this many times as long as one worker alone hangs. An emulated or overloaded host is slow, but not
 # that slow.
@@ -38,6 +38,9 @@ CALIBRATION_ROUNDS = 6
 # Calibration is good enough within this factor of the wanted time. Samples must be alike; their exact length does not
 # matter.
 CALIBRATION_FACTOR = 1.5
+# A command that works takes twice as long where two of them share a CPU.
+LEAST_SHARED = 1.25
+WALL = "wall_seconds"
 SCRATCH = "scratch"
 # The share of the available memory (MemAvailable) that workers can use. The rest stays free for other processes.
 MEMORY_SHARE = 0.8
@@ -220,6 +223,7 @@ class PreparedWorkload:
         work = self.declaration["work"]
         if work is None:
             self._time(alone)
+            self._see_that_its_time_is_of_work(alone)
             return f"{self.declaration['name']}: {self._alone:.2f} s per sample"
         self._set_work(work["start"])
         pace = self._fit_work(work, alone)
@@ -229,6 +233,34 @@ class PreparedWorkload:
         self._seconds_of_work = pace * t.cast(int, self.work)
         inputs.verify(self.declaration)
         return f"{self.declaration['name']}: {self.work} {work['unit']}, samples of about {self._alone:.2f} s"
+
+    def _see_that_its_time_is_of_work(self, alone: "t.Sequence[t.Sequence[int]]") -> None:
+        """Refuse a command that is measured by the time of its run and does not take longer where it has half a CPU.
+
+        It runs for a time that is set, as load generators do, or waits: with more workers it would always seem to do
+        more.
+
+        Raises:
+            WorkloadError: the command does not take longer.
+        """
+        first = self.declaration["metrics"][0]
+        if not (
+            self.declaration["custom"] and first.get("clock") == WALL and first["aggregate"] == workload_metrics.PER_JOB
+        ):
+            return
+        if not all(alone) or self.declaration["server"] or self.declaration["co_runners"]:
+            return
+        once, shared = self._alone, self._time([*alone, *alone])
+        if shared < LEAST_SHARED * once:
+            # The first run may have been one without caches.
+            once = min(once, self._time(alone))
+        self._alone = once
+        if shared < LEAST_SHARED * once:
+            raise WorkloadError(
+                f"{self.declaration['argv'][0]} takes {once:.2f} s alone, and {shared:.2f} s with another one on its"
+                " CPU: it runs for a time that is set, or waits, and the time of its run says nothing of its work."
+                " Measure a number that it prints (smt_eval_metric, or metric in smt_eval_custom), or give it work"
+            )
 
     def _fit_work(self, limits: Work, alone: "t.Sequence[t.Sequence[int]]") -> float:
         """Set the amount of work that takes the wanted time, from the one that is set,

@@ -24,7 +24,12 @@ from ansible_collections.threadwise.smt.plugins.module_utils._options import ran
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import source as sibling_source
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import scope
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import placement
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads import catalogue, custom, response_limit
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import (
+    catalogue,
+    command,
+    custom,
+    response_limit,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import WorkloadError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import user_variables
 from ansible_collections.threadwise.smt.plugins.plugin_utils._credentials import secret
@@ -83,7 +88,9 @@ _CHECKS: dict[str, t.Callable[[t.Any], object]] = {
     "smt_boot_maxcpus": lambda given: boot_arguments.maxcpus_value(str(given)),
     "smt_eval_arms": boot_plan.names,
     "smt_eval_cpus": plan_settings.on_cpus,
+    "smt_eval_command": command.words,
     "smt_eval_custom": custom.declarations,
+    "smt_eval_metric": lambda given: custom.declarations(command.entries("true", given)),
     "smt_eval_placements": plan_settings.check_placements,
     "smt_eval_response_limit": response_limit.times,
     "smt_eval_sample_seconds": functools.partial(plan_settings.seconds, "sample_seconds"),

@@ -7,9 +7,10 @@ from __future__ import annotations
 import math
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads import metrics as workload_metrics, sources
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import metrics as workload_metrics
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.catalogue import BUILT_IN
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import PLAIN, WorkloadError
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.output import sources
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results, schema
 
 # What sysbench 1.0.20 prints.

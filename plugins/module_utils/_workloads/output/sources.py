@@ -11,8 +11,8 @@ import stat
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import users
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads import printed
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import Metric, UnreadableError
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.output import printed
 
 # How many bytes of all files of a worker together are read: the same share of each file, from its end. And how many
 # files at most.

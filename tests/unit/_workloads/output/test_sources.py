@@ -8,8 +8,8 @@ import json
 import math
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads import sources
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import UnreadableError
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.output import sources
 
 HYPERFINE = '{\n  "results": [\n    {\n      "command": "awk \'{x}\'",\n      "mean": 0.25\n    }\n  ]\n}\n'
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 import math
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads import printed
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import UnreadableError
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.output import printed
 
 
 def number(text, declared, before="", behind="", unit=None, scale=1.0):

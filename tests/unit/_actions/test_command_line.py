@@ -1,0 +1,50 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Lines in extra variables: all of what was typed, where Ansible keeps the first word."""
+
+from __future__ import annotations
+
+import pytest
+from ansible import context
+from ansible.parsing.splitter import parse_kv
+from ansible.utils.context_objects import CLIArgs
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import command_line
+
+COMMAND, METRIC = command_line.LINES
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "line"),
+    [
+        # What is left of -e smt_eval_command='fio --name=r job' in a shell.
+        (["smt_eval_command=fio --name=r job"], COMMAND, "fio --name=r job"),
+        (["smt_eval_metric=Requests/sec: +(\\S+)\\b"], METRIC, "Requests/sec: +(\\S+)\\b"),
+        (["smt_eval_command=wrk -d2 URL", "smt_eval_metric=a (\\d+)"], COMMAND, "wrk -d2 URL"),
+        (["smt_eval_command=one two", "smt_eval_command=three four"], COMMAND, "three four"),
+        (["smt_eval_budget=60 smt_eval_command=wrk -d2 URL smt_eval_run=x"], COMMAND, "wrk -d2 URL"),
+        (["smt_eval_command=sh -c 'a b'"], COMMAND, "sh -c 'a b'"),
+        (["smt_eval_command='wrk -d2 URL'"], COMMAND, "wrk -d2 URL"),
+        (['smt_eval_command="wrk -d2 URL" smt_eval_run=x'], COMMAND, "wrk -d2 URL"),
+    ],
+)
+def test_a_line_is_whole(given, name, line, monkeypatch):
+    monkeypatch.setattr(context, "CLIARGS", CLIArgs({"extra_vars": tuple(given)}))
+    known = [parse_kv(one)[name] for one in given if name in parse_kv(one)][-1]
+    assert command_line.whole(name, known) == line
+
+
+@pytest.mark.parametrize(
+    ("given", "value"),
+    [
+        ([], "wrk URL"),
+        (['{"smt_eval_command": "wrk URL"}'], "wrk URL"),
+        (["@file.yml"], "wrk URL"),
+        (["other_smt_eval_command=x y"], "wrk URL"),
+        # A later -e with a file has the last word.
+        (["smt_eval_command=one two", "@file.yml"], "wrk URL"),
+        (["smt_eval_command=it's {{ broken"], "wrk URL"),
+    ],
+)
+def test_what_does_not_come_from_such_a_line_stays(given, value, monkeypatch):
+    monkeypatch.setattr(context, "CLIARGS", CLIArgs({"extra_vars": tuple(given)}))
+    assert command_line.whole(COMMAND, value) == value
