@@ -256,7 +256,7 @@ def _loaders() -> str:
         f"| `{loader.name}` | {loader.chosen} | {loader.written} | {loader.tested} |\n"
         for loader in registry_of_loaders.LOADERS
     )
-    return f"| method | chosen when there is | what is written | |\n|---|---|---|---|\n{rows}"
+    return f"| method | chosen when there is | what is written | how far it is tested |\n|---|---|---|---|\n{rows}"
 
 
 def _formats() -> str:

@@ -523,6 +523,8 @@ def test_every_picture_is_read_out_and_every_wide_part_is_reached_by_keyboard(br
     show(browser, one_host / "index.html")
     assert browser.find_elements(By.CSS_SELECTOR, "svg:not([role=img][aria-label])") == []
     assert browser.find_elements(By.CSS_SELECTOR, ".wide:not([tabindex='0'][aria-label])") == []
+    heads = browser.execute_script("return [...document.querySelectorAll('th')].map((head) => head.textContent.trim())")
+    assert heads and all(heads)
     browser.execute_script("document.body.focus()")
     browser.switch_to.active_element.send_keys(Keys.TAB)
     assert browser.switch_to.active_element.text == "To the conclusion"

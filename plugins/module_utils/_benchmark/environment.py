@@ -8,7 +8,7 @@ import time
 
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import processors
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo, files
-from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner, telemetry
+from ansible_collections.threadwise.smt.plugins.module_utils._sampling import quotas, runner, telemetry
 
 # How often other work is looked at before a plan, and the pause before each look, in seconds.
 LOOKS, PAUSE = 5, 0.1
@@ -33,6 +33,7 @@ def read(hypervisor: "str | None" = None) -> "dict[str, str | float | None]":
         "cpu_model": processors.model(fields),
         "microcode": fields.get("microcode") or None,
         "nominal_mhz": processors.nominal_mhz(fs, fields),
+        "cpu_quota": min((quota.cpus for quota in quotas.read(fs)), default=None),
     }
 
 

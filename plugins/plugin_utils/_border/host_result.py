@@ -87,6 +87,10 @@ class Environment(Part, frozen=True, kw_only=True):
     hypervisor: t.Annotated[Text | None, about("Name of the hypervisor; null on a machine of its own.")] = None
     cpu_model: t.Annotated[Text | None, about("Model of the processor.")] = None
     microcode: t.Annotated[Text | None, about("Version of the microcode.")] = None
+    cpu_quota: t.Annotated[
+        Number | None,
+        about("CPUs that the run could use at once, by the smallest CPU quota of its cgroups; null without one."),
+    ] = None
     nominal_mhz: t.Annotated[
         Number | None,
         about(

@@ -60,11 +60,7 @@ class _Side:
 
 def cautions(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[str]:
     """Return a sentence for each comparison of a primary metric of which one side alone was disturbed, those of the
-    whole machine first.
-
-    Args:
-        result: from :func:`result_files.load`.
-        comparisons: from :func:`comparisons.compare_host`.
+    whole machine first; arguments as in :func:`conclusion.conclude`.
     """
     keyed: dict[tuple[str, str, str], list[Sample]] = {}
     for sample in result.samples:
@@ -76,15 +72,16 @@ def cautions(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[st
         of_arms = one["kind"] == "arm"
         sides = [
             _side(
-                side["arm_title"] if of_arms else placements.title(side["placement"]),
+                side["arm_title"] if of_arms else placements.title(spot),
                 [
                     sample
-                    for sample in keyed.get((one["workload"], side["arm"], _placement(result, side)), ())
+                    for sample in keyed.get((one["workload"], arm, host_comparisons.sampled_as(result, spot, arm)), ())
                     if one.get("parameter") in (None, sample.parameter)
                 ],
                 one["workload"] in own,
             )
             for side in (one["candidate"], one["baseline"])
+            for arm, spot in [(side["arm"], side["placement"])]
             if one["primary"]
         ]
         said = _differences(sides[0], sides[1], of_arms) if sides else []
@@ -97,20 +94,13 @@ def cautions(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[st
     return found
 
 
-def _placement(result: HostResult, side: t.Mapping[str, str]) -> str:
-    """Return the placement of the samples of one side of a comparison."""
-    return host_comparisons.sampled_as(result, side["placement"], side["arm"])
-
-
 def alone(result: HostResult) -> set[str]:
     """Return the names of the workloads beside whose workers nothing runs by the plan."""
     return {one.name for one in result.plan.workloads or () if not one.co_runners}
 
 
 def share_of_cpus(sample: Sample) -> list[float]:
-    """Return the shares of their CPUs' time that the workers of a sample got; none where they do not have a CPU each,
-    or where it is not known.
-    """
+    """Return the shares of their CPUs' time that workers got; none where they do not have a CPU each, or it is unknown."""
     cpus = [worker.cpus for worker in sample.workers or ()]
     if len(set(cpus)) != len(cpus) or not all(cpu.isdecimal() for cpu in cpus):
         return []

@@ -8,6 +8,7 @@ import pathlib
 
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import environment
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo
+from ansible_collections.threadwise.smt.plugins.module_utils._sampling import quotas
 
 
 def test_what_the_kernel_says_of_the_processor(monkeypatch):
@@ -22,3 +23,10 @@ def test_the_kernel_that_runs():
     found = environment.read()
     assert found["cmdline"] == pathlib.Path("/proc/cmdline").read_text(encoding="utf-8").strip()
     assert environment.read_changing() == {name: found[name] for name in ("governor", "microcode")}
+
+
+def test_the_smallest_quota_is_what_the_run_may_use(monkeypatch):
+    assert environment.read()["cpu_quota"] is None or environment.read()["cpu_quota"] > 0
+    found = [quotas.Quota("/pod", 4.0, 0.0), quotas.Quota("/pod/one", 2.5, 0.0)]
+    monkeypatch.setattr(quotas, "read", lambda _files: found)
+    assert environment.read()["cpu_quota"] == 2.5

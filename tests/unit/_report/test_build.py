@@ -106,6 +106,14 @@ def attacked_fixture(request, tmp_path_factory):
     return built(tmp_path_factory.mktemp("attacked"), result_maker.hostile(ATTACK, arms=request.param), compare="all")
 
 
+def test_what_a_container_may_use_is_beside_the_cpus_online(tmp_path):
+    document = result_maker.result(blocks=4)
+    said = "of which this run could use 2.5 at once by a CPU quota"
+    assert said not in built(tmp_path / "none", document)[0]["index.html"]
+    document["environment"]["cpu_quota"] = 2.5
+    assert said in built(tmp_path / "quota", document)[0]["index.html"]
+
+
 def test_the_page_says_how_to_measure_the_same_again(tmp_path):
     workloads = {"gzip": result_maker.GZIP, "mine": EVEN}
     booted = result_maker.result(workloads=workloads)
