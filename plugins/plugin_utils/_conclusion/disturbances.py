@@ -100,7 +100,7 @@ def alone(result: HostResult) -> set[str]:
 
 
 def share_of_cpus(sample: Sample) -> list[float]:
-    """Return the shares of their CPUs' time that workers got; none where they do not have a CPU each, or it is unknown."""
+    """Return the shares of their CPUs' time that workers got; none where they do not have a CPU each."""
     cpus = [worker.cpus for worker in sample.workers or ()]
     if len(set(cpus)) != len(cpus) or not all(cpu.isdecimal() for cpu in cpus):
         return []
