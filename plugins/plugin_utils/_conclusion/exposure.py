@@ -16,6 +16,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import BY_CPUS, IDLE, OFFLINE, ONLINE, PARTLY
+from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.arms import AS_FOUND
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import (
@@ -35,6 +36,11 @@ NOT_AFFECTED, MITIGATED, SMT_OPEN, SMT_CLOSED = "not_affected", "mitigated", "sm
 VULNERABLE, OPENED, NOT_KNOWN = "vulnerable", "opened", "not_known"
 # Whether the states of an arm were read in it or are inferred.
 READ, INFERRED = "read", "inferred"
+
+# On AMD's Zen 1 and 2 the kernel calls it closed where SMT was impossible when it booted (srso_select_mitigation of
+# arch/x86/kernel/cpu/bugs.c: nosmt=force, or off in firmware): what is switched later, and nosmt, which can be taken
+# back, change nothing about it.
+_AT_BOOT = "spec_rstack_overflow"
 
 _REMARKS = {
     OFFLINE: "one thread of each core is online",
@@ -111,7 +117,10 @@ def _of_arm(result: HostResult, arm: Arm, read: t.Mapping[str, Vulnerability] | 
             for name, state in states.items()
         }
     else:
-        states = {name: _inferred(result, arm.name, state, what) for name, state in before.items()}
+        states = {
+            name: (_inferred_at_boot if name == _AT_BOOT else _inferred)(result, arm.name, state, what)
+            for name, state in before.items()
+        }
     basis = READ if read is not None or arm.name == AS_FOUND else INFERRED
     return Exposure(arm.name, arm.title, basis, states, _text(states, None if read is not None else what))
 
@@ -163,6 +172,16 @@ def _inferred(result: HostResult, name: str, state: str, what: str | None) -> st
         # With siblings online again it may be vulnerable or mitigated; a lever that leaves SMT alone leaves the state.
         return NOT_KNOWN if siblings(name) and (state == SMT_CLOSED or what is None) else state
     return state
+
+
+def _inferred_at_boot(result: HostResult, name: str, state: str, what: str | None) -> str:
+    """Return the same of a vulnerability whose part that depends on SMT is decided when the kernel boots."""
+    arm = catalogue.find(name)
+    if arm is None or not arm.takes_reboot or state == NOT_AFFECTED:
+        return state
+    if arm.boot.smt == boot_arguments.FORCED_OFF:
+        return NOT_KNOWN if state == VULNERABLE else state
+    return NOT_KNOWN if state == SMT_CLOSED else _inferred(result, name, state, what)
 
 
 def _text(states: dict[str, str], what: str | None) -> str:

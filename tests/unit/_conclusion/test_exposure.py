@@ -60,6 +60,22 @@ def test_one_thread_a_core_closes_what_depends_on_smt_and_nothing_else(tmp_path)
 
 
 @pytest.mark.parametrize(
+    ("status", "states"),
+    [
+        ("Mitigation: SMT disabled", ("smt_closed", "not_known", "smt_closed")),
+        ("Mitigation: Safe RET", ("mitigated", "mitigated", "mitigated")),
+        ("Vulnerable", ("vulnerable", "vulnerable", "not_known")),
+        ("Not affected", ("not_affected",) * 3),
+    ],
+)
+def test_speculative_return_stack_overflow_depends_on_whether_smt_was_possible_at_boot(tmp_path, status, states):
+    arms = ("smt_off", "nosmt", "nosmt_force")
+    _result, found = arms_of(tmp_path, ["smt_on", *arms], spec_rstack_overflow=status)
+    assert tuple(found[name].states["spec_rstack_overflow"] for name in arms) == states
+    assert found["smt_off"].states["mds"] == found["nosmt_force"].states["mds"] == "smt_closed"
+
+
+@pytest.mark.parametrize(
     "name",
     [
         "smt_off_on_node_0",
