@@ -185,6 +185,39 @@ def test_the_hypervisor_of_an_arm_machine(tmp_path, dmi, bit, name):
     assert hypervisor.detect(HostFs(root)) == name
 
 
+PARALLELS = {"sys_vendor": "Parallels Software International Inc.", "product_name": "Parallels Virtual Platform"}
+HYPER_V = "hyperv_clocksource_tsc_page tsc acpi_pm"
+X86 = {
+    "systemd 23856": (PARALLELS, "kvm-clock tsc acpi_pm", "parallels"),
+    "systemd 1117, an older one": (PARALLELS, "tsc acpi_pm", "parallels"),
+    "VirtualBox with KVM's interface": (
+        {"sys_vendor": "innotek GmbH", "product_name": "VirtualBox"},
+        "kvm-clock tsc acpi_pm",
+        "virtualbox",
+    ),
+    "uyuni 2112": ({"sys_vendor": "Nutanix", "product_name": "AHV", "bios_vendor": "SeaBIOS"}, HYPER_V, "kvm"),
+    "QEMU with interfaces of Hyper-V": ({"sys_vendor": "QEMU", "product_name": "Standard PC"}, HYPER_V, "kvm"),
+    "systemd 21816": (
+        {"sys_vendor": "Microsoft Corporation", "product_name": "Virtual Machine"},
+        HYPER_V,
+        "hyperv",
+    ),
+    "KVM of an old machine": ({"sys_vendor": "Bochs", "product_name": "Bochs"}, "kvm-clock tsc acpi_pm", "kvm"),
+    "QEMU without KVM": ({"sys_vendor": "QEMU", "product_name": "Standard PC"}, "tsc hpet acpi_pm", "qemu"),
+    "EC2's Nitro": ({"sys_vendor": "Amazon EC2", "product_name": "m5.large"}, "kvm-clock tsc acpi_pm", "kvm"),
+}
+
+
+@pytest.mark.parametrize(("dmi", "clocks", "name"), X86.values(), ids=X86)
+def test_the_hypervisor_of_an_x86_machine_with_interfaces_of_another(tmp_path, dmi, clocks, name):
+    tree = {
+        "proc/cpuinfo": "processor : 0\nflags : fpu lm hypervisor\n",
+        "sys/devices/system/clocksource/clocksource0/available_clocksource": f"{clocks}\n",
+        **{DMI + key: f"{text}\n" for key, text in dmi.items()},
+    }
+    assert hypervisor.detect(HostFs(sysfs_tree.write(tmp_path, tree))) == name
+
+
 # ---- vulnerabilities -----------------------------------------------------------------------------------------------
 
 FILES = "sys/devices/system/cpu/vulnerabilities/"

@@ -27,6 +27,7 @@ _DMI_NAMES = (
     ("Amazon EC2", "amazon"),
     ("KubeVirt", "kvm"),
     ("Alibaba Cloud", "kvm"),
+    ("Nutanix", "kvm"),
     ("Oracle Cloud", "kvm"),
     ("Hetzner", "kvm"),
     ("DigitalOcean", "kvm"),
@@ -40,6 +41,7 @@ _CLOUDS = ("amazon", "kvm")
 _METAL = re.compile(r"\.metal\b|\bebm|BM\.|bare ?metal", re.IGNORECASE)
 _CHARACTERISTICS = 0x13
 _CLOCK_NAMES = (("kvm-clock", "kvm"), ("hyperv_clocksource", "hyperv"), ("xen", "xen"))
+_WITH_CLOCKS_OF_OTHERS = ("parallels", "virtualbox")
 _DEVICE_TREE_NAMES = (("xen", "xen"), ("vmware", "vmware"), ("kvm", "kvm"), ("qemu", "qemu"), ("dummy-virt", "qemu"))
 
 
@@ -67,7 +69,11 @@ def detect(fs: host_files.HostFs) -> "str | None":
 
 def _of_x86(fs: host_files.HostFs) -> str:
     clocks = fs.read("sys/devices/system/clocksource/clocksource0/available_clocksource") or ""
-    return _first_match(clocks, _CLOCK_NAMES) or _of_dmi(fs) or UNNAMED
+    by_clock, by_name = _first_match(clocks, _CLOCK_NAMES), _of_dmi(fs)
+    # Some hypervisors offer guests the interfaces of KVM, and KVM those of Hyper-V.
+    if by_name in _WITH_CLOCKS_OF_OTHERS or (by_clock == "hyperv" and by_name in ("kvm", "qemu")):
+        return "kvm" if by_name == "qemu" else by_name
+    return by_clock or by_name or UNNAMED
 
 
 def _of_dmi(fs: host_files.HostFs) -> "str | None":
