@@ -134,6 +134,26 @@ def test_lxcfs_731_a_list_that_contradicts_the_cpus_is_named_and_nothing_is_drif
         assert judged(facts, state)["status"] == "unknown"
 
 
+def test_lxcfs_627_each_cpu_says_online_and_the_list_has_two(tmp_path):
+    facts = gather(tmp_path, Machine(cores=4), **{CPU + "online": "2,5\n"})
+    assert facts["supported"] is None and any("CPUs 0-1,3-4,6-7 says otherwise" in text for text in facts["problems"])
+    assert judged(facts)["status"] == "unknown"
+
+
+@pytest.mark.parametrize("covered", ["/proc/cpuinfo", "/sys/devices/system/cpu/online", "/sys/devices/system/cpu"])
+def test_lxcfs_401_a_container_that_sees_all_cpus_in_sysfs(tmp_path, covered):
+    mounts = f"proc /proc proc rw 0 0\nlxcfs {covered} fuse.lxcfs rw,nosuid,nodev 0 0\n"
+    facts = gather(tmp_path, Machine(cores=4), **{"proc/self/mounts": mounts})
+    assert (facts["supported"], facts["methods"]["runtime"]["chosen"]) == (None, None)
+    assert [text for text in facts["problems"] if text.startswith(f"lxcfs shows {covered}, as in a container")]
+    assert judged(facts)["status"] == "unknown"
+
+
+def test_a_machine_that_runs_lxcfs_for_its_containers_is_none(tmp_path):
+    mounts = "lxcfs /var/lib/lxcfs fuse.lxcfs rw 0 0\n"
+    assert gather(tmp_path, Machine(cores=4), **{"proc/self/mounts": mounts})["problems"] == []
+
+
 @pytest.mark.parametrize("state", ["enabled", "disabled"])
 @pytest.mark.parametrize("check", [True, False])
 def test_lxcfs_731_nothing_is_switched(tmp_path, state, check):

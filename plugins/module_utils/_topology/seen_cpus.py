@@ -7,12 +7,15 @@ Documentation/arch/arm64/cpu-hotplug.rst (``enabled``, since Linux 6.11). lxcfs 
 online, and the host's files of each CPU.
 """
 
+import re
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import ReadableFiles
 
 CPU_DIR = "sys/devices/system/cpu"
+# What lxcfs covers: either can be shown by it and the other not.
+_OF_LXCFS = re.compile(rf"^\S+ (/proc/cpuinfo|/{CPU_DIR}(?:/\S*)?) fuse\.lxcfs ", re.MULTILINE)
 
 
 def unavailable(files: ReadableFiles, offline: "t.Iterable[int]") -> "frozenset[int]":
@@ -53,7 +56,8 @@ def contradiction(files: ReadableFiles, online: "t.Collection[int]") -> "str | N
                 flags[int(number)] = flag == "1"
     wrong = [cpu for cpu, flag in flags.items() if flag != (cpu in listed)]
     if not wrong:
-        return None
+        mount = _OF_LXCFS.search(files.read("proc/self/mounts") or "")
+        return mount and f"lxcfs shows {mount[1]}, as in a container: the CPUs are the machine's, and are changed there"
     return (
         f"/{CPU_DIR}/online lists CPUs {cpulist.render(listed)}, and the file online of CPUs {cpulist.render(wrong)}"
         " says otherwise, as in a container (lxcfs): the CPUs are the machine's, and are changed there"
