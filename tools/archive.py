@@ -43,6 +43,7 @@ THIS_MACHINE = ("-i", "localhost,", "-c", "local")
 STATUS = {0: "1 host: 1 compliant.", 2: "1 host: "}
 PLAYBOOKS = (
     ("smt_survey", THIS_MACHINE, {0: "1 host: "}),
+    ("smt_compare", ("-e", "before=b.txt", "-e", "after=a.txt", "-e", "smt_compare_better=lower"), {0: "worse"}),
     ("smt_compliance", (*THIS_MACHINE, "-e", "smt_policy=enabled"), STATUS),
     ("smt_enforce", (*THIS_MACHINE, "--check", "-e", "smt_policy=enabled"), STATUS),
     ("smt_eval_stop", THIS_MACHINE, {0: "no evaluation is running here"}),
@@ -241,6 +242,8 @@ def try_playbooks(evaluation: str, user: pathlib.Path, environment: dict[str, st
         user,
         environment,
     )
+    for name, numbers in (("b.txt", "1 1.1 1 1.1 1"), ("a.txt", "2 2.1 2.2 2 2.1")):
+        (user / name).write_text(numbers, encoding="utf-8")
     for name, arguments, prints in PLAYBOOKS:
         call(name, ["ansible-playbook", *arguments, f"threadwise.smt.{name}"], user, environment, prints)
     tried = {name for name, _arguments, _prints in PLAYBOOKS} | {"smt_eval"}

@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 
 import pytest
@@ -117,15 +118,21 @@ def test_redis_benchmark(quiet, tmp_path):
         measured("redis_benchmark", ["redis-benchmark", "-p", str(port), "-n", "1000", "-t", "set", *quiet], tmp_path)
 
 
-def test_pgbench(tmp_path):
+@pytest.fixture(name="of_postgres")
+def folder_of_postgres():
+    """A folder that belongs to the user of PostgreSQL, whom those of pytest keep out."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="postgres-"))
+    shutil.chown(folder, "postgres")
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become the user of PostgreSQL")
+def test_pgbench(tmp_path, request):
     programs = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin"))
-    if not programs or os.geteuid() != 0:
-        pytest.skip("PostgreSQL is not installed, or this is not root, who can become its user")
-    place = tmp_path / "db"
-    place.mkdir()
-    for folder in (place, tmp_path, *list(tmp_path.parents)[:3]):
-        folder.chmod(0o755)
-    shutil.chown(place, "postgres")
+    if not programs:
+        pytest.skip("PostgreSQL is not installed")
+    place = request.getfixturevalue("of_postgres")
     as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
     subprocess.run([*as_user, str(programs[-1] / "initdb"), "-A", "trust", "-D", str(place / "d")], cwd="/", check=True)
     port = free_port()

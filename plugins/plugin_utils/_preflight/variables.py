@@ -55,6 +55,13 @@ PLAYBOOKS: dict[str, dict[str, Spec]] = {
         "smt_eval_sample": {"type": "int"},
         "smt_eval_serial": _ANY,
     },
+    "smt_compare": {
+        "smt_compare_better": {"type": "str", "choices": ["higher", "lower"]},
+        "smt_compare_column": {"type": "str"},
+        "smt_compare_confidence": {"type": "float"},
+        "smt_compare_dest": _PATH,
+        "smt_compare_margin": {"type": "float"},
+    },
     "smt_survey": {
         "smt_facts_sysroot": _PATH,
         "smt_survey_hosts": _ANY,
@@ -79,6 +86,8 @@ PLAYBOOKS: dict[str, dict[str, Spec]] = {
 # The ranges of numbers; None where an end is open.
 RANGES: dict[str, tuple[float | None, float | None]] = {
     **declared.RANGES,
+    "smt_compare_confidence": (0.5, 0.9999),
+    "smt_compare_margin": (0, 0.5),
     "smt_enforce_max_fail_percentage": (0, 100),
     "smt_eval_sample": (1, None),
 }

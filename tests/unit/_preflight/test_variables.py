@@ -290,6 +290,7 @@ def test_each_declared_variable_of_a_playbook_is_used_and_explained_in_it():
 def test_the_prefixes_are_those_of_roles_and_playbooks():
     names = (
         "boot",
+        "compare",
         "compliance",
         "enforce",
         "eval",

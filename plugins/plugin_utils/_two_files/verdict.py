@@ -1,0 +1,122 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Measurements before and after a change -> comparisons, by the statistics of the filter ``smt_compare``."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change, paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._two_files.measurements import MeasurementsError, Series
+
+SCHEMA, SCHEMA_VERSION = "threadwise.smt/compare", 1
+ORDER = (
+    "If the machine drifted between the two files, that is in the change: measure both sides in turns (A B, B A, ...)."
+)
+
+Document = dict[str, t.Any]
+
+
+def compared(
+    before: t.Sequence[Series], after: t.Sequence[Series], better: str | None, margin: float, confidence: float
+) -> Document:
+    """Return the comparisons of what both sides measured, as one family.
+
+    Args:
+        before: from before the change.
+        after: from after it. One measurement on each side is compared whatever its name.
+        better: ``higher`` or ``lower`` for all, None for what the files say.
+        margin: effects within this share of 1 count as none.
+        confidence: of all verdicts together.
+
+    Raises:
+        MeasurementsError: the sides have nothing in common, or it is not known which way it is better.
+        paired.SampleError: a value or a setting is not valid.
+    """
+    pairs, alone = _matched(before, after)
+    unknown = [_title(one) for one, _other in pairs if better is None and one.better is None]
+    if unknown:
+        raise MeasurementsError(
+            f"it is not known which way {', '.join(unknown[:3])} is better: set smt_compare_better to higher, as for"
+            " rates, or to lower, as for times"
+        )
+    sides = [(one.values[: len(other.values)], other.values[: len(one.values)]) for one, other in pairs]
+    directions = [better or str(one.better) for one, _other in pairs]
+    found = paired.compare_family(
+        [(*values, direction) for values, direction in zip(sides, directions)], margin, confidence
+    )
+    comparisons = []
+    for (one, other), values, direction, judged in zip(pairs, sides, directions, found):
+        values_of = dict(zip(("before_value", "after_value"), paired.sides(*values, direction, judged["ratio"])))
+        comparisons.append(
+            {
+                "name": one.name if one.name == other.name else f"{one.name} -> {other.name}",
+                "unit": one.unit,
+                "better": direction,
+                **values_of,
+                **judged,
+                **change.of(judged, direction),
+                "left_out": abs(len(one.values) - len(other.values)),
+            }
+        )
+    return {
+        "schema": SCHEMA,
+        "schema_version": SCHEMA_VERSION,
+        "comparisons": comparisons,
+        "not_compared": alone,
+        "cautions": [ORDER, *_left_out(comparisons)],
+    }
+
+
+def _matched(before: t.Sequence[Series], after: t.Sequence[Series]) -> tuple[list[tuple[Series, Series]], list[str]]:
+    """Return what both sides measured, and the names of what one of them did."""
+    if len(before) == len(after) == 1:
+        pairs = [(before[0], after[0])]
+    else:
+        sides = [{(one.name, one.unit): one for one in side} for side in (before, after)]
+        if any(len(side) < len(given) for side, given in zip(sides, (before, after))):
+            raise MeasurementsError("a file has a name twice, so it is not known what belongs together")
+        pairs = [(one, sides[1][key]) for key, one in sides[0].items() if key in sides[1]]
+    if not pairs:
+        names = [", ".join(_title(one) for one in side[:3]) for side in (before, after)]
+        raise MeasurementsError(f"the files have nothing in common: {names[0]} before, and {names[1]} after")
+    differing = [f"{one.unit} and {other.unit}" for one, other in pairs if one.unit != other.unit]
+    if differing:
+        raise MeasurementsError(f"the files have different units: {differing[0]}")
+    # Allocations can be 0, which has no ratio; where nothing else is left, the comparison says so.
+    pairs = [pair for pair in pairs if min(value for one in pair for value in one.values) > 0] or pairs
+    both = {id(one) for pair in pairs for one in pair}
+    return pairs, list(dict.fromkeys(_title(one) for one in (*before, *after) if id(one) not in both))
+
+
+def _left_out(comparisons: t.Iterable[Document]) -> list[str]:
+    return [
+        f"{one['name'] or 'One file'} has {conclusion.counted(one['left_out'], 'value')} more on one side, which"
+        f" {'is' if one['left_out'] == 1 else 'are'} left out."
+        for one in comparisons
+        if one["left_out"]
+    ]
+
+
+def _title(one: Series) -> str:
+    return " ".join(filter(None, (one.name, one.unit))) or "this number"
+
+
+def lines(document: Document, number: t.Callable[[float | None], str]) -> list[str]:
+    """Return what a terminal shows: a line each comparison, then what is to be considered.
+
+    Args:
+        document: from :func:`compared`.
+        number: formats a value.
+    """
+    shown = []
+    for one in document["comparisons"]:
+        values = " -> ".join(number(one[side]).replace("\u202f", " ") for side in ("before_value", "after_value"))
+        name = f"{one['name']}: " if one["name"] else ""
+        shown.append(f"{name}{values} {one['unit']}".rstrip() + f", {conclusion.judged(one)}, n = {one['n']}")
+        if one["n"] < paired.MIN_BLOCKS:
+            shown.append(f"  {one['method']}")
+    if document["not_compared"]:
+        shown.append(f"Not compared, as they are in one file only or 0: {', '.join(document['not_compared'][:10])}")
+    return [*shown, *document["cautions"]]
