@@ -10,12 +10,8 @@ import math
 import random
 
 import pytest
-import result_maker
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import custom
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
-
-# What SMT gives: the work of a core with both threads busy, of that with one.
-YIELDS = (1.3, 1.1, 0.9, 0.75)
+from printed_numbers import YIELDS, concluded
 
 
 def declared(name, unit, **workload):
@@ -28,25 +24,6 @@ def declared(name, unit, **workload):
     }
     (made,) = custom.declarations([entry])
     return made["metrics"][0]
-
-
-def concluded(metric, value_of, seed=1, compared=True):
-    """The result of a machine of four cores; ``value_of(arm, workers)`` is what each worker prints."""
-    workload = {
-        "title": "own",
-        "metrics": {metric["name"]: {key: metric[key] for key in ("unit", "better", "aggregate")}},
-        "model": lambda arm, _spot, workers: [value_of(arm, len(workers))] * len(workers),
-    }
-    document = result_maker.result(
-        workloads={"own": workload},
-        shape=(1, 4, 2),
-        blocks=8,
-        noise=0.002,
-        names=["all_threads"],
-        seed=seed,
-        compared=compared,
-    )
-    return conclusion.conclude(result_maker.accepted(document), result_maker.compared(document))
 
 
 @pytest.mark.parametrize("gain", YIELDS)

@@ -33,7 +33,9 @@ _PART = r"([0-9]+(?:\.[0-9]+)?)(ms|us|\u00b5s|\u03bcs|ns|h|min|m|s)"
 _TIME = re.compile(rf"(?:{_PART}){{2,}}\Z")
 _CLOCK = re.compile(r"(?:([0-9]+):)?([0-9]+):([0-9]{2}(?:\.[0-9]+)?)\Z")
 _SEPARATED = re.compile(r"[0-9][,_'\u2019\u00a0\u2009\u202f][0-9]")
-_NEXT_UNIT = re.compile(rf"([ \t]*[\[(]|[ \t]?)({_WORD})(?!\s*[:=])")
+_NEXT_UNIT = re.compile(rf"([ \t]*[\[(]|[ \t]?)((?:[kKMGT] )?{_WORD})(?!\s*[:=])")
+# A prefix may stand apart, as in 15.6 k iops.
+_APART = re.compile(r"^([kKMGT]) (?=[A-Za-z])")
 # What shows before and behind a match that it is a part of a longer number: digits, separators, an exponent, a sign.
 _CUT_BEFORE = re.compile(r"(?:[0-9][.,_'\u2019\u00a0\u2009\u202f]?|(?:^|[\s=:(\[])-)\Z")
 _CUT_BEHIND = re.compile(r"[.,_'\u2019\u00a0\u2009\u202f]?[0-9]|[eE][+-]?[0-9]")
@@ -152,7 +154,7 @@ def _of_counts(amount: str, wanted: str) -> "float | None":
 def _parts(unit: str) -> "tuple[str, str]":
     """Return what is counted, and per what."""
     plain = unit.strip().strip("()[]").replace("\u00b5", "u").replace("\u03bc", "u")
-    amount, _slash, per = re.sub(r" ?/ ?| per ", "/", plain).partition("/")
+    amount, _slash, per = re.sub(r" ?/ ?| per ", "/", _APART.sub(r"\1", plain)).partition("/")
     if amount.endswith("ps") and _BYTES.match(amount):
         amount, per = amount[:-2], "s"
     return amount, str(_time(per) or per.lower())
