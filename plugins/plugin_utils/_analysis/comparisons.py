@@ -456,8 +456,8 @@ def _family(
             continue
         before, after = (_values(side, metric) for side in sides if side is not None)
         blocks = sorted(block for block in set(before) & set(after) if before[block] and after[block])
-        # Without the blocks where a side was 0, which have no ratio, the others would be a choice by their values.
-        taken = [sample for side in sides if side for one in side.values() for sample in one if sample.ok]
+        # A further metric can be 0, which has no ratio. Its other blocks would be a choice by their values.
+        taken = [] if primary else [one for side in sides for block in (side or {}).values() for one in block if one.ok]
         if not blocks or any(metric in sample.metrics and sample.metrics[metric].value == 0 for sample in taken):
             continue
         about = {**describe_workload(result, workload, parameter, metric), "primary": primary}

@@ -177,6 +177,22 @@ def test_a_value_without_a_ratio_counts_as_failed(value):
     assert sum(failure["samples"] for failure in host_comparisons.failures(accepted(result))) == 10
 
 
+@pytest.mark.parametrize("zeros", [0, 1])
+def test_a_further_metric_that_was_0_once_is_not_compared(zeros):
+    """Its other blocks would be a choice by their values; what decides is compared all the same."""
+    metrics = {
+        "throughput": {"unit": "1/s", "better": "higher", "aggregate": "sum"},
+        "latency": {"unit": "ms", "better": "lower", "aggregate": "max"},
+    }
+    own = {"title": "own", "metrics": metrics, "model": lambda _arm, _spot, workers: [5.0] * len(workers)}
+    own["further"] = lambda arm, _spot: {"latency": 2.0 if arm == "smt_on" else 1.0}
+    document = result_maker.result(workloads={"own": own}, names=["all_threads"])
+    for sample in [one for one in document["samples"] if one["arm"] == "smt_off"][:zeros]:
+        sample["metrics"]["latency"]["value"] = 0.0
+    found = {comparison["metric"] for comparison in compared(document)}
+    assert ("latency" in found) == (zeros == 0) and "throughput" in found
+
+
 def test_pairs_are_by_block_and_not_by_order():
     result = result_maker.result()
     result["samples"].reverse()

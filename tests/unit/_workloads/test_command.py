@@ -115,6 +115,18 @@ def test_a_time_that_is_set_is_no_time_of_work(seconds, refused, files, monkeypa
     assert asked == [1, 2, 1][: len(seconds)] and next(times, None) is None
 
 
+def test_a_command_of_which_two_take_too_long_is_no_waiting_one(files, monkeypatch):
+    def timed(self, workers):
+        if len(workers) > 1:
+            raise WorkloadError("own did not end within 60 s")
+        self._alone = 1.0
+        return self._alone
+
+    monkeypatch.setattr(prepared.PreparedWorkload, "_time", timed)
+    one = prepared.PreparedWorkload(declared("true"), files, {}, 0.1, len(HERE))
+    assert one.calibrate([[HERE[0]]]) == "command: 1.00 s per sample"
+
+
 def test_a_number_of_its_own_or_a_worker_without_a_cpu_needs_no_such_proof(files):
     printed = declared("sh -c 'sleep 0.1; echo 5 ops/s'", r"(\d+) ops/s")
     assert prepared.PreparedWorkload(printed, files, {}, 0.1, len(HERE)).calibrate([[HERE[0]]])
