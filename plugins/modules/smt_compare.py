@@ -12,7 +12,7 @@ description:
     as good, or whether they do not tell, with an interval. It is what P(threadwise.smt.smt_compare#filter) does with
     lists.
   - A file is a list of numbers (in lines, or as JSON), a CSV file, what C(hyperfine --export-json) wrote, or what Go's
-    benchmarks or C(benchstat)'s input print.
+    benchmarks print, as benchstat reads it.
   - Reads and writes on the controller, whatever the task's host. Run it once.
 options:
   before:
