@@ -145,7 +145,8 @@ def test_a_read_only_sysfs_is_refused_before_anything_is_written(host, read_only
     for check in (True, False):
         assert call(host, "smt_state", check, state="disabled")["msg"] == f"{READ_ONLY}. Nothing was changed"
     assert call(host, "smt_state", state="restored")["changed"] is False and not host.file(SNAPSHOT).exists
-    files = {f"smt_compliance_{kind}": str(EPHEMERAL / f"compliance.{kind}") for kind in ("json", "metrics", "page")}
+    kinds = {"json": "json", "metrics": "prom", "page": "html"}
+    files = {f"smt_compliance_{kind}": str(EPHEMERAL / f"compliance.{suffix}") for kind, suffix in kinds.items()}
     play("threadwise.smt.smt_compliance", smt_policy="disabled", smt_policy_scope="runtime", **files)
     (judged,) = json.loads((EPHEMERAL / "compliance.json").read_text(encoding="utf-8"))["hosts"]
     assert judged["status"] == "drifted" and "CPUs 1,3 are online" in judged["running"]["reasons"], judged

@@ -92,14 +92,15 @@ def role(smt, *arguments):
 
 def compliance(policy):
     judged = EPHEMERAL / "compliance.json"
-    files = {f"smt_compliance_{kind}": str(EPHEMERAL / f"compliance.{kind}") for kind in ("metrics", "page")}
-    play(
+    worked, said = play(
         "threadwise.smt.smt_compliance",
         smt_policy=policy,
         smt_policy_scope="both",
         smt_compliance_json=str(judged),
-        **files,
+        smt_compliance_metrics=str(EPHEMERAL / "compliance.prom"),
+        smt_compliance_page=str(EPHEMERAL / "compliance.html"),
     )
+    assert worked, said
     (one,) = json.loads(judged.read_text(encoding="utf-8"))["hosts"]
     return one["running"]["status"], one["configured"]["status"], one["reboot_pending"]
 
