@@ -92,7 +92,9 @@ def role(smt, *arguments):
 
 def compliance(policy):
     judged = EPHEMERAL / "compliance.json"
-    worked, said = play(
+    judged.unlink(missing_ok=True)
+    # A host that is not compliant fails.
+    _worked, said = play(
         "threadwise.smt.smt_compliance",
         smt_policy=policy,
         smt_policy_scope="both",
@@ -100,7 +102,7 @@ def compliance(policy):
         smt_compliance_metrics=str(EPHEMERAL / "compliance.prom"),
         smt_compliance_page=str(EPHEMERAL / "compliance.html"),
     )
-    assert worked, said
+    assert judged.exists(), said
     (one,) = json.loads(judged.read_text(encoding="utf-8"))["hosts"]
     return one["running"]["status"], one["configured"]["status"], one["reboot_pending"]
 
