@@ -10,10 +10,9 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import boots
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import facts, parts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import boot_plan, places, result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import boot_plan, boots, places, result_files
 
 ARGUMENTS = {
     "run_dir": {"type": "path", "required": True},

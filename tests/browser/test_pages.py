@@ -110,7 +110,7 @@ def host_pages_fixture(tmp_path_factory, one_host, long_names):
 def fleet_fixture(tmp_path_factory):
     """The overview alone: one host's row, five thousand times with other figures."""
     result = result_maker.result(workloads=BOTH, blocks=5, shape=(1, 2, 2))
-    summary = build_module.summarise(result_maker.accepted(result), "web.json", build_module.Settings())
+    summary = result_maker.summarised(result, "web.json")
     row = hardware_classes.row(summary, "web.html")
     rows = []
     for number in range(5000):

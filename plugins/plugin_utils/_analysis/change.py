@@ -13,6 +13,31 @@ import typing as t
 FIELDS = ("change", "change_low", "change_high")
 
 
+class Change(t.NamedTuple):
+    """The change of a metric, as a share: -0.2 is 20 % less.
+
+    Attributes:
+        value: the change.
+        low: the lower end of its interval; None without one.
+        high: the upper end.
+    """
+
+    value: float
+    low: float | None
+    high: float | None
+
+    @classmethod
+    def read(cls, fields: t.Mapping[str, t.Any]) -> Change:
+        """Return the change of a comparison that has it in these :data:`FIELDS`."""
+        return cls(*(fields[name] for name in FIELDS))
+
+    @classmethod
+    def of_ratios(cls, better: str, ratio: float, low: float | None, high: float | None) -> Change:
+        """Return the change for a ratio and its interval that are turned so that above 1 is better."""
+        ends = (low, high) if better == "higher" else (high, low)
+        return cls(of_ratio(ratio, better) or 0.0, *(of_ratio(end, better) for end in ends))
+
+
 def of(judged: t.Mapping[str, t.Any], better: str) -> dict[str, float | None]:
     """Return ``{change, change_low, change_high}``: candidate / baseline - 1 and its interval, None without one.
 
@@ -20,8 +45,7 @@ def of(judged: t.Mapping[str, t.Any], better: str) -> dict[str, float | None]:
         judged: ``{ratio, ci_low, ci_high}``, turned so that above 1 is better.
         better: the direction of the metric, ``higher`` or ``lower``.
     """
-    ends = ("ci_low", "ci_high") if better == "higher" else ("ci_high", "ci_low")
-    return dict(zip(FIELDS, (of_ratio(judged[name], better) for name in ("ratio", *ends))))
+    return dict(zip(FIELDS, Change.of_ratios(better, judged["ratio"], judged["ci_low"], judged["ci_high"])))
 
 
 def of_ratio(ratio: float | None, better: str) -> float | None:

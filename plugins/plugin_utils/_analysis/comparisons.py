@@ -10,6 +10,7 @@ better whichever direction the metric has.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import typing as t
 
@@ -111,9 +112,15 @@ def compare_host(
     # Across boots only whole boots are paired.
     of_arms = _comparable(result, _by_key(result, by_pair=True)) if (result.plan.boots or 0) > 1 else samples
     found: list[Comparison] = []
+    families = _families(result, samples)
+    measured = {(placement, arm) for _workload, placement, arm, _parameter in samples}
     for pairs in _pairs(result, samples, compare):
-        keyed = [(pair, of_arms if basis(result, pair) == BOOTS else samples) for pair in pairs]
-        for primary, subjects in zip((True, False, False), _families(result, samples)):
+        keyed = [
+            (pair, of_arms if basis(result, pair) == BOOTS else samples)
+            for pair in pairs
+            if {(sampled_as(result, *side), side[1]) for side in pair[3:]} <= measured
+        ]
+        for primary, subjects in zip((True, False, False), families if keyed else ()):
             found += _family(result, keyed, subjects, primary, margin, confidence)
     return found
 
@@ -282,8 +289,9 @@ def good_value(sample: Sample, metric: str) -> float | None:
     also None for values that are not above zero or are implausibly large.
     """
     found = sample.metrics.get(metric) if sample.ok else None
-    value = found.value if found else None
-    return float(value) if value is not None and paired.LEAST <= value <= paired.MOST else None
+    if found is None or found.value is None or not paired.LEAST <= found.value <= paired.MOST:
+        return None
+    return float(found.value)
 
 
 def primary_metrics(result: HostResult) -> dict[str, str]:
@@ -321,10 +329,11 @@ def _by_key(result: HostResult, by_pair: bool = False) -> Samples:
 
 def _values(blocks: dict[int, list[Sample]], metric: str) -> dict[int, list[float]]:
     """Return the good values of a metric by block; a block with failed samples only has an empty list."""
-    return {
-        block: [value for sample in samples if (value := good_value(sample, metric)) is not None]
-        for block, samples in blocks.items()
-    }
+    found: dict[int, list[float]] = {}
+    for block, samples in blocks.items():
+        values = [good_value(sample, metric) for sample in samples]
+        found[block] = [value for value in values if value is not None]
+    return found
 
 
 def _pairs(result: HostResult, samples: dict[Key, t.Any], compare: str) -> list[list[Pair]]:
@@ -460,15 +469,15 @@ def _family(
         taken = [] if primary else [one for side in sides for block in (side or {}).values() for one in block if one.ok]
         if not blocks or any(metric in sample.metrics and sample.metrics[metric].value == 0 for sample in taken):
             continue
-        about = {**describe_workload(result, workload, parameter, metric), "primary": primary}
+        about = dataclasses.replace(describe_workload(result, workload, parameter, metric), primary=primary)
         measured_blocks.append(1 + max(*before, *after))
         # No look is at a most load.
         own = primary and metric != limits.MOST_LOAD
         deciding.append(own and _decides(result, samples, (workload, parameter), (baseline, candidate)))
-        values.append(([before[block] for block in blocks], [after[block] for block in blocks], about["better"]))
+        values.append(([before[block] for block in blocks], [after[block] for block in blocks], about.better))
         family.append(
             {
-                **about,
+                **about.described(),
                 "kind": kind,
                 "effect": effect,
                 "placement": placement,
@@ -564,11 +573,41 @@ def declaration(result: HostResult, name: str) -> Workload:
     return next(one for one in result.plan.workloads or () if one.name == name)
 
 
+@dataclasses.dataclass(frozen=True)
+class Measure:
+    """What is measured of a workload, as the plan declares it.
+
+    Attributes:
+        workload: name of the workload.
+        title: of the workload, with the value of its parameter.
+        metric: name of the metric.
+        primary: whether it is the one that decides.
+        unit: of the metric.
+        better: ``higher`` or ``lower``.
+        aggregate: how the values of workers become one.
+        parameter: value of the workload's parameter, or None.
+        response_limit: the limit of a most load in seconds, else None.
+    """
+
+    workload: str
+    title: str
+    metric: str
+    primary: bool
+    unit: str
+    better: str
+    aggregate: str
+    parameter: float | None = None
+    response_limit: float | None = None
+
+    def described(self) -> dict[str, t.Any]:
+        """Return the fields as plain data, without those that are None."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+
 def describe_workload(
     result: HostResult, name: str, parameter: float | None = None, metric: str | None = None
-) -> dict[str, t.Any]:
-    """Return ``{workload, title, metric, primary, unit, better, aggregate}`` as declared in the plan,
-    with ``parameter`` where there is one.
+) -> Measure:
+    """Return what is measured of a workload.
 
     Args:
         result: from :func:`result_files.load`.
@@ -577,7 +616,7 @@ def describe_workload(
         metric: the metric, or None for the primary one.
     """
     declared = declaration(result, name)
-    title = catalogue.title(name, declared.title)
+    title, limit = catalogue.title(name, declared.title), None
     if parameter is not None and declared.parameter is not None:
         about = declared.parameter
         # What is counted is often its own unit: "550 users", not "users 550 users".
@@ -585,40 +624,76 @@ def describe_workload(
         value = value if about.unit == about.name else f"{about.name} {value}"
         title = f"{title.removesuffix(f', {about.name}')}, {value}"
     metric = metric or declared.primary
-    at = {} if parameter is None else {"parameter": parameter}
     meaning = limits.meaning(declared, metric)
     if metric == limits.MOST_LOAD and metric not in declared.metrics:
-        title, at = f"{title}, {limits.described(declared)}", {"response_limit": declared.response_limit or 0.0}
-    return {
-        **at,
-        "workload": name,
-        "title": title,
-        "metric": metric,
-        "primary": metric == declared.primary,
-        "unit": meaning.unit,
-        "better": meaning.better,
-        "aggregate": meaning.aggregate,
-    }
+        title, limit = f"{title}, {limits.described(declared)}", declared.response_limit or 0.0
+    return Measure(
+        name,
+        title,
+        metric,
+        metric == declared.primary,
+        meaning.unit,
+        meaning.better,
+        meaning.aggregate,
+        parameter if limit is None else None,
+        limit,
+    )
 
 
-def levels(result: HostResult, confidence: float = 0.95) -> list[dict[str, t.Any]]:
-    """Summarise each metric of each workload in each placement and arm by itself.
+@dataclasses.dataclass(frozen=True)
+class Level:
+    """A metric of a workload in one placement and arm by itself.
+
+    Attributes:
+        workload: name of the workload.
+        placement: name of the placement.
+        arm: name of the arm.
+        arm_title: of the arm.
+        parameter: value of the workload's parameter, or None.
+        metric: name of the metric.
+        primary: whether it is the one that decides.
+        value: mean over blocks; None where every sample failed.
+        low: the lower end of its interval; None for fewer than two blocks.
+        high: the upper end.
+        n: number of blocks with a good sample.
+        failed: number of the others.
+        measured_as: the placement whose samples stand for this one.
+    """
+
+    workload: str
+    placement: str
+    arm: str
+    arm_title: str
+    parameter: float | None
+    metric: str
+    primary: bool
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int
+    failed: int
+    measured_as: str
+
+    def described(self) -> dict[str, t.Any]:
+        """Return the fields as plain data."""
+        return dict(vars(self))
+
+
+def levels(result: HostResult, confidence: float = 0.95) -> list[Level]:
+    """Summarise each metric of each workload in each placement and arm by itself, in the plan's order.
+
+    These intervals include the drift from block to block: use the paired comparison to compare two of them.
 
     Args:
         result: from :func:`result_files.load`.
         confidence: of each interval, from 0.5 to 0.9999.
-
-    Returns:
-        ``{workload, placement, arm, arm_title, parameter, metric, primary, value, low, high, n, failed, measured_as}``
-        each, in the plan's order; ``value`` is None when every sample failed, ``low`` and ``high`` are None for a
-        single block; ``n`` and ``failed`` count blocks. These intervals include the drift from block to block: use the
-        paired comparison to compare two of them.
     """
     samples = _by_key(result)
     limited = _with_most_load(result, samples)
     found = []
     for workload, placement, arm, parameter in _planned_keys(result, samples):
-        blocks = samples.get((workload, sampled_as(result, placement, arm), arm, parameter))
+        measured_as = sampled_as(result, placement, arm)
+        blocks = samples.get((workload, measured_as, arm, parameter))
         if blocks is None:
             continue
         about = declaration(result, workload)
@@ -627,21 +702,25 @@ def levels(result: HostResult, confidence: float = 0.95) -> list[dict[str, t.Any
             good = [values for values in _values(blocks, metric).values() if values]
             if not good and metric not in (about.primary, limits.MOST_LOAD):
                 continue
-            level = paired.level(good, confidence) if good else {"value": None, "low": None, "high": None, "n": 0}
+            span = paired.level(good, confidence) if good else paired.Span(None, None, None, 0)
             if metric == limits.MOST_LOAD:
-                level = limits.level(good, level)
+                span = limits.level(good, span)
             found.append(
-                {
-                    "workload": workload,
-                    "placement": placement,
-                    **named_arm(result, arm),
-                    "parameter": parameter,
-                    "metric": metric,
-                    "primary": metric == about.primary,
-                    **level,
-                    "failed": len(blocks) - len(good),
-                    "measured_as": sampled_as(result, placement, arm),
-                }
+                Level(
+                    workload=workload,
+                    placement=placement,
+                    arm=arm,
+                    arm_title=arm_title(result, arm),
+                    parameter=parameter,
+                    metric=metric,
+                    primary=metric == about.primary,
+                    value=span.value,
+                    low=span.low,
+                    high=span.high,
+                    n=span.n,
+                    failed=len(blocks) - len(good),
+                    measured_as=measured_as,
+                )
             )
     return found
 

@@ -15,7 +15,7 @@ import statistics
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import units
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import smt_metrics
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired, smt_metrics
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import (
     DeclaredMetric,
     HostResult,
@@ -151,7 +151,7 @@ def of_loads(
     return {**found, **ends}
 
 
-def level(blocks: t.Sequence[t.Sequence[float]], found: dict[str, t.Any]) -> dict[str, t.Any]:
+def level(blocks: t.Sequence[t.Sequence[float]], found: paired.Span) -> paired.Span:
     """Return the summary of one side with a load that was measured, and no interval where no block differs.
 
     Args:
@@ -161,8 +161,8 @@ def level(blocks: t.Sequence[t.Sequence[float]], found: dict[str, t.Any]) -> dic
     loads = [load for block in blocks for load in block]
     if not loads:
         return found
-    ends = {} if len(set(loads)) > 1 else {"low": None, "high": None}
-    return {**found, "value": statistics.median_low(loads), **ends}
+    most = found._replace(value=statistics.median_low(loads))
+    return most if len(set(loads)) > 1 else most._replace(low=None, high=None)
 
 
 def _responses(result: HostResult, workload: Workload) -> dict[_Group, Responses]:

@@ -11,6 +11,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Level
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import Costs, HostResult
 
 SECONDS_AN_HOUR = 3600.0
@@ -55,45 +56,45 @@ class Capacity:
     per_money: float | None
 
 
-def capacities(result: HostResult, levels: t.Iterable[t.Mapping[str, t.Any]]) -> list[Capacity]:
+def capacities(result: HostResult, levels: t.Iterable[Level]) -> list[Capacity]:
     """Return the capacity of a host for each workload whose primary metric is a rate, in each arm.
 
     Args:
         result: from :func:`result_files.load`.
         levels: from :func:`comparisons.levels`.
     """
-    best: dict[tuple[str, str], t.Mapping[str, t.Any]] = {}
+    best: dict[tuple[str, str], Level] = {}
     for level in levels:
-        if level["primary"] and level["placement"] == placements.ALL_THREADS and level["value"] is not None:
-            key = (level["workload"], level["arm"])
-            best[key] = max(level, best.get(key, level), key=lambda one: one["value"])
+        if level.primary and level.placement == placements.ALL_THREADS and level.value is not None:
+            key = (level.workload, level.arm)
+            best[key] = max(level, best.get(key, level), key=lambda one: one.value or 0.0)
     return [made for level in best.values() if (made := _capacity(result, level))]
 
 
-def _capacity(result: HostResult, level: t.Mapping[str, t.Any]) -> Capacity | None:
-    about = host_comparisons.describe_workload(result, level["workload"])
-    if about["better"] != "higher":
+def _capacity(result: HostResult, level: Level) -> Capacity | None:
+    about = host_comparisons.describe_workload(result, level.workload)
+    if about.better != "higher":
         return None
-    used = _cpus(result, level["arm"])
+    used = _cpus(result, level.arm)
     cores = len([core for core in host_comparisons.cores_of(result.facts) if used.intersection(core)]) or None
     cpus = len(used) or None
     costs = result.costs or Costs()
     licences = {"core": cores, "thread": cpus, "host": 1}.get(costs.licence_per or "")
     price, nominal = costs.price_per_hour, result.environment.nominal_mhz
-    rate = level["value"]
+    rate = level.value or 0.0
 
     def by(amount: float | None) -> float | None:
         return rate / amount if amount and amount > 0 else None
 
     return Capacity(
-        workload=level["workload"],
-        title=about["title"],
-        unit=about["unit"],
-        arm=level["arm"],
-        arm_title=level["arm_title"],
+        workload=level.workload,
+        title=about.title,
+        unit=about.unit,
+        arm=level.arm,
+        arm_title=level.arm_title,
         rate=rate,
-        low=level["low"],
-        high=level["high"],
+        low=level.low,
+        high=level.high,
         cores=cores,
         cpus=cpus,
         per_core=by(cores),

@@ -11,6 +11,7 @@ verdict and shows its error rate on recorded noise.
 
 from __future__ import annotations
 
+import itertools
 import math
 import numbers
 import statistics
@@ -45,6 +46,22 @@ LEAST = 1e-100
 Result = dict[str, t.Any]
 Looks = tuple[spending.Look, ...]
 Block = float | t.Sequence[float]
+
+
+class Span(t.NamedTuple):
+    """A quantity over blocks.
+
+    Attributes:
+        value: its typical value; None without a block.
+        low: the lower end of its interval; None for fewer than two blocks.
+        high: the upper end.
+        n: the number of blocks.
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int
 
 
 class SampleError(ValueError):
@@ -141,7 +158,7 @@ def _found_before(comparison: tuple[t.Sequence[Block], t.Sequence[Block], str], 
     )
 
 
-def level(blocks: t.Sequence[Block], confidence: float = 0.95) -> dict[str, t.Any]:
+def level(blocks: t.Sequence[Block], confidence: float = 0.95) -> Span:
     """Summarise one side by itself.
 
     Args:
@@ -149,8 +166,7 @@ def level(blocks: t.Sequence[Block], confidence: float = 0.95) -> dict[str, t.An
         confidence: of the interval, from 0.5 to 0.9999.
 
     Returns:
-        ``{value, low, high, n}``: geometric mean over blocks and its Student's t interval on the logarithms; no
-        interval for one block.
+        The geometric mean over blocks and its Student's t interval on the logarithms.
 
     Raises:
         SampleError: a value or a setting is not valid.
@@ -160,7 +176,7 @@ def level(blocks: t.Sequence[Block], confidence: float = 0.95) -> dict[str, t.An
     low, high = None, None
     if len(means) > 1:
         _centre, low, high = ranks.student_interval(means, 1 - confidence)
-    return {"value": math.exp(ranks.mean(means)), "low": _ratio(low), "high": _ratio(high), "n": len(means)}
+    return Span(math.exp(ranks.mean(means)), _ratio(low), _ratio(high), len(means))
 
 
 def sides(before: t.Sequence[Block], after: t.Sequence[Block], better: str, ratio: float) -> tuple[float, float]:
@@ -346,6 +362,8 @@ def _check_settings(margin: t.Any, confidence: t.Any) -> None:
 
 def _logs(blocks: t.Any, side: str) -> list[list[float]]:
     """Return the logarithms of each block's values."""
+    if (usual := _usual_logs(blocks)) is not None:
+        return usual
     if not _is_list(blocks):
         raise SampleError(
             f"{side} is {_brief(blocks)}: it must be a list with one number, or one list of numbers, for each block"
@@ -362,6 +380,21 @@ def _logs(blocks: t.Any, side: str) -> list[list[float]]:
             raise SampleError(f"{side} has more than {MAX_VALUES} values")
         logs.append([_log(value, side, index) for value in values])
     return logs
+
+
+def _usual_logs(blocks: t.Any) -> list[list[float]] | None:
+    """Return the logarithms of lists of floats within the limits, as results have them; None for anything else."""
+    if type(blocks) is not list or set(map(type, blocks)) != {list} or not all(blocks):
+        return None
+    values = list(itertools.chain.from_iterable(blocks))
+    is_usual = (
+        set(map(type, values)) == {float}
+        and len(values) <= MAX_VALUES
+        and math.isfinite(sum(values))
+        and min(values) >= LEAST
+        and max(values) <= MOST
+    )
+    return [list(map(math.log, block)) for block in blocks] if is_usual else None
 
 
 def _log(value: t.Any, side: str, index: int) -> float:

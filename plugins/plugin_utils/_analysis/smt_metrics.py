@@ -7,6 +7,7 @@ docs/measures.md gives each formula with its source. Rates are work per time in 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import numbers
 import typing as t
@@ -73,24 +74,39 @@ EFFECTS: dict[str, tuple[str, t.Callable[[float], float]]] = {
 }
 
 
-def of_comparison(effect: str, comparison: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+@dataclasses.dataclass(frozen=True)
+class SmtMetric:
+    """An SMT metric of a comparison.
+
+    Attributes:
+        name: of the metric.
+        value: of the metric.
+        low: the lower end of its interval; None where the comparison has none.
+        high: the upper end.
+        change: that of one worker, in the workload's own metric.
+    """
+
+    name: str
+    value: float
+    low: float | None
+    high: float | None
+    change: change.Change
+
+
+def of_comparison(effect: str, comparison: dict[str, t.Any]) -> SmtMetric:
     """Convert a comparison's ratio and interval into the metric of its effect.
 
     Args:
         effect: a key of :data:`EFFECTS`.
         comparison: with ``better``, and ``ratio``, ``ci_low`` and ``ci_high`` as ``smt_compare`` returns them.
-
-    Returns:
-        ``{name, value, low, high, change, change_low, change_high}``; the change is that of one worker in the
-        workload's own metric. Ends are None where the comparison has no interval.
     """
     name, metric = EFFECTS[effect]
     ends = sorted(metric(comparison[end]) for end in ("ci_low", "ci_high") if comparison[end] is not None)
     low, high = (ends[0], ends[1]) if len(ends) == 2 else (None, None)
     workers = 2 if effect == "cost_of_sharing_alone" else 1
-    of_one = {end: comparison[end] and comparison[end] / workers for end in ("ratio", "ci_low", "ci_high")}
-    value = metric(comparison["ratio"])
-    return {"name": name, "value": value, "low": low, "high": high, **change.of(of_one, comparison["better"])}
+    of_one = [comparison[end] and comparison[end] / workers for end in ("ratio", "ci_low", "ci_high")]
+    changed = change.Change.of_ratios(comparison["better"], *of_one)
+    return SmtMetric(name, metric(comparison["ratio"]), low, high, changed)
 
 
 def what_two_share(paired: float, alone: float, margin: float = 0.05) -> str:
@@ -210,6 +226,8 @@ def _positive(name: str, value: t.Any) -> float:
     Raises:
         SmtMetricsError: not a number, not finite, or not above zero.
     """
+    if type(value) is float and 0 < value < math.inf:
+        return value
     if not _is_number(value) or not 0 < value < math.inf:
         raise SmtMetricsError(f"{name} is {str(value)[:60]}: it must be a number above zero")
     return float(value)

@@ -132,7 +132,7 @@ def curves(result: HostResult, comparisons: t.Iterable[Comparison]) -> list[Curv
     for name, unordered in by_workload.items():
         if unordered:
             by_streams = dict(sorted(unordered.items()))
-            title = host_comparisons.describe_workload(result, name)["title"]
+            title = host_comparisons.describe_workload(result, name).title
             found.append(Curve(name, title, by_streams, crossover(by_streams, core_count, thread_count)))
     return found
 

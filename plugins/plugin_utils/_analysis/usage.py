@@ -38,7 +38,7 @@ class Usage:
         share: usage as a share of all logical CPUs' time, 0 to 1.
         rate: mean rate, summed over workers; None for a metric that is not a rate.
         achieved: rate by used CPU; None without a rate.
-        by_usage: headroom that usage suggests, as a share of the rate, ``{value, low, high, n}``; None without a rate.
+        by_usage: headroom that usage suggests, as a share of the rate; None without a rate.
         real: headroom as measured with every thread busy in the same arm, likewise; None where that was not measured.
     """
 
@@ -50,8 +50,13 @@ class Usage:
     share: float
     rate: float | None
     achieved: float | None
-    by_usage: dict[str, t.Any] | None
-    real: dict[str, t.Any] | None
+    by_usage: paired.Span | None
+    real: paired.Span | None
+
+    def described(self) -> dict[str, t.Any]:
+        """Return the fields as plain data."""
+        spans = {name: span and span._asdict() for name, span in (("by_usage", self.by_usage), ("real", self.real))}
+        return {**vars(self), **spans}
 
     def is_of_the_machine(self, result: HostResult) -> bool:
         """Return whether the workers kept all cores busy, or all threads."""
@@ -75,18 +80,18 @@ def of_workload(
     about = host_comparisons.describe_workload(result, name)
     kinds: dict[Kind, list[Sample]] = {}
     for sample in samples:
-        if host_comparisons.good_value(sample, about["metric"]) is not None and _shares(sample):
+        if host_comparisons.good_value(sample, about.metric) is not None and _shares(sample):
             kinds.setdefault((sample.placement, sample.arm, sample.parameter), []).append(sample)
     rates = {
-        kind: _by_block(members, lambda one: host_comparisons.good_value(one, about["metric"]))
+        kind: _by_block(members, lambda one: host_comparisons.good_value(one, about.metric))
         for kind, members in kinds.items()
     }
-    capacity = {} if about["better"] == "lower" else _capacities(result, rates)
+    capacity = {} if about.better == "lower" else _capacities(result, rates)
     found = {}
     for kind, members in kinds.items():
         shares = _by_block(members, _share)
         cpus = _mean([sum(_shares(sample)) for sample in members])
-        rate = None if about["better"] == "lower" else _mean(list(rates[kind].values()))
+        rate = None if about.better == "lower" else _mean(list(rates[kind].values()))
         found[kind] = Usage(
             name,
             *kind,
@@ -98,24 +103,6 @@ def of_workload(
             real=_headroom("real", rates[kind], shares, capacity.get(kind[1], {}), confidence),
         )
     return found
-
-
-def described(result: HostResult, samples: t.Sequence[Sample], confidence: float) -> list[dict[str, t.Any]]:
-    """Return the usage of all workloads as plain data.
-
-    Args:
-        result: from :func:`result_files.load`.
-        samples: of the result.
-        confidence: of the intervals.
-    """
-    by_workload: dict[str, list[Sample]] = {}
-    for sample in samples:
-        by_workload.setdefault(sample.workload, []).append(sample)
-    return [
-        dataclasses.asdict(one)
-        for name, members in by_workload.items()
-        for one in of_workload(result, members, name, confidence).values()
-    ]
 
 
 def _capacities(result: HostResult, rates: t.Mapping[Kind, dict[int, float]]) -> dict[str, dict[int, float]]:
@@ -143,7 +130,7 @@ def _headroom(
     shares: t.Mapping[int, float],
     capacity: t.Mapping[int, float],
     confidence: float,
-) -> dict[str, t.Any] | None:
+) -> paired.Span | None:
     """Return a headroom as a share of the rate with its interval, from each block by itself:
     what its samples have in common cancels out.
     """
@@ -152,10 +139,11 @@ def _headroom(
         for block, rate in rates.items()
         if block in capacity and MIN_USAGE <= shares[block] <= 1
     ]
-    if not rooms or not all(paired.LEAST <= room <= paired.MOST for room in rooms):
+    if not rooms or min(rooms) < paired.LEAST or max(rooms) > paired.MOST:
         return None
     level = paired.level(rooms, confidence)
-    return {**level, **{end: None if level[end] is None else level[end] - 1 for end in ("value", "low", "high")}}
+    value, low, high = (None if end is None else end - 1 for end in level[:3])
+    return paired.Span(value, low, high, level.n)
 
 
 def _shares(sample: Sample) -> list[float]:

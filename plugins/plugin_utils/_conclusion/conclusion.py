@@ -33,6 +33,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     streams,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import (
     disturbances,
@@ -75,12 +76,11 @@ MINUTE = 60
 MAX_BLOCKS = 10_000
 
 
-def conclude(result: HostResult, comparisons: t.Sequence[Comparison]) -> dict[str, t.Any]:
+def conclude(analysis: HostAnalysis) -> dict[str, t.Any]:
     """Draw the conclusion for one host.
 
     Args:
-        result: from :func:`result_files.load`.
-        comparisons: from :func:`host_comparisons.compare_host`.
+        analysis: of the host.
 
     Returns:
         ``{recommendation, sentence, basis, costs, cautions, next, statements}``: ``recommendation`` is ``on``, ``off``,
@@ -88,20 +88,20 @@ def conclude(result: HostResult, comparisons: t.Sequence[Comparison]) -> dict[st
         sentences; ``next`` names what to measure next, or is None; ``statements`` has all that is said, in the order in
         which it matters.
     """
-    curves = streams.curves(result, comparisons)
-    main = outcomes.deciding(comparisons, curves)
-    choice = CHOICES.get(said := outcomes.of_smt(comparisons, curves), said)
-    changed = [*main, *host_comparisons.of_other_arms(comparisons)]
-    more = more_to_measure(result, changed, curves)
-    first = findings.of_host(result, comparisons)
-    sentences = [*first, *_sentences(result, comparisons, curves, main, choice)]
+    result, comparisons = analysis.result, analysis.comparisons
+    main = outcomes.deciding(analysis)
+    choice = CHOICES.get(said := outcomes.of_smt(analysis), said)
+    changed = [*main, *analysis.of_other_arms]
+    more = more_to_measure(result, changed, analysis.curves)
+    first = findings.of_host(analysis)
+    sentences = [*first, *_sentences(analysis, main, choice)]
     if first and sentences[-1] == NOTHING_OF_SHARING:
         sentences.pop()
     used = changed or [one for one in comparisons if one["kind"] == "placement"] or comparisons
     basis = _confidence_text([one for one in used if one["primary"]])
-    costs, cautions = [*_costs(result, comparisons), *_observed(result)], _cautions(result)
+    costs, cautions = [*_costs(analysis), *_observed(result)], _cautions(result)
     cautions += _first(disturbances.cautions(result, comparisons), "comparisons")
-    cautions += [*load_limit.cautions(result), *_tails(comparisons)]
+    cautions += [*load_limit.cautions(analysis), *_tails(comparisons)]
     advice = more["text"] if more else None
     return {
         "recommendation": choice,
@@ -119,22 +119,17 @@ def recommendation(main: t.Sequence[Comparison]) -> str:
     return CHOICES.get(said := outcomes.outcome(main), said)
 
 
-def _sentences(
-    result: HostResult,
-    comparisons: t.Sequence[Comparison],
-    curves: t.Sequence[streams.Curve],
-    main: t.Sequence[Comparison],
-    choice: str,
-) -> list[str]:
-    others = _of_other_arms(result, comparisons)
-    standing = outcomes.standing(result, comparisons)
+def _sentences(analysis: HostAnalysis, main: t.Sequence[Comparison], choice: str) -> list[str]:
+    result, curves = analysis.result, analysis.curves
+    others = _of_other_arms(analysis)
+    standing = outcomes.standing(analysis)
     best = _of_best(result, standing)
     if choice == NOT_COMPARED:
         unchanged = all(exposure.siblings(arm.name) in (None, ONLINE) for arm in result.arms)
         return (
             [*best, *others, *(["SMT was not switched."] if unchanged else [])]
             if others
-            else _without_comparison(result, comparisons)
+            else _without_comparison(analysis)
         )
     opening = {
         ON: "Leave SMT on",
@@ -147,7 +142,7 @@ def _sentences(
     if set(standing.better) - set(host_comparisons.OF_SMT):
         opening = f"Of SMT on and off alone, {opening[:1].lower()}{opening[1:]}"
     by_streams = _by_streams(curves)
-    if by_streams and not host_comparisons.of_smt(comparisons):
+    if by_streams and not analysis.of_smt:
         return [
             *best,
             f"{'It depends on how much runs at once' if choice == BY_WORKLOAD else opening}: {by_streams}.",
@@ -157,7 +152,13 @@ def _sentences(
     others = [*([f"{_capital(by_streams)}.", *_worst_of_streams(curves)] if by_streams else []), *others]
     loads = [load_limit.as_said(result, one) for one in main if load_limit.is_most_load(one)]
     clauses = [
-        load_limit.clause(result, one, change_of(one) if one["ci_low"] is None else change_and_interval(one))
+        load_limit.clause(
+            result,
+            one,
+            change_of(change.Change.read(one))
+            if one["ci_low"] is None
+            else change_and_interval(change.Change.read(one)),
+        )
         for one in loads
     ]
     rest = [one for one in main if not load_limit.is_most_load(one)]
@@ -239,7 +240,7 @@ def _verb(group: t.Sequence[t.Any], one: str, many: str) -> str:
 def _effects(group: t.Sequence[Comparison]) -> str:
     """Return ``gzip by −20 % (−22 to −18 %)`` for a few workloads, their range for many: of rates, and of times."""
     if len(group) <= NAMED:
-        return join([f"{subject_of(one)} by {change_and_interval(one)}" for one in group])
+        return join([f"{subject_of(one)} by {change_and_interval(change.Change.read(one))}" for one in group])
     ranges = []
     for better in dict.fromkeys(one["better"] for one in group):
         changes = sorted(one["change"] for one in group if one["better"] == better)
@@ -301,14 +302,14 @@ def _of_best(result: HostResult, standing: outcomes.Standing) -> list[str]:
     return [f"Better than {baseline}: {join(better)}; {why}."]
 
 
-def _of_other_arms(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[str]:
+def _of_other_arms(analysis: HostAnalysis) -> list[str]:
     """Describe the effect of each arm against the baseline, other than SMT off against on: one arm in a sentence,
     several in one for each placement.
     """
-    found = host_comparisons.against_baseline(host_comparisons.of_other_arms(comparisons), result.arms[0].name)
+    result = analysis.result
     by_arm: dict[str, dict[str, list[Comparison]]] = {}
     by_placement: dict[str, dict[str, list[Comparison]]] = {}
-    for one in found:
+    for one in analysis.against_baseline:
         by_arm.setdefault(one["effect"], {}).setdefault(one["placement"], []).append(one)
         by_placement.setdefault(one["placement"], {}).setdefault(one["effect"], []).append(one)
     baseline = host_comparisons.arm_title(result, result.arms[0].name)
@@ -391,7 +392,8 @@ def _observed(result: HostResult) -> list[str]:
     return sentences
 
 
-def _without_comparison(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[str]:
+def _without_comparison(analysis: HostAnalysis) -> list[str]:
+    result, comparisons = analysis.result, analysis.comparisons
     smt = host_comparisons.concerns_smt(result)
     reason = host_comparisons.why_not_compared(result)
     if host_comparisons.is_compared(result):
@@ -407,7 +409,7 @@ def _without_comparison(result: HostResult, comparisons: t.Sequence[Comparison])
         return [why, "The measurement tells nothing of sharing a core, because of background load on the CPUs."]
     shown = shown or _second_core(comparisons)
     if shown is None:
-        measured = [] if comparisons else findings.measured(result)
+        measured = [] if comparisons else findings.measured(analysis)
         return [*measured, why] if measured else [why, NOTHING_OF_SHARING]
     return [shown, why]
 
@@ -524,9 +526,9 @@ def _switching(result: HostResult) -> list[str]:
     )
 
 
-def _costs(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[str]:
+def _costs(analysis: HostAnalysis) -> list[str]:
     costs: list[str] = []
-    whole = host_comparisons.of_smt(comparisons)
+    result, comparisons, whole = analysis.result, analysis.comparisons, analysis.of_smt
     for one in comparisons:
         if (
             one["effect"] in ("cost_of_sharing", "cost_of_sharing_alone")
@@ -537,10 +539,10 @@ def _costs(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[str]
             what = "work" if one["better"] == "higher" else one["metric"]
             costs.append(
                 f"Cost of sharing a core, {one['title']}: while another runs on its sibling, a worker's {what} changes"
-                f" by {change_and_interval(cost)}."
+                f" by {change_and_interval(cost.change)}."
             )
     costs.extend(
-        f"One worker alone, {subject_of(one)}: {change_and_interval(one)} with"
+        f"One worker alone, {subject_of(one)}: {change_and_interval(change.Change.read(one))} with"
         f" {host_comparisons.arm_title(result, one['effect'])}, {VERDICT_TITLES[one['verdict']]}."
         for one in comparisons
         if (one["kind"], one["placement"]) == ("arm", placements.SINGLE)
@@ -847,22 +849,23 @@ def signed(ratio: float, of: Comparison | None = None) -> str:
     return _signed(ratio - 1, None if of is None or of["ci_low"] is None else _digits(of["ci_low"], of["ci_high"]))
 
 
-def change_of(one: t.Mapping[str, t.Any], name: str = "change") -> str:
-    """Format a change of a comparison as ``−20 %``, with one more digit for narrow intervals.
+def change_of(found: change.Change, end: float | None = None) -> str:
+    """Format a change as ``−20 %``, with one more digit for narrow intervals.
 
     Args:
-        one: with the fields of :mod:`_analysis.change`.
-        name: which of them.
+        found: the change.
+        end: one end of its interval, in the place of its value.
     """
-    return _signed(one[name], None if one["change_low"] is None else _digits(one["change_low"], one["change_high"]))
+    digits = None if found.low is None or found.high is None else _digits(found.low, found.high)
+    return _signed(found.value if end is None else end, digits)
 
 
-def change_and_interval(one: t.Mapping[str, t.Any]) -> str:
-    """Format a comparison as ``−20 % (−22 to −18 %)``; arguments as in :func:`change_of`."""
-    if one["change_low"] is None:
-        return f"{change_of(one)} (no interval)"
-    low, high = (change_of(one, name) for name in ("change_low", "change_high"))
-    return f"{change_of(one)} ({low.removesuffix(' %')} to {high})"
+def change_and_interval(found: change.Change) -> str:
+    """Format a change as ``−20 % (−22 to −18 %)``."""
+    if found.low is None or found.high is None:
+        return f"{change_of(found)} (no interval)"
+    low, high = (change_of(found, end) for end in (found.low, found.high))
+    return f"{change_of(found)} ({low.removesuffix(' %')} to {high})"
 
 
 def change_of_ratio(ratio: float, better: str) -> str:
@@ -870,9 +873,9 @@ def change_of_ratio(ratio: float, better: str) -> str:
     return _signed(change.of_ratio(ratio, better) or 0.0)
 
 
-def judged(one: t.Mapping[str, t.Any]) -> str:
-    """Format a comparison as ``−20 % (−22 to −18 %), worse``; arguments as in :func:`change_of`."""
-    return f"{change_and_interval(one)}, {VERDICT_TITLES[one['verdict']]}"
+def judged(one: dict[str, t.Any]) -> str:
+    """Format a comparison as ``−20 % (−22 to −18 %), worse``."""
+    return f"{change_and_interval(change.Change.read(one))}, {VERDICT_TITLES[one['verdict']]}"
 
 
 def _signed(share: float, digits: int | None = None) -> str:
@@ -915,7 +918,7 @@ def declared(found: t.Mapping[tuple[str, ...], t.Sequence[str]]) -> str:
     )
 
 
-def turned(one: t.Mapping[str, t.Any], hosts: int) -> str:
+def turned(one: dict[str, t.Any], hosts: int) -> str:
     """Say which host alone turns a verdict about several hosts, what the others say without it,
     and how many more it takes; empty where none does.
 

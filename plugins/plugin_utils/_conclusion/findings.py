@@ -13,37 +13,36 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     comparisons as host_comparisons,
     paired,
     smt_metrics,
-    usage,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult, Workload
 
 # What two CPUs share -> its words.
 SHARED = {"core": "share a core", "cpu": "are one CPU"}
 
 
-def of_host(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[str]:
+def of_host(analysis: HostAnalysis) -> list[str]:
     """Return what a host's result says of the questions that its plan asked, in sentences.
 
     Args:
-        result: from :func:`result_files.load`.
-        comparisons: from :func:`host_comparisons.compare_host`.
+        analysis: of the host.
     """
-    rooms = [_room(result, one) for one in result.plan.workloads or () if one.parameter]
-    return [*_sharing(result, comparisons), *filter(None, rooms)]
+    rooms = [_room(analysis, one) for one in analysis.result.plan.workloads or () if one.parameter]
+    return [*_sharing(analysis.result, analysis.comparisons), *filter(None, rooms)]
 
 
-def measured(result: HostResult) -> list[str]:
+def measured(analysis: HostAnalysis) -> list[str]:
     """Say what was measured where nothing can be compared, such as streams that the scheduler places: the primary
     metric of each workload at its widest placement, and at the highest value of its parameter.
     """
     found: dict[str, str] = {}
-    for level in host_comparisons.levels(result):
-        if level["primary"] and level["value"] is not None:
-            about = host_comparisons.describe_workload(result, level["workload"], level["parameter"])
-            ends = "" if level["low"] is None else f" ({level['low']:.4g} to {level['high']:.4g})"
-            found[level["workload"]] = (
-                f"{about['title']}, {placements.title(level['placement'])}: {level['value']:.4g} {about['unit']}{ends}."
+    for level in analysis.levels:
+        if level.primary and level.value is not None:
+            about = host_comparisons.describe_workload(analysis.result, level.workload, level.parameter)
+            ends = "" if level.low is None else f" ({level.low:.4g} to {level.high:.4g})"
+            found[level.workload] = (
+                f"{about.title}, {placements.title(level.placement)}: {level.value:.4g} {about.unit}{ends}."
             )
     return list(found.values())
 
@@ -69,25 +68,24 @@ def _sharing(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[st
     return list(said)
 
 
-def _room(result: HostResult, workload: Workload) -> str | None:
+def _room(analysis: HostAnalysis, workload: Workload) -> str | None:
     """Say how much room usage promises at the lowest load, and how much there is; None where that is not known, or
     both are the same.
     """
-    metric = workload.metrics[workload.primary]
+    result, metric = analysis.result, workload.metrics[workload.primary]
     if metric.better == "lower":
         return None
-    of_workload = [sample for sample in result.samples if sample.workload == workload.name]
     found = [
         one
-        for one in usage.of_workload(result, of_workload, workload.name).values()
+        for one in analysis.usage.get(workload.name, {}).values()
         if one.rate and one.by_usage and one.real and one.parameter is not None
     ]
     if not found:
         return None
     least = min(found, key=lambda one: (one.arm != result.arms[0].name, one.parameter or 0))
-    promised, real = least.by_usage or {}, least.real or {}
-    if promised["low"] is None or real["high"] is None or promised["low"] <= real["high"]:
+    promised, real = least.by_usage, least.real
+    if not promised or not real or promised.low is None or real.high is None or promised.low <= real.high:
         return None
-    at = host_comparisons.describe_workload(result, workload.name, least.parameter)["title"]
-    by_usage, in_truth = (f"{room['value'] * (least.rate or 0):.3g}" for room in (promised, real))
+    at = host_comparisons.describe_workload(result, workload.name, least.parameter).title
+    by_usage, in_truth = (f"{(room.value or 0.0) * (least.rate or 0.0):.3g}" for room in (promised, real))
     return f"{at}: by CPU usage there is room for {by_usage} {metric.unit} more, in truth for {in_truth}."

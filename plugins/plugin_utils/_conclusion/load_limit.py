@@ -11,6 +11,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     paired,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
 
 RESOLUTION = "of the loads measured"
@@ -36,7 +37,7 @@ def clause(result: HostResult, one: Comparison, change: str) -> str:
         one: a comparison of most loads, from :func:`as_said`.
         change: its change, with its interval where it has one.
     """
-    title = host_comparisons.describe_workload(result, one["workload"])["title"]
+    title = host_comparisons.describe_workload(result, one["workload"]).title
     title = title.removesuffix(f", {one['unit']}")
     serves = f"{limits.within(one['response_limit'])} {title} serves {one['candidate_value']:g} {one['unit']}"
     candidate, baseline = (one[side]["arm_title"] for side in ("candidate", "baseline"))
@@ -51,26 +52,27 @@ def clause(result: HostResult, one: Comparison, change: str) -> str:
     return f"{serves} with {candidate} against {one['baseline_value']:g} with {baseline}, {change}, {RESOLUTION}"
 
 
-def cautions(result: HostResult) -> list[str]:
+def cautions(analysis: HostAnalysis) -> list[str]:
     """Return sentences about limits that the loads measured say nothing of: none is over the limit, or none within it
     in an arm.
     """
-    answers = [one for one in host_comparisons.levels(result) if one["metric"] == limits.MOST_LOAD]
+    result = analysis.result
+    answers = [one for one in analysis.levels if one.metric == limits.MOST_LOAD]
     found = []
     for name, workload in limits.limited(result).items():
         title, within = (
-            host_comparisons.describe_workload(result, name)["title"],
+            host_comparisons.describe_workload(result, name).title,
             limits.within(workload.response_limit),
         )
-        of_one = [one for one in answers if one["workload"] == name]
+        of_one = [one for one in answers if one.workload == name]
         if not of_one and any(sample.workload == name and sample.ok for sample in result.samples):
             found.append(
                 f"Each load of {title} that was measured is served {within}: measure higher loads to see the most."
             )
         found += [
-            f"No load of {title} that was measured is served {within} with {one['arm_title']},"
-            f" {placements.title(one['placement'])}: measure smaller loads."
+            f"No load of {title} that was measured is served {within} with {one.arm_title},"
+            f" {placements.title(one.placement)}: measure smaller loads."
             for one in of_one
-            if one["value"] is None
+            if one.value is None
         ]
     return found

@@ -14,9 +14,9 @@ import itertools
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, streams
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import pooled
 
 BY_WORKLOAD, UNDECIDED, NOT_COMPARED = "by_workload", "undecided", "not_compared"
@@ -67,43 +67,34 @@ def outcome(group: t.Sequence[Comparison]) -> str:
     return WORSE if "loss" in verdicts else BETTER if "gain" in verdicts else EQUAL
 
 
-def deciding(comparisons: t.Sequence[Comparison], curves: t.Iterable[streams.Curve]) -> list[Comparison]:
+def deciding(analysis: HostAnalysis) -> list[Comparison]:
     """Return the comparisons of SMT off against SMT on that decide: of the whole machine,
     or where it was not measured, of streams (:meth:`streams.Curve.deciding`).
     """
-    return host_comparisons.of_smt(comparisons) or [one for curve in curves for one in curve.deciding()]
+    return analysis.of_smt or [one for curve in analysis.curves for one in curve.deciding()]
 
 
-def of_smt(comparisons: t.Sequence[Comparison], curves: t.Sequence[streams.Curve]) -> str:
+def of_smt(analysis: HostAnalysis) -> str:
     """Return the outcome of SMT off against SMT on. Streams on which all agree decide nothing where those are missing
     that could contradict them.
     """
-    said = outcome(deciding(comparisons, curves))
-    missing = not host_comparisons.of_smt(comparisons) and any(curve.crossover.threads for curve in curves)
+    said = outcome(deciding(analysis))
+    missing = not analysis.of_smt and any(curve.crossover.threads for curve in analysis.curves)
     return UNDECIDED if missing and said in (WORSE, BETTER, EQUAL) else said
 
 
-def standing(result: HostResult, comparisons: t.Sequence[Comparison]) -> Standing:
-    """Return how the arms of a run stand to each other.
-
-    Args:
-        result: from :func:`result_files.load`.
-        comparisons: from :func:`host_comparisons.compare_host`.
-    """
+def standing(analysis: HostAnalysis) -> Standing:
+    """Return how the arms of a run stand to each other."""
     groups: dict[tuple[str, str], list[Comparison]] = {}
-    curves = streams.curves(result, comparisons)
-    for one in [
-        *deciding(comparisons, curves),
-        *host_comparisons.of_other_arms(comparisons),
-    ]:
+    for one in [*deciding(analysis), *analysis.of_other_arms]:
         baseline, candidate = host_comparisons.sides_of(one)
         groups.setdefault((candidate, baseline), []).append(one)
     outcomes = {
         pair: _of_pair(group, set(map(_subject, itertools.chain(*groups.values())))) for pair, group in groups.items()
     }
-    if (pair := (arms.SMT_OFF, arms.SMT_ON)) in outcomes and of_smt(comparisons, curves) == UNDECIDED:
+    if (pair := (arms.SMT_OFF, arms.SMT_ON)) in outcomes and of_smt(analysis) == UNDECIDED:
         outcomes[pair] = UNDECIDED
-    names = [arm.name for arm in result.arms]
+    names = [arm.name for arm in analysis.result.arms]
     beaten = {pair for pair, found in outcomes.items() if found == BETTER} | {
         (against, arm) for (arm, against), found in outcomes.items() if found == WORSE
     }

@@ -16,9 +16,9 @@ from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     change,
     comparisons as host_comparisons,
-    streams,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import (
     conclusion,
@@ -41,14 +41,11 @@ class Licence:
     price: float
 
 
-def recommend(
-    result: HostResult, comparisons: t.Sequence[Comparison], licence: Licence | None = None
-) -> dict[str, t.Any]:
+def recommend(analysis: HostAnalysis, licence: Licence | None = None) -> dict[str, t.Any]:
     """Make the recommendation for one host.
 
     Args:
-        result: from :func:`result_files.load`.
-        comparisons: from :func:`host_comparisons.compare_host`.
+        analysis: of the host.
         licence: the price of licensed software, or None.
 
     Returns:
@@ -62,9 +59,8 @@ def recommend(
         :func:`outcomes.outcome`; about these nothing is chosen. ``best``, ``better_than_baseline`` and ``pairs`` are
         those of :class:`outcomes.Standing`, of all arms.
     """
-    curves = streams.curves(result, comparisons)
-    main = outcomes.deciding(comparisons, curves)
-    performance = conclusion.CHOICES.get(said := outcomes.of_smt(comparisons, curves), said)
+    result, main = analysis.result, outcomes.deciding(analysis)
+    performance = conclusion.CHOICES.get(said := outcomes.of_smt(analysis), said)
     others = [*_vulnerabilities(result), *_licence(result, main, licence)]
     sides = {reason["points_to"] for reason in others} - {None}
     choice, decided_by = performance, "performance" if performance in (conclusion.ON, conclusion.OFF) else None
@@ -77,16 +73,16 @@ def recommend(
         "decided_by": decided_by,
         "agreed": choice in (conclusion.ON, conclusion.OFF) and pointed == {choice},
         "reasons": reasons,
-        "measure": conclusion.more_to_measure(result, main, curves),
-        "arms": [_arm(result, comparisons, *arm) for arm in host_comparisons.other_arms(result).items()],
-        **outcomes.standing(result, comparisons).described(),
+        "measure": conclusion.more_to_measure(result, main, analysis.curves),
+        "arms": [_arm(analysis, *arm) for arm in host_comparisons.other_arms(result).items()],
+        **outcomes.standing(analysis).described(),
     }
 
 
-def _arm(result: HostResult, comparisons: t.Sequence[Comparison], name: str, title: str) -> dict[str, t.Any]:
+def _arm(analysis: HostAnalysis, name: str, title: str) -> dict[str, t.Any]:
     """Return the outcome of an arm other than SMT on and off against the baseline."""
-    found = host_comparisons.against_baseline(host_comparisons.of_other_arms(comparisons), result.arms[0].name)
-    group = [one for one in found if one["effect"] == name]
+    result = analysis.result
+    group = [one for one in analysis.against_baseline if one["effect"] == name]
     return {
         "name": name,
         "title": title,
@@ -109,7 +105,7 @@ def _performance(result: HostResult, one: Comparison) -> dict[str, t.Any]:
         "verdict": said["verdict"],
         **{key: said[key] for key in ("ratio", "ci_low", "ci_high", *change.FIELDS, "n", "margin")},
         "text": (
-            f"{conclusion.subject_of(said)}: {conclusion.change_and_interval(said)} with {where},"
+            f"{conclusion.subject_of(said)}: {conclusion.change_and_interval(change.Change.read(said))} with {where},"
             f" {conclusion.VERDICT_TITLES[said['verdict']]}"
         ),
     }

@@ -19,6 +19,7 @@ import typing as t
 from pathlib import Path
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change, comparisons as host_comparisons
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, pooled, recommendation
@@ -118,18 +119,15 @@ def conclude(result: HostResult, now: datetime.datetime) -> Conclusion | None:
     hardware_class = result.facts.get("hardware_class")
     if not hardware_class or not host_comparisons.concerns_smt(result):
         return None
-    comparisons = host_comparisons.compare_host(result)
-    choice = recommendation.recommend(result, comparisons)["choice"]
+    analysis = HostAnalysis(result)
+    choice = recommendation.recommend(analysis)["choice"]
     return Conclusion(
         result.host,
         result.run,
         hardware_class,
         choice,
-        conclusion.conclude(result, comparisons)["sentence"],
-        {
-            (one["workload"], one.get("parameter")): {name: one[name] for name in COMBINED}
-            for one in host_comparisons.of_smt(comparisons)
-        },
+        conclusion.conclude(analysis)["sentence"],
+        {(one["workload"], one.get("parameter")): {name: one[name] for name in COMBINED} for one in analysis.of_smt},
         _moment(result, "collected") or _moment(result, "finished") or _moment(result, "started"),
     )
 
@@ -319,7 +317,7 @@ def _together(counted: t.Sequence[Conclusion]) -> tuple[str, str, dict[str, str]
     judged = list(zip(workloads, pooled.combine_family(workloads)))
     deciding = pooled.shared([one for _hosts, one in judged])
     figures = [
-        f"{_title(hosts)} {conclusion.change_of({**one, **change.of(one, _better(hosts))})} with SMT off"
+        f"{_title(hosts)} {conclusion.change_of(change.Change.read(change.of(one, _better(hosts))))} with SMT off"
         f" ({conclusion.VERDICT_TITLES[one['verdict']]})"
         for hosts, one in judged
     ]

@@ -28,11 +28,9 @@ from ansible_collections.threadwise.smt.plugins.module_utils._siblings import ca
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     comparisons as host_comparisons,
     costs,
-    machines,
     paired,
-    streams,
-    usage,
 )
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import (
@@ -87,6 +85,10 @@ class Settings:
     before: tuple[Path, ...] = ()
     other_runs: tuple[tuple[Path, ...], ...] = ()
     compare: str = host_comparisons.BASELINE
+
+    def analysed(self, result: HostResult) -> HostAnalysis:
+        """Return the analysis of a host's result with these settings."""
+        return HostAnalysis(result, self.margin, self.confidence, self.compare)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -219,16 +221,15 @@ class _Written:
             self.paths.append(str(path))
 
 
-def summarise(result: HostResult, file: str, settings: Settings) -> dict[str, t.Any]:
+def summarise(analysis: HostAnalysis, file: str, licence: recommendation.Licence | None = None) -> dict[str, t.Any]:
     """Return one host's part of results.json.
 
     Args:
-        result: from :func:`result_files.load`.
+        analysis: of the host.
         file: name of the result file.
-        settings: of the report.
+        licence: the price of licensed software, or None.
     """
-    comparisons = host_comparisons.compare_host(result, settings.margin, settings.confidence, settings.compare)
-    measured = host_comparisons.levels(result, settings.confidence)
+    result = analysis.result
     reboot = (
         (result.facts.get("boot") or {}).get("reboot_required") if isinstance(result.facts.get("boot"), dict) else None
     )
@@ -246,14 +247,14 @@ def summarise(result: HostResult, file: str, settings: Settings) -> dict[str, t.
         "arms": parts.plain(result.arms),
         "arms_left_out": parts.plain(result.arms_left_out),
         "concerns_smt": host_comparisons.concerns_smt(result),
-        "conclusion": conclusion.conclude(result, comparisons),
-        "recommendation": recommendation.recommend(result, comparisons, settings.licence),
-        "comparisons": comparisons,
-        "tails": spread.found(comparisons),
-        "levels": measured,
-        "crossovers": [curve.described() for curve in streams.curves(result, comparisons)],
-        "capacities": [dataclasses.asdict(one) for one in machines.capacities(result, measured)],
-        "usage": usage.described(result, result.samples, settings.confidence),
+        "conclusion": conclusion.conclude(analysis),
+        "recommendation": recommendation.recommend(analysis, licence),
+        "comparisons": analysis.comparisons,
+        "tails": spread.found(analysis.comparisons),
+        "levels": [one.described() for one in analysis.levels],
+        "crossovers": [curve.described() for curve in analysis.curves],
+        "capacities": [dataclasses.asdict(one) for one in analysis.capacities],
+        "usage": [one.described() for kinds in analysis.usage.values() for one in kinds.values()],
         "not_measured": host_comparisons.not_measured(result),
         "failures": host_comparisons.failures(result),
         "restored": parts.plain(result.restored),
@@ -269,9 +270,8 @@ def _make(path: Path, settings: Settings, alone: bool) -> _Host | Refused:
     source = text.showable(path.name)
     try:
         stored = result_files.load(path)
-        result = costs.added(stored)
-        summary = summarise(result, path.name, settings)
-        return _host(stored, result, summary, alone)
+        analysis = settings.analysed(costs.added(stored))
+        return _host(stored, analysis, summarise(analysis, path.name, settings.licence), alone)
     except result_files.ResultError as error:
         return Refused(source, str(error))
     except paired.SampleError as error:
@@ -280,12 +280,12 @@ def _make(path: Path, settings: Settings, alone: bool) -> _Host | Refused:
         return _unforeseen(source, error)
 
 
-def _host(stored: HostResult, result: HostResult, summary: dict[str, t.Any], alone: bool) -> _Host:
+def _host(stored: HostResult, analysis: HostAnalysis, summary: dict[str, t.Any], alone: bool) -> _Host:
     """Make the parts of a host: files of samples have what was measured, all others also what was made of it."""
-    page = fleet_page.NAME if alone else f"{result_files.file_stem(result.host)}.html"
-    host = Host(parts.changed(result, samples=stored.samples), summary)
+    page = fleet_page.NAME if alone else f"{result_files.file_stem(stored.host)}.html"
+    host = Host(parts.changed(analysis.result, samples=stored.samples), summary)
     made = {one.name: one.host(host) for one in _formats()}
-    return _Host(hardware_classes.row(summary, page), host_page.render(result, summary, alone), made)
+    return _Host(hardware_classes.row(summary, page), host_page.render(analysis, summary, alone), made)
 
 
 def _rows_of(
@@ -304,10 +304,9 @@ def _rows_of(
 def _row(path: Path, settings: Settings) -> hardware_classes.Row | Refused:
     """Read one result for the overview only."""
     try:
-        result = costs.added(result_files.load(path))
-        return hardware_classes.row(
-            summarise(result, path.name, settings), f"{result_files.file_stem(result.host)}.html"
-        )
+        analysis = settings.analysed(costs.added(result_files.load(path)))
+        summary = summarise(analysis, path.name, settings.licence)
+        return hardware_classes.row(summary, f"{result_files.file_stem(analysis.result.host)}.html")
     except (result_files.ResultError, paired.SampleError) as error:
         return Refused(text.showable(path.name), str(error))
     except Exception as error:  # as in _make

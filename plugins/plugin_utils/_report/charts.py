@@ -298,22 +298,25 @@ def bins(rows: t.Sequence[Row], arms: t.Sequence[str]) -> tuple[list[float], dic
     if max(values) >= edges[-1]:
         edges.append(2 * edges[-1] - edges[-2])
     counts = {title: [0] * (len(edges) - 1) for title in looks(arms, {row["arm"] for row in rows})}
-    for row in rows:
-        counts[row["arm"]][min(len(edges) - 2, int((row["value"] - edges[0]) / (edges[1] - edges[0])))] += 1
+    last, first, width = len(edges) - 2, edges[0], edges[1] - edges[0]
+    for row, value in zip(rows, values):
+        counts[row["arm"]][min(last, int((value - first) / width))] += 1
     return edges, counts
 
 
-def histogram(rows: t.Sequence[Row], arms: t.Sequence[str], unit: str, label: str) -> Picture:
+def histogram(
+    marked: t.Sequence[float], counts: t.Mapping[str, t.Sequence[int]], arms: t.Sequence[str], unit: str, label: str
+) -> Picture:
     """Draw the distribution of values, one row per arm.
 
     Args:
-        rows: ``{arm, value}``, one per worker of a sample.
+        marked: the edges of the bins, from :func:`bins`.
+        counts: the counts of each arm, from there.
         arms: titles of all arms of the result, the baseline first.
         unit: title of the axis.
         label: the alternative text.
     """
     canvas = Canvas()
-    marked, counts = bins(rows, arms)
     shown = looks(arms, counts)
     most = max(max(count) for count in counts.values())
     y = 0.0

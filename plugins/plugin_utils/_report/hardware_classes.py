@@ -265,7 +265,7 @@ def _title_of(hosts: t.Mapping[str, dict[str, t.Any]], field: str = "title") -> 
     return max(dict.fromkeys(titles), key=titles.count)
 
 
-def sentence(one: t.Mapping[str, t.Any], hosts: t.Mapping[str, t.Mapping[str, t.Any]]) -> str:
+def sentence(one: dict[str, t.Any], hosts: t.Mapping[str, dict[str, t.Any]]) -> str:
     """Say how the hosts of a class differ in a workload, which of them disagree,
     and which of them alone turns what it says.
 
@@ -288,7 +288,7 @@ def sentence(one: t.Mapping[str, t.Any], hosts: t.Mapping[str, t.Mapping[str, t.
     return " ".join(filter(None, [_difference(one), conclusion.turned(one, one["n"]), only, short]))
 
 
-def _difference(one: t.Mapping[str, t.Any]) -> str:
+def _difference(one: dict[str, t.Any]) -> str:
     titles = report_text.VERDICT_TITLES
     if one["verdict"] == pooled.HOSTS_DISAGREE:
         return (
@@ -318,15 +318,15 @@ def _difference(one: t.Mapping[str, t.Any]) -> str:
     )
 
 
-def line(one: t.Mapping[str, t.Any]) -> str:
+def line(one: dict[str, t.Any]) -> str:
     """Say in one line what the hosts of a class say combined.
 
     Args:
         one: a class of :func:`by_class`.
     """
     parts = [
-        f"{workload['title']} {conclusion.change_and_interval(workload)}, {report_text.verdict(workload)}."
-        f" {workload['sentence']}"
+        f"{workload['title']} {conclusion.change_and_interval(change.Change.read(workload))},"
+        f" {report_text.verdict(workload)}. {workload['sentence']}"
         for workload in one["workloads"][:MAX_COMPARISONS]
     ]
     more = (

@@ -9,7 +9,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change, comparisons as host_comparisons
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, outcomes
 
 EFFECT_TITLES = {
@@ -119,11 +119,11 @@ def tied(text: str) -> str:
     return text.replace(" %", "\u00a0%")
 
 
-def interval(one: dict[str, t.Any]) -> str:
-    """Format a comparison's interval as ``−22 % to −18 %``."""
-    if one["change_low"] is None:
+def interval(found: change.Change) -> str:
+    """Format a change's interval as ``−22 % to −18 %``."""
+    if found.low is None or found.high is None:
         return "none"
-    return f"{conclusion.change_of(one, 'change_low')} to {conclusion.change_of(one, 'change_high')}"
+    return f"{conclusion.change_of(found, found.low)} to {conclusion.change_of(found, found.high)}"
 
 
 def verdict(one: dict[str, t.Any]) -> str:
@@ -139,7 +139,7 @@ def ratio_row(one: dict[str, t.Any]) -> dict[str, t.Any]:
     return {
         **{key: one[key] for key in ("ratio", "better", "verdict")},
         **ends,
-        "text": conclusion.change_and_interval(one),
+        "text": conclusion.change_and_interval(change.Change.read(one)),
     }
 
 

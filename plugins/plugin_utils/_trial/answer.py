@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics import decisions, verdicts
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import (
     assumptions,
@@ -58,7 +59,7 @@ def disagreements(trial: Trial, found: t.Sequence[evidence.Comparison]) -> list[
     return said
 
 
-def lost(trial: Trial, written: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]]) -> list[str]:
+def lost(trial: Trial, written: t.Mapping[str, t.Sequence[records.WrittenPeriod]]) -> list[str]:
     """Return a sentence about the periods that are over and have no value of the primary metric,
     with the reason of the first; none where all have one.
 
@@ -66,14 +67,14 @@ def lost(trial: Trial, written: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]
 
     Args:
         trial: the trial.
-        written: host -> the records of its periods.
+        written: host -> its periods.
     """
     primary = next(one for one in trial.metrics if one.is_primary)
     whole = [
         (host, one)
         for host, of_host in written.items()
         for one in of_host
-        if not (one["reason"] or "").startswith(records.DECIDED)
+        if not (one.reason or "").startswith(records.DECIDED)
     ]
     known = {
         host: {
@@ -81,11 +82,12 @@ def lost(trial: Trial, written: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]
         }
         for host, of_host in written.items()
     }
-    missing = [(one["period"], host, one) for host, one in whole if one["period"] not in known[host]]
+    missing = [(one.number, host, one) for host, one in whole if one.number not in known[host]]
     if not missing:
         return []
     number, host, first = min(missing, key=lambda one: one[:2])
-    reasons = [first["reason"], *(first["metrics"].get(name, {}).get("reason") for name in (primary.name, primary.per))]
+    read = [first.metrics.get(name or "") for name in (primary.name, primary.per)]
+    reasons = [first.reason, *(one.reason for one in read if one)]
     why = next(filter(None, reasons), f"{primary.name} was not above 0")
     return [
         (
@@ -167,5 +169,5 @@ def _change(trial: Trial, one: evidence.Comparison) -> str:
     per = f" per {one['per']}" if one["per"] else ""
     return (
         f"With {trial.titles[one['candidate']]} instead of {trial.titles[one['baseline']]}, {one['metric']}{per}"
-        f" changes by {conclusion.change_and_interval(one)}"
+        f" changes by {conclusion.change_and_interval(change.Change.read(one))}"
     )

@@ -33,7 +33,7 @@ def fields(compared: Comparison, better: str) -> dict[str, t.Any]:
 
 def said(one: Comparison) -> str:
     """Return a change with its interval and its word: ``+22 % (+10 to +35 %), worse``."""
-    return f"{conclusion.change_and_interval(one)}, {one['effect']}"
+    return f"{conclusion.change_and_interval(change.Change.read(one))}, {one['effect']}"
 
 
 def disagreeing(found: t.Sequence[Comparison]) -> list[list[Comparison]]:

@@ -26,6 +26,8 @@ MAX_SAID = 2000
 _SENTENCES = ("reason", "detail")
 # Seconds by which a point may be outside of its period: servers that keep answers put points on steps of their own.
 _ALIGNED = 60.0
+# How files have a time of day.
+MOMENT = "%Y-%m-%dT%H:%M:%SZ"
 _MOMENTS = ("started", "counted_from", "ended")
 
 Record = dict[str, t.Any]
@@ -135,16 +137,75 @@ class Trial:
 
 
 @dataclasses.dataclass(frozen=True)
+class Reading:
+    """A metric over a period.
+
+    Attributes:
+        value: its value; None where it has none.
+        reason: why it has none; None where it has one.
+    """
+
+    value: float | None
+    reason: str | None
+
+
+@dataclasses.dataclass(frozen=True)
+class WrittenPeriod:
+    """A period of a host, as it was written.
+
+    Attributes:
+        number: of the period, from 0.
+        arm: name of the arm.
+        started: when it began.
+        counted_from: from when on it counts.
+        ended: when it ended.
+        complete: whether it counts.
+        reason: why it was cut, or None.
+        metrics: name of a metric -> what was read of it.
+        series: name of a metric -> its points, each with its seconds since ``counted_from``.
+        happened: what happened, beside switching.
+    """
+
+    number: int
+    arm: str
+    started: datetime.datetime
+    counted_from: datetime.datetime
+    ended: datetime.datetime
+    complete: bool
+    reason: str | None
+    metrics: dict[str, Reading]
+    series: dict[str, list[tuple[float, float | None]]]
+    happened: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class WrittenEnd:
+    """How a host's part of a trial ended, as it was written.
+
+    Attributes:
+        restored: whether the host is known to be in its own state again.
+        before: its CPUs online before the trial; None where it was not switched.
+        after: those after it.
+        reason: why it ended before its time, or None.
+    """
+
+    restored: bool
+    before: str | None
+    after: str | None
+    reason: str | None
+
+
+@dataclasses.dataclass(frozen=True)
 class Part:
     """A host's part of a trial, as it was written.
 
     Attributes:
-        periods: the records of its periods, in their order.
-        end: the record of how it ended; None where none was written.
+        periods: its periods, in their order.
+        end: how it ended; None where that was not written.
     """
 
-    periods: tuple[Record, ...] = ()
-    end: Record | None = None
+    periods: tuple[WrittenPeriod, ...] = ()
+    end: WrittenEnd | None = None
 
 
 def written(document: t.Mapping[str, t.Any], checker: schema.Checker, indent: int | None = None) -> str:
@@ -306,15 +367,33 @@ def part(trial: Trial, host: str, periods: t.Iterable[Record], ends: t.Sequence[
     Raises:
         BorderError: they are not what this host does in this trial; the message names the period and the reason.
     """
-    found: list[Record] = []
+    found: list[WrittenPeriod] = []
     for one in periods:
-        if found and one["period"] <= found[-1]["period"]:
-            raise text.BorderError(f"period {one['period'] + 1:g} comes after period {found[-1]['period'] + 1}")
+        if found and one["period"] <= found[-1].number:
+            raise text.BorderError(f"period {one['period'] + 1:g} comes after period {found[-1].number + 1}")
         _see_period(trial, host, one)
-        found.append({**one, "period": int(one["period"])})
+        found.append(written_period(one))
     if any(one["host"] != text.line(host, schema.MAX_NAME) for one in ends):
         raise text.BorderError(f"its end is that of {text.line(ends[-1]['host'], 100)}")
-    return Part(tuple(found), ends[-1] if ends else None)
+    end = ends[-1] if ends else None
+    return Part(
+        tuple(found),
+        WrittenEnd(end["restored"], end["before"], end["after"], end["reason"]) if end else None,
+    )
+
+
+def written_period(record: Record) -> WrittenPeriod:
+    """Return a period from its line in its host's file, whose form and times have been checked."""
+    return WrittenPeriod(
+        number=int(record["period"]),
+        arm=record["arm"],
+        **{name: moment(record[name]) for name in _MOMENTS},
+        complete=record["complete"],
+        reason=record["reason"],
+        metrics={name: Reading(one["value"], one["reason"]) for name, one in record["metrics"].items()},
+        series={name: [tuple(point) for point in points] for name, points in record["series"].items()},
+        happened=tuple(event["detail"] for event in record["events"] if event["event"] != "switched"),
+    )
 
 
 def _see_period(trial: Trial, host: str, one: Record) -> None:
@@ -362,14 +441,14 @@ def looks(documents: t.Sequence[Record]) -> tuple[tuple[spending.Look, ...], dic
     return taken, dict(documents[-1]["decided"]) if documents else {}
 
 
-def complete(periods: t.Iterable[t.Mapping[str, t.Any]]) -> list[units.Period]:
+def complete(periods: t.Iterable[WrittenPeriod]) -> list[units.Period]:
     """Return the complete periods of a host's file, with the metrics that have a value."""
     return [
         units.Period(
-            one["period"],
-            one["arm"],
-            {name: metric["value"] for name, metric in one["metrics"].items() if metric["value"] is not None},
+            one.number,
+            one.arm,
+            {name: metric.value for name, metric in one.metrics.items() if metric.value is not None},
         )
         for one in periods
-        if one["complete"]
+        if one.complete
     ]

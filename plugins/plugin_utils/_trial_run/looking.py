@@ -12,6 +12,7 @@ import os
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.selection import length
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text as border_text, trials
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text
@@ -27,13 +28,13 @@ class Known:
     """What the hosts of a trial wrote.
 
     Attributes:
-        periods: host -> the records of its periods; none where its files cannot be read.
+        periods: host -> its periods; none where its files cannot be read.
         ends: host -> how its part ended, if it has.
         unreadable: host -> what is wrong with its files.
     """
 
-    periods: dict[str, t.Sequence[records.Record]]
-    ends: dict[str, records.Record]
+    periods: dict[str, t.Sequence[records.WrittenPeriod]]
+    ends: dict[str, records.WrittenEnd]
     unreadable: dict[str, str]
 
     @property
@@ -107,7 +108,7 @@ class HostFiles:
         found = {*seen.ends, *seen.unreadable}
         for host, arms in self._trial.design.schedule.items():
             first = self._trial.design.first[host]
-            due = seen.periods[host][-1]["period"] + 1 if seen.periods[host] else first
+            due = seen.periods[host][-1].number + 1 if seen.periods[host] else first
             if due < first + len(arms) and self._elapsed() > (due + 1) * self._trial.period_seconds + LATE_SECONDS:
                 found.add(host)
         return found
@@ -121,7 +122,7 @@ class HostFiles:
             for host, arms in schedule.items()
             if first[host] <= number < first[host] + len(arms) and host not in over
         ]
-        if not all(seen.periods[host] and seen.periods[host][-1]["period"] >= number for host in taking_part):
+        if not all(seen.periods[host] and seen.periods[host][-1].number >= number for host in taking_part):
             return
         last = max(first[host] + len(arms) for host, arms in schedule.items())
         left = (last - number - 1) * self._trial.period_seconds
@@ -137,8 +138,7 @@ class HostFiles:
             self._files.write_end(f"its looks cannot be read: {error}")
             return
         numbers = {
-            host: [units.Period(one["period"], one["arm"], {}) for one in of_host]
-            for host, of_host in seen.periods.items()
+            host: [units.Period(one.number, one.arm, {}) for one in of_host] for host, of_host in seen.periods.items()
         }
         blocks = units.blocks_over(self._trial.design, numbers, self._over(seen))
         found = evidence.look(self._trial, seen.complete, blocks, taken)
@@ -162,7 +162,7 @@ class HostFiles:
                 without = f" ({done - one['n']} without a value)" if done > one["n"] else ""
                 self._say(
                     f"{done} of {self._trial.units} observations{without}, {arm}: {one['metric']}"
-                    f" {conclusion.change_and_interval(one)}, {decided}"
+                    f" {conclusion.change_and_interval(change.Change.read(one))}, {decided}"
                 )
 
 

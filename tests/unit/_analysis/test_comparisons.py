@@ -15,7 +15,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
-from result_maker import accepted, compared
+from result_maker import accepted, analysed, compared
 
 GAINING = {"rate": 200.0, "share": 0.40, "unit": "events/s", "title": "loser of sharing"}
 EVEN = {"rate": 500.0, "share": 0.5, "unit": "events/s", "title": "sysbench cpu"}
@@ -29,7 +29,7 @@ def one(comparisons, effect, placement, workload="gzip"):
 
 def answered(**arguments):
     result = result_maker.result(**arguments)
-    return conclusion.conclude(accepted(result), compared(result))
+    return conclusion.conclude(analysed(result))
 
 
 def test_the_truth_lies_in_every_interval():
@@ -69,8 +69,8 @@ def test_on_a_machine_with_one_core_sharing_is_held_against_a_worker_alone(share
     result = result_maker.result(shape=(1, 1, 2), workloads={"gzip": dict(result_maker.GZIP, share=share)})
     comparisons = compared(result)
     cost = smt_metrics.of_comparison("cost_of_sharing_alone", one(comparisons, "cost_of_sharing_alone", "siblings"))
-    assert cost["low"] <= 1 - share + 0.002 and cost["high"] >= 1 - share - 0.002
-    assert cost["value"] == pytest.approx(1 - share, abs=0.01)
+    assert cost.low <= 1 - share + 0.002 and cost.high >= 1 - share - 0.002
+    assert cost.value == pytest.approx(1 - share, abs=0.01)
     assert not [c for c in compared(result_maker.result()) if c["effect"] == "cost_of_sharing_alone"]
 
 
@@ -111,7 +111,7 @@ def test_with_smt_off_as_baseline_the_conclusion_is_the_same():
         [usual[key] for key in ("ratio", "ci_low", "ci_high", "baseline_value")]
     )
     assert host_comparisons.of_other_arms(comparisons) == []
-    assert conclusion.conclude(accepted(result), comparisons)["recommendation"] == "on"
+    assert conclusion.conclude(analysed(result))["recommendation"] == "on"
 
 
 @pytest.mark.parametrize("better", ["higher", "lower"])
@@ -128,7 +128,7 @@ def test_the_change_is_that_of_the_values_beside_it(better):
     for found in compared(result):
         quotient = found["candidate_value"] / found["baseline_value"]
         assert (quotient if better == "higher" else 1 / quotient) == pytest.approx(found["ratio"])
-        levels = [level["value"] for level in host_comparisons.levels(accepted(result))]
+        levels = [level.value for level in host_comparisons.levels(accepted(result))]
         assert min(levels) / 1.5 < found["baseline_value"] < 1.5 * max(levels)
 
 
@@ -162,9 +162,7 @@ def test_a_failed_sample_drops_its_block_from_its_own_comparisons_alone():
             "samples": 1,
         }
     ]
-    assert any(
-        "1 of 100 samples failed" in words for words in conclusion.conclude(accepted(result), comparisons)["cautions"]
-    )
+    assert any("1 of 100 samples failed" in words for words in conclusion.conclude(analysed(result))["cautions"])
 
 
 @pytest.mark.parametrize("value", [0, -1, None, -1e-12])
@@ -201,14 +199,14 @@ def test_pairs_are_by_block_and_not_by_order():
 
 def test_levels_stand_in_the_order_a_person_reads():
     levels = host_comparisons.levels(accepted(result_maker.result()))
-    assert [(level["placement"], level["arm"]) for level in levels] == [
+    assert [(level.placement, level.arm) for level in levels] == [
         (placement, arm)
         for placement in result_maker.ORDER
         for arm in ("smt_on", "smt_off")
         if (placement, arm) != ("siblings", "smt_off")
     ]
-    whole = next(level for level in levels if (level["placement"], level["arm"]) == ("all_threads", "smt_off"))
-    assert whole["measured_as"] == "one_per_core" and whole["low"] < 400 * 1.005 and whole["high"] > 400 * 0.995
+    whole = next(level for level in levels if (level.placement, level.arm) == ("all_threads", "smt_off"))
+    assert whole.measured_as == "one_per_core" and whole.low < 400 * 1.005 and whole.high > 400 * 0.995
 
 
 def test_what_does_not_exist_is_listed_with_its_reason():
@@ -320,7 +318,7 @@ def test_a_host_that_others_keep_busy_is_called_so():
     for sample in result["samples"]:
         for worker in sample["workers"]:
             worker["cpu_seconds"] = 0.3 * worker["wall_seconds"]
-    actual = conclusion.conclude(accepted(result), compared(result))
+    actual = conclusion.conclude(analysed(result))
     busy = (
         "too busy with other work to be measured well (load average before the run: 0.12): in the median a worker got"
         " 30 %"
@@ -345,12 +343,10 @@ def test_workers_that_share_cpus_or_pause_do_not_make_a_host_busy():
         for sample in document["samples"]:
             for worker in sample["workers"]:
                 worker["cpu_seconds"] = 0.3 * worker["wall_seconds"]
-        assert not any(
-            "too busy" in words for words in conclusion.conclude(accepted(document), compared(document))["cautions"]
-        )
+        assert not any("too busy" in words for words in conclusion.conclude(analysed(document))["cautions"])
     for sample in paused["samples"]:
         sample["parameter"] = 1.0
-    assert any("too busy" in words for words in conclusion.conclude(accepted(paused), compared(paused))["cautions"])
+    assert any("too busy" in words for words in conclusion.conclude(analysed(paused))["cautions"])
 
 
 def test_cores_that_a_hypervisor_calls_two_and_that_are_one():
@@ -358,7 +354,7 @@ def test_cores_that_a_hypervisor_calls_two_and_that_are_one():
     for sample in result["samples"]:
         if sample["placement"] == "cores":
             sample["metrics"]["throughput"]["value"] *= 78.0 / 119.0
-    actual = conclusion.conclude(accepted(result), compared(result))
+    actual = conclusion.conclude(analysed(result))
     assert "Two workers on two cores did 1.31 times" in actual["sentence"]
     assert "as if they shared a core, although the topology calls them two" in actual["sentence"]
 
@@ -405,7 +401,7 @@ def test_costs_and_cautions():
     result = result_maker.result(outcome="interrupted", message="lost the host.")
     result["environment"]["hypervisor"] = "kvm"
     result["samples"][0]["telemetry"]["steal"] = 0.25
-    actual = conclusion.conclude(accepted(result), compared(result))
+    actual = conclusion.conclude(analysed(result))
     assert any(re.search("a worker's work changes by −3[78]", words) for words in actual["costs"])
     assert any("vulnerable to mds;" in words for words in actual["costs"]) and not any(
         "meltdown" in words for words in actual["costs"]
@@ -460,7 +456,7 @@ def test_whether_a_guests_siblings_can_be_believed_is_said(measured, actual):
     result = result_maker.result()
     result["facts"]["measured"] = measured and {**MEASURED, **measured}
     result["environment"]["hypervisor"] = "kvm"
-    cautions = conclusion.conclude(accepted(result), compared(result))["cautions"]
+    cautions = conclusion.conclude(analysed(result))["cautions"]
     assert (actual in cautions[0]) if actual else not cautions
 
 
@@ -475,7 +471,7 @@ def test_what_a_process_that_asks_for_too_much_got_is_said():
     )
     result["arms"].append(result_maker.arm("overcommit_strict", "strict overcommit", False))
     result["arms"].append(result_maker.arm("as_found", "as found", False))
-    actual = [words for words in conclusion.conclude(accepted(result), compared(result))["costs"] if "365 MiB" in words]
+    actual = [words for words in conclusion.conclude(analysed(result))["costs"] if "365 MiB" in words]
     assert (
         len(actual) == 2
         and "as found: it was promised them, and killed" in actual[0]
@@ -553,7 +549,7 @@ def test_a_workload_that_rested_has_the_looks_until_then():
 def test_the_page_says_that_the_plan_looked_and_why_it_stopped():
     result = looked(8, 4, 5, 6, 8, noise=0.05, workloads={"even": EVEN})
     result["plan"]["stopped"] = "futile"
-    said = conclusion.conclude(accepted(result), compared(result))
+    said = conclusion.conclude(analysed(result))
     assert (
         "The plan looked at its samples 4 times; intervals and verdicts hold over all planned looks." in said["basis"]
     )
@@ -565,7 +561,7 @@ def test_the_page_says_that_the_plan_looked_and_why_it_stopped():
 def test_a_result_of_the_maximum_size_is_not_helped_by_more_blocks():
     result = looked(8, 4, 5, 6, 8, noise=0.05, workloads={"even": EVEN})
     result["plan"]["stopped"] = "size"
-    said = conclusion.conclude(accepted(result), compared(result))["next"]
+    said = conclusion.conclude(analysed(result))["next"]
     assert (
         said.startswith("The result had its maximum size before this was decided: measure fewer workloads")
         and "blocks fit" in said
@@ -576,7 +572,7 @@ def test_the_cost_of_switching_is_named():
     result = result_maker.result(blocks=4)
     result["plan"]["switches"] = {"smt_on": {"count": 3, "seconds": 0.412}, "smt_off": {"count": 2, "seconds": 1.5}}
     result["plan"]["settle_seconds"] = 1.0
-    said = conclusion.conclude(accepted(result), compared(result))["costs"]
+    said = conclusion.conclude(analysed(result))["costs"]
     assert (
         "A switch took, in the median, 0.41 s to SMT on (3 times) and 1.5 s to SMT off (2 times), and 1 s of pause"
         " after each." in said

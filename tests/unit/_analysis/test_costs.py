@@ -7,7 +7,11 @@ from __future__ import annotations
 import pytest
 import result_maker
 import studies
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, costs
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
+    comparisons as host_comparisons,
+    costs,
+    host_analysis,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from result_maker import accepted
@@ -52,11 +56,11 @@ def test_the_same_throughput_for_a_third_fewer_cpu_seconds():
     (one,) = [one for one in comparisons if one["metric"] == costs.CPU_BY_WORK]
     assert one["change"] == pytest.approx(-1 / 3, abs=0.01) and (one["verdict"], one["better"]) == ("gain", "lower")
     assert not one["primary"] and one["aggregate"] == "per_job"
-    said = conclusion.conclude(result, comparisons)["costs"]
+    said = conclusion.conclude(host_analysis.HostAnalysis(result))["costs"]
     assert said[0].startswith(
         "service, SMT off against SMT on: the same primary, and its CPU seconds per unit of work change by −33."
     )
-    assert [one["metric"] for one in host_comparisons.levels(result)].count(costs.CPU_BY_WORK) == 2
+    assert [one.metric for one in host_comparisons.levels(result)].count(costs.CPU_BY_WORK) == 2
 
 
 def test_costs_leave_all_else_as_it_was():

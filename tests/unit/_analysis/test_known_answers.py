@@ -18,7 +18,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     usage,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
-from result_maker import accepted, compared
+from result_maker import accepted, analysed, compared
 
 
 def hp_ratios(test):
@@ -66,8 +66,8 @@ def test_pythian_two_placements_by_verdict():
     comparison = paired_module.compare(unpinned, [78.0] * 40)
     assert comparison["verdict"] == "loss"
     cost = smt_metrics.of_comparison("cost_of_sharing", {**comparison, "better": "higher"})
-    assert cost["low"] < cost["value"] < cost["high"]
-    assert cost["value"] == pytest.approx(1 / 3, abs=0.01)
+    assert cost.low < cost.value < cost.high
+    assert cost.value == pytest.approx(1 / 3, abs=0.01)
 
 
 # Linux: CPU, core, HyperThread, 2014.
@@ -139,7 +139,7 @@ def test_a_quarter_more_throughput_at_more_than_half_as_much_again_of_latency():
         on["latency"]["candidate_value"] / on["latency"]["baseline_value"] == pytest.approx(1.6, rel=0.005)
         and on["latency"]["verdict"] == "loss"
     )
-    found = conclusion.conclude(accepted(document), comparisons)
+    found = conclusion.conclude(analysed(document))
     assert found["sentence"].startswith(
         "Leave SMT on: with every online thread busy, turning it off changes compute-bound tasks by −20"
     )
@@ -208,10 +208,10 @@ def test_achievement_rate_is_constant_without_smt_and_falls_with_it():
 def test_fourteen_more_requests_by_usage_and_four_in_truth():
     result = accepted(studies.arm())
     light = next(one for one in usage.of_workload(result, result.samples, "requests").values() if one.parameter == 0.3)
-    assert light.rate * light.by_usage["value"] == pytest.approx(14, rel=0.01) and light.rate * light.real[
-        "value"
-    ] == pytest.approx(4, rel=0.02)
-    assert light.real["low"] < 4 / 6 < light.real["high"] < light.by_usage["low"]
+    assert light.rate * light.by_usage.value == pytest.approx(
+        14, rel=0.01
+    ) and light.rate * light.real.value == pytest.approx(4, rel=0.02)
+    assert light.real.low < 4 / 6 < light.real.high < light.by_usage.low
 
 
 def test_headroom_that_usage_suggests_is_not_there():
@@ -241,12 +241,6 @@ def test_figures_that_are_none_are_refused(call):
 
 def test_no_interval_stays_unknown():
     single = paired_module.compare([100], [60])
-    assert smt_metrics.of_comparison("cost_of_sharing", {**single, "better": "higher"}) == {
-        "name": "cost of sharing",
-        "value": pytest.approx(0.4),
-        "low": None,
-        "high": None,
-        "change": pytest.approx(-0.4),
-        "change_low": None,
-        "change_high": None,
-    }
+    assert smt_metrics.of_comparison("cost_of_sharing", {**single, "better": "higher"}) == smt_metrics.SmtMetric(
+        "cost of sharing", pytest.approx(0.4), None, None, (pytest.approx(-0.4), None, None)
+    )

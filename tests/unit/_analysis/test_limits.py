@@ -9,7 +9,7 @@ import result_maker
 import studies
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, limits
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, recommendation
-from result_maker import accepted, compared
+from result_maker import accepted, analysed, compared
 
 
 def most_loads(document):
@@ -32,7 +32,7 @@ def test_sap_serves_650_users_against_550():
     # Each block says the same: that is no interval.
     assert (one["ci_low"], one["ci_high"], one["change_low"], one["minimum_detectable"]) == (None, None, None, None)
     assert "the same loads in each block" in one["method"]
-    said = conclusion.conclude(accepted(document), comparisons)
+    said = conclusion.conclude(analysed(document))
     assert said["sentence"] == (
         "Leave SMT on: within 2 s SAP SD serves 650 users with SMT on against 550 with SMT off, +18 % in each block,"
         " of the loads measured."
@@ -40,16 +40,16 @@ def test_sap_serves_650_users_against_550():
     # The load that fails is the result.
     assert not any("failed" in words for words in said["cautions"])
     assert host_comparisons.failures(accepted(document)) == []
-    found = recommendation.recommend(accepted(document), comparisons)
+    found = recommendation.recommend(analysed(document))
     assert (found["choice"], found["reasons"][0]["points_to"]) == ("on", "on")
     assert found["reasons"][0]["text"] == "SAP SD, most users within 2 s: +18 % (no interval) with SMT on, better"
 
 
 def test_every_level_of_a_most_load_is_a_load_that_was_measured():
     levels = {
-        one["arm"]: (one["value"], one["low"], one["failed"])
+        one.arm: (one.value, one.low, one.failed)
         for one in host_comparisons.levels(accepted(studies.sap()))
-        if one["metric"] == limits.MOST_LOAD
+        if one.metric == limits.MOST_LOAD
     }
     assert levels == {"smt_on": (650, None, 0), "smt_off": (550, None, 0)}
 
@@ -60,7 +60,7 @@ def test_blocks_that_differ_have_an_interval_around_a_load_that_was_measured():
     (one,) = most_loads(document)
     assert (one["candidate_value"], one["baseline_value"]) == (650, 550) and one["change"] == pytest.approx(100 / 550)
     assert one["change_low"] < one["change"] < one["change_high"]
-    sentence = conclusion.conclude(accepted(document), compared(document))["sentence"]
+    sentence = conclusion.conclude(analysed(document))["sentence"]
     assert "650 users with SMT on against 550 with SMT off, +18 % (+" in sentence
 
 
@@ -70,7 +70,7 @@ def test_the_smaller_load_that_is_over_the_limit_ends_the_walk():
         sample["metrics"]["latency_mean"]["value"] = 2.1
     # No load is served with SMT on, so that there is nothing to compare with.
     assert most_loads(document) == []
-    (caution,) = conclusion.conclude(accepted(document), compared(document))["cautions"]
+    (caution,) = conclusion.conclude(analysed(document))["cautions"]
     assert caution == (
         "No load of SAP SD that was measured is served within 2 s with SMT on, every online thread busy: measure"
         " smaller loads."
@@ -101,7 +101,7 @@ def test_a_limit_that_no_load_exceeds_decides_nothing():
     document["samples"] = [one for one in document["samples"] if one["parameter"] == 550]
     comparisons = compared(document)
     assert [one["metric"] for one in comparisons if one["primary"]] == ["throughput"]
-    assert conclusion.conclude(accepted(document), comparisons)["cautions"] == [
+    assert conclusion.conclude(analysed(document))["cautions"] == [
         "Each load of SAP SD that was measured is served within 3 s: measure higher loads to see the most."
     ]
 
@@ -110,7 +110,7 @@ def test_too_few_blocks_decide_nothing_however_equal_they_are():
     document = studies.sap(blocks=3)
     (one,) = most_loads(document)
     assert one["verdict"] == "inconclusive"
-    assert "not decided by 3 of at least 4 blocks" in conclusion.conclude(accepted(document), [one])["sentence"]
+    assert "not decided by 3 of at least 4 blocks" in conclusion.conclude(analysed(document))["sentence"]
 
 
 def test_another_arm_than_smt_keeps_the_baseline():
@@ -122,11 +122,11 @@ def test_another_arm_than_smt_keeps_the_baseline():
         sample["arm"] = names[sample["arm"]]
     (one,) = most_loads(document)
     assert (one["baseline_value"], one["candidate_value"], one["verdict"]) == (650, 550, "loss")
-    sentence = conclusion.conclude(accepted(document), compared(document))["sentence"]
+    sentence = conclusion.conclude(analysed(document))["sentence"]
     assert "it changes SAP SD, most users within 2 s by −15 % (no interval), worse" in sentence
 
 
 def test_the_load_that_each_worker_is_offered_is_none_of_the_machine():
     document = studies.sap()
     document["plan"]["workloads"][0]["parameter"]["per_worker"] = True
-    assert not [one for one in host_comparisons.levels(accepted(document)) if one["metric"] == limits.MOST_LOAD]
+    assert not [one for one in host_comparisons.levels(accepted(document)) if one.metric == limits.MOST_LOAD]

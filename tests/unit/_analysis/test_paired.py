@@ -198,6 +198,9 @@ HUGE = 10**5000
         ([1.0], [None], {}, "after, block 1: None is not a number"),
         ([1.0], [{"a": 1}], {}, "a mapping of 1 is not a number"),
         ([math.nan], [1.0], {}, "nan is not a finite number"),
+        ([[1.0], [math.nan]], [[1.0], [1.0]], {}, "before, block 2: nan is not a finite number"),
+        ([[1.0], [1.0]], [[1.0], [0.0]], {}, "after, block 2: 0.0 has no ratio"),
+        ([[1.0], []], [[1.0], [1.0]], {}, "before, block 2: has no values"),
         ([math.inf], [1.0], {}, "inf is not a finite number"),
         ([0], [1.0], {}, "before, block 1: 0 has no ratio"),
         ([-2.0], [1.0], {}, "-2.0 has no ratio"),
@@ -308,19 +311,17 @@ def test_minimum_detectable_is_found_in_nine_of_ten():
 def test_level_of_one_side():
     values = [[98.0, 102.0], 100.0, 101.0, 99.0]
     found = paired.level(values)
-    assert found["low"] < found["value"] < found["high"] and found["n"] == 4
-    assert found["value"] == pytest.approx(100, abs=0.1)
+    assert found.low < found.value < found.high and found.n == 4
+    assert found.value == pytest.approx(100, abs=0.1)
     single = paired.level([5.0])
-    assert (single["value"], single["low"], single["high"]) == (pytest.approx(5.0), None, None)
+    assert single[:3] == (pytest.approx(5.0), None, None)
 
 
 def test_few_blocks_have_students_interval():
     """The 95 % quantile of Student's t with two degrees of freedom is 4.30265 (any table of it)."""
     found = paired.level([math.exp(value) for value in (1.0, 2.0, 3.0)])
     half = 4.30265 * 1.0 / math.sqrt(3)
-    assert (math.log(found["value"]), math.log(found["low"]), math.log(found["high"])) == pytest.approx(
-        (2.0, 2.0 - half, 2.0 + half), rel=1e-5
-    )
+    assert tuple(map(math.log, found[:3])) == pytest.approx((2.0, 2.0 - half, 2.0 + half), rel=1e-5)
 
 
 def test_what_the_filter_returns_is_documented():

@@ -13,7 +13,6 @@ import result_maker
 import studies
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     comparisons as host_comparisons,
-    streams,
     usage,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import host_result
@@ -21,19 +20,18 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages impor
     smt_metrics as smt_metrics_part,
     telemetry as telemetry_part,
 )
-from result_maker import accepted, compared
+from result_maker import accepted, analysed
 
 GZIP = "gzip of a fixed stream"
 
 
 def lines(document, name="gzip"):
-    result = accepted(document)
-    samples = [one for one in result.samples if one.workload == name]
-    about = {**host_comparisons.describe_workload(result, name), "parameter_name": ""}
-    levels = [one for one in host_comparisons.levels(result) if one["workload"] == name]
-    comparisons = compared(result)
-    crossover = next((one.described() for one in streams.curves(result, comparisons) if one.workload == name), None)
-    return {line[0]: line[1] for line in smt_metrics_part.lines(about, comparisons, levels, samples, crossover)}
+    analysis = analysed(document)
+    declared = host_comparisons.declaration(analysis.result, name)
+    levels = [one for one in analysis.levels if one.workload == name]
+    crossover = next((one.crossover for one in analysis.curves if one.workload == name), None)
+    made = smt_metrics_part.lines(declared, analysis.comparisons, levels, analysis.samples[name], crossover)
+    return {line[0]: line[1] for line in made}
 
 
 def table(document):
@@ -75,16 +73,15 @@ def test_the_most_clients_before_response_times_have_doubled():
         if sample.placement == "single"
         for clients, response in curves[sample.arm].items()
     ]
-    about = {"workload": "gzip", "better": "higher", "parameter_name": "clients"}
-    levels = [
-        {"placement": "unpinned", "value": None, "arm": arm, "arm_title": title, "parameter": 1, "metric": "throughput"}
-        for arm, title in (("smt_on", "SMT on"), ("smt_off", "SMT off"))
-    ]
-    ((name, value, reads),) = smt_metrics_part.lines(about, [], levels, samples, None)
+    result = accepted(document)
+    clients = host_result.Parameter(name="clients", unit=None, values=(1, 2, 4, 8), per_worker=False)
+    declared = msgspec.structs.replace(host_comparisons.declaration(result, "gzip"), parameter=clients)
+    levels = host_comparisons.levels(result)
+    ((name, value, reads),) = smt_metrics_part.lines(declared, [], levels, samples, None)
     assert name == "most clients, as many workers, not pinned" and value == "SMT on 4, SMT off 1"
     assert reads == "clients before p99 response times are over 20.00 ms, twice those of the fewest clients"
     failed = [msgspec.structs.replace(sample, ok=False) for sample in samples]
-    assert smt_metrics_part.lines(about, [], levels, failed, None) == []
+    assert smt_metrics_part.lines(declared, [], levels, failed, None) == []
 
 
 def test_usage_promises_more_room_than_there_is():

@@ -8,21 +8,20 @@ import pytest
 import studies
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import streams
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, recommendation
-from result_maker import accepted, compared
+from result_maker import accepted, analysed
 
 
-def curve(document, comparisons, workload):
-    return next(one for one in streams.curves(accepted(document), comparisons) if one.workload == workload)
+def curve(analysis, workload):
+    return next(one for one in analysis.curves if one.workload == workload)
 
 
 def crossover(document, workload):
-    return curve(document, compared(document), workload).crossover
+    return curve(analysed(document), workload).crossover
 
 
 @pytest.fixture(name="published", scope="module")
 def of_all_tests():
-    document = studies.hp()
-    return document, compared(document)
+    return analysed(studies.hp())
 
 
 @pytest.mark.parametrize(
@@ -36,15 +35,13 @@ def of_all_tests():
     ],
 )
 def test_published_crossovers(published, workload, streams_from, text):
-    document, comparisons = published
-    found = curve(document, comparisons, workload).crossover
+    found = curve(published, workload).crossover
     assert (found.streams, found.text()) == (streams_from, text)
     assert found.cores == 4 and found.measured == tuple(range(1, 13))
 
 
 def test_without_any_access_eight_streams_are_equivalent(published):
-    document, comparisons = published
-    verdicts = {count: one["verdict"] for count, one in curve(document, comparisons, "none").comparisons.items()}
+    verdicts = {count: one["verdict"] for count, one in curve(published, "none").comparisons.items()}
     assert [verdicts[count] for count in (1, 2, 3, 4, 5, 8, 10)] == ["equivalent"] * 4 + ["loss", "equivalent", "gain"]
 
 
@@ -59,15 +56,12 @@ def test_both_sides_of_the_number_of_cores_are_needed():
 def test_streams_of_one_arm_alone_are_no_comparison():
     document = studies.hp((4, 8), tests=["inner"])
     document["samples"] = [one for one in document["samples"] if one["arm"] == "smt_on"]
-    assert streams.curves(accepted(document), compared(document)) == []
+    assert analysed(document).curves == []
 
 
 def test_the_conclusion_is_that_it_depends_on_how_much_runs_at_once(published):
-    document, comparisons = published
-    found = conclusion.conclude(accepted(document), comparisons)
-    assert (
-        found["recommendation"] == recommendation.recommend(accepted(document), comparisons)["choice"] == "by_workload"
-    )
+    found = conclusion.conclude(published)
+    assert found["recommendation"] == recommendation.recommend(published)["choice"] == "by_workload"
     assert (
         found["sentence"]
         == "It depends on how much runs at once: SMT helps array, none from 9 streams on (8 to 10); array, inner and"
@@ -80,7 +74,7 @@ def test_the_conclusion_is_that_it_depends_on_how_much_runs_at_once(published):
 def test_where_streams_decide_alone_or_nothing():
     def concluded(*arguments, **options):
         document = studies.hp(*arguments, **options)
-        found = conclusion.conclude(accepted(document), compared(document))
+        found = conclusion.conclude(analysed(document))
         return found["recommendation"], found["sentence"]
 
     assert concluded((4, 7, 10, 12), tests=["OUTER"])[0] == "off"
@@ -119,7 +113,7 @@ def test_a_crossover_does_not_depend_on_which_arm_is_the_baseline():
 
 def test_a_crossover_as_plain_data():
     document = studies.hp((4, 7, 8, 12), tests=["inner", "OUTER"])
-    found, never = (one.described() for one in streams.curves(accepted(document), compared(document)))
+    found, never = (one.described() for one in analysed(document).curves)
     assert found == {
         "workload": "inner",
         "title": "array, inner",

@@ -12,7 +12,6 @@ import re
 import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, usage
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import (
     telemetry as telemetry_part,
     workloads as workloads_part,
@@ -78,15 +77,15 @@ def found(document):
 
 def test_no_room_where_siblings_share_one_cpu_although_usage_says_half():
     half = found(machine(second_threads=0.0))["one_per_core", 1.0]
-    assert half.share == pytest.approx(0.5) and half.by_usage["value"] == pytest.approx(1.0)
-    assert half.real["low"] <= 0 <= half.real["high"] and half.real["high"] < 0.01
+    assert half.share == pytest.approx(0.5) and half.by_usage.value == pytest.approx(1.0)
+    assert half.real.low <= 0 <= half.real.high and half.real.high < 0.01
 
 
 def test_usage_promises_more_than_second_threads_give():
     half = found(machine(second_threads=0.25))["one_per_core", 1.0]
-    assert half.by_usage["value"] == pytest.approx(1.0) and half.real["low"] <= 0.25 <= half.real["high"]
+    assert half.by_usage.value == pytest.approx(1.0) and half.real.low <= 0.25 <= half.real.high
     two_machines = found(machine(second_threads=1.0))["one_per_core", 1.0]
-    assert two_machines.real["value"] == pytest.approx(two_machines.by_usage["value"], abs=0.01), (
+    assert two_machines.real.value == pytest.approx(two_machines.by_usage.value, abs=0.01), (
         "without anything shared usage is right"
     )
 
@@ -101,7 +100,7 @@ def test_the_rate_of_a_used_cpu_falls_with_load_where_threads_share_a_core():
 @pytest.mark.parametrize("blocks", [1, 2])
 def test_an_interval_needs_two_blocks(blocks):
     room = found(machine(0.25, blocks=blocks))["one_per_core", 0.5].real
-    assert room["n"] == blocks and (room["low"] is None) is (blocks == 1)
+    assert room.n == blocks and (room.low is None) is (blocks == 1)
 
 
 def test_a_time_has_no_headroom_and_no_usage_is_no_row():
@@ -119,17 +118,18 @@ def test_a_time_has_no_headroom_and_no_usage_is_no_row():
 
 
 def test_results_and_page_have_it():
-    result = accepted(machine(0.0))
-    summary = build.summarise(result, "h.json", build.Settings())
+    analysis = result_maker.analysed(machine(0.0))
+    result = analysis.result
+    summary = result_maker.summarised(result)
     assert len(summary["usage"]) == 8 and {one["real"]["n"] for one in summary["usage"]} == {6}
     about = host_comparisons.describe_workload(result, "own_levels")
     used = usage.of_workload(result, result.samples, "own_levels")
     charts = workloads_part._load_curve(result, used.values(), about)
     assert [chart.label.partition(":")[2].split(" over ")[0].strip() for chart in charts] == [
-        f"throughput [{about['unit']}]",
-        f"{about['unit']} by used CPU",
+        f"throughput [{about.unit}]",
+        f"{about.unit} by used CPU",
     ]
-    table = telemetry_part.table(result, result.samples, summary["levels"], used)
+    table = telemetry_part.table(result, result.samples, analysis.levels, used)
     real = table["heads"].index("real headroom")
     (cell,) = [row[real][0] for row in table["rows"] if (row[0][0], row[2][0]) == ("one worker per core", "1")]
     assert re.fullmatch(r"\S+ % \([−±]\S+ % to [+±]\S+ %\)", cell), cell

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, disturbances
-from result_maker import accepted, compared
+from result_maker import analysed
 
 QUIET = {"throttled": 0, "frequency": {"0": 2900.0}}
 
@@ -20,9 +20,9 @@ def cautions(disturbed, cpu_seconds=None, **telemetry):
         sample["telemetry"].update({**QUIET, **(telemetry if chosen else {})})
         for worker in sample["workers"] if chosen and cpu_seconds else ():
             worker["cpu_seconds"] = cpu_seconds
-    result, comparisons = accepted(document), compared(document)
-    found = disturbances.cautions(result, comparisons)
-    assert set(found[:3]) <= set(conclusion.conclude(result, comparisons)["cautions"])
+    analysis = analysed(document)
+    found = disturbances.cautions(analysis.result, analysis.comparisons)
+    assert set(found[:3]) <= set(conclusion.conclude(analysis)["cautions"])
     return found
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, outcomes, recommendation
-from result_maker import accepted, compared
+from result_maker import analysed
 
 EVEN = {"rate": 500.0, "share": 0.5, "unit": "events/s", "title": "sysbench cpu"}
 LATENCY = {
@@ -18,17 +18,20 @@ LATENCY = {
 EVALUATIONS = 200
 
 
-def standing(arms, compare="baseline", **options):
-    result = result_maker.result(
+def measured(arms, **options):
+    return result_maker.result(
         **{"arms": arms, "blocks": 8, "noise": 0.003, "shape": (1, 2, 2), "names": ("all_threads",), **options}
     )
-    comparisons = compared(result, compare=compare)
-    return result, comparisons, outcomes.standing(accepted(result), comparisons)
+
+
+def standing(arms, compare="baseline", **options):
+    analysis = analysed(measured(arms, **options), compare=compare)
+    return analysis, analysis.comparisons, outcomes.standing(analysis)
 
 
 def sentence(arms, compare="baseline", **options):
-    result, comparisons, _standing = standing(arms, compare, **options)
-    return conclusion.conclude(accepted(result), comparisons)["sentence"]
+    analysis, _comparisons, _standing = standing(arms, compare, **options)
+    return conclusion.conclude(analysis)["sentence"]
 
 
 @pytest.mark.parametrize(
@@ -46,9 +49,9 @@ def sentence(arms, compare="baseline", **options):
     ],
 )
 def test_the_best_arm_beats_each_other_one_that_it_was_compared_with(arms, compare, best, better):
-    result, comparisons, found = standing(arms, compare)
+    analysis, _comparisons, found = standing(arms, compare)
     assert (found.best, found.better) == (best, better)
-    made = recommendation.recommend(accepted(result), comparisons)
+    made = recommendation.recommend(analysis)
     assert (made["best"], made["better_than_baseline"]) == (best, list(better))
     assert len(made["pairs"]) == (len(arms) - 1 if compare == "baseline" else len(arms) * (len(arms) - 1) // 2)
 
@@ -62,14 +65,12 @@ def test_an_arm_that_costs_another_workload_is_not_the_best():
 
 def test_an_arm_that_lacks_a_workload_is_not_the_best():
     both = {"gzip": result_maker.GZIP, "even": EVEN}
-    result, _comparisons, found = standing(
-        {"smt_on": 1.0, "isolated": 1.2, "threads_per_core_2": 0.8}, "all", workloads=both
-    )
-    assert found.best == "isolated"
+    result = measured({"smt_on": 1.0, "isolated": 1.2, "threads_per_core_2": 0.8}, workloads=both)
+    assert outcomes.standing(analysed(result, compare="all")).best == "isolated"
     for sample in result["samples"]:
         if (sample["arm"], sample["workload"]) == ("isolated", "even"):
             sample.update(ok=False, metrics={}, error="sysbench ended with status 1")
-    found = outcomes.standing(accepted(result), compared(result, compare="all"))
+    found = outcomes.standing(analysed(result, compare="all"))
     assert found.best is None and found.outcomes["isolated", "smt_on"] == "undecided"
 
 
@@ -136,7 +137,7 @@ def test_what_is_undecided_is_named_with_what_would_decide_it():
 
 def test_two_arms_are_concluded_on_in_the_words_they_had():
     result = result_maker.result(workloads={"gzip": result_maker.GZIP, "even": EVEN}, noise=0.001)
-    made = conclusion.conclude(accepted(result), compared(result))
+    made = conclusion.conclude(analysed(result))
     assert made["sentence"].startswith(
         "Leave SMT on: with every online thread busy, turning it off changes gzip of a fixed stream by −20"
     )
@@ -144,14 +145,14 @@ def test_two_arms_are_concluded_on_in_the_words_they_had():
         made["sentence"].endswith("; sysbench cpu stays within 1 % either way.")
         and "for the 2 workloads combined" in made["basis"]
     )
-    result, comparisons, _standing = standing({"smt_on": 1.0, "smt_off": 1.0, "isolated": 0.9})
-    several = conclusion.conclude(accepted(result), comparisons)
+    analysis, _comparisons, _standing = standing({"smt_on": 1.0, "smt_off": 1.0, "isolated": 0.9})
+    several = conclusion.conclude(analysis)
     assert "95 % confidence for the 2 comparisons combined" in several["basis"]
 
 
 def test_that_mitigations_are_off_is_said_beside_its_speed():
-    result, comparisons, _standing = standing({"smt_on": 1.0, "mitigations_off": 1.2})
-    costs = conclusion.conclude(accepted(result), comparisons)["costs"]
+    analysis, _comparisons, _standing = standing({"smt_on": 1.0, "mitigations_off": 1.2})
+    costs = conclusion.conclude(analysis)["costs"]
     assert any(
         one.endswith("ends the mitigation of mds and meltdown (inferred); speed says nothing about that.")
         for one in costs

@@ -6,11 +6,11 @@ import pytest
 import result_maker
 import studies
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
-from result_maker import accepted, compared
+from result_maker import analysed
 
 
 def concluded(document):
-    return conclusion.conclude(accepted(document), compared(document))
+    return conclusion.conclude(analysed(document))
 
 
 def test_pythian_cpus_that_share_a_core_against_the_kernel():

@@ -8,7 +8,7 @@ import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import recommendation
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.recommendation import Licence
-from result_maker import accepted, compared
+from result_maker import analysed
 
 EVEN = {"even": {"rate": 500.0, "share": 0.5, "unit": "events/s", "title": "even work"}}
 
@@ -17,7 +17,7 @@ def recommended(licence=None, vulnerable=True, **options):
     result = result_maker.result(**options)
     if not vulnerable:
         result["facts"]["vulnerabilities"] = {}
-    return recommendation.recommend(accepted(result), compared(result), licence)
+    return recommendation.recommend(analysed(result), licence)
 
 
 def about(made, kind):
@@ -69,7 +69,7 @@ def test_licences_of_an_unknown_machine_are_not_guessed():
     result = result_maker.result()
     result["facts"].update(sibling_groups=[], hardware_class=None)
     reason = about(
-        recommendation.recommend(accepted(result), compared(result), Licence("thread", 1.0)),
+        recommendation.recommend(analysed(result), Licence("thread", 1.0)),
         "licence",
     )[0]
     assert reason["points_to"] is None and "not known" in reason["text"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, spread
-from result_maker import accepted, compared
+from result_maker import analysed, compared
 
 ANSWERS = {
     "title": "answers of my service",
@@ -38,7 +38,7 @@ def test_a_typical_value_that_falls_while_the_mean_rises():
     (found,) = spread.found(compared(document))
     assert found["against"] == "mean" and found["change"] == pytest.approx(-0.028, abs=0.004)
     assert found["against_change"] == pytest.approx(0.15, abs=0.01)
-    (caution,) = conclusion.conclude(accepted(document), compared(document))["cautions"]
+    (caution,) = conclusion.conclude(analysed(document))["cautions"]
     assert caution == (
         "answers of my service, SMT off against SMT on: the typical latency_median falls by 2.8 %, the mean rises by"
         " 15 %. The verdict is about the typical value."

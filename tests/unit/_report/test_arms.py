@@ -16,7 +16,6 @@ import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, hardware_classes
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import arms as arms_part
-from result_maker import accepted
 
 EVEN = {"rate": 500.0, "share": 0.5, "unit": "events/s", "title": "sysbench cpu"}
 BOTH = {"gzip": result_maker.GZIP, "even": EVEN}
@@ -30,7 +29,7 @@ def measured(arms, **options):
 
 
 def summary(result, **settings):
-    return build.summarise(accepted(result), "web01.json", build.Settings(**settings))
+    return result_maker.summarised(result, **settings)
 
 
 def written(directory, *results, **settings):

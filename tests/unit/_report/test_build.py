@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import collections
 import csv
 import html.parser
 import io
@@ -22,12 +23,16 @@ import result_maker
 import studies
 import yaml
 from ansible_collections.threadwise.smt.plugins.module_utils._host import text as host_text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
+    comparisons as host_comparisons,
+    paired,
+    streams,
+    usage,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text as border_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, text as report_text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, charts, text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import markdown, registry
-from result_maker import accepted
 
 ATTACK = (
     "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{ 7*7 }}=cmd|' /C calc'!A0 @everyone"
@@ -501,6 +506,26 @@ def test_a_hostile_host_among_many_stays_data(tmp_path):
         assert not any("src" in attributes for _tag, attributes in page.elements)
 
 
+def test_each_figure_of_a_host_is_made_once(tmp_path, monkeypatch):
+    """What many parts of a report read is made for the first of them."""
+    made = collections.Counter()
+
+    def counted(module, name):
+        real = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *given: made.update([name]) or real(*given))
+
+    for module, name in (
+        (host_comparisons, "compare_host"),
+        (host_comparisons, "levels"),
+        (streams, "curves"),
+        (usage, "of_workload"),
+        (charts, "bins"),
+    ):
+        counted(module, name)
+    built(tmp_path, studies.hp((1, 4, 8), blocks=4, tests=["inner"]))
+    assert made == {"compare_host": 1, "levels": 1, "curves": 1, "of_workload": 1, "bins": 2}, made
+
+
 def test_processes_make_the_same_bytes(tmp_path, monkeypatch):
     hosts = [
         result_maker.result(host=f"web{number:02d}", blocks=2, shape=(1, 1, 2), seed=number) for number in range(25)
@@ -517,10 +542,10 @@ def test_processes_make_the_same_bytes(tmp_path, monkeypatch):
 def test_a_host_whose_process_is_killed_is_named_and_the_rest_is_built(tmp_path, monkeypatch):
     render = build.host_page.render
 
-    def deadly(result, *rest):
-        if result.host in ("web03", "web11"):
+    def deadly(analysis, *rest):
+        if analysis.result.host in ("web03", "web11"):
             os.kill(os.getpid(), signal.SIGKILL)
-        return render(result, *rest)
+        return render(analysis, *rest)
 
     monkeypatch.setattr(build.host_page, "render", deadly)
     monkeypatch.setattr(build, "MIN_HOSTS_A_PROCESS", 2)
@@ -919,10 +944,7 @@ def test_machines_are_set_beside_each_other_by_what_they_have_and_cost(tmp_path)
     )
     assert on["per_licence"] == on["per_core"] and on["per_money"] == pytest.approx(on["rate"] * 1800)
     assert on["per_ghz"] == pytest.approx(on["rate"] / (free["environment"]["nominal_mhz"] / 1000))
-    (unpriced,) = {
-        (one["per_money"], one["per_licence"])
-        for one in build.summarise(accepted(free), "free.json", build.Settings())["capacities"]
-    }
+    (unpriced,) = {(one["per_money"], one["per_licence"]) for one in result_maker.summarised(free)["capacities"]}
     assert unpriced == (None, None)
 
 

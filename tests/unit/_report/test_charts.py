@@ -68,7 +68,7 @@ def pictures(values):
         ("forest", charts.forest(ratios, 0.01, SIDES, ATTACK)),
         ("spread", charts.spread(many, 0.01, SIDES, ATTACK)),
         ("bars", charts.bars(levels, ARMS, ATTACK, ATTACK)),
-        ("histogram", charts.histogram(sampled, ARMS, ATTACK, ATTACK)),
+        ("histogram", charts.histogram(*charts.bins(sampled, ARMS), ARMS, ATTACK, ATTACK)),
         ("sequence", charts.sequence(drift, ARMS, ATTACK)),
         ("timeline", charts.timeline(line, bands, ARMS, ATTACK, ATTACK)),
         ("usage_map", charts.usage_map(usage, list("01234567"), ATTACK)),
@@ -207,7 +207,8 @@ def test_places_are_those_of_the_numbers():
 
 def test_the_histogram_counts_each_sample_once():
     values = [1.0, 1.0, 2.0, 2.5, 4.0]
-    svg = markup.picture(charts.histogram([{"arm": "a", "value": value} for value in values], ["a"], "u", "l").svg)
+    counted = charts.bins([{"arm": "a", "value": value} for value in values], ["a"])
+    svg = markup.picture(charts.histogram(*counted, ["a"], "u", "l").svg)
     titles = [one.text for one in svg.iter("title")]
     assert sum(int(title.partition(": ")[2]) for title in titles) == len(values)
     assert titles[0] == "1.000 to 2.000: 2"

@@ -20,7 +20,6 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages impor
     comparison as comparison_page,
     fleet as fleet_page,
 )
-from result_maker import accepted
 
 SETTINGS = build.Settings()
 
@@ -28,7 +27,7 @@ SETTINGS = build.Settings()
 def row(host, hardware_class="class-a", boots=None, confounded=False, **options):
     result = result_maker.result(host=host, **{"blocks": 5, "shape": (1, 2, 2), **options})
     result["plan"].update(boots=boots, confounded=confounded)
-    summary = {**build.summarise(accepted(result), f"{host}.json", SETTINGS), "hardware_class": hardware_class}
+    summary = {**result_maker.summarised(result, f"{host}.json"), "hardware_class": hardware_class}
     return hardware_classes.row(summary, f"{host}.html")
 
 
@@ -291,13 +290,11 @@ def test_hosts_that_switched_another_setting_are_shown_with_it_and_not_counted_f
     }
     unknown = {**result_maker.policy_result(name="x" * 59, blocks=5, shape=(1, 2, 2)), "host": "odd"}
     assert (
-        hardware_classes.row(build.summarise(accepted(unknown), "odd.json", SETTINGS), "odd.html")["title"]
-        == "another arm: worse"
+        hardware_classes.row(result_maker.summarised(unknown, "odd.json"), "odd.html")["title"] == "another arm: worse"
     )
     booted = {**result_maker.policy_result(name="nosmt", blocks=5, shape=(1, 2, 2)), "host": "booted"}
     assert (
-        hardware_classes.row(build.summarise(accepted(booted), "booted.json", SETTINGS), "booted.html")["title"]
-        == "nosmt: worse"
+        hardware_classes.row(result_maker.summarised(booted, "booted.json"), "booted.html")["title"] == "nosmt: worse"
     )
     assert {workload["workload"] for workload in classes["strict overcommit"]["workloads"]} == {
         "gzip, all_threads, overcommit_strict"

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import pytest
 import result_maker
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, hardware_classes, terminal_table
-from result_maker import accepted
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import hardware_classes, terminal_table
 
 WORKLOADS = {
     "gzip": result_maker.GZIP,
@@ -17,7 +16,7 @@ WORKLOADS = {
 
 def workloads(**options):
     """The workloads of the overview's row of a host."""
-    summary = build.summarise(accepted(result_maker.result(workloads=WORKLOADS, **options)), "a.json", build.Settings())
+    summary = result_maker.summarised(result_maker.result(workloads=WORKLOADS, **options))
     return list(hardware_classes.row(summary, "a.html")["workloads"].values())
 
 

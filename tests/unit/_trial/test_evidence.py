@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import functools
 import itertools
 import json
@@ -14,7 +15,7 @@ import random
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics import spending
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import answer, assumptions, design, evidence, units
-from ansible_collections.threadwise.smt.plugins.plugin_utils._trial.records import Metric, Trial
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial.records import Metric, Reading, Trial, WrittenPeriod
 
 ON, OFF = "smt_on", "smt_off"
 RATE = Metric("rate", "1/s", "higher", True, None)
@@ -152,7 +153,9 @@ def test_the_first_period_without_a_value_is_named_with_its_reason(metrics, reas
     whole = {"rate": {"value": 2.0, "reason": None}, "requests": {"value": 1.0, "reason": None}}
 
     def record(number, metrics, reason=None):
-        return {"period": number, "arm": ON, "complete": reason is None, "reason": reason, "metrics": metrics}
+        at = datetime.datetime(2026, 3, 1, 12, number, tzinfo=datetime.UTC)
+        readings = {name: Reading(**one) for name, one in metrics.items()}
+        return WrittenPeriod(number, ON, at, at, at, reason is None, reason, readings, {}, ())
 
     written = {
         "web0": [record(0, whole), record(1, whole), record(2, metrics, reason)],

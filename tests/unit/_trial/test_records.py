@@ -98,9 +98,9 @@ def test_periods_are_read_without_a_line_that_was_not_written_whole():
     line = json.dumps(PERIOD)
     found = records.lines(f"{line}\n{line[: len(line) // 2]}".encode(), trials.PERIOD)
     assert found == [PERIOD]
-    (period,) = records.complete(found)
+    (period,) = records.complete(map(records.written_period, found))
     assert (period.number, period.arm, period.values) == (0, "smt_on", {"p99": 0.2})
-    assert records.complete([{**PERIOD, "complete": False}]) == []
+    assert records.complete([records.written_period({**PERIOD, "complete": False})]) == []
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import trial_maker
 from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.threadwise.smt.plugins.action import smt_trial_design, smt_trial_host
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostAction, HostFailedError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import records
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import (
     directory,
     follower,
@@ -137,14 +138,7 @@ def test_a_host_that_is_lost_before_its_first_check_has_an_end_and_is_not_waited
     action, files, trial = action
     assert carry_out(action, raising(error)) is error
     seen = looking.known(files, trial)
-    assert seen.ends["web1"] == {
-        "host": "web1",
-        "ended": seen.ends["web1"]["ended"],
-        "reason": reason,
-        "restored": True,
-        "before": None,
-        "after": None,
-    }
+    assert seen.ends["web1"] == records.WrittenEnd(restored=True, before=None, after=None, reason=reason)
     for host in list(trial.design.schedule)[1:]:
         part = looking.HostFiles(files, trial, host, lambda _line: None)
         for number in range(4):
@@ -171,7 +165,7 @@ def test_a_host_without_a_design_has_an_end_too(action):
     error = carry_out(action, raising(AssertionError("it was contacted")))
     assert isinstance(error, directory.TrialFileError) and "somebody has changed it" in str(error)
     path.write_text(written)
-    assert looking.known(files, trial).ends["web1"]["reason"] == str(error)
+    assert looking.known(files, trial).ends["web1"].reason == str(error)
 
 
 def test_a_host_that_is_left_out_has_none(action):

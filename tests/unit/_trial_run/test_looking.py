@@ -216,9 +216,7 @@ def test_a_record_that_could_not_be_read_is_its_hosts_failure_and_is_written_as_
     seen = looking.known(files, trial)
     assert seen.unreadable == {}
     (one,) = seen.periods["web0"]
-    assert (one["complete"], one["metrics"], one["reason"]) == (False, {}, str(caught.value)) and len(
-        one["reason"]
-    ) < 400
+    assert (one.complete, one.metrics, one.reason) == (False, {}, str(caught.value)) and len(one.reason) < 400
     looking.HostFiles(files, trial, "web1", lambda _line: None).period(record(trial, "web1", 0, 100.0))
 
 
@@ -237,10 +235,10 @@ def test_a_sentence_of_any_length_is_shortened_and_read_again(files, trial, said
     seen = looking.known(files, trial)
     (one,) = seen.periods["web0"]
     for found in (
-        one["reason"],
-        one["metrics"]["rate"]["reason"],
-        one["events"][0]["detail"],
-        seen.ends["web0"]["reason"],
+        one.reason,
+        one.metrics["rate"].reason,
+        one.happened[0],
+        seen.ends["web0"].reason,
         files.ended(),
     ):
         assert found.isprintable() and len(found) == records.MAX_SAID

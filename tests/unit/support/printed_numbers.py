@@ -27,4 +27,4 @@ def concluded(metric, value_of, seed=1, compared=True):
         seed=seed,
         compared=compared,
     )
-    return conclusion.conclude(result_maker.accepted(document), result_maker.compared(document))
+    return conclusion.conclude(result_maker.analysed(document))

@@ -23,8 +23,9 @@ from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist as host_cpulist, files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import placement
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.metrics import AGGREGATES
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import host_analysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import host_result, results
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
 
 START = datetime.datetime(2026, 1, 2, 3, 4, 5)
 ORDER = ("single", "same_cpu", "siblings", "cores", "one_per_core", "all_threads")
@@ -381,9 +382,19 @@ def accepted(document):
     return results.accept(copy.deepcopy(document), document["host"])
 
 
+def analysed(document, *settings, **options):
+    """A document with the figures that follow from it."""
+    return host_analysis.HostAnalysis(accepted(document), *settings, **options)
+
+
 def compared(document, *settings, **options):
     """The comparisons of a document."""
-    return host_comparisons.compare_host(accepted(document), *settings, **options)
+    return analysed(document, *settings, **options).comparisons
+
+
+def summarised(document, file="web01.json", licence=None, **settings):
+    """What results.json says of a document."""
+    return build.summarise(build.Settings(**settings).analysed(accepted(document)), file, licence)
 
 
 def spoilt(value, attack):

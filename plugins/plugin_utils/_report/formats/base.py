@@ -71,11 +71,16 @@ class Host:
 
         They are most of a report's numbers. What all workers of a sample share is written once.
         """
-        workloads = {one.name: one for one in self.result.plan.workloads or ()}
+        quoted = functools.cache(lambda text: _quoted(cell(text)))
+        of_run = [quoted(text) for text in _run(self.result)]
+        workloads = {
+            one.name: (quoted(one.primary), quoted(one.metrics[one.primary].unit))
+            for one in self.result.plan.workloads or ()
+        }
         return "".join(
             line
             for sample in self.result.samples
-            for line in _worker_lines(self.result, sample, workloads[sample.workload], cell)
+            for line in _worker_lines(of_run, sample, *workloads[sample.workload], quoted)
         )
 
 
@@ -170,27 +175,37 @@ WORKER_COLUMNS = {
 
 def _identity(result: HostResult, sample: Sample) -> list[t.Any]:
     """Return the values of :data:`_SAMPLE`."""
-    of_run = (result.run, result.host, result.facts.get("hardware_class"))
-    return [*of_run, sample.workload, sample.placement, sample.arm, sample.block, sample.index]
+    return [*_run(result), sample.workload, sample.placement, sample.arm, sample.block, sample.index]
+
+
+def _run(result: HostResult) -> tuple[str, str, str | None]:
+    """Return what all samples of a result share."""
+    return result.run, result.host, result.facts.get("hardware_class")
 
 
 def _worker_lines(
-    result: HostResult, sample: Sample, workload: Workload, cell: t.Callable[[t.Any], t.Any]
+    of_run: t.Sequence[str], sample: Sample, metric: str, unit: str, quoted: t.Callable[[str | None], str]
 ) -> t.Iterator[str]:
     telemetry = host_comparisons.telemetry_of(sample)
     frequency, usage = telemetry.frequency or {}, telemetry.cpu_usage or {}
-    of_sample = tables.csv_text([map(cell, [*_identity(result, sample), sample.parameter])])[:-1]
-    metric, unit = (_quoted(cell(text)) for text in (workload.primary, workload.metrics[workload.primary].unit))
+    texts = [*of_run, *map(quoted, (sample.workload, sample.placement, sample.arm))]
+    numbers = map(_number, (sample.block, sample.index, sample.parameter))
+    of_sample = ",".join((*texts, *numbers))
     for number, worker in enumerate(sample.workers or ()):
         # Of a worker that had several CPUs it is not known which of them it used.
         own = worker.cpus if worker.cpus.isdigit() else ""
-        cpus = own or _quoted(cell(worker.cpus))
-        times = worker.wall_seconds, worker.cpu_seconds, worker.context_switches, frequency.get(own), usage.get(own)
-        value, *numbers = ("" if one is None else repr(one) for one in (worker.value, *times))
-        yield f"{of_sample},{number},{cpus},{metric},{value},{unit},{','.join(numbers)}\n"
+        yield (
+            f"{of_sample},{number},{own or quoted(worker.cpus)},{metric},{_number(worker.value)},{unit},"
+            f"{_number(worker.wall_seconds)},{_number(worker.cpu_seconds)},{_number(worker.context_switches)},"
+            f"{_number(frequency.get(own))},{_number(usage.get(own))}\n"
+        )
 
 
-def _quoted(text: str) -> str:
+def _number(value: float | None) -> str:
+    return "" if value is None else repr(value)
+
+
+def _quoted(text: str | None) -> str:
     """Return a text as it stands among others in a row: alone, an empty one would be quoted."""
     return tables.csv_text([["", text]])[1:-1]
 

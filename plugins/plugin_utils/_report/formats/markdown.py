@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change, comparisons
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import Ending, Format, Host
@@ -53,7 +53,7 @@ def _host(host: Host) -> str:
         lines += ["| workload | compared | change | verdict | blocks |", "|---|---|---|---|---|"]
         for one in summary["comparisons"]:
             title = ", ".join(filter(None, [one["title"], report_text.metric(one)]))
-            cells = [title, report_text.compared(one), conclusion.change_and_interval(one)]
+            cells = [title, report_text.compared(one), conclusion.change_and_interval(change.Change.read(one))]
             lines.append(f"| {' | '.join(map(plain, [*cells, report_text.verdict(one)]))} | {one['n']} |")
         lines.append("")
     if len(summary["arms"]) < 2:
@@ -76,9 +76,9 @@ def _measured(host: Host) -> list[str]:
     for one in host.summary["levels"]:
         about = comparisons.describe_workload(host.result, one["workload"], one["parameter"], one["metric"])
         value, low, high = (report_text.number(one[end]) for end in ("value", "low", "high"))
-        said = value if one["value"] is None else f"{value} {about['unit']}"
+        said = value if one["value"] is None else f"{value} {about.unit}"
         interval = "" if one["low"] is None else f" ({low} to {high})"
-        cells = [about["title"], one["metric"], placements.title(one["placement"]), f"{said}{interval}"]
+        cells = [about.title, one["metric"], placements.title(one["placement"]), f"{said}{interval}"]
         lines.append(f"| {' | '.join(map(plain, cells))} | {one['n']} |")
     return [*lines, ""] if host.summary["levels"] else []
 
@@ -108,7 +108,7 @@ def _tail(ending: Ending) -> str:
                 cells = [
                     workload["title"],
                     str(workload["n"]),
-                    conclusion.change_and_interval(workload),
+                    conclusion.change_and_interval(change.Change.read(workload)),
                     report_text.verdict(workload),
                     workload["sentence"],
                 ]

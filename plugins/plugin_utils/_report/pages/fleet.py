@@ -10,6 +10,7 @@ import collections
 import typing as t
 from urllib.parse import quote
 
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, pooled
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import (
     charts,
@@ -182,7 +183,8 @@ def _chart(
             "label": f"{one['hardware_class'] or 'unknown class'}: {workload[name]}",
             **{key: workload[key] for key in ("better", "ratios", "ratio", "verdict")},
             "text": (
-                f"{conclusion.change_and_interval(workload)}, {report_text.counted(len(workload['ratios']), 'host')}"
+                f"{conclusion.change_and_interval(change.Change.read(workload))},"
+                f" {report_text.counted(len(workload['ratios']), 'host')}"
             ),
             "margin": workload["margin"],
         }
@@ -269,7 +271,7 @@ def _notable(
             for host, ratio in workload["outliers"].items():
                 unlike.setdefault(host, []).append(
                     f"{workload['title']} {conclusion.change_of_ratio(ratio, workload['better'])}, its class"
-                    f" {conclusion.change_of(workload)}"
+                    f" {conclusion.change_of(change.Change.read(workload))}"
                 )
     left = [
         f"{row['host']}: {'; '.join(row['differences']) or 'no details were left'}"

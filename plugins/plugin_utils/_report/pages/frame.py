@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 import jinja2
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import canvas, text as report_text
@@ -125,9 +126,9 @@ def environment() -> jinja2.Environment:
         number=report_text.number,
         percent=conclusion.percent,
         signed=conclusion.signed,
-        change=conclusion.change_of,
+        change=lambda one: conclusion.change_of(change.Change.read(one)),
         change_of_ratio=conclusion.change_of_ratio,
-        interval=report_text.interval,
+        interval=lambda one: report_text.interval(change.Change.read(one)),
         verdict=conclusion.VERDICT_TITLES.get,
         placement=placements.title,
         effect=report_text.EFFECT_TITLES.get,

@@ -15,6 +15,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._statistics import 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.catalogue import BUILT_IN
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult, Sample
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, load_limit
@@ -50,17 +51,17 @@ SAMPLE_HEADS = (
 )
 
 
-def render(result: HostResult, summary: dict[str, t.Any], alone: bool) -> str:
+def render(analysis: HostAnalysis, summary: dict[str, t.Any], alone: bool) -> str:
     """Render the page.
 
     Args:
-        result: from :func:`result_files.load`.
+        analysis: of the host.
         summary: from :func:`build.summarise`.
         alone: whether there is no overview page to link to.
     """
-    comparisons = summary["comparisons"]
+    result, comparisons = analysis.result, analysis.comparisons
     several = len(result.arms) > 2
-    of_smt, of_others = host_comparisons.of_smt(comparisons), host_comparisons.of_other_arms(comparisons)
+    of_smt, of_others = analysis.of_smt, analysis.of_other_arms
     within = [] if several else [one for one in comparisons if one["kind"] == "arm" and load_limit.is_most_load(one)]
     of_smt, of_others = (
         [one for one in group if several or not load_limit.is_most_load(one)] for group in (of_smt, of_others)
@@ -71,7 +72,7 @@ def render(result: HostResult, summary: dict[str, t.Any], alone: bool) -> str:
         else ([*of_smt, *of_others], [])
     )
     # With few workloads no table says more than what the curves of streams have in theirs.
-    workloads = workloads_part.workloads(result, summary)
+    workloads = workloads_part.workloads(analysis)
     by_streams = {one["workload"] for one in workloads if one["streams"]}
     between_arms = [one for one in comparisons if one["kind"] == "arm"]
     deciding = [

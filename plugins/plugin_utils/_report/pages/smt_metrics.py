@@ -13,7 +13,9 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     limits,
     smt_metrics,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import Sample
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Level
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.streams import Crossover
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import Sample, Workload
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
 
@@ -35,66 +37,64 @@ READS = {
 
 
 def lines(
-    about: t.Mapping[str, t.Any],
+    workload: Workload,
     comparisons: t.Sequence[host_comparisons.Comparison],
-    levels: t.Sequence[t.Mapping[str, t.Any]],
+    levels: t.Sequence[Level],
     samples: t.Sequence[Sample],
-    crossover: t.Mapping[str, t.Any] | None,
+    crossover: Crossover | None,
 ) -> list[Line]:
     """Return the SMT metrics that a workload's measurements allow.
 
     Args:
-        about: the workload, from :func:`host_comparisons.describe_workload`, with ``parameter_name`` and
-            ``response_limit`` (seconds, or None).
+        workload: as the plan declares it.
         comparisons: all of the host.
         levels: of the workload.
         samples: of the workload.
-        crossover: of the workload, from :meth:`_analysis.streams.Curve.described`, or None where no streams were
-            compared.
+        crossover: of the workload, or None where no streams were compared.
 
     Returns:
         ``(name, value with its interval, meaning)`` each.
     """
-    return [*_of_comparisons(about, comparisons), *_of_streams(crossover), *_of_clients(about, levels, samples)]
+    return [
+        *_of_comparisons(workload.name, comparisons),
+        *_of_streams(crossover),
+        *_of_clients(workload, levels, samples),
+    ]
 
 
-def _of_comparisons(about: t.Mapping[str, t.Any], comparisons: t.Sequence[host_comparisons.Comparison]) -> list[Line]:
+def _of_comparisons(workload: str, comparisons: t.Sequence[host_comparisons.Comparison]) -> list[Line]:
     found = []
     of_placements = [one for one in comparisons if one["kind"] == "placement" and one["primary"]]
     for one in [*of_placements, *host_comparisons.of_smt(comparisons)]:
-        is_asked = one["workload"] == about["workload"] and one["metric"] != limits.MOST_LOAD
+        is_asked = one["workload"] == workload and one["metric"] != limits.MOST_LOAD
         if is_asked and one["effect"] in READS:
             metric = smt_metrics.of_comparison(one["effect"], one)
             at = "" if one.get("parameter") is None else f" at {one['parameter']:g}"
-            found.append((metric["name"] + at, _value(one["effect"], metric), READS[one["effect"]]))
+            found.append((metric.name + at, _value(one["effect"], metric), READS[one["effect"]]))
     return found
 
 
-def _value(effect: str, metric: t.Mapping[str, t.Any]) -> str:
+def _value(effect: str, metric: smt_metrics.SmtMetric) -> str:
     if effect in ("smt_yield", "core_yield"):
-        return f"{metric['value']:.2f}" + (
-            "" if metric["low"] is None else f" ({metric['low']:.2f} to {metric['high']:.2f})"
-        )
-    return conclusion.change_and_interval(metric)
+        return f"{metric.value:.2f}" + ("" if metric.low is None else f" ({metric.low:.2f} to {metric.high:.2f})")
+    return conclusion.change_and_interval(metric.change)
 
 
-def _of_streams(crossover: t.Mapping[str, t.Any] | None) -> list[Line]:
+def _of_streams(crossover: Crossover | None) -> list[Line]:
     if crossover is None:
         return []
     reads = (
         "from how many streams on SMT helps; in parentheses, from the number where it costs no more to the number where"
         " it is called a gain"
     )
-    return [("crossover", crossover["text"], reads)]
+    return [("crossover", crossover.text(), reads)]
 
 
-def _of_clients(
-    about: t.Mapping[str, t.Any], levels: t.Sequence[t.Mapping[str, t.Any]], samples: t.Sequence[Sample]
-) -> list[Line]:
+def _of_clients(workload: Workload, levels: t.Sequence[Level], samples: t.Sequence[Sample]) -> list[Line]:
     """Return the most clients (or other parameter value) before response times double, for each placement and arm;
     under a limit, those of the typical block.
     """
-    titles = {level["arm"]: level["arm_title"] for level in levels}
+    titles = {level.arm: level.arm_title for level in levels}
     curves: dict[str, dict[str, dict[float, list[float]]]] = {}
     measured = [sample for sample in samples if sample.ok and sample.parameter is not None]
     name = next((name for name in RESPONSES if any(_response(sample, name) for sample in measured)), "")
@@ -103,9 +103,9 @@ def _of_clients(
         if response and sample.parameter is not None:
             curve = curves.setdefault(sample.placement, {}).setdefault(sample.arm, {})
             curve.setdefault(sample.parameter, []).append(response)
-    counted = about["parameter_name"]
+    counted = workload.parameter.name if workload.parameter else ""
     unit = next((sample.metrics[name].unit for sample in measured if _response(sample, name)), "")
-    allowed = about.get("response_limit")
+    allowed = workload.response_limit
     found = []
     for placement, by_arm in curves.items():
         means = {arm: {value: fmean(values) for value, values in curve.items()} for arm, curve in by_arm.items()}
@@ -113,9 +113,9 @@ def _of_clients(
         if allowed is not None and unit in units.SECONDS:
             limit, why = allowed / units.SECONDS[unit], "the limit that was set"
         by_block = {
-            level["arm"]: "none" if level["value"] is None else f"{level['value']:g}"
+            level.arm: "none" if level.value is None else f"{level.value:g}"
             for level in levels
-            if level["metric"] == limits.MOST_LOAD and level["measured_as"] == placement
+            if level.metric == limits.MOST_LOAD and level.measured_as == placement
         }
         most = by_block or {arm: _most(curve, limit) for arm, curve in means.items()}
         text = ", ".join(f"{titles.get(arm, arm)} {value}" for arm, value in most.items())

@@ -14,9 +14,11 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     comparisons as host_comparisons,
+    paired,
     smt_metrics,
     usage,
 )
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Level
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult, Sample
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
@@ -48,7 +50,7 @@ class Group:
 def table(
     result: HostResult,
     samples: t.Sequence[Sample],
-    levels: t.Sequence[t.Mapping[str, t.Any]],
+    levels: t.Sequence[Level],
     used: t.Mapping[Key, usage.Usage],
 ) -> dict[str, t.Any] | None:
     """Make the table of a workload's telemetry.
@@ -93,11 +95,11 @@ def absent(result: HostResult, tables: t.Iterable[dict[str, t.Any] | None]) -> l
 def _groups(
     result: HostResult,
     samples: t.Sequence[Sample],
-    levels: t.Sequence[t.Mapping[str, t.Any]],
+    levels: t.Sequence[Level],
     used: t.Mapping[Key, usage.Usage],
 ) -> dict[Key, Group]:
     primary = host_comparisons.primary_metrics(result)
-    kinds: dict[Key, list[Sample]] = {(one["placement"], one["arm"], one["parameter"]): [] for one in levels}
+    kinds: dict[Key, list[Sample]] = {(one.placement, one.arm, one.parameter): [] for one in levels}
     for sample in samples:
         if host_comparisons.good_value(sample, primary[sample.workload]) is not None:
             kinds.setdefault((sample.placement, sample.arm, sample.parameter), []).append(sample)
@@ -124,15 +126,11 @@ def _room(which: str) -> t.Callable[[Group], Cell | None]:
     """
 
     def value_of(group: Group) -> Cell | None:
-        room = getattr(group.usage, which, None)
-        if room is None:
+        room: paired.Span | None = getattr(group.usage, which, None)
+        if room is None or room.value is None:
             return None
-        span = (
-            ""
-            if room["low"] is None
-            else f" ({conclusion.signed(1 + room['low'])} to {conclusion.signed(1 + room['high'])})"
-        )
-        return conclusion.signed(1 + room["value"]) + span, room["value"]
+        ends = " to ".join(conclusion.signed(1 + end) for end in (room.low, room.high) if end is not None)
+        return conclusion.signed(1 + room.value) + (f" ({ends})" if ends else ""), room.value
 
     return value_of
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import types
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame
@@ -18,13 +19,13 @@ MAX_DRAWN = 24
 SIDES = ("worse", "better")
 TITLES = {"lower": "Less is better", "higher": "More is better"}
 
-Periods = t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]]
+Periods = t.Mapping[str, t.Sequence[records.WrittenPeriod]]
 
 
 def render(
     trial: records.Trial,
     periods: Periods,
-    ends: t.Mapping[str, t.Mapping[str, t.Any]],
+    ends: t.Mapping[str, records.WrittenEnd],
     looks: evidence.Looks,
     unreadable: t.Mapping[str, str] = types.MappingProxyType({}),
 ) -> str:
@@ -32,7 +33,7 @@ def render(
 
     Args:
         trial: the trial.
-        periods: host -> the records of its periods.
+        periods: host -> its periods.
         ends: host -> how its part ended, if it has.
         looks: the looks at it.
         unreadable: host -> what is wrong with its files.
@@ -78,7 +79,7 @@ def _forest(trial: records.Trial, found: t.Sequence[evidence.Comparison], title:
             "low": one["ci_low"],
             "high": one["ci_high"],
             "verdict": one["verdict"],
-            "text": conclusion.change_and_interval(one),
+            "text": conclusion.change_and_interval(change.Change.read(one)),
             "better": one["better"],
         }
         for one in found
@@ -97,7 +98,10 @@ def _points(trial: records.Trial, found: t.Sequence[evidence.Comparison]) -> cha
             "ratios": one["points"],
             "ratio": one["ratio"],
             "verdict": one["verdict"],
-            "text": f"{conclusion.change_and_interval(one)}, {report_text.counted(one['n'], 'observation')}",
+            "text": (
+                f"{conclusion.change_and_interval(change.Change.read(one))},"
+                f" {report_text.counted(one['n'], 'observation')}"
+            ),
             "better": one["better"],
         }
         for one in found
@@ -110,34 +114,34 @@ def _points(trial: records.Trial, found: t.Sequence[evidence.Comparison]) -> cha
     )
 
 
-def _timelines(trial: records.Trial, host: str, of_host: t.Sequence[t.Mapping[str, t.Any]]) -> list[charts.Picture]:
+def _timelines(trial: records.Trial, host: str, of_host: t.Sequence[records.WrittenPeriod]) -> list[charts.Picture]:
     """Draw the primary metric of a host over its arms, and its traffic."""
     shown = [one for one in trial.metrics if one.is_primary or one.name == trial.traffic]
     return [picture for metric in shown if (picture := _timeline(trial, host, of_host, metric)) is not None]
 
 
 def _timeline(
-    trial: records.Trial, host: str, of_host: t.Sequence[t.Mapping[str, t.Any]], metric: records.Metric
+    trial: records.Trial, host: str, of_host: t.Sequence[records.WrittenPeriod], metric: records.Metric
 ) -> charts.Picture | None:
     if not of_host:
         return None
-    start = records.moment(of_host[0]["started"])
+    start = of_host[0].started
     bands = [
         {
-            "begin": round((records.moment(one["started"]) - start).total_seconds() / 60, 3),
-            "end": round((records.moment(one["ended"]) - start).total_seconds() / 60, 3),
-            "arm": trial.titles[one["arm"]],
+            "begin": round((one.started - start).total_seconds() / 60, 3),
+            "end": round((one.ended - start).total_seconds() / 60, 3),
+            "arm": trial.titles[one.arm],
         }
         for one in of_host
     ]
     rows = [
         {
-            "at": round(((records.moment(one["counted_from"]) - start).total_seconds() + seconds) / 60, 3),
+            "at": round(((one.counted_from - start).total_seconds() + seconds) / 60, 3),
             "value": value,
-            "period": one["period"],
+            "period": one.number,
         }
         for one in of_host
-        for seconds, value in one["series"].get(metric.name, ())
+        for seconds, value in one.series.get(metric.name, ())
         if value is not None
     ]
     if not rows:
@@ -152,35 +156,30 @@ def _heads(trial: records.Trial) -> list[tuple[str, bool]]:
     return [("host", False), ("period", True), ("begin", False), ("arm", False), *of_metrics, ("what happened", False)]
 
 
-def _row(trial: records.Trial, host: str, one: t.Mapping[str, t.Any]) -> list[t.Any]:
-    values = [one["metrics"].get(metric.name, {}).get("value") for metric in trial.metrics]
-    missing = [f"{name}: {metric['reason']}" for name, metric in one["metrics"].items() if metric["reason"]]
-    happened = [
-        *([one["reason"]] if one["reason"] else []),
-        *missing,
-        *(event["detail"] for event in one["events"] if event["event"] != "switched"),
-    ]
+def _row(trial: records.Trial, host: str, one: records.WrittenPeriod) -> list[t.Any]:
+    read = [one.metrics.get(metric.name) for metric in trial.metrics]
+    missing = [f"{name}: {metric.reason}" for name, metric in one.metrics.items() if metric.reason]
+    happened = [*([one.reason] if one.reason else []), *missing, *one.happened]
+    values = [metric and metric.value for metric in read]
     cells = ["" if value is None else [report_text.number(value), value, ""] for value in values]
     return [
         host,
-        [str(one["period"] + 1), one["period"] + 1, ""],
-        one["started"],
-        trial.titles[one["arm"]],
+        [str(one.number + 1), one.number + 1, ""],
+        f"{one.started:{records.MOMENT}}",
+        trial.titles[one.arm],
         *cells,
         "; ".join(happened),
     ]
 
 
-def _end(end: t.Mapping[str, t.Any] | None, unreadable: str | None) -> tuple[str, bool]:
+def _end(end: records.WrittenEnd | None, unreadable: str | None) -> tuple[str, bool]:
     """Return how a host's part ended, and whether that is an alarm."""
     if unreadable is not None:
         return f"its files cannot be read, so it counts for nothing: {unreadable}", True
     if end is None:
         return "its part has not ended, or its controller was lost before it could be written down", False
-    if not end["restored"]:
-        state = f"not known to be in its own state (CPUs {end['before']} online)"
+    if not end.restored:
+        state = f"not known to be in its own state (CPUs {end.before} online)"
     else:
-        state = (
-            f"in its own state again, CPUs {end['after']} online" if end["after"] is not None else "it was not switched"
-        )
-    return state if end["reason"] is None else f"{state}: {end['reason']}", not end["restored"]
+        state = f"in its own state again, CPUs {end.after} online" if end.after is not None else "it was not switched"
+    return state if end.reason is None else f"{state}: {end.reason}", not end.restored

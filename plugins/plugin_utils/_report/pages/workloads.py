@@ -14,6 +14,9 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     smt_metrics,
     usage,
 )
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Level, Measure
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.streams import Crossover
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult, Sample
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import (
@@ -21,6 +24,9 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages impor
     telemetry as telemetry_part,
 )
 
+# What a chart draws of an arm: ``{arm, value, low, high}``, with its place.
+Point = dict[str, t.Any]
+SPAN = ("value", "low", "high")
 # A page shows this many samples at most; the CSV has all.
 MAX_SAMPLES_SHOWN = 3000
 # Rows of a chart at most; the table has all.
@@ -38,56 +44,46 @@ COMBINED = {
 }
 
 
-def workloads(result: HostResult, summary: dict[str, t.Any]) -> list[dict[str, t.Any]]:
+def workloads(analysis: HostAnalysis) -> list[dict[str, t.Any]]:
     """Return each workload with its measurements."""
-    samples: dict[str, list[Sample]] = {}
-    for sample in result.samples:
-        samples.setdefault(sample.workload, []).append(sample)
-    crossovers = {one["workload"]: one for one in summary["crossovers"]}
+    result, comparisons = analysis.result, analysis.comparisons
+    by_streams = {curve.workload: curve.crossover for curve in analysis.curves}
     titles = _arm_titles(result)
     found = []
-    for name in dict.fromkeys(level["workload"] for level in summary["levels"]):
+    for name in dict.fromkeys(level.workload for level in analysis.levels):
         declared = host_comparisons.declaration(result, name)
-        about = {
-            **host_comparisons.describe_workload(result, name),
-            "parameter_name": declared.parameter.name if declared.parameter else "",
-            "response_limit": declared.response_limit,
-        }
-        of_all_metrics = [level for level in summary["levels"] if level["workload"] == name]
-        levels = [level for level in of_all_metrics if level["primary"]]
-        crossover = crossovers.get(name)
-        compared = [one for one in summary["comparisons"] if one["workload"] == name and is_of_streams(one)]
+        about = host_comparisons.describe_workload(result, name)
+        of_all_metrics = [level for level in analysis.levels if level.workload == name]
+        levels = [level for level in of_all_metrics if level.primary]
+        crossover = by_streams.get(name)
+        compared = [one for one in comparisons if one["workload"] == name and is_of_streams(one)]
+        samples = analysis.samples.get(name, [])
         chart = _bars(levels, titles, about)
-        streams = _streams(samples.get(name, []), levels, titles, about, compared, crossover)
-        curves = _parameters(result, samples.get(name, []), of_all_metrics, about)
-        used = {
-            (one["placement"], one["arm"], one["parameter"]): usage.Usage(**one)
-            for one in summary["usage"]
-            if one["workload"] == name
-        }
+        streams = _streams(samples, levels, titles, about, compared, crossover)
+        curves = _parameters(result, samples, of_all_metrics, about)
+        used = analysis.usage.get(name, {})
         found.append(
             {
-                **about,
-                "combined": COMBINED[about["aggregate"]],
+                **vars(about),
+                "parameter_name": declared.parameter.name if declared.parameter else "",
+                "combined": COMBINED[about.aggregate],
                 "home": "load" if curves else "streams" if streams and not chart else "placements",
                 "levels": levels,
                 "further": [
-                    {**level, **result_metric}
+                    {**vars(level), "unit": of_metric.unit, "better": of_metric.better}
                     for level in of_all_metrics
-                    if not level["primary"]
-                    for result_metric in [host_comparisons.describe_workload(result, name, None, level["metric"])]
+                    if not level.primary
+                    for of_metric in [host_comparisons.describe_workload(result, name, None, level.metric)]
                 ],
                 "chart": chart,
-                "repeats": _repeats(result, samples.get(name, []), about),
+                "repeats": _repeats(result, samples, about),
                 "streams": streams,
-                "helps": None if crossover is None else f"SMT helps {crossover['text']}.",
+                "helps": None if crossover is None else f"SMT helps {crossover.text()}.",
                 "compared_streams": compared,
                 "parameters": curves,
                 "load_curve": _load_curve(result, used.values(), about),
-                "smt_metrics": smt_metrics_part.lines(
-                    about, summary["comparisons"], of_all_metrics, samples.get(name, []), crossover
-                ),
-                "telemetry": telemetry_part.table(result, samples.get(name, []), levels, used),
+                "smt_metrics": smt_metrics_part.lines(declared, comparisons, of_all_metrics, samples, crossover),
+                "telemetry": telemetry_part.table(result, samples, levels, used),
             }
         )
     return found
@@ -98,31 +94,31 @@ def _arm_titles(result: HostResult) -> list[str]:
     return [arm.title for arm in result.arms]
 
 
-def _unit(about: dict[str, t.Any]) -> str:
-    return f"{about['metric']} [{about['unit']}]"
+def _unit(about: Measure) -> str:
+    return f"{about.metric} [{about.unit}]"
 
 
-def _bars(
-    levels: t.Sequence[dict[str, t.Any]], titles: t.Sequence[str], about: dict[str, t.Any]
-) -> charts.Picture | None:
+def _bars(levels: t.Sequence[Level], titles: t.Sequence[str], about: Measure) -> charts.Picture | None:
     drawn = [
-        {"label": placements.title(level["placement"]), "text": report_text.number(level["value"]), **_span(level)}
+        {"label": placements.title(level.placement), "text": report_text.number(level.value), **_span(level)}
         for level in levels
-        if level["value"] is not None and level["parameter"] is None and not _free(level["placement"])
+        if level.value is not None and level.parameter is None and not _free(level.placement)
     ][:MAX_ROWS_DRAWN]
-    unit = f"{_unit(about)}, {'more' if about['better'] == 'higher' else 'less'} is better"
+    unit = f"{_unit(about)}, {'more' if about.better == 'higher' else 'less'} is better"
     return (
-        charts.bars(drawn, titles, unit, f"{about['title']}: {unit}, by placement; the table has the numbers")
+        charts.bars(drawn, titles, unit, f"{about.title}: {unit}, by placement; the table has the numbers")
         if drawn
         else None
     )
 
 
-def _span(level: dict[str, t.Any]) -> dict[str, t.Any]:
-    return {
-        "arm": level["arm_title"],
-        **{key: None if level[key] is None else short(level[key]) for key in ("value", "low", "high")},
-    }
+def _span(level: Level) -> Point:
+    return _point(level.arm_title, level.value, level.low, level.high)
+
+
+def _point(arm: str, *ends: float | None) -> Point:
+    """Return a value of an arm with the ends of its interval, as charts draw it."""
+    return {"arm": arm, **{key: None if end is None else short(end) for key, end in zip(SPAN, ends)}}
 
 
 def short(value: float) -> float:
@@ -134,7 +130,7 @@ def short(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-def _repeats(result: HostResult, samples: t.Sequence[Sample], about: dict[str, t.Any]) -> list[dict[str, t.Any]]:
+def _repeats(result: HostResult, samples: t.Sequence[Sample], about: Measure) -> list[dict[str, t.Any]]:
     """Return the distribution of the workers' values with every thread busy, or of one worker alone, and where the
     scheduler placed several workers: ``{placement, chart, arms, rows}`` each, the rows with the edges of a bin and the
     count of each arm.
@@ -148,15 +144,14 @@ def _repeats(result: HostResult, samples: t.Sequence[Sample], about: dict[str, t
         rows = (values.get(placement) or _values_of_workers(result, samples, placement))[:MAX_SAMPLES_SHOWN]
         if len(rows) > 3:
             label = (
-                f"{about['title']}, {placements.title(placement)}: how often which value of a worker came in"
-                f" {len(rows)}"
+                f"{about.title}, {placements.title(placement)}: how often which value of a worker came in {len(rows)}"
             )
             unit = f"{_unit(about)} of a worker, {placements.title(placement)}"
             edges, counts = charts.bins(rows, titles)
             found.append(
                 {
                     "placement": placement,
-                    "chart": charts.histogram(rows, titles, unit, label),
+                    "chart": charts.histogram(edges, counts, titles, unit, label),
                     "arms": list(counts),
                     "rows": [row for row in zip(edges, edges[1:], *counts.values()) if any(row[2:])],
                 }
@@ -191,30 +186,30 @@ def is_of_streams(one: host_comparisons.Comparison) -> bool:
 
 def _streams(
     samples: t.Sequence[Sample],
-    levels: t.Sequence[dict[str, t.Any]],
+    levels: t.Sequence[Level],
     titles: t.Sequence[str],
-    about: dict[str, t.Any],
+    about: Measure,
     compared: t.Sequence[host_comparisons.Comparison],
-    crossover: t.Mapping[str, t.Any] | None,
+    crossover: Crossover | None,
 ) -> list[charts.Picture]:
     """Draw the metric by number of streams with its change, and beside a rate the time of a stream."""
     rows = [
         {"x": count, **_span(level)}
         for level in levels
-        if level["value"] is not None and (count := _free(level["placement"])) is not None
+        if level.value is not None and (count := _free(level.placement)) is not None
     ]
     if len({row["x"] for row in rows}) < 2:
         return []
     changes = [_change(one) for one in compared if one["baseline"]["arm_title"] == titles[0]]
     curves = [(_unit(about), "less", rows, changes)]
-    if about["better"] == "higher":
-        names = {level["arm"]: level["arm_title"] for level in levels}
+    if about.better == "higher":
+        names = {level.arm: level.arm_title for level in levels}
         curves = [
             ("time of a stream [s]", "less", _time_by_streams(samples, names), []),
             (_unit(about), "more", rows, changes),
         ]
-    helps = "" if crossover is None else f": SMT helps {crossover['text']}"
-    mark = None if crossover is None else crossover["streams"]
+    helps = "" if crossover is None else f": SMT helps {crossover.text()}"
+    mark = None if crossover is None else crossover.streams
     return [
         charts.streams(
             drawn,
@@ -222,7 +217,7 @@ def _streams(
             titles,
             f"{unit}, {better} is better",
             mark,
-            f"{about['title']}, {unit} by number of streams{helps}",
+            f"{about.title}, {unit} by number of streams{helps}",
         )
         for unit, better, drawn, below in curves
         if drawn
@@ -231,12 +226,8 @@ def _streams(
 
 def _change(one: host_comparisons.Comparison) -> dict[str, t.Any]:
     """Return a comparison at a number of streams as the change of its metric, a point of a curve."""
-    ends = {"value": one["change"], "low": one["change_low"], "high": one["change_high"]}
-    return {
-        "x": _free(one["placement"]),
-        "arm": one["candidate"]["arm_title"],
-        **{end: None if share is None else short(share) for end, share in ends.items()},
-    }
+    ends = one["change"], one["change_low"], one["change_high"]
+    return {"x": _free(one["placement"]), **_point(one["candidate"]["arm_title"], *ends)}
 
 
 def _time_by_streams(samples: t.Sequence[Sample], titles: t.Mapping[str, str]) -> list[dict[str, t.Any]]:
@@ -258,18 +249,18 @@ def _time_by_streams(samples: t.Sequence[Sample], titles: t.Mapping[str, str]) -
         ):
             times.setdefault((count, sample.arm), {}).setdefault(sample.block, []).append(time)
     return [
-        {"x": count, **_span({"arm_title": titles.get(arm, arm), **paired.level(list(blocks.values()))})}
+        {"x": count, **_point(titles.get(arm, arm), *paired.level(list(blocks.values()))[:3])}
         for (count, arm), blocks in sorted(times.items())
     ]
 
 
 def _parameters(
-    result: HostResult, samples: t.Sequence[Sample], levels: t.Sequence[dict[str, t.Any]], about: dict[str, t.Any]
+    result: HostResult, samples: t.Sequence[Sample], levels: t.Sequence[Level], about: Measure
 ) -> list[dict[str, t.Any]]:
     """Draw, for each placement, the metric, the response time, the CPU usage and the instructions per cycle by
     parameter value: ``{placement, charts}`` each, a chart with what is to be said of it.
     """
-    parameter = host_comparisons.declaration(result, about["workload"]).parameter
+    parameter = host_comparisons.declaration(result, about.workload).parameter
     if parameter is None:
         return []
     along = parameter.name + (f" [{parameter.unit}]" if parameter.unit not in (None, parameter.name) else "")
@@ -279,9 +270,9 @@ def _parameters(
         if sample.ok and sample.parameter is not None:
             kinds.setdefault((sample.placement, sample.arm, sample.parameter), []).append(sample)
     found = []
-    for placement in dict.fromkeys(level["placement"] for level in levels):
-        own = [one for one in levels if one["placement"] == placement and one["parameter"] is not None]
-        rated = [{"x": one["parameter"], **_span(one)} for one in own if one["primary"]]
+    for placement in dict.fromkeys(level.placement for level in levels):
+        own = [one for one in levels if one.placement == placement and one.parameter is not None]
+        rated = [{"x": one.parameter, **_span(one)} for one in own if one.primary]
         if all(row["value"] is None for row in rated):
             continue
         response, limit = _response(result, own, about)
@@ -292,7 +283,7 @@ def _parameters(
             ("CPU usage [%]", _of_samples(result, usual, _usage_of_busiest), "usage of its busiest core", None),
             ("instructions per cycle", _of_samples(result, usual, _ipc), "instructions per cycle of a thread", None),
         ]
-        title = f"{about['title']}, {placements.title(placement)}"
+        title = f"{about.title}, {placements.title(placement)}"
         found.append(
             {
                 "placement": placement,
@@ -312,26 +303,26 @@ def _parameters(
 
 
 def _response(
-    result: HostResult, levels: t.Sequence[dict[str, t.Any]], about: dict[str, t.Any]
+    result: HostResult, levels: t.Sequence[Level], about: Measure
 ) -> tuple[tuple[str, list[dict[str, t.Any]]], tuple[float, str] | None]:
     """Return the title and the rows of the response time that a workload has beside its primary metric, without a
     value where its samples failed, and the limit that was set.
     """
-    metrics = host_comparisons.declaration(result, about["workload"]).metrics
-    measured = {one["metric"] for one in levels if not one["primary"]}
+    declared = host_comparisons.declaration(result, about.workload)
+    measured = {one.metric for one in levels if not one.primary}
     name = next((name for name in smt_metrics_part.RESPONSES if name in measured), None)
     if name is None:
         return ("", []), None
-    spans = {(one["arm"], one["parameter"]): _span(one) for one in levels if one["metric"] == name}
+    spans = {(one.arm, one.parameter): _span(one) for one in levels if one.metric == name}
     rows = [
         {
-            "x": one["parameter"],
-            **(spans.get((one["arm"], one["parameter"])) or {**_span(one), **dict.fromkeys(("value", "low", "high"))}),
+            "x": one.parameter,
+            **(spans.get((one.arm, one.parameter)) or _point(one.arm_title, None, None, None)),
         }
         for one in levels
-        if one["primary"]
+        if one.primary
     ]
-    unit, allowed = metrics[name].unit, about["response_limit"]
+    unit, allowed = declared.metrics[name].unit, declared.response_limit
     limit = None
     if allowed is not None and unit in units.SECONDS:
         limit = allowed / units.SECONDS[unit], f"limit {allowed / units.SECONDS[unit]:.6g} {unit}"
@@ -366,7 +357,7 @@ def _ipc(sample: Sample) -> float | None:
     return None if counts is None else 1 / smt_metrics.cpi(counts[0], sum(counts[1]))
 
 
-def _load_curve(result: HostResult, used: t.Iterable[usage.Usage], about: dict[str, t.Any]) -> list[charts.Picture]:
+def _load_curve(result: HostResult, used: t.Iterable[usage.Usage], about: Measure) -> list[charts.Picture]:
     """Draw the rate, and the rate of one used CPU, over the CPU usage of the whole machine,
     for a workload that is measured at several loads.
     """
@@ -374,7 +365,7 @@ def _load_curve(result: HostResult, used: t.Iterable[usage.Usage], about: dict[s
         one for one in used if one.parameter is not None and one.achieved is not None and one.is_of_the_machine(result)
     ]
     found = []
-    for which, what in (("rate", _unit(about)), ("achieved", f"{about['unit']} by used CPU")):
+    for which, what in (("rate", _unit(about)), ("achieved", f"{about.unit} by used CPU")):
         rows = [
             {
                 "x": short(100 * one.share),
@@ -385,7 +376,7 @@ def _load_curve(result: HostResult, used: t.Iterable[usage.Usage], about: dict[s
             }
             for one in points
         ]
-        label = f"{about['title']}: {what} over the CPU usage of the whole machine; the table has the numbers"
+        label = f"{about.title}: {what} over the CPU usage of the whole machine; the table has the numbers"
         if rows:
             found.append(
                 charts.points(

@@ -14,8 +14,8 @@ from __future__ import annotations
 import itertools
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.arms import SMT_ON
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import cpus_of
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation.boot_plan import BootPlan
 
 # With fewer boots in each arm, other differences between two boots cannot be separated from the arm.
@@ -236,7 +236,8 @@ def proof(
         found = [" ".join(arguments) or "none" for arguments in mitigations]
         differences.append(f"the running kernel's mitigations: {found[0]} before, {found[-1]} now")
     states = [
-        {"control": facts["control"], "online": list(cpus_of(facts["cpus"]["online"]))} for facts in (before, after)
+        {"control": facts["control"], "online": sorted(cpulist.parse_or_empty(facts["cpus"]["online"]))}
+        for facts in (before, after)
     ]
     return {"ok": not differences, "before": states[0], "after": states[1], "differences": differences}
 

@@ -13,12 +13,12 @@ import random
 
 import pytest
 import result_maker
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import boots, comparisons as host_comparisons
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, recommendation
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import boot_plan
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import boot_plan, boots
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import decisions
-from result_maker import accepted, compared
+from result_maker import accepted, analysed, compared
 
 NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
 ORDER = ["smt_on", "smt_off", "smt_off", "smt_on"]
@@ -68,10 +68,10 @@ def test_one_boot_of_each_is_compared_and_called_confounded():
     result = joined(1)
     one = primary(result)
     assert one["confounded"] and one["n"] == 5 and one["ratio"] == pytest.approx(0.8, rel=0.01)
-    actual = conclusion.conclude(accepted(result), compared(result))
+    actual = conclusion.conclude(analysed(result))
     assert actual["recommendation"] == conclusion.UNDECIDED
     assert "confounded with the reboot" in actual["sentence"] and "smt_eval_boots: 4" in actual["next"]
-    assert recommendation.recommend(accepted(result), compared(result))["choice"] == conclusion.UNDECIDED
+    assert recommendation.recommend(analysed(result))["choice"] == conclusion.UNDECIDED
 
 
 def test_several_boots_are_judged_pair_by_pair():
@@ -80,7 +80,7 @@ def test_several_boots_are_judged_pair_by_pair():
     one = primary(result)
     assert not one["confounded"] and one["n"] == 6
     assert one["verdict"] == "loss" and one["ci_low"] <= 0.8 * 1.002 and one["ci_high"] >= 0.8
-    assert conclusion.conclude(accepted(result), compared(result))["recommendation"] == conclusion.ON
+    assert conclusion.conclude(analysed(result))["recommendation"] == conclusion.ON
     assert decisions.conclude(accepted(result), NOW).choice == conclusion.ON
 
 
