@@ -306,13 +306,12 @@ def _of_other_arms(analysis: HostAnalysis) -> list[str]:
     """Describe the effect of each arm against the baseline, other than SMT off against on: one arm in a sentence,
     several in one for each placement.
     """
-    result = analysis.result
     by_arm: dict[str, dict[str, list[Comparison]]] = {}
     by_placement: dict[str, dict[str, list[Comparison]]] = {}
     for one in analysis.against_baseline:
         by_arm.setdefault(one["effect"], {}).setdefault(one["placement"], []).append(one)
         by_placement.setdefault(one["placement"], {}).setdefault(one["effect"], []).append(one)
-    baseline = host_comparisons.arm_title(result, result.arms[0].name)
+    baseline = analysis.titles[analysis.result.arms[0].name]
     if len(by_arm) > 1:
         return [
             f"Against {baseline}, with {placements.title(placement)}:"

@@ -23,11 +23,7 @@ SHARED = {"core": "share a core", "cpu": "are one CPU"}
 
 
 def of_host(analysis: HostAnalysis) -> list[str]:
-    """Return what a host's result says of the questions that its plan asked, in sentences.
-
-    Args:
-        analysis: of the host.
-    """
+    """Return what a host's result says of the questions that its plan asked, in sentences."""
     rooms = [_room(analysis, one) for one in analysis.result.plan.workloads or () if one.parameter]
     return [*_sharing(analysis.result, analysis.comparisons), *filter(None, rooms)]
 

@@ -60,10 +60,8 @@ def cautions(analysis: HostAnalysis) -> list[str]:
     answers = [one for one in analysis.levels if one.metric == limits.MOST_LOAD]
     found = []
     for name, workload in limits.limited(result).items():
-        title, within = (
-            host_comparisons.describe_workload(result, name).title,
-            limits.within(workload.response_limit),
-        )
+        title = host_comparisons.describe_workload(result, name).title
+        within = limits.within(workload.response_limit)
         of_one = [one for one in answers if one.workload == name]
         if not of_one and any(sample.workload == name and sample.ok for sample in result.samples):
             found.append(
