@@ -1,10 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What disturbed one side of a comparison and not the other, so that their difference is not that of the arms alone.
-
-What disturbs both sides alike widens the interval. What one side alone had moves the ratio, however narrow the interval
-is: steal time, background load, throttling, another frequency.
-"""
+"""What disturbed one side of a comparison alone, which moves the ratio: what both had alike widens the interval."""
 
 from __future__ import annotations
 
@@ -37,16 +33,9 @@ _CLAUSES = {
 
 @dataclasses.dataclass(frozen=True)
 class _Side:
-    """What one side's samples had beside their work, in the mean; None where it is not known.
-
-    Attributes:
-        name: the arm or the placement.
-        workers: how many there were.
-        steal: share of the CPU time that the hypervisor took.
-        share: share of its CPU's time that a worker got, where each has one for itself.
-        others: CPUs that other processes used.
-        throttled: share of the samples in which a core was throttled.
-        frequency: in MHz.
+    """What one side's samples had beside their work, in the mean; None where it is not known: shares of the CPU time
+    that the hypervisor took, and of its own CPU's that a worker got, CPUs that others used, the share of the samples in
+    which a core was throttled, and MHz.
     """
 
     name: str
