@@ -23,6 +23,8 @@ BROKEN = (
 )
 # The last play of a rollout, which Ansible does not begin where the rollout stopped because all of a wave failed.
 AFTER_THE_ROLLOUT = "Fail the host unless it is as wanted"
+# A task without hosts, which Ansible shows as one of the first host.
+END_OF_ALL = "End the call if it cannot be carried out"
 MOMENTS = (
     (re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\dZ| \d\d:\d\d UTC)"), "MOMENT"),
     (re.compile(r"^(threadwise_smt_checked_timestamp_seconds\{[^}]*\}) \d+$", re.MULTILINE), r"\1 MOMENT"),
@@ -179,7 +181,7 @@ def honest_parts(run: arena.Run) -> dict[str, object]:
         parts[f"results of {host}"] = [
             _plain(run, json.dumps({key: line.get(key) for key in ("task", "status", "result")}, sort_keys=True))
             for line in run.results
-            if line["host"] == host and not line["once"] and line["task"] != AFTER_THE_ROLLOUT
+            if line["host"] == host and not line["once"] and line["task"] not in (AFTER_THE_ROLLOUT, END_OF_ALL)
         ]
         spoken = re.compile(rf"(wave \d+: )?{host}(: | +)(?!.*: ok=\d)")
         # A rollout shows its table again at the end, unless it stopped because all of a wave failed.

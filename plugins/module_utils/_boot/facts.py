@@ -4,8 +4,6 @@
 and whether a reboot would change them.
 """
 
-import typing as t
-
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import detection, entries as boot_entries
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.arguments import (
     are_same,
@@ -58,7 +56,7 @@ def read(fs: host_files.HostFs, detected: detection.DetectedLoader) -> BootFacts
         The facts.
     """
     cmdline = fs.read("proc/cmdline")
-    running = None if cmdline is None else _distinct(split_arguments(cmdline))
+    running = None if cmdline is None else list(dict.fromkeys(smt_arguments(split_arguments(cmdline))))
     configured = _configured([] if detected.loader is None else detected.loader.read_entries(fs))
     reboot_required = None if running is None or configured is None else not are_same(running, configured)
     return {"running": running, "configured": configured, "loader": detected.name, "reboot_required": reboot_required}
@@ -73,13 +71,12 @@ def _configured(entries: "list[boot_entries.Entry]") -> "list[str] | None":
     this host's settings.
     """
     normal = [entry for entry in entries if entry.generated and not entry.is_rescue]
-    distinct = {tuple(_distinct(entry.arguments + entry.borrowed)) for entry in normal}
+    # What another tool sets, too, is there once. What one setting has twice, smt_boot_args would change.
+    distinct = {
+        tuple(smt_arguments([*entry.arguments, *(one for one in entry.borrowed if one not in entry.arguments)]))
+        for entry in normal
+    }
     return list(distinct.pop()) if len(distinct) == 1 else None
-
-
-def _distinct(arguments: "t.Iterable[str]") -> "list[str]":
-    """Return the SMT arguments, each once: two tools may set the same one."""
-    return list(dict.fromkeys(smt_arguments(arguments)))
 
 
 def methods(detected: detection.DetectedLoader, blocked_by: "str | None") -> BootMethods:
