@@ -105,7 +105,6 @@ ansible_facts:
 """
 
 import signal
-import types
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
@@ -149,7 +148,7 @@ def main() -> None:
     )
 
 
-def _end(_number: int, _frame: "types.FrameType | None") -> "t.NoReturn":
+def _end(_number: int, _frame: object) -> "t.NoReturn":
     raise EndedError
 
 

@@ -215,6 +215,15 @@ RATES = ("plain", "exponent", "word", "letter")
 WITH_UNIT = ("seconds", "micro", "apart", "glued", "plain", "word")
 
 
+def printing(workload, shown, source):
+    """What a command is read as that prints these texts, by arm, behind its progress."""
+
+    def printed(arm, _count):
+        return read(workload, f"total: {source.random():.3f} so far\rtotal: {shown[arm]}\n", "total: 7 s\n")
+
+    return printed
+
+
 def test_the_sign_of_two_hundred_and_forty_truths_is_never_wrong():
     """SMT gives so much work; each worker prints its number in a unit that fits, after lines of progress."""
     source, said = random.Random(11), 0
@@ -230,11 +239,8 @@ def test_the_sign_of_two_hundred_and_forty_truths_is_never_wrong():
         pattern = r"total: (?P<value>[0-9.]+) ?(?P<unit>[A-Za-z\u00b5/]+)" if with_unit else r"total: (\S+)"
         workload = declared(pattern, *(("s", "lower") if is_time else ("ops/s", "higher")))
 
-        def printed(arm, _count, truth=truth, style=style, is_time=is_time, workload=workload):
-            shown = (shown_time if is_time else shown_rate)(truth[arm], style)
-            return read(workload, f"total: {source.random():.3f} so far\rtotal: {shown}\n", "total: 7 s\n")
-
-        found = concluded(workload["metrics"][0], printed, seed=case)
+        shown = {arm: (shown_time if is_time else shown_rate)(value, style) for arm, value in truth.items()}
+        found = concluded(workload["metrics"][0], printing(workload, shown, source), seed=case)
         if found["recommendation"] in ("on", "off"):
             said += 1
             assert found["recommendation"] == ("on" if gain > 1 else "off"), (gain, style, truth, found["sentence"])

@@ -384,7 +384,7 @@ def _logs(blocks: t.Any, side: str) -> list[list[float]]:
 
 def _usual_logs(blocks: t.Any) -> list[list[float]] | None:
     """Return the logarithms of lists of floats within the limits, as results have them; None for anything else."""
-    if type(blocks) is not list or set(map(type, blocks)) != {list} or not all(blocks):
+    if not isinstance(blocks, list) or set(map(type, blocks)) != {list} or not all(blocks):
         return None
     values = list(itertools.chain.from_iterable(blocks))
     is_usual = (

@@ -226,7 +226,7 @@ def _positive(name: str, value: t.Any) -> float:
     Raises:
         SmtMetricsError: not a number, not finite, or not above zero.
     """
-    if type(value) is float and 0 < value < math.inf:
+    if isinstance(value, float) and 0 < value < math.inf:
         return value
     if not _is_number(value) or not 0 < value < math.inf:
         raise SmtMetricsError(f"{name} is {str(value)[:60]}: it must be a number above zero")

@@ -53,7 +53,7 @@ class Grubby:
         self._fs = fs
         self._tool = tool
         # What it last listed: a real one takes seconds on a host with many kernels.
-        self._listed: str | None = None
+        self._listed: t.Optional[str] = None
         self.warnings: list[str] = []
 
     def entries(self) -> "list[boot_entries.Entry]":

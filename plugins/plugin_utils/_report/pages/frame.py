@@ -53,7 +53,7 @@ def _columns(table: t.Sequence[t.Sequence[t.Any]]) -> list[t.Any]:
 
 
 def _column(column: tuple[t.Any, ...]) -> t.Any:
-    if all(type(cell) is int for cell in column) and column == tuple(range(column[0], column[0] + len(column))):
+    if set(map(type, column)) == {int} and column == tuple(range(column[0], column[0] + len(column))):
         return column[0]
     keys = [tuple(cell) if isinstance(cell, list) else cell for cell in column]
     places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
