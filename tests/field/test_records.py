@@ -56,7 +56,7 @@ def test_oh_my_pi_8596_a_record_after_one_that_was_cut_off_is_not_lost_with_it(b
         stream.write(records.period(trial, "web1", period(trial, 1)).encode()[:200])
     host.period(period(trial, 1))
     seen = looking.known(files, trial)
-    assert not seen.unreadable and [one["period"] for one in seen.periods["web1"]] == [0, 1]
+    assert not seen.unreadable and [one.number for one in seen.periods["web1"]] == [0, 1]
 
 
 def test_openworker_56_one_damaged_line_does_not_keep_the_rest_from_being_read(begun):
@@ -75,7 +75,7 @@ def test_memote_636_a_value_that_is_no_number_does_not_break_the_report(begun, v
     with pytest.raises(records.RecordError):
         part(files, trial).period(record)
     (one,) = looking.known(files, trial).periods["web1"]
-    assert not one["complete"] and "cannot be written down" in one["reason"]
+    assert not one.complete and "cannot be written down" in str(one.reason)
 
 
 @pytest.mark.parametrize("depth", [900, 1100, 100_000])

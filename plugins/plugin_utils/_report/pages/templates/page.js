@@ -36,7 +36,7 @@ const numbered = (text) => {
 };
 // A table whose rows are all there: a field's data-v is what it is sorted by where its text, or the number in it, is not.
 for (const table of document.querySelectorAll('table.sort')) {
-  const first = Number(/\ba(\d)/.exec(table.className)?.[1] ?? Infinity);
+  const first = Number(/\ba(\d)/.exec(table.className)?.[1] ?? 1e9);
   const said = (cell) => {
     const text = cell.textContent.trim();
     const counted = cell.className ? cell.classList.contains('n') : cell.cellIndex + 1 >= first;
