@@ -20,9 +20,9 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._options.smt_report import ARGUMENTS
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, hardware_classes, terminal_table
 
-# Most hosts, and hardware classes, whose conclusion is shown.
-# Up to so many hosts have a table of their numbers.
+# Most hosts whose numbers are shown as a table.
 MAX_TABLES = 3
+# Most hosts, and hardware classes, whose conclusion is shown.
 MAX_SHOWN = 20
 
 display = terminal.Terminal()

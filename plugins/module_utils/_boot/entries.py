@@ -180,8 +180,9 @@ def with_tuned_of(old: str, new: str) -> str:
         old: text of the present grub.cfg.
         new: text of the one that grub-mkconfig has made.
     """
-    known = {entry.title for entry in parse_grub_cfg(old)}
-    users = {entry.title for entry in parse_grub_cfg(old) if f"${TUNED}" in entry.arguments}
+    entries = parse_grub_cfg(old)
+    known = {entry.title for entry in entries}
+    users = {entry.title for entry in entries if f"${TUNED}" in entry.arguments}
     if not users or not _TUNED_SET.search(new):
         return new
     lines, title = [], ""

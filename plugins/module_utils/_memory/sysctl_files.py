@@ -208,7 +208,7 @@ class BootFiles:
             for name, value in wanted.items()
             if name in self._last and number(self._last[name].value) != value and name not in late
         ]
-        problems += self._late_overrides(wanted) + late_writers.would_not_start(self._kubelet, wanted)
+        problems += self._late_overrides(wanted, late) + late_writers.would_not_start(self._kubelet, wanted)
         return self._file_overrides(wanted) + problems
 
     def differences(self, wanted: "Mapping[str, int]") -> "tuple[list[str], str | None]":
@@ -221,7 +221,7 @@ class BootFiles:
             One sentence per setting that differs; and why our file could not fix that, or None.
         """
         effective = at_boot(self._files)
-        late = self._late_overrides(wanted)
+        late = self._late_overrides(wanted, self._late(wanted))
         differences = []
         for name, value in wanted.items():
             assignment = effective.get(name)
@@ -273,8 +273,7 @@ class BootFiles:
             if number(effective[name].value) != value
         ]
 
-    def _late_overrides(self, wanted: "Mapping[str, int]") -> "list[str]":
-        found = self._late(wanted)
+    def _late_overrides(self, wanted: "Mapping[str, int]", found: "Mapping[str, late_writers.Late]") -> "list[str]":
         late = [
             f"{one.source} sets {name} to {one.value!s:.20} {one.when}"
             for name, one in ((name, found[name]) for name in wanted if name in found)

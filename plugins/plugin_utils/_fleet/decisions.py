@@ -317,9 +317,9 @@ def _together(counted: t.Sequence[Conclusion]) -> tuple[str, str, dict[str, str]
     judged = list(zip(workloads, pooled.combine_family(workloads)))
     deciding = pooled.shared([one for _hosts, one in judged])
     figures = [
-        f"{_title(hosts)} {conclusion.change_of(change.Change.read(change.of(one, _better(hosts))))} with SMT off"
-        f" ({conclusion.VERDICT_TITLES[one['verdict']]})"
+        f"{_title(hosts)} {conclusion.change_of(effect)} with SMT off ({conclusion.VERDICT_TITLES[one['verdict']]})"
         for hosts, one in judged
+        for effect in [change.Change.of_ratios(_better(hosts), one["ratio"], one["ci_low"], one["ci_high"])]
     ]
     turned = {
         host: f"{_title(hosts)}: {conclusion.turned(one, one['n'])}"

@@ -87,7 +87,6 @@ PLAYBOOKS: dict[str, dict[str, Spec]] = {
 RANGES: dict[str, tuple[float | None, float | None]] = {
     **declared.RANGES,
     "smt_compare_confidence": (0.5, 0.9999),
-    "smt_compare_margin": (0, 0.5),
     "smt_enforce_max_fail_percentage": (0, 100),
     "smt_eval_sample": (1, None),
 }
