@@ -52,8 +52,10 @@ def test_ansible_17122_and_41381_lines_between_what_a_callback_prints_for_progra
     assert all(isinstance(json.loads(line), dict) for line in lines) and "smt_compliance" in seen, seen
 
 
-def test_ansible_16098_56106_and_mac_ansible_13_a_tag_that_leaves_out_everything(tmp_path):
+@pytest.mark.parametrize("playbook", ["smt_compare", "smt_survey"])
+def test_ansible_16098_56106_and_mac_ansible_13_a_tag_that_leaves_out_everything(tmp_path, playbook):
     (tmp_path / "smt_survey.html").write_text("<!-- Made by the Ansible collection threadwise.smt -->")
-    code, seen, errors = call(tmp_path, "threadwise.smt.smt_survey", "-t", "i_dont_exist")
-    assert code == 2 and "smt_survey has no tags" in seen + errors, seen + errors
+    code, seen, errors = call(tmp_path, f"threadwise.smt.{playbook}", "-t", "i_dont_exist")
+    assert code == 2 and f"{playbook} has no tags" in seen + errors, seen + errors
+    (tmp_path / "smt_survey.html").unlink(missing_ok=playbook == "smt_survey")
     assert not list(tmp_path.iterdir())
