@@ -85,6 +85,8 @@ STEPS = {
             "gzip",
             "libc6-dev",
             "linux-perf",
+            "nghttp2-client",
+            "nginx",
             "openssh-client",
             "postgresql",
             "procps",

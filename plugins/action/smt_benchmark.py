@@ -87,13 +87,15 @@ MAX_LOOKED_AT = 2 * progress.MAX_BYTES
 display = terminal.Terminal()
 
 
-# The sources that workloads compile on the host lie beside their declarations.
+# What workloads compile on the host, and the files of their servers, lie beside their declarations.
+CODE = (".py", ".pyc")
 SOURCES = pathlib.Path(__file__).resolve().parents[1] / "module_utils" / "_workloads" / "built_in"
 
 
 def sources() -> dict[str, str]:
-    """Return the C source of each workload that is compiled on the host, by file name."""
-    return {path.name: path.read_text(encoding="utf-8") for path in sorted(SOURCES.glob("*.c"))}
+    """Return the text of each file that a workload needs on the host, by file name."""
+    paths = (path for path in sorted(SOURCES.iterdir()) if path.is_file() and path.suffix not in CODE)
+    return {path.name: path.read_text(encoding="utf-8") for path in paths}
 
 
 class ActionModule(FetchingAction):

@@ -63,8 +63,8 @@ options:
       - Names of the workloads (docs/measuring.md), in the order in which they are measured, each once.
       - Built in are V(array_columns), V(array_columns_write), V(array_rows), V(array_rows_write), V(false_sharing),
         V(gzip), V(int_float_loop), V(int_float_loop_busy_core_niced), V(int_float_loop_busy_sibling),
-        V(int_float_loop_co_runners), V(int_float_loop_niced), V(load_levels), V(memory_pages), V(oltp),
-        V(random_access), V(random_access_reserved), V(stream), V(sysbench_cpu), V(sysbench_threads).
+        V(int_float_loop_co_runners), V(int_float_loop_niced), V(jvm), V(load_levels), V(memory_pages), V(nginx),
+        V(oltp), V(random_access), V(random_access_reserved), V(stream), V(sysbench_cpu), V(sysbench_threads).
       - A workload whose command is missing on the host is named before the start, and left out.
       - Without it V(gzip) and V(sysbench_cpu); none where O(command) is set.
     type: list

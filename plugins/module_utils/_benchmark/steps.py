@@ -106,13 +106,7 @@ def describe(name: str, settings: "t.Mapping[str, t.Any]") -> "dict[str, t.Any]"
             workload["name"] for workload in plan_settings.chosen(settings) if workload["name"] not in lacking
         ],
         "workloads_left_out": [{"name": workload["name"], "reason": reason} for workload, reason in left_out],
-        "missing_packages": sorted(
-            {
-                package
-                for package in (declaration.package(workload) for workload, _reason in left_out)
-                if package is not None
-            }
-        ),
+        "missing_packages": sorted({package for workload, _reason in left_out for package in _packages(workload)}),
         "obstacles": _obstacles(HostFs("/"), outline),
         "directory": base_directory(),
         "uncollected": kept_runs(base_directory()),
@@ -157,13 +151,20 @@ def _known(value: object) -> object:
 
 def _missing(settings: "t.Mapping[str, t.Any]") -> "list[tuple[declaration.Workload, str]]":
     """Return the workloads whose commands this host does not have, each with what is missing."""
-    path = os.environ.get("PATH", os.defpath)
-    found = [(workload, declaration.missing(workload, path)) for workload in plan_settings.chosen(settings)]
+    found = [(workload, declaration.missing(workload, _path())) for workload in plan_settings.chosen(settings)]
     return [(workload, reason) for workload, reason in found if reason is not None]
 
 
+def _packages(workload: declaration.Workload) -> "set[str]":
+    return declaration.missing_packages(workload, _path())
+
+
+def _path() -> str:
+    return os.environ.get("PATH", os.defpath)
+
+
 def _left_out(workload: declaration.Workload, reason: str) -> str:
-    remedy = "" if declaration.package(workload) is None else "; smt_eval_install=true installs what is missing"
+    remedy = "; smt_eval_install=true installs what is missing" if _packages(workload) else ""
     return f"The workload {workload['name']} is left out: {reason}{remedy}."
 
 

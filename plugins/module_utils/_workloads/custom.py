@@ -231,14 +231,16 @@ def _server(workload: str, given: "t.Mapping[str, t.Any]") -> t.Optional[ServerD
         )
     return {
         "folders": [],
-        "commands": [argv[0] for argv in (given["argv"], *hooks.values())],
+        "commands": {argv[0]: None for argv in (given["argv"], *hooks.values())},
         "user": None,
+        "files": [],
         "prepare": [],
         "serve": hooks["start"],
         "ready": hooks["ready"],
         "fill": [],
         "end": hooks.get("stop", []),
         "in_each_arm": True,
+        "has_own_cores": False,
         "stop": "SIGTERM",
         "kill": "SIGKILL",
     }

@@ -108,32 +108,37 @@ class Metric(Source):
 class ServerDeclaration(TypedDict):
     """The declaration of a server that runs during the samples.
 
-    In an argv ``{server}`` stands for the server's directory, ``{cpus}`` for the CPU list that it may use, and
-    ``{threads}`` for the number of these CPUs.
+    In an argv and in ``files`` ``{server}`` stands for the server's directory, ``{port}`` for a free TCP port of
+    127.0.0.1, ``{cpus}`` for the CPU list that it may use, and ``{threads}`` for the number of these CPUs.
 
     Attributes:
         folders: globs of the directories to look in before the search path, one directory for each version.
-        commands: the commands that must be installed.
+        commands: the commands that must be installed, and the package of each, or None.
         user: the user who runs the server if the plan runs as root, or None for the user of the plan.
+        files: names of files beside the declaration that are put into the server's directory first.
         prepare: list of argv, run before the server starts.
         serve: the argv of the server, which may leave it in the background and end with 0.
         ready: an argv that succeeds when the server is ready.
         fill: list of argv, run when the server is ready.
         end: an argv that ends the server, or empty. What is left of it then gets the signal ``stop``.
         in_each_arm: whether it is started anew in each arm, on the CPUs of that arm, instead of once for all arms.
+        has_own_cores: with ``in_each_arm``, whether it and its clients run on different cores: the clients on a quarter
+            of them.
         stop: the name of the signal that asks the server to end.
         kill: the name of the signal that the kernel sends to the server if its supervisor dies.
     """
 
     folders: "list[str]"
-    commands: "list[str]"
+    commands: "t.Mapping[str, t.Optional[str]]"
     user: "str | None"
+    files: "list[str]"
     prepare: "list[list[str]]"
     serve: "list[str]"
     ready: "list[str]"
     fill: "list[list[str]]"
     end: "list[str]"
     in_each_arm: bool
+    has_own_cores: bool
     stop: str
     kill: str
 
@@ -203,7 +208,7 @@ class Workload(Defaults):
             ``{alone}`` the seconds that it takes one worker alone (0 during the calibration), ``{total}`` the amount of
             work of all workers, ``{threads}`` the number of workers, ``{cpus}`` the CPU of each worker (``-1``: not
             pinned), ``{seconds}`` the length of a sample in whole seconds, ``{parameter}`` the value of the workload's
-            parameter, ``{program}`` the compiled program, ``{server}`` the server's directory.
+            parameter, ``{program}`` the compiled program, ``{server}`` the server's directory, ``{port}`` its TCP port.
         metrics: the metrics. The first one is the primary metric, which verdicts are about.
     """
 
@@ -354,24 +359,37 @@ def missing(workload: Workload, path: str) -> "str | None":
         workload: the declaration.
         path: the search path, as in the environment variable PATH.
     """
-    if workload["source"]:
-        return (
-            None
-            if compiler(path)
-            else f"no C compiler is installed: none of {', '.join(COMPILERS)} (package {COMPILER_PACKAGE})"
-        )
-    needed = (
-        workload["server"]["commands"] if workload["server"] else [workload["argv"][0], *(workload["unpack"] or [])[:1]]
-    )
-    absent = [command for command in needed if not shutil.which(command, path=search_path(workload, path))]
+    absent = _absent(workload, path)
     if not absent:
         return None
-    return f"{absent[0]} is not installed" + (f" (package {workload['package']})" if workload["package"] else "")
+    if workload["source"]:
+        return f"no C compiler is installed: none of {', '.join(COMPILERS)} (package {COMPILER_PACKAGE})"
+    command, package = next(iter(absent.items()))
+    return f"{command} is not installed" + (f" (package {package})" if package else "")
 
 
-def package(workload: Workload) -> "str | None":
-    """Return the package that provides what ``missing`` reports, or None."""
-    return COMPILER_PACKAGE if workload["source"] else workload["package"]
+def missing_packages(workload: Workload, path: str) -> "set[str]":
+    """Return the packages that provide the commands which the workload needs and which are not installed, as far as
+    they are known.
+
+    Args:
+        workload: the declaration.
+        path: as for ``missing``.
+    """
+    return {package for package in _absent(workload, path).values() if package is not None}
+
+
+def _absent(workload: Workload, path: str) -> "dict[str, str | None]":
+    """Return the commands that are not installed, each with its package or None."""
+    if workload["source"]:
+        return {} if compiler(path) else {COMPILERS[0]: COMPILER_PACKAGE}
+    needed = (
+        workload["server"]["commands"]
+        if workload["server"]
+        else dict.fromkeys([workload["argv"][0], *(workload["unpack"] or [])[:1]], workload["package"])
+    )
+    where = search_path(workload, path)
+    return {command: package for command, package in needed.items() if not shutil.which(command, path=where)}
 
 
 def compiler(path: str) -> "str | None":

@@ -17,7 +17,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declarat
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.output import sources
 
 # How much of the output of a failed worker goes into the message.
-LAST_LINES = 5
+LAST_LINES = 10
 LAST_CHARACTERS = 1000
 LAST_READ = 64 * 1024
 

@@ -9,7 +9,7 @@ import shutil
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import Protocol, TypedDict
-from ansible_collections.threadwise.smt.plugins.module_utils._host import users
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, users
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import (
     inputs,
@@ -44,6 +44,10 @@ LEAST_SHARED = 1.25
 LONGEST_SHARED = 30.0
 WALL = "wall_seconds"
 SCRATCH = "scratch"
+# What clients may use of their own CPUs. Beyond it the server may have waited for them.
+MAX_CLIENT_SHARE = 0.95
+# The clients of a server with cores of its own have one in so many cores.
+CORES_OF_ONE_CLIENT = 4
 # The share of the available memory (MemAvailable) that workers can use. The rest stays free for other processes.
 MEMORY_SHARE = 0.8
 _NUMBER = re.compile(r"(\w+): +([0-9]+)")
@@ -81,10 +85,10 @@ class PreparedWorkload:
     Args:
         declaration: the declaration of the workload.
         files: the run's RunDirectory.
-        sources: {file name: C source}.
+        sources: {file name: text} of the files beside declarations.
         seconds: the wanted length of a sample of one worker alone, or None for one that calibration chooses.
         cpus: the number of CPUs of the host with all siblings online.
-        cores: the CPUs of each core, for co-runners on siblings.
+        cores: the CPUs of each core, for co-runners on siblings and clients with cores of their own.
 
     Attributes:
         declaration: as above.
@@ -110,6 +114,8 @@ class PreparedWorkload:
         self.work: t.Optional[int] = None
         self._files = files
         self._cores = cores
+        self._sources = sources
+        self._clients: t.Sequence[int] = ()
         self._usable = {cpu for core in cores for cpu in core}
         self._is_length_chosen = seconds is not None
         self._seconds = sample_length.MIN_SECONDS if seconds is None else seconds
@@ -124,7 +130,12 @@ class PreparedWorkload:
         absent = missing(declaration, path)
         if absent:
             raise WorkloadError(absent)
-        self._program = self._build(sources, path)
+        for name in {declaration["source"], *(declaration["server"] or {"files": []})["files"]} - {None}:
+            if name not in sources:
+                raise WorkloadError(
+                    f"the file {name} was not sent: run the plan with the action threadwise.smt.smt_benchmark"
+                )
+        self._program = self._build(path)
         # The client must be of the same version as the server.
         self._command = (
             shutil.which(declaration["argv"][0], path=path) if declaration["server"] else None
@@ -148,6 +159,8 @@ class PreparedWorkload:
         self._usable = set(cpus)
         declared = self.declaration["server"]
         if declared and declared["in_each_arm"]:
+            if declared["has_own_cores"]:
+                cpus, self._clients = apart(self._cores, self._usable)
             self._start_server(declared, cpus)
 
     def leave_arm(self) -> "str | None":
@@ -169,7 +182,7 @@ class PreparedWorkload:
 
     def _start_server(self, declared: ServerDeclaration, cpus: "t.Sequence[int]") -> None:
         folder = self._files.folder(self.declaration["name"] + ".server", self._owner)
-        self._server = server.Server(declared, folder, self._environment, cpus)
+        self._server = server.Server(declared, folder, self._environment, cpus, self._sources)
 
     def applies(self, placement: str) -> bool:
         """Return whether the workload is meaningful in a placement."""
@@ -310,6 +323,8 @@ class PreparedWorkload:
             RunnerError: its processes could not be run. None of them is left.
         """
         multithreaded = self.declaration["multithreaded"]
+        if self._clients:
+            workers = [(cpu,) for cpu in self._clients]
         # A worker without a CPU list can run anywhere, and so can the process of its thread.
         process_cpus = (
             [sorted({cpu for cpus in workers for cpu in cpus}) if all(workers) else []] if multithreaded else workers
@@ -339,6 +354,8 @@ class PreparedWorkload:
                     f"{self.declaration['argv'][0]} did not end within {int(timeout)} s and was ended:"
                     f" {workload_metrics.last_lines(stuck)}"
                 )
+            if self._clients:
+                self._see_that_clients_had_time(taken["workers"])
             work = self.work and self.work * (len(workers) if multithreaded else 1)
             metrics, values = workload_metrics.read(self.declaration, work, taken["workers"], directories, self._owner)
         return {
@@ -351,15 +368,22 @@ class PreparedWorkload:
             "values": values,
         }
 
-    def _build(self, sources: "t.Mapping[str, str]", path: str) -> "str | None":
-        name = self.declaration["source"]
-        if name is None:
-            return None
-        if name not in sources:
+    def _see_that_clients_had_time(self, workers: "t.Sequence[t.Mapping[str, t.Any]]") -> None:
+        """Refuse a sample in which the clients were as busy as they can be: it says what they can do.
+
+        Raises:
+            WorkloadError: they were.
+        """
+        share = sum(worker["cpu_seconds"] / worker["wall_seconds"] for worker in workers) / len(self._clients)
+        if share > MAX_CLIENT_SHARE:
             raise WorkloadError(
-                f"the source {name} was not sent: run the plan with the action threadwise.smt.smt_benchmark"
+                f"{self.declaration['argv'][0]}, which makes the load, used {share:.0%} of its own CPUs"
+                f" {cpulist.render(self._clients)}: it was measured instead of the server"
             )
-        return inputs.build(name, sources[name], self._files.path, path)
+
+    def _build(self, path: str) -> "str | None":
+        name = self.declaration["source"]
+        return None if name is None else inputs.build(name, self._sources[name], self._files.path, path)
 
     def _argv(self, workers: "t.Sequence[t.Sequence[int]]", parameter: "float | None") -> "list[str]":
         replacements: dict[str, object] = {
@@ -376,6 +400,7 @@ class PreparedWorkload:
             "{parameter}": parameter,
             "{program}": self._program,
             "{server}": self._server and self._server.folder,
+            "{port}": self._server and self._server.port,
         }
         filled = [self._command, *self.declaration["argv"][1:]]
         for placeholder, value in replacements.items():
@@ -415,6 +440,27 @@ def next_work(limits: Work, work: int, seconds: float, wanted_seconds: float) ->
     factor = wanted_seconds / seconds if seconds > wanted_seconds / 50 else 50
     steps = max(1, math.floor(work * factor / limits["step"]))
     return min(steps * limits["step"], limits["limit"])
+
+
+def apart(cores: "t.Sequence[t.Sequence[int]]", usable: "t.Container[int]") -> "tuple[list[int], list[int]]":
+    """Return the CPUs of a server and those of its clients, which share no core.
+
+    Args:
+        cores: the CPUs of each core, with all siblings online, so that clients have the same cores in each arm.
+        usable: the CPUs that the arm has.
+
+    Raises:
+        WorkloadError: there is one core only.
+    """
+    ordered = sorted(cores, key=min)
+    clients = ordered[CORES_OF_ONE_CLIENT - 1 :: CORES_OF_ONE_CLIENT] or ordered[-1:]
+    split = [
+        sorted(cpu for core in part for cpu in core if cpu in usable)
+        for part in ([core for core in ordered if core not in clients], clients)
+    ]
+    if not all(split):
+        raise WorkloadError("there is one core only, and the server and what makes its load need one each")
+    return split[0], split[1]
 
 
 class _Scratch:

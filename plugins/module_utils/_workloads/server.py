@@ -17,6 +17,7 @@ import pwd
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -36,6 +37,7 @@ STEP_SECONDS = 600
 READY_SECONDS = 120
 STOP_SECONDS = 15
 LAST_BYTES = 800
+LOOPBACK = "127.0.0.1"
 
 
 class Server:
@@ -45,11 +47,13 @@ class Server:
         declaration: the declaration of the server.
         folder: an empty directory that belongs to the server's user, in a directory that only the user of this process
             can write. ``stop`` removes it.
+        sources: {file name: text} of the declared ``files``.
         environment: of its commands, with their search path ``PATH``.
         cpus: the CPUs that it may use; none: those of this process.
 
     Attributes:
         folder: the server's directory.
+        port: the TCP port of 127.0.0.1 that is meant for it.
         has_own_user: whether a user is declared for it, who runs its clients too.
 
     Raises:
@@ -62,13 +66,22 @@ class Server:
         folder: str,
         environment: "t.Mapping[str, str]",
         cpus: "t.Sequence[int]" = (),
+        sources: "t.Mapping[str, str]" = types.MappingProxyType({}),
     ) -> None:
         self.folder = folder
+        self.port = _free_port()
         self.has_own_user = declaration["user"] is not None
         self._owner = owner(declaration)
         self._supervisor: t.Optional[int] = None
+        words = {
+            "{server}": folder,
+            "{port}": str(self.port),
+            "{cpus}": cpulist.render(cpus),
+            "{threads}": str(len(cpus)),
+        }
+        texts = {name: sources[name] for name in declaration["files"]}
         with tempfile.TemporaryFile(dir=os.path.dirname(folder)) as log:
-            error = self._start(_Commands(declaration, self._owner, folder, environment, cpus, log))
+            error = self._start(_Commands(declaration, self._owner, folder, environment, cpus, words, texts, log))
         if error != READY:
             self.stop()
             raise WorkloadError(error or "the supervisor of the server was killed")
@@ -125,6 +138,26 @@ def owner(declaration: ServerDeclaration) -> "tuple[int, int]":
     return user.pw_uid, user.pw_gid
 
 
+def _free_port() -> int:
+    """Return a TCP port that nobody has now. A server that finds it taken later does not start."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind((LOOPBACK, 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def _filled(text: str, words: "t.Mapping[str, str]") -> str:
+    for placeholder, value in words.items():
+        text = text.replace(placeholder, value)
+    return text
+
+
+def _write(folder: str, texts: "t.Mapping[str, str]") -> None:
+    for name, text in texts.items():
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as stream:
+            stream.write(text)
+
+
 class _Ended(BaseException):
     """SIGTERM reached the supervisor."""
 
@@ -160,7 +193,7 @@ def _supervise(commands: "_Commands", error_write: int) -> t.NoReturn:
         select.select([wake], [], [])
     except _Ended:
         pass
-    except (WorkloadError, OSError, subprocess.SubprocessError) as error:
+    except (WorkloadError, users.OtherUserError, OSError, subprocess.SubprocessError) as error:
         os.write(error_write, str(error).encode("utf-8", "replace"))
     finally:
         try:
@@ -181,6 +214,8 @@ class _Commands:
         folder: str,
         environment: "t.Mapping[str, str]",
         cpus: "t.Sequence[int]",
+        words: "t.Mapping[str, str]",
+        texts: "t.Mapping[str, str]",
         log: "t.IO[bytes]",
     ) -> None:
         self._declaration = declaration
@@ -188,6 +223,8 @@ class _Commands:
         self._folder = folder
         self._environment = environment
         self._cpus = cpus
+        self._words = words
+        self._texts = texts
         self._kill = getattr(signal, declaration["kill"])
         self._log = log
 
@@ -197,6 +234,9 @@ class _Commands:
         Raises:
             WorkloadError: it did not start.
         """
+        if self._texts:
+            filled = {name: _filled(text, self._words) for name, text in self._texts.items()}
+            users.call(self._owner, _write, self._folder, filled)
         for argv in self._declaration["prepare"]:
             self.run(argv)
         process = self.start(self._declaration["serve"])
@@ -227,10 +267,7 @@ class _Commands:
 
     def start(self, argv: "t.Sequence[str]") -> "subprocess.Popen[bytes]":
         """Start a command."""
-        words = {"{server}": self._folder, "{cpus}": cpulist.render(self._cpus), "{threads}": str(len(self._cpus))}
-        filled = list(argv)
-        for placeholder, value in words.items():
-            filled = [argument.replace(placeholder, value) for argument in filled]
+        filled = [_filled(argument, self._words) for argument in argv]
         return subprocess.Popen(
             [shutil.which(filled[0], path=self._environment["PATH"]) or filled[0], *filled[1:]],
             stdin=subprocess.DEVNULL,

@@ -559,12 +559,14 @@ def test_no_sample_counts_of_a_command_of_which_one_number_cannot_be_read(tmp_pa
 def test_a_server_ends_with_the_plan(tmp_path, monkeypatch):
     server = {
         "folders": [],
-        "commands": ["sh"],
+        "commands": {"sh": None},
+        "files": [],
         "user": pwd.getpwuid(os.geteuid()).pw_name,
         "prepare": [],
         "fill": [],
         "end": [],
         "in_each_arm": False,
+        "has_own_cores": False,
         "stop": "SIGINT",
         "kill": "SIGQUIT",
         "serve": ["sh", "-c", "trap 'exit 0' INT; echo rate $$ > {server}/up; while :; do sleep 0.05; done"],

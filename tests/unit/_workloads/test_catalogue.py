@@ -45,7 +45,10 @@ def test_each_declaration_is_complete(name):
         "{parameter}" in argument or "{percent}" in argument for argument in workload["argv"]
     )
     assert workload["reads_stream"] or not workload["unpack"]
-    assert declaration.package(workload) and not workload["custom"]
+    # Nothing is installed there.
+    assert declaration.missing_packages(workload, "/nowhere") or workload["server"]
+    assert workload["source"] or workload["package"]
+    assert not workload["custom"]
     names = [metric["name"] for metric in workload["metrics"]]
     assert names and len(set(names)) == len(names)
     assert all(
@@ -56,13 +59,13 @@ def test_each_declaration_is_complete(name):
 
 def test_each_source_belongs_to_a_workload_that_is_declared_beside_it():
     declared = {
-        (name, workload["source"])
+        (name, file)
         for name in (path.stem for path in FOLDER.glob("*.py") if path.stem != "registry")
         for workload in declared_in(name)
+        for file in [workload["source"], *(workload["server"] or {"files": []})["files"]]
+        if file
     }
-    assert {(name.partition(".")[0], name) for name in sources()} == {
-        (file, source) for file, source in declared if source
-    }
+    assert {(name.partition(".")[0], name) for name in sources()} == declared
 
 
 @pytest.mark.parametrize("name", sorted(catalogue.BUILT_IN))
@@ -72,6 +75,10 @@ def test_what_a_worker_does_is_said_for_the_documentation(name):
 
 # What each name meant in the release that brought it, whose results are still read: the metrics, the primary one first,
 # and the parameter.
+HTTP = (
+    "throughput requests/s higher sum, latency_mean ms lower max, latency_median ms lower max, latency_p99 ms lower"
+    " max, connections connections"
+)
 MEANT = {
     "array": "throughput MB/s higher sum, wall_time s lower mean",
     "false_sharing": "throughput M increments/s higher sum",
@@ -81,7 +88,9 @@ MEANT = {
         "throughput pieces/s higher sum, wall_time s lower mean, cpu_time s lower per_job,"
         " load of each CPU for each worker"
     ),
+    "jvm": HTTP,
     "memory_pages": "throughput MB/s higher sum, page_faults faults/s higher sum",
+    "nginx": HTTP,
     "oltp": (
         "throughput transactions/s higher sum, latency_mean ms lower max, latency_median ms lower max, latency_p99 ms"
         " lower max, clients clients"

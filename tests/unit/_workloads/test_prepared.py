@@ -24,7 +24,7 @@ RATE = {"name": "rate", "unit": "1/s", "better": "higher", "aggregate": "sum", "
 
 
 def ready(workload, files, seconds=0.05):
-    return prepared.PreparedWorkload(workload, files, sources(), seconds, len(HERE))
+    return prepared.PreparedWorkload(workload, files, sources(), seconds, len(HERE), [(cpu,) for cpu in HERE])
 
 
 def own(*argv, **changed):
@@ -39,6 +39,7 @@ def test_each_workload_runs_here(name, files):
         pytest.skip(absent)
     one = ready(workload, files)
     try:
+        one.enter_arm(HERE)
         one.calibrate([[HERE[0]]])
         taken = one.sample(TWO, one.values[-1])
     finally:
@@ -145,7 +146,7 @@ def test_huge_pages_that_nobody_reserves_are_reported_and_those_of_an_arm_are_en
 
 
 def test_a_missing_source_is_an_error(files):
-    with pytest.raises(WorkloadError, match=r"source array.c was not sent"):
+    with pytest.raises(WorkloadError, match=r"file array.c was not sent"):
         prepared.PreparedWorkload(BUILT_IN["array_rows"], files, {}, 0.05, 2)
 
 

@@ -29,14 +29,16 @@ ME = pwd.getpwuid(os.geteuid()).pw_name
 # Runs until it gets SIGINT.
 SERVER = {
     "folders": [],
-    "commands": ["sh"],
+    "commands": {"sh": None},
     "user": ME,
+    "files": [],
     "prepare": [["touch", "{server}/prepared"]],
     "ready": ["test", "-e", "{server}/up"],
     "serve": ["sh", "-c", "trap 'exit 0' INT; echo $$ > {server}/pid; touch {server}/up; while :; do sleep 0.05; done"],
     "fill": [["touch", "{server}/filled"]],
     "end": [],
     "in_each_arm": False,
+    "has_own_cores": False,
     "stop": "SIGINT",
     "kill": "SIGQUIT",
 }

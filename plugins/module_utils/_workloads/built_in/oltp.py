@@ -10,14 +10,16 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declarat
     throughput,
 )
 
+PACKAGE = "postgresql"
 # A line of pgbench --log: client, transaction, latency in microseconds, ...
 TRANSACTION = r"(?m)^\d+ \d+ (\d+) "
 POSTGRESQL: ServerDeclaration = {
     # Distributions install the server's commands outside the search path, in one directory for each version.
     "folders": ["/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin"],
-    "commands": ["initdb", "postgres", "createdb", "pg_isready", "pgbench"],
+    "commands": dict.fromkeys(["initdb", "postgres", "createdb", "pg_isready", "pgbench"], PACKAGE),
     # PostgreSQL refuses to run as root.
     "user": "postgres",
+    "files": [],
     "prepare": [
         [
             "initdb",
@@ -58,6 +60,7 @@ POSTGRESQL: ServerDeclaration = {
     ],
     "end": [],
     "in_each_arm": False,
+    "has_own_cores": False,
     # Fast shutdown, immediate shutdown (PostgreSQL, "Shutting Down the Server").
     "stop": "SIGINT",
     "kill": "SIGQUIT",
@@ -97,6 +100,6 @@ WORKLOADS: "tuple[Workload, ...]" = (
             latency("median", {"file": "latency.*", "pattern": TRANSACTION, "quantile": 0.5, "scale": 0.001}),
             latency("p99", {"file": "latency.*", "pattern": TRANSACTION, "quantile": 0.99, "scale": 0.001}),
         ],
-        "package": "postgresql",
+        "package": PACKAGE,
     },
 )

@@ -10,12 +10,14 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in
     WORKLOADS as FALSE_SHARING,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in.gzip import WORKLOADS as GZIP
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in.jvm import WORKLOADS as JVM
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in.load_levels import (
     WORKLOADS as LOAD_LEVELS,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in.memory_pages import (
     WORKLOADS as MEMORY_PAGES,
 )
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in.nginx import WORKLOADS as NGINX
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in.oltp import WORKLOADS as OLTP
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in.random_access import (
     WORKLOADS as RANDOM_ACCESS,
@@ -28,8 +30,10 @@ WORKLOADS = (
     ARRAY,
     FALSE_SHARING,
     GZIP,
+    JVM,
     LOAD_LEVELS,
     MEMORY_PAGES,
+    NGINX,
     OLTP,
     RANDOM_ACCESS,
     STREAM,
