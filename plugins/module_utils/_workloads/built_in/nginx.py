@@ -10,7 +10,9 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads.http_loa
 )
 
 # Some 8 kB of numbers, the same on every host, which gzip halves.
-PAGE = 'BEGIN { for (x = 1; n < 1680; n++) { x = x * 16807 % 2147483647; printf "%d ", x % 9973 > "pages/index.html" } }'
+PAGE = (
+    'BEGIN { for (x = 1; n < 1680; n++) { x = x * 16807 % 2147483647; printf "%d ", x % 9973 > "pages/index.html" } }'
+)
 NGINX: ServerDeclaration = {
     # Ordinary users do not have it in their search path.
     "folders": ["/usr/sbin"],
