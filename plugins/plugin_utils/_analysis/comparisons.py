@@ -202,6 +202,11 @@ def turned(one: Comparison) -> Comparison:
     }
 
 
+def as_of_smt_off(one: Comparison) -> Comparison:
+    """Return a comparison of SMT on and off as one of SMT off against SMT on."""
+    return one if one["effect"] == SMT_OFF else turned(one)
+
+
 def of_other_arms(comparisons: t.Iterable[Comparison], every_metric: bool = False) -> list[Comparison]:
     """Return the comparison of each workload and two arms other than SMT on against off,
     at the widest measured placement.

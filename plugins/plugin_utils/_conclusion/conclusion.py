@@ -9,22 +9,10 @@ switched the sentence gives the reason and what the placements show instead.
 
 from __future__ import annotations
 
-import collections
-import datetime
-import functools
-import math
 import typing as t
-from statistics import median
 
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import ONLINE
-from ansible_collections.threadwise.smt.plugins.module_utils._siblings import (
-    cache as sibling_cache,
-    source as sibling_source,
-)
-from ansible_collections.threadwise.smt.plugins.module_utils._statistics import decisions
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
-from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.arms import SMT_OFF
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads.metrics import UNDECLARED
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     change,
     comparisons as host_comparisons,
@@ -36,13 +24,14 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.compariso
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import (
-    disturbances,
+    advice,
+    cautions as host_cautions,
+    costs as host_costs,
     exposure,
     findings,
     load_limit,
     outcomes,
-    spread,
-    work_costs,
+    wording,
 )
 
 ON, OFF, EITHER = "on", "off", "either"
@@ -50,30 +39,7 @@ ON, OFF, EITHER = "on", "off", "either"
 CHOICES = {outcomes.WORSE: ON, outcomes.BETTER: OFF, outcomes.EQUAL: EITHER}
 BY_WORKLOAD, UNDECIDED, NOT_COMPARED = outcomes.BY_WORKLOAD, outcomes.UNDECIDED, outcomes.NOT_COMPARED
 
-# Verdict -> the word for people.
-VERDICT_TITLES = {
-    paired.GAIN: "better",
-    paired.LOSS: "worse",
-    paired.EQUIVALENT: "no difference",
-    paired.INCONCLUSIVE: "not decided",
-    outcomes.HOSTS_DISAGREE: "hosts disagree",
-}
-# A decided verdict -> its opposite.
-DECIDED = {paired.GAIN: paired.LOSS, paired.LOSS: paired.GAIN}
-# Shares of stolen time above this are reported.
-NOTABLE_SHARE = 0.01
-MIB = 1024 * 1024
-OVERCOMMIT_TESTS = {
-    "enomem": "it was refused at once (ENOMEM)",
-    "oom_killed": "it was promised them, and killed when it used them",
-    "survived": "it was promised them, and could use them",
-}
 NOTHING_OF_SHARING = "Nothing could be measured here about sharing a core."
-# More workloads than this are counted, not named.
-NAMED = 3
-MINUTE = 60
-# A measurement of more blocks is not practical.
-MAX_BLOCKS = 10_000
 
 
 def conclude(analysis: HostAnalysis) -> dict[str, t.Any]:
@@ -92,25 +58,23 @@ def conclude(analysis: HostAnalysis) -> dict[str, t.Any]:
     main = outcomes.deciding(analysis)
     choice = CHOICES.get(said := outcomes.of_smt(analysis), said)
     changed = [*main, *analysis.of_other_arms]
-    more = more_to_measure(result, changed, analysis.curves)
+    more = advice.more_to_measure(result, changed, analysis.curves)
     first = findings.of_host(analysis)
     sentences = [*first, *_sentences(analysis, main, choice)]
     if first and sentences[-1] == NOTHING_OF_SHARING:
         sentences.pop()
     used = changed or [one for one in comparisons if one["kind"] == "placement"] or comparisons
     basis = _confidence_text([one for one in used if one["primary"]])
-    costs, cautions = [*_costs(analysis), *_observed(result)], _cautions(result)
-    cautions += _first(disturbances.cautions(result, comparisons), "comparisons")
-    cautions += [*load_limit.cautions(analysis), *_tails(comparisons)]
-    advice = more["text"] if more else None
+    costs, cautions = host_costs.of_host(analysis), host_cautions.of_host(analysis)
+    step = more["text"] if more else None
     return {
         "recommendation": choice,
         "sentence": " ".join(sentences),
         "basis": basis,
         "costs": costs,
         "cautions": cautions,
-        "next": advice,
-        "statements": [*sentences, *filter(None, [advice]), *cautions, *costs, basis],
+        "next": step,
+        "statements": [*sentences, *filter(None, [step]), *cautions, *costs, basis],
     }
 
 
@@ -149,15 +113,15 @@ def _sentences(analysis: HostAnalysis, main: t.Sequence[Comparison], choice: str
             *_worst_of_streams(curves),
             *others,
         ]
-    others = [*([f"{_capital(by_streams)}.", *_worst_of_streams(curves)] if by_streams else []), *others]
+    others = [*([f"{wording.capital(by_streams)}.", *_worst_of_streams(curves)] if by_streams else []), *others]
     loads = [load_limit.as_said(result, one) for one in main if load_limit.is_most_load(one)]
     clauses = [
         load_limit.clause(
             result,
             one,
-            change_of(change.Change.read(one))
+            wording.change_of(change.Change.read(one))
             if one["ci_low"] is None
-            else change_and_interval(change.Change.read(one)),
+            else wording.change_and_interval(change.Change.read(one)),
         )
         for one in loads
     ]
@@ -178,7 +142,9 @@ def _by_streams(curves: t.Sequence[streams.Curve]) -> str:
     clauses: list[str] = []
     for (known, text), titles in by_text.items():
         helps = "" if clauses and known else "SMT helps "
-        clauses.append(f"{helps}{join(titles)} {text}" if known else f"whether {helps}{join(titles)} is {text}")
+        clauses.append(
+            f"{helps}{wording.join(titles)} {text}" if known else f"whether {helps}{wording.join(titles)} is {text}"
+        )
     return "; ".join(clauses)
 
 
@@ -213,8 +179,8 @@ def _clauses(group: t.Sequence[Comparison], subject: str, undecided: t.Callable[
     parts = [f"{subject} changes {changes}"] if (changes := _changes(by)) else []
     if by["equivalent"]:
         parts.append(
-            f"{_named(by['equivalent'])} {_verb(by['equivalent'], 'stays', 'stay')} within"
-            f" {percent(group[0]['margin'])} either way"
+            f"{_named(by['equivalent'])} {wording.verb(by['equivalent'], 'stays', 'stay')} within"
+            f" {wording.percent(group[0]['margin'])} either way"
         )
     if by["inconclusive"]:
         parts.append(undecided(by["inconclusive"]))
@@ -230,32 +196,27 @@ def _by_verdict(group: t.Sequence[Comparison]) -> dict[str, list[Comparison]]:
 
 def _changes(by: t.Mapping[str, t.Sequence[Comparison]], order: t.Sequence[str] = ("loss", "gain")) -> str:
     """Return the changes of what is worse, and of what is better."""
-    return "; ".join(f"{_effects(by[verdict])}, {VERDICT_TITLES[verdict]}" for verdict in order if by[verdict])
-
-
-def _verb(group: t.Sequence[t.Any], one: str, many: str) -> str:
-    return one if len(group) == 1 else many
+    return "; ".join(f"{_effects(by[verdict])}, {wording.VERDICT_TITLES[verdict]}" for verdict in order if by[verdict])
 
 
 def _effects(group: t.Sequence[Comparison]) -> str:
     """Return ``gzip by −20 % (−22 to −18 %)`` for a few workloads, their range for many: of rates, and of times."""
-    if len(group) <= NAMED:
-        return join([f"{subject_of(one)} by {change_and_interval(change.Change.read(one))}" for one in group])
+    if len(group) <= wording.NAMED:
+        return wording.join(
+            [f"{wording.subject_of(one)} by {wording.change_and_interval(change.Change.read(one))}" for one in group]
+        )
     ranges = []
     for better in dict.fromkeys(one["better"] for one in group):
         changes = sorted(one["change"] for one in group if one["better"] == better)
-        low, high = (_signed(end, _digits(changes[0], changes[-1])) for end in (changes[0], changes[-1]))
-        ranges.append(f"{counted(len(changes), 'workload')} by {low.removesuffix(' %')} to {high}")
-    return join(ranges)
-
-
-def subject_of(one: Comparison) -> str:
-    """Return what changes: the workload, and its metric where less of it is better, so that a sign can be read."""
-    return str(one["title"]) if one["better"] == "higher" else f"{one['title']} {one['metric']}"
+        low, high = (
+            wording.signed_share(end, wording.digits(changes[0], changes[-1])) for end in (changes[0], changes[-1])
+        )
+        ranges.append(f"{wording.counted(len(changes), 'workload')} by {low.removesuffix(' %')} to {high}")
+    return wording.join(ranges)
 
 
 def _undecided(group: t.Sequence[Comparison]) -> str:
-    if len(group) > NAMED:
+    if len(group) > wording.NAMED:
         return f"{len(group)} workloads are not decided"
     return "; ".join(_undecided_text(one) for one in group)
 
@@ -267,13 +228,13 @@ def _undecided_text(one: Comparison) -> str:
             f" {paired.MIN_BLOCKS}"
         )
     return (
-        f"{subject_of(one)} may change by anything from {_signed(one['change_low'])} to {_signed(one['change_high'])}"
-        " with SMT off"
+        f"{wording.subject_of(one)} may change by anything from {wording.signed_share(one['change_low'])} to"
+        f" {wording.signed_share(one['change_high'])} with SMT off"
     )
 
 
 def _named(group: t.Sequence[Comparison]) -> str:
-    return f"{len(group)} workloads" if len(group) > NAMED else join([one["title"] for one in group])
+    return f"{len(group)} workloads" if len(group) > wording.NAMED else wording.join([one["title"] for one in group])
 
 
 def _of_best(result: HostResult, standing: outcomes.Standing) -> list[str]:
@@ -283,12 +244,14 @@ def _of_best(result: HostResult, standing: outcomes.Standing) -> list[str]:
         return []
     baseline = host_comparisons.arm_title(result, names[0])
     if standing.best == names[0]:
-        return [f"{_capital(baseline)}, the baseline, is the best of the {len(names)} arms: each other one costs."]
+        return [
+            f"{wording.capital(baseline)}, the baseline, is the best of the {len(names)} arms: each other one costs."
+        ]
     if standing.best:
         return [
             (
-                f"{_capital(host_comparisons.arm_title(result, standing.best))} is the best of the {len(names)} arms:"
-                " it is better than each other one."
+                f"{wording.capital(host_comparisons.arm_title(result, standing.best))} is the best of the {len(names)}"
+                " arms: it is better than each other one."
             )
         ]
     if not standing.better:
@@ -299,7 +262,7 @@ def _of_best(result: HostResult, standing: outcomes.Standing) -> list[str]:
         if standing.complete
         else "which arm is best was not compared (smt_report_compare: all)"
     )
-    return [f"Better than {baseline}: {join(better)}; {why}."]
+    return [f"Better than {baseline}: {wording.join(better)}; {why}."]
 
 
 def _of_other_arms(analysis: HostAnalysis) -> list[str]:
@@ -323,11 +286,11 @@ def _of_other_arms(analysis: HostAnalysis) -> list[str]:
         clauses = []
         for placement, group in groups.items():
             said = _clauses(
-                group, "it", lambda open_ones: f"{_named(open_ones)} {_verb(open_ones, 'is', 'are')} not decided"
+                group, "it", lambda open_ones: f"{_named(open_ones)} {wording.verb(open_ones, 'is', 'are')} not decided"
             )
             clauses.append(f"with {placements.title(placement)}: {said}")
             candidate = group[0]["candidate"]["arm_title"]
-        sentences.append(f"{_capital(candidate)} against {baseline}, {'; '.join(clauses)}.")
+        sentences.append(f"{wording.capital(candidate)} against {baseline}, {'; '.join(clauses)}.")
     return sentences
 
 
@@ -343,7 +306,7 @@ def _of_arm(group: t.Sequence[Comparison]) -> str:
     ``isolated changes gzip by +5 % (+4 to +6 %), better; oltp latency_p99 by +9 % (+7 to +11 %), worse``.
     """
     by = _by_verdict(group)
-    within = f"within {percent(group[0]['margin'])}"
+    within = f"within {wording.percent(group[0]['margin'])}"
     parts = [f"changes {changes}"] if (changes := _changes(by, ("gain", "loss"))) else []
     if by["equivalent"]:
         unchanged = len(by["equivalent"]) == len(group)
@@ -360,35 +323,21 @@ def _of_arm(group: t.Sequence[Comparison]) -> str:
 
 def _named_open(group: t.Sequence[Comparison]) -> str:
     """Name undecided workloads with what would decide them."""
-    if len(group) > NAMED:
+    if len(group) > wording.NAMED:
         return f"{len(group)} workloads"
-    return join([f"{one['title']} ({_what_would_decide(one)})" for one in group])
+    return wording.join([f"{one['title']} ({_what_would_decide(one)})" for one in group])
 
 
 def _what_would_decide(one: Comparison) -> str:
     if one["n"] < paired.MIN_BLOCKS:
         return f"{one['n']} of at least {paired.MIN_BLOCKS} blocks"
-    needs = _blocks_needed(one)
+    needs = advice.blocks_needed(one)
     more = (
         f"about {needs} blocks would decide"
-        if needs and needs <= MAX_BLOCKS
+        if needs and needs <= advice.MAX_BLOCKS
         else "it scatters too much for more blocks to decide"
     )
-    return f"{_signed(one['change_low'])} to {_signed(one['change_high'])}; {more}"
-
-
-def _observed(result: HostResult) -> list[str]:
-    """Describe the result of the overcommit test under each memory policy."""
-    sentences = []
-    for one in result.observations or ():
-        outcome = one.overcommit_test and OVERCOMMIT_TESTS.get(one.overcommit_test.outcome)
-        if outcome and one.asked_bytes:
-            where = host_comparisons.arm_title(result, one.arm)
-            sentences.append(
-                f"A process that asked for {one.asked_bytes / MIB:.0f} MiB and was confined to a part of them,"
-                f" {where}: {outcome}."
-            )
-    return sentences
+    return f"{wording.signed_share(one['change_low'])} to {wording.signed_share(one['change_high'])}; {more}"
 
 
 def _without_comparison(analysis: HostAnalysis) -> list[str]:
@@ -398,13 +347,17 @@ def _without_comparison(analysis: HostAnalysis) -> list[str]:
     if host_comparisons.is_compared(result):
         reason = f"no block has good samples {'with every online thread busy ' if smt else ''}on both sides"
     others = list(host_comparisons.other_arms(result).values())
-    what = "SMT on and off were" if smt else f"{_capital(join(others))} {_verb(others, 'was', 'were')}"
-    why = f"{what} not compared here: {_clause(reason)}."
+    what = (
+        "SMT on and off were"
+        if smt
+        else f"{wording.capital(wording.join(others))} {wording.verb(others, 'was', 'were')}"
+    )
+    why = f"{what} not compared here: {wording.clause(reason)}."
     if parts := _of_a_part(comparisons):
         shown = _from_placements(comparisons)
         return [*filter(None, [shown]), *parts, "The whole machine was not compared, so nothing is recommended."]
     shown = _from_placements(comparisons)
-    if shown is None and _background_load(result):
+    if shown is None and host_cautions.background_load(result):
         return [why, "The measurement tells nothing of sharing a core, because of background load on the CPUs."]
     shown = shown or _second_core(comparisons)
     if shown is None:
@@ -418,7 +371,7 @@ def _of_a_part(comparisons: t.Sequence[Comparison]) -> list[str]:
     by_placement: dict[str, list[Comparison]] = {}
     for one in host_comparisons.at_widest(comparisons):
         if host_comparisons.is_of_smt(one):
-            by_placement.setdefault(one["placement"], []).append(_of_smt_off(one))
+            by_placement.setdefault(one["placement"], []).append(host_comparisons.as_of_smt_off(one))
     return [
         f"With {placements.title(placement)}, {_clauses(group, 'turning SMT off', _undecided)}."
         for placement, group in by_placement.items()
@@ -440,8 +393,10 @@ def _from_placements(comparisons: t.Sequence[Comparison]) -> str | None:
             did = f"did {_times(first)} {work}"
             if first["better"] == "lower":
                 did = f"took {_times(first)} as long as {base}"
-            parts = [f"{did} ({first['title']})"] + [f"{_times(one)} ({one['title']})" for one in group[1:NAMED]]
-            return f"As it is now, {subject} {join(parts)}."
+            parts = [f"{did} ({first['title']})"] + [
+                f"{_times(one)} ({one['title']})" for one in group[1 : wording.NAMED]
+            ]
+            return f"As it is now, {subject} {wording.join(parts)}."
     return None
 
 
@@ -488,8 +443,9 @@ def _confidence_text(used: t.Sequence[Comparison]) -> str:
     family = f" for the {used[0]['family']} {counted} combined" if used[0]["family"] > 1 else ""
     sentences = [
         (
-            f"{number} interleaved {'block' if blocks[-1] == 1 else 'blocks'}, paired; {percent(used[0]['confidence'])}"
-            f" confidence{family}; effects within {percent(used[0]['margin'])} count as none."
+            f"{number} interleaved {'block' if blocks[-1] == 1 else 'blocks'}, paired;"
+            f" {wording.percent(used[0]['confidence'])} confidence{family}; effects within"
+            f" {wording.percent(used[0]['margin'])} count as none."
         )
     ]
     looks = max(one["looks"] for one in used)
@@ -506,447 +462,5 @@ def _confidence_text(used: t.Sequence[Comparison]) -> str:
         if one["minimum_detectable"] is not None and one["n"] >= paired.MIN_BLOCKS
     ]
     if least:
-        sentences.append(f"An effect of {percent(max(least))} would have been called in nine of ten such runs.")
+        sentences.append(f"An effect of {wording.percent(max(least))} would have been called in nine of ten such runs.")
     return " ".join(sentences)
-
-
-def _switching(result: HostResult) -> list[str]:
-    """Say what switching itself took: it is a time in which the host's work stands still or stutters."""
-    switches = result.plan.switches or {}
-    taken = [
-        f"{one.seconds:.2g} s to {host_comparisons.arm_title(result, name)} ({one.count} times)"
-        for name, one in switches.items()
-    ]
-    pause = result.plan.settle_seconds
-    return (
-        [f"A switch took, in the median, {join(taken)}{f', and {pause:g} s of pause after each' if pause else ''}."]
-        if taken
-        else []
-    )
-
-
-def _costs(analysis: HostAnalysis) -> list[str]:
-    costs: list[str] = []
-    result, comparisons, whole = analysis.result, analysis.comparisons, analysis.of_smt
-    for one in comparisons:
-        if (
-            one["effect"] in ("cost_of_sharing", "cost_of_sharing_alone")
-            and one["primary"]
-            and one["verdict"] != "inconclusive"
-        ):
-            cost = smt_metrics.of_comparison(one["effect"], one)
-            what = "work" if one["better"] == "higher" else one["metric"]
-            costs.append(
-                f"Cost of sharing a core, {one['title']}: while another runs on its sibling, a worker's {what} changes"
-                f" by {change_and_interval(cost.change)}."
-            )
-    costs.extend(
-        f"One worker alone, {subject_of(one)}: {change_and_interval(change.Change.read(one))} with"
-        f" {host_comparisons.arm_title(result, one['effect'])}, {VERDICT_TITLES[one['verdict']]}."
-        for one in comparisons
-        if (one["kind"], one["placement"]) == ("arm", placements.SINGLE)
-        and one["primary"]
-        and one["verdict"] in ("gain", "loss")
-        and not one["confounded"]
-        # Else it is said first.
-        and (whole or not host_comparisons.is_of_smt(one))
-    )
-    costs += [*_narrower(comparisons), *_other_side(comparisons)]
-    costs += _first(work_costs.sentences(comparisons, judged), "workloads")
-    costs += _switching(result)
-    names = exposure.exposed(result)
-    if names:
-        costs.append(
-            f"With SMT on the kernel calls this host vulnerable to {join(names)}; speed says nothing about that."
-        )
-    for arm in exposure.of_arms(result):
-        opened = [name for name, state in arm.states.items() if state == exposure.OPENED]
-        if opened:
-            costs.append(
-                f"{_capital(arm.title)} ends the mitigation of {join(opened)} ({arm.basis}); speed says nothing about"
-                " that."
-            )
-    return costs
-
-
-def _narrower(comparisons: t.Sequence[Comparison]) -> list[str]:
-    """Describe what SMT off does to several workers that leave a part of the machine idle, where that is the opposite
-    of what it does to the whole machine.
-    """
-    opposite = {one["workload"]: DECIDED.get(one["verdict"]) for one in host_comparisons.of_smt(comparisons)}
-    found = [
-        _of_smt_off(one)
-        for one in comparisons
-        if one["kind"] == "arm"
-        and one["primary"]
-        and one["placement"] not in (host_comparisons.WHOLE_MACHINE, placements.SINGLE)
-        and placements.numbered(one["placement"]) is None
-        and host_comparisons.is_of_smt(one)
-        and not one["confounded"]
-    ]
-    sentences = [
-        f"With {placements.title(one['placement'])} turning SMT off changes {subject_of(one)} by {judged(one)}."
-        for one in found
-        if one["verdict"] == opposite.get(one["workload"])
-    ]
-    return sentences[:NAMED]
-
-
-def _of_smt_off(one: Comparison) -> Comparison:
-    """Return a comparison of SMT on and off as one of SMT off against SMT on."""
-    return one if one["effect"] == SMT_OFF else host_comparisons.turned(one)
-
-
-def _other_side(comparisons: t.Sequence[Comparison]) -> list[str]:
-    """Describe the further metrics of the whole machine on which SMT off has the opposite effect of that on the
-    workload's primary metric.
-    """
-    every = host_comparisons.of_smt(comparisons, every_metric=True)
-    opposite = {(one["workload"], one.get("parameter")): DECIDED.get(one["verdict"]) for one in every if one["primary"]}
-    found = [
-        one
-        for one in every
-        if not one["primary"] and one["verdict"] == opposite.get((one["workload"], one.get("parameter")))
-    ]
-    sentences = [
-        f"The other side of it, {one['title']}: with SMT off {one['metric']} changes by {judged(one)}."
-        for one in found
-        if not one["confounded"]
-    ]
-    return _first(sentences, "metrics")
-
-
-def _first(sentences: t.Sequence[str], what: str) -> list[str]:
-    """Return the first sentences of some that say the like, and how many more there are."""
-    more = len(sentences) - NAMED
-    return [*sentences[:NAMED], *([f"The same holds for {more} further {what}."] if more > 0 else [])]
-
-
-def _tails(comparisons: t.Sequence[Comparison]) -> list[str]:
-    """Return cautions about typical values that say the opposite of means or tails, the largest first."""
-    apart = sorted(spread.found(comparisons), key=lambda one: -abs(one["against_change"]))
-    return _first([spread.caution(one, signed) for one in apart], "metrics")
-
-
-def _cautions(result: HostResult) -> list[str]:
-    cautions = []
-    if result.outcome != "completed":
-        ended = "failed" if result.outcome == "failed" else "was interrupted"
-        cautions.append(
-            f"The run {ended}: {_clause(result.message or 'no message was left')}. What it had measured until then"
-            " is shown."
-        )
-    samples = result.samples
-    reasons: collections.Counter[str] = collections.Counter()
-    for one in host_comparisons.failures(result):
-        reasons[one["reason"]] += one["samples"]
-    for usual, count in reasons.most_common(1):
-        cautions.append(
-            f"{reasons.total()} of {len(samples)} samples failed; their blocks are left out of the comparisons they"
-            f" belong to. {'Of all' if count == reasons.total() else 'Of most'} the reason is: {_clause(usual)}."
-        )
-    cautions += _undeclared(result)
-    cautions += _background_load(result)
-    stolen = [steal for sample in samples if (steal := host_comparisons.telemetry_of(sample).steal) is not None]
-    if stolen and max(stolen) > NOTABLE_SHARE:
-        cautions.append(f"The hypervisor took up to {percent(max(stolen))} of the CPU time away during a sample.")
-    cautions += _hypervisor(result)
-    if not result.facts.get("complete", True):
-        cautions.append("The topology is not complete: the place of some CPUs is not known.")
-    return cautions
-
-
-def _undeclared(result: HostResult) -> list[str]:
-    """Return cautions about workloads whose number nobody has said what it is of: of one operation, or of all."""
-    return [
-        f"{one.title}: {name} was compared only between as many workers with as many CPUs, so not between SMT on and"
-        " off with every thread busy, because it is not declared what it is of: set aggregate of the metric"
-        " (per_operation, per_job, or max for a response time)."
-        for one in result.plan.workloads or ()
-        for name, metric in list(one.metrics.items())[:1]
-        if metric.aggregate == UNDECLARED and len(result.arms) > 1
-    ]
-
-
-def _hypervisor(result: HostResult) -> list[str]:
-    """Return cautions about siblings that a hypervisor may report wrongly."""
-    source = result.facts.get("source")
-    if source in sibling_source.NOT_THE_KERNELS:
-        return [f"The siblings are those {source}, not those that the kernel shows."]
-    measured = result.facts.get("measured")
-    disagreement = sibling_cache.disagreement(measured)
-    if disagreement:
-        return [f"{disagreement} The placements are the kernel's, so what they compare is not what their names say."]
-    name = result.environment.hypervisor
-    if not name or (isinstance(measured, dict) and measured.get("agrees_with_kernel") is True):
-        return []
-    known = (
-        "was measured and is not clear" if isinstance(measured, dict) else "was not measured (smt_eval_probe: always)"
-    )
-    return [f"This host is a guest ({name}), and which of its CPUs share a core of the real machine {known}."]
-
-
-def _background_load(result: HostResult) -> list[str]:
-    """Return a caution when background load used the measured CPUs, as workers show that have a CPU each,
-    and work that does not pause.
-    """
-    full = host_comparisons.full_loads(result)
-    own = disturbances.alone(result)
-    shares = [
-        share
-        for sample in result.samples
-        if sample.ok and sample.workload in own and sample.parameter == full.get(sample.workload, sample.parameter)
-        for share in disturbances.share_of_cpus(sample)
-    ]
-    typical = median(shares) if shares else 1.0
-    if typical >= disturbances.MIN_CPU_SHARE:
-        return []
-    load = result.environment.load_average
-    average = f" (load average before the run: {load})" if isinstance(load, (int, float)) else ""
-    return [
-        (
-            f"This host was too busy with other work to be measured well{average}: in the median a worker got"
-            f" {percent(typical)} of its CPU's time. Measure again when it is quiet."
-        )
-    ]
-
-
-def more_to_measure(
-    result: HostResult, main: t.Sequence[Comparison], curves: t.Sequence[streams.Curve] = ()
-) -> dict[str, t.Any] | None:
-    """Estimate how much more to measure: an interval narrows with the square root of the number of blocks.
-
-    Args:
-        result: from :func:`result_files.load`.
-        main: the comparisons that should be decided.
-        curves: of the host, where streams may be missing.
-
-    Returns:
-        None where nothing is undecided, else ``{blocks, seconds, text}``; a number that cannot be estimated is None.
-    """
-    open_ones = [one for one in main if one["verdict"] == "inconclusive"]
-    instead = _instead_of_blocks(result, main, curves, open_ones)
-    if instead:
-        return {"blocks": None, "seconds": None, "text": instead}
-    if not open_ones:
-        return None
-    needs = [need for need in map(_blocks_needed, open_ones) if need is not None]
-    if len(needs) < len(open_ones):
-        return {
-            "blocks": None,
-            "seconds": None,
-            "text": "Measure more blocks: there are too few to say how many it would take.",
-        }
-    most = max(needs)
-    if most > MAX_BLOCKS:
-        return {
-            "blocks": None,
-            "seconds": None,
-            "text": "The samples scatter too much for more of them to decide: measure on a quieter host.",
-        }
-    seconds = seconds_a_block(result)
-    time = f", about {_duration(most * seconds)} at the {seconds:.0f} s a block took here" if seconds else ""
-    stopped = (
-        "The plan stopped early: the rest of its budget would hardly have decided this. "
-        if result.plan.stopped == decisions.FUTILE
-        else ""
-    )
-    advice = f"{stopped}To decide, measure about {most} blocks{time}; a quieter host needs fewer."
-    return {"blocks": most, "seconds": round(most * seconds) if seconds else None, "text": advice}
-
-
-def _instead_of_blocks(
-    result: HostResult,
-    main: t.Sequence[Comparison],
-    curves: t.Sequence[streams.Curve],
-    open_ones: t.Sequence[Comparison],
-) -> str | None:
-    """Say what to measure where more of the same blocks would not decide; None where they would."""
-    if any(one["confounded"] for one in main):
-        state, what = ("state", "SMT") if all(map(host_comparisons.is_of_smt, main)) else ("arm", "the arms")
-        return (
-            f"One boot in each {state} cannot tell {what} from what else differs between two boots: measure several"
-            f" (smt_eval_boots: {paired.MIN_BLOCKS})."
-        )
-    missing = next((curve.crossover for curve in curves if curve.crossover.threads), None)
-    if missing and not any(one["placement"] == host_comparisons.WHOLE_MACHINE for one in main):
-        return _streams_to_add(missing)
-    if open_ones and result.plan.stopped == "size":
-        # As on machines with very many CPUs: each sample has each of them.
-        return (
-            "The result had its maximum size before this was decided: measure fewer workloads, placements or parameter"
-            " values here, so that more blocks fit."
-        )
-    return None
-
-
-def _streams_to_add(missing: streams.Crossover) -> str:
-    cores, threads = missing.cores or 0, missing.threads or 0
-    # A quarter, a half and three quarters of the way from the cores to the threads.
-    between = sorted({cores + max(1, (threads - cores) * part // 4) for part in (1, 2, 3)})
-    return (
-        f"Between {cores} and {threads} streams some cores are shared and others are not: measure there as well"
-        f" (smt_eval_streams: {sorted({*missing.measured, *between})})."
-    )
-
-
-def _blocks_needed(one: Comparison) -> int | None:
-    """Estimate the blocks until the interval is half as wide as the distance to the nearest verdict (width ~ 1 /
-    sqrt(blocks)).
-    """
-    if one["ci_low"] is None:
-        return None
-    half = (math.log(one["ci_high"]) - math.log(one["ci_low"])) / 2
-    margin = math.log1p(one["margin"])
-    distance = abs(math.log(one["ratio"]))
-    # Outside the margin the interval must exclude 1; inside, it must fit into the margin.
-    wanted = max(distance if distance > margin else margin - distance, margin / 4)
-    blocks: int = one["n"]
-    return max(blocks + 1, paired.MIN_BLOCKS, math.ceil(blocks * (half / wanted) ** 2))
-
-
-def seconds_a_block(result: HostResult) -> float | None:
-    """Return the seconds per block, from the first to the last sample, or None when unknown."""
-    times = [time for time in (moment(sample.started) for sample in result.samples) if time is not None]
-    if not times:
-        return None
-    blocks = len({sample.block for sample in result.samples})
-    seconds = max(times) - min(times) + (result.samples[-1].wall_seconds or 0.0)
-    return seconds / blocks if seconds > 0 else None
-
-
-def moment(text: str | None) -> float | None:
-    """Parse a time as results write it (ISO 8601); return seconds since 1970, or None for an invalid text."""
-    try:
-        time = datetime.datetime.fromisoformat(text or "")
-        return (time if time.tzinfo else time.replace(tzinfo=datetime.UTC)).timestamp()
-    except (ValueError, OverflowError):
-        return None
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 2 * MINUTE:
-        return f"{seconds:.0f} s"
-    minutes = seconds / MINUTE
-    return f"{minutes:.0f} minutes" if minutes < 120 else f"{minutes / 60:.0f} hours"
-
-
-@functools.lru_cache(maxsize=4096)
-def percent(share: float, unit: str = " %") -> str:
-    """Format a share as percent, with one decimal below ten."""
-    value = 100 * share
-    return f"{value:.1f}{unit}" if abs(value) < 10 and round(value, 1) != round(value) else f"{value:.0f}{unit}"
-
-
-def signed(ratio: float, of: Comparison | None = None) -> str:
-    """Format a ratio as the change it means: 0.8 is ``−20 %``.
-
-    Args:
-        ratio: above 0; 1 is no change.
-        of: the comparison it belongs to; the width of its interval sets the number of digits.
-    """
-    return _signed(ratio - 1, None if of is None or of["ci_low"] is None else _digits(of["ci_low"], of["ci_high"]))
-
-
-def change_of(found: change.Change, end: float | None = None) -> str:
-    """Format a change as ``−20 %``, with one more digit for narrow intervals.
-
-    Args:
-        found: the change.
-        end: one end of its interval, in the place of its value.
-    """
-    digits = None if found.low is None or found.high is None else _digits(found.low, found.high)
-    return _signed(found.value if end is None else end, digits)
-
-
-def change_and_interval(found: change.Change) -> str:
-    """Format a change as ``−20 % (−22 to −18 %)``."""
-    if found.low is None or found.high is None:
-        return f"{change_of(found)} (no interval)"
-    low, high = (change_of(found, end) for end in (found.low, found.high))
-    return f"{change_of(found)} ({low.removesuffix(' %')} to {high})"
-
-
-def change_of_ratio(ratio: float, better: str) -> str:
-    """Format the metric's own change for a ratio that is turned so that above 1 is better."""
-    return _signed(change.of_ratio(ratio, better) or 0.0)
-
-
-def judged(one: dict[str, t.Any]) -> str:
-    """Format a comparison as ``−20 % (−22 to −18 %), worse``."""
-    return f"{change_and_interval(change.Change.read(one))}, {VERDICT_TITLES[one['verdict']]}"
-
-
-def _signed(share: float, digits: int | None = None) -> str:
-    text = percent(abs(share)) if digits is None else f"{100 * abs(share):.{digits}f} %"
-    return f"{'+' if share > 0 else '−'}{text}" if text.strip(" 0.%") else f"±{text}"
-
-
-def counted(count: int, what: str) -> str:
-    """Return ``1 host``, ``2 hosts``."""
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
-
-
-def _digits(low: float, high: float) -> int:
-    return 0 if high - low >= 0.05 else 1
-
-
-def _capital(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}"
-
-
-def _clause(text: str) -> str:
-    """Turn a foreign message into a clause without a full stop."""
-    return text.strip().rstrip(".")
-
-
-def named(names: t.Sequence[str]) -> str:
-    """Name the first ones and count the others."""
-    return join(names) if len(names) <= NAMED else f"{', '.join(names[:NAMED])} and {len(names) - NAMED} more"
-
-
-def declared(found: t.Mapping[tuple[str, ...], t.Sequence[str]]) -> str:
-    """Say which hosts declare a workload how.
-
-    Args:
-        found: from :func:`pooled.declarations`.
-    """
-    return "; ".join(
-        f"{metric} in {unit}, {better} is better, {how} of its workers on {named(names)}"
-        for (metric, unit, better, how), names in found.items()
-    )
-
-
-def turned(one: dict[str, t.Any], hosts: int) -> str:
-    """Say which host alone turns a verdict about several hosts, what the others say without it,
-    and how many more it takes; empty where none does.
-
-    Args:
-        one: ``turned_by``, ``more_hosts`` and ``verdict``, as :func:`pooled.combine_family` returns them.
-        hosts: how many there are.
-    """
-    if not one["turned_by"]:
-        return ""
-    names = list(one["turned_by"])
-    said = join([VERDICT_TITLES.get(verdict, verdict) for verdict in dict.fromkeys(one["turned_by"].values())])
-    if one["verdict"] == paired.INCONCLUSIVE:
-        return (
-            f"{named(names)} alone {_verb(names, 'keeps', 'keep')} this open: without it the other {hosts - 1} say"
-            f" {said}."
-        )
-    more = one["more_hosts"]
-    takes = (
-        "more hosts like the others would hardly tell"
-        if more is None
-        else f"it takes about {more} more {_verb(range(more), 'host', 'hosts')}"
-    )
-    if hosts == 1:
-        return f"{names[0]} alone says this; {takes}."
-    others = "the other host says" if hosts == 2 else f"the other {hosts - 1} say"
-    alone = f"{names[0]} alone turns this" if len(names) == 1 else f"One host alone turns this, each of {named(names)}"
-    return f"{alone}: without it {others} {said}; {takes}."
-
-
-def join(parts: t.Sequence[str]) -> str:
-    """Return ``a``, ``a and b`` or ``a, b and c``."""
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}" if parts else ""

@@ -17,7 +17,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import pooled
+from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled import pooled
 
 BY_WORKLOAD, UNDECIDED, NOT_COMPARED = "by_workload", "undecided", "not_compared"
 WORSE, BETTER, EQUAL = "worse", "better", "equal"

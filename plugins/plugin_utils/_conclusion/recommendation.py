@@ -18,10 +18,12 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.compariso
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import (
+    advice,
     conclusion,
     exposure,
     load_limit,
     outcomes,
+    wording,
 )
 
 
@@ -70,7 +72,7 @@ def recommend(analysis: HostAnalysis, licence: Licence | None = None) -> dict[st
         "decided_by": decided_by,
         "agreed": choice in (conclusion.ON, conclusion.OFF) and pointed == {choice},
         "reasons": reasons,
-        "measure": conclusion.more_to_measure(result, main, analysis.curves),
+        "measure": advice.more_to_measure(result, main, analysis.curves),
         "arms": [_arm(analysis, *arm) for arm in host_comparisons.other_arms(result).items()],
         **outcomes.standing(analysis).described(),
     }
@@ -85,7 +87,7 @@ def _arm(analysis: HostAnalysis, name: str, title: str) -> dict[str, t.Any]:
         "title": title,
         "outcome": outcomes.outcome(group),
         "reasons": [_performance(result, one) for one in group],
-        "measure": conclusion.more_to_measure(result, group),
+        "measure": advice.more_to_measure(result, group),
     }
 
 
@@ -102,8 +104,8 @@ def _performance(result: HostResult, one: Comparison) -> dict[str, t.Any]:
         "verdict": said["verdict"],
         **{key: said[key] for key in ("ratio", "ci_low", "ci_high", *change.FIELDS, "n", "margin")},
         "text": (
-            f"{conclusion.subject_of(said)}: {conclusion.change_and_interval(change.Change.read(said))} with {where},"
-            f" {conclusion.VERDICT_TITLES[said['verdict']]}"
+            f"{wording.subject_of(said)}: {wording.change_and_interval(change.Change.read(said))} with {where},"
+            f" {wording.VERDICT_TITLES[said['verdict']]}"
         ),
     }
 

@@ -12,6 +12,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 
 MEAN = "mean"
 # What names of metrics end in.
@@ -48,15 +49,14 @@ def found(comparisons: t.Iterable[Comparison]) -> list[Spread]:
     return apart
 
 
-def caution(one: Spread, signed: t.Callable[[float], str]) -> str:
+def caution(one: Spread) -> str:
     """Return a sentence about one of these.
 
     Args:
         one: from :func:`found`.
-        signed: makes the text for a ratio.
     """
     typical, other = (
-        f"{_verb(change)} by {signed(1 + change)[1:]}" for change in (one["change"], one["against_change"])
+        f"{_verb(change)} by {wording.percent(abs(change))}" for change in (one["change"], one["against_change"])
     )
     what = "mean" if one["against"] == MEAN else f"tail ({one['against']})"
     return (

@@ -22,10 +22,11 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import ch
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, pooled, recommendation
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, recommendation, wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import policy
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.errors import FleetError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled import pooled
 
 MAX_RUNS = 10_000
 # Clocks synchronised by NTP differ by less.
@@ -246,7 +247,7 @@ def _said(counted: list[Conclusion]) -> tuple[str | None, str]:
     ]
     if different:
         of_hosts, found = different[0]
-        return None, f"Its hosts declare {_title(of_hosts)} differently: {conclusion.declared(found)}."
+        return None, f"Its hosts declare {_title(of_hosts)} differently: {wording.declared(found)}."
     sides = _sides(counted)
     if len(sides) == 1 and (decision := STATES.get(next(iter(sides)))):
         chosen = [one.host for one in counted if one.choice in sides]
@@ -317,12 +318,12 @@ def _together(counted: t.Sequence[Conclusion]) -> tuple[str, str, dict[str, str]
     judged = list(zip(workloads, pooled.combine_family(workloads)))
     deciding = pooled.shared([one for _hosts, one in judged])
     figures = [
-        f"{_title(hosts)} {conclusion.change_of(effect)} with SMT off ({conclusion.VERDICT_TITLES[one['verdict']]})"
+        f"{_title(hosts)} {wording.change_of(effect)} with SMT off ({wording.VERDICT_TITLES[one['verdict']]})"
         for hosts, one in judged
         for effect in [change.Change.of_ratios(_better(hosts), one["ratio"], one["ci_low"], one["ci_high"])]
     ]
     turned = {
-        host: f"{_title(hosts)}: {conclusion.turned(one, one['n'])}"
+        host: f"{_title(hosts)}: {wording.turned(one, one['n'])}"
         for hosts, one in judged
         if one in deciding
         for host in one["turned_by"]

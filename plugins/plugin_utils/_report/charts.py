@@ -14,7 +14,7 @@ import math
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.canvas import (
     ACCENT,
@@ -210,7 +210,7 @@ def forest(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], label: 
     place, middles = _ratio_rows(canvas, rows, domain, margin, sides)
     for row, y in zip(rows, middles):
         colour, shape = LOOKS[row["verdict"]]
-        said = "" if row["verdict"] == BASELINE else f", {conclusion.VERDICT_TITLES[row['verdict']]}"
+        said = "" if row["verdict"] == BASELINE else f", {wording.VERDICT_TITLES[row['verdict']]}"
         title = f"{row['label']}: {row['text']}{said}"
         with canvas.group(title, colour=colour):
             canvas.path(line([(place(row["low"]), y), (place(row["high"]), y)]), stroke="", stroke_width="3")
@@ -236,7 +236,7 @@ def spread(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], label: 
             for ratio in sorted({float(f"{ratio:.4g}") for ratio in row["ratios"]}):
                 canvas.path(f"M{short(place(ratio))} {short(y - ROW / 2)}v{ROW}", _percent(_change(ratio, row), 1))
         colour, shape = VERDICTS[row["verdict"]]
-        title = f"{row['label']}: {row['text']}, {conclusion.VERDICT_TITLES[row['verdict']]}"
+        title = f"{row['label']}: {row['text']}, {wording.VERDICT_TITLES[row['verdict']]}"
         canvas.marks(shape, colour, 5.5, [(place(row["ratio"]), y, title)])
     return Picture(label, canvas.svg(label))
 

@@ -20,7 +20,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     comparisons as host_comparisons,
     paired,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, outcomes, pooled
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, outcomes, wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled import pooled
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
 
 # With fewer hosts quartiles are meaningless.
@@ -255,7 +256,7 @@ def _refused(key: str, hosts: t.Mapping[str, dict[str, t.Any]]) -> dict[str, t.A
         "title": _title_of(hosts),
         "of_smt": next(iter(hosts.values()))["of_smt"],
         "declared": [{**dict(zip(pooled.DECLARED, declared)), "hosts": names} for declared, names in found.items()],
-        "sentence": f"Its hosts declare it differently, so nothing is said of it: {conclusion.declared(found)}.",
+        "sentence": f"Its hosts declare it differently, so nothing is said of it: {wording.declared(found)}.",
     }
 
 
@@ -275,17 +276,15 @@ def sentence(one: dict[str, t.Any], hosts: t.Mapping[str, dict[str, t.Any]]) -> 
     """
     confounded = [name for name, of_host in hosts.items() if of_host["confounded"]]
     only = (
-        f"Confounded with the reboot on {conclusion.named(confounded)} alone."
-        if 0 < len(confounded) < len(hosts)
-        else ""
+        f"Confounded with the reboot on {wording.named(confounded)} alone." if 0 < len(confounded) < len(hosts) else ""
     )
     few = (
         [name for name, of_host in hosts.items() if of_host["n"] < paired.MIN_BLOCKS]
         if pooled.MIN_HOSTS <= len(hosts) < paired.MIN_BLOCKS
         else []
     )
-    short = f"Too few blocks on {conclusion.named(few)}: so few hosts need {paired.MIN_BLOCKS} each." if few else ""
-    return " ".join(filter(None, [_difference(one), conclusion.turned(one, one["n"]), only, short]))
+    short = f"Too few blocks on {wording.named(few)}: so few hosts need {paired.MIN_BLOCKS} each." if few else ""
+    return " ".join(filter(None, [_difference(one), wording.turned(one, one["n"]), only, short]))
 
 
 def _difference(one: dict[str, t.Any]) -> str:
@@ -293,7 +292,7 @@ def _difference(one: dict[str, t.Any]) -> str:
     if one["verdict"] == pooled.HOSTS_DISAGREE:
         return (
             "Its hosts disagree: "
-            + "; ".join(f"{titles[verdict]} on {conclusion.named(hosts)}" for verdict, hosts in one["said"].items())
+            + "; ".join(f"{titles[verdict]} on {wording.named(hosts)}" for verdict, hosts in one["said"].items())
             + "."
         )
     if one["n"] < pooled.MIN_HOSTS:
@@ -302,7 +301,7 @@ def _difference(one: dict[str, t.Any]) -> str:
         return "How much its hosts differ is not known: they have too few blocks."
     chance = ", which may be chance" if one["heterogeneity"]["p_adjusted"] > 1 - one["confidence"] else ""
     differ = (
-        f"Hosts differ by {conclusion.percent(one['tau'])}{chance}."
+        f"Hosts differ by {wording.percent(one['tau'])}{chance}."
         if one["tau"] > 0
         else "Its hosts differ no more than their own noise explains."
     )
@@ -325,7 +324,7 @@ def line(one: dict[str, t.Any]) -> str:
         one: a class of :func:`by_class`.
     """
     parts = [
-        f"{workload['title']} {conclusion.change_and_interval(change.Change.read(workload))},"
+        f"{workload['title']} {wording.change_and_interval(change.Change.read(workload))},"
         f" {report_text.verdict(workload)}. {workload['sentence']}"
         for workload in one["workloads"][:MAX_COMPARISONS]
     ]

@@ -9,7 +9,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import text as host_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text
 
 # With more workloads the rest is counted; the report has all.
@@ -40,11 +40,11 @@ def lines(workloads: t.Iterable[t.Mapping[str, t.Any]], width: int) -> list[str]
 def _cells(one: t.Mapping[str, t.Any]) -> tuple[str, ...]:
     changed, interval = change.Change.read(one), "none"
     if changed.low is not None and changed.high is not None:
-        low, high = (conclusion.change_of(changed, end) for end in (changed.low, changed.high))
+        low, high = (wording.change_of(changed, end) for end in (changed.low, changed.high))
         interval = f"{low.removesuffix(' %')} to {high}"
     values = (f"{text.number(one[side])} {one['unit']}".strip() for side in ("baseline_value", "candidate_value"))
     name = one["name"] if one["parameter"] is None else f"{one['name']} ({one['parameter']:g})"
-    cells = (name, *values, conclusion.change_of(changed), interval, text.VERDICT_TITLES[one["verdict"]])
+    cells = (name, *values, wording.change_of(changed), interval, text.VERDICT_TITLES[one["verdict"]])
     return tuple(map(host_text.visible, cells))
 
 

@@ -10,7 +10,7 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change, comparisons as host_comparisons
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, outcomes
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, outcomes, wording
 
 EFFECT_TITLES = {
     "cost_of_sharing": "two workers on one core against two on two cores",
@@ -37,7 +37,7 @@ RECOMMENDATION_TITLES = {
     conclusion.NOT_COMPARED: "not compared",
     outcomes.HOSTS_DISAGREE: "its hosts disagree",
 }
-VERDICT_TITLES, counted = conclusion.VERDICT_TITLES, conclusion.counted
+VERDICT_TITLES, counted = wording.VERDICT_TITLES, wording.counted
 OUTCOME_TITLES = {
     outcomes.WORSE: "worse",
     outcomes.BETTER: "better",
@@ -58,7 +58,7 @@ def question(summary: dict[str, t.Any]) -> str:
     if len(asked) < 3:
         return f"What does {' and '.join(others)} do here?"
     return (
-        f"Which of {conclusion.join(list(asked.values()))} is best here?"
+        f"Which of {wording.join(list(asked.values()))} is best here?"
         if len(asked) <= MAX_ASKED
         else f"Which of these {len(asked)} arms is best here?"
     )
@@ -123,7 +123,7 @@ def interval(found: change.Change) -> str:
     """Format a change's interval as ``−22 % to −18 %``."""
     if found.low is None or found.high is None:
         return "none"
-    return f"{conclusion.change_of(found, found.low)} to {conclusion.change_of(found, found.high)}"
+    return f"{wording.change_of(found, found.low)} to {wording.change_of(found, found.high)}"
 
 
 def verdict(one: dict[str, t.Any]) -> str:
@@ -139,7 +139,7 @@ def ratio_row(one: dict[str, t.Any]) -> dict[str, t.Any]:
     return {
         **{key: one[key] for key in ("ratio", "better", "verdict")},
         **ends,
-        "text": conclusion.change_and_interval(change.Change.read(one)),
+        "text": wording.change_and_interval(change.Change.read(one)),
     }
 
 

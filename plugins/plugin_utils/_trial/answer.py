@@ -8,7 +8,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics import decisions, verdicts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import (
     assumptions,
     design,
@@ -153,7 +153,7 @@ def _sentence(trial: Trial, one: evidence.Comparison, decided: str | None) -> st
         return f"Nothing can be said of {title} yet: {known}, and a verdict needs {verdicts.MIN_BLOCKS}."
     sentence = f"{_change(trial, one)}: {one['effect']}, after {one['n']} of {trial.units} observations."
     if decided == decisions.FUTILE:
-        least = conclusion.percent(one["minimum_detectable"])
+        least = wording.percent(one["minimum_detectable"])
         return (
             f"{sentence} The rest of the trial would hardly have decided it; an effect of {least} would have been seen."
         )
@@ -162,12 +162,12 @@ def _sentence(trial: Trial, one: evidence.Comparison, decided: str | None) -> st
 
 def _with_hosts(sentence: str, one: evidence.Comparison) -> str:
     """Add to a sentence which host alone turns what it says."""
-    return " ".join(filter(None, [sentence, conclusion.turned(one, one["hosts"])]))
+    return " ".join(filter(None, [sentence, wording.turned(one, one["hosts"])]))
 
 
 def _change(trial: Trial, one: evidence.Comparison) -> str:
     per = f" per {one['per']}" if one["per"] else ""
     return (
         f"With {trial.titles[one['candidate']]} instead of {trial.titles[one['baseline']]}, {one['metric']}{per}"
-        f" changes by {conclusion.change_and_interval(change.Change.read(one))}"
+        f" changes by {wording.change_and_interval(change.Change.read(one))}"
     )

@@ -12,7 +12,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics import verdicts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 
 _DECIDED = {verdicts.GAIN, verdicts.LOSS}
 # What a name says of how values were put together, not of what they are of.
@@ -28,12 +28,12 @@ def fields(compared: Comparison, better: str) -> dict[str, t.Any]:
         compared: ``ratio``, ``ci_low``, ``ci_high`` and ``verdict``, as ``paired.compare`` returns them.
         better: ``higher`` or ``lower``.
     """
-    return {**change.of(compared, better), "effect": conclusion.VERDICT_TITLES[compared["verdict"]]}
+    return {**change.of(compared, better), "effect": wording.VERDICT_TITLES[compared["verdict"]]}
 
 
 def said(one: Comparison) -> str:
     """Return a change with its interval and its word: ``+22 % (+10 to +35 %), worse``."""
-    return f"{conclusion.change_and_interval(change.Change.read(one))}, {one['effect']}"
+    return f"{wording.change_and_interval(change.Change.read(one))}, {one['effect']}"
 
 
 def disagreeing(found: t.Sequence[Comparison]) -> list[list[Comparison]]:

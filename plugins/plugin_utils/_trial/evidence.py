@@ -17,7 +17,7 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics import decisions, schedule, spending, verdicts
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics.ranks import Paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import leave_one_out
+from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled import leave_one_out
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import effects, units
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial.records import Metric, Trial
 

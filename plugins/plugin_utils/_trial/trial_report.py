@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics import verdicts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, trials
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 
 SCHEMA_NAME, SCHEMA_VERSION = "threadwise.smt/trial-report", 1
 
@@ -36,7 +36,7 @@ _INTERVAL = {
     "change_low": schema.about(_CHANGE, "Lower end of its interval; null where there is none."),
     "change_high": schema.about(_CHANGE, "Upper end of its interval; null where there is none."),
     "effect": schema.about(
-        schema.one_of(*map(conclusion.VERDICT_TITLES.get, _VERDICTS)),
+        schema.one_of(*map(wording.VERDICT_TITLES.get, _VERDICTS)),
         "What the verdict means for the service, the word beside the change.",
     ),
     "n": schema.about(_COUNT, "Number of observations."),

@@ -14,7 +14,7 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.selection import length
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text as border_text, trials
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import evidence, records, units
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import directory
@@ -162,7 +162,7 @@ class HostFiles:
                 without = f" ({done - one['n']} without a value)" if done > one["n"] else ""
                 self._say(
                     f"{done} of {self._trial.units} observations{without}, {arm}: {one['metric']}"
-                    f" {conclusion.change_and_interval(change.Change.read(one))}, {decided}"
+                    f" {wording.change_and_interval(change.Change.read(one))}, {decided}"
                 )
 
 
@@ -170,7 +170,7 @@ def _decided(found: evidence.Looks, arm: str) -> str:
     outcome = found.decided.get(arm)
     if outcome is None:
         return "not decided yet"
-    return conclusion.VERDICT_TITLES.get(outcome, "not decided, and the rest would hardly decide it")
+    return wording.VERDICT_TITLES.get(outcome, "not decided, and the rest would hardly decide it")
 
 
 def looks_of(files: directory.TrialDirectory) -> evidence.Looks:

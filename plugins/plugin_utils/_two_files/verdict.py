@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change, paired
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._two_files.measurements import MeasurementsError, Series
 
 SCHEMA, SCHEMA_VERSION = "threadwise.smt/compare", 1
@@ -92,7 +92,7 @@ def _matched(before: t.Sequence[Series], after: t.Sequence[Series]) -> tuple[lis
 
 def _left_out(comparisons: t.Iterable[Document]) -> list[str]:
     return [
-        f"{one['name'] or 'One file'} has {conclusion.counted(one['left_out'], 'value')} more on one side, which"
+        f"{one['name'] or 'One file'} has {wording.counted(one['left_out'], 'value')} more on one side, which"
         f" {'is' if one['left_out'] == 1 else 'are'} left out."
         for one in comparisons
         if one["left_out"]
@@ -114,7 +114,7 @@ def lines(document: Document, number: t.Callable[[float | None], str]) -> list[s
     for one in document["comparisons"]:
         values = " -> ".join(number(one[side]).replace("\u202f", " ") for side in ("before_value", "after_value"))
         name = f"{one['name']}: " if one["name"] else ""
-        shown.append(f"{name}{values} {one['unit']}".rstrip() + f", {conclusion.judged(one)}, n = {one['n']}")
+        shown.append(f"{name}{values} {one['unit']}".rstrip() + f", {wording.judged(one)}, n = {one['n']}")
         if one["n"] < paired.MIN_BLOCKS:
             shown.append(f"  {one['method']}")
     if document["not_compared"]:

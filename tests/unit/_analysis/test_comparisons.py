@@ -14,7 +14,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     smt_metrics,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import advice, conclusion, wording
 from result_maker import accepted, analysed, compared
 
 GAINING = {"rate": 200.0, "share": 0.40, "unit": "events/s", "title": "loser of sharing"}
@@ -285,11 +285,11 @@ def test_too_few_blocks_decide_nothing_however_large_the_effect():
 
 def test_what_more_to_measure_grows_with_the_square_of_what_is_missing():
     undecided = {"ci_low": 0.96, "ci_high": 1.04, "ratio": 1.0, "margin": 0.01, "n": 10}
-    few = conclusion._blocks_needed(undecided)
-    many = conclusion._blocks_needed({**undecided, "ci_low": 0.92, "ci_high": 1.087})
+    few = advice.blocks_needed(undecided)
+    many = advice.blocks_needed({**undecided, "ci_low": 0.92, "ci_high": 1.087})
     assert 10 * 3.5**2 < few < 10 * 4.5**2
     assert many == pytest.approx(4 * few, rel=0.1)
-    assert conclusion._blocks_needed({**undecided, "ci_low": None}) is None
+    assert advice.blocks_needed({**undecided, "ci_low": None}) is None
 
 
 def test_more_blocks_are_not_asked_for_where_they_would_not_help():
@@ -303,8 +303,7 @@ def test_more_blocks_are_not_asked_for_where_they_would_not_help():
         "confounded": False,
     }
     assert (
-        "measure on a quieter host"
-        in conclusion.more_to_measure(accepted(result_maker.result(blocks=1)), [wild])["text"]
+        "measure on a quieter host" in advice.more_to_measure(accepted(result_maker.result(blocks=1)), [wild])["text"]
     )
 
 
@@ -418,14 +417,14 @@ def test_costs_and_cautions():
     ("share", "text"), [(0.2, "20 %"), (0.013, "1.3 %"), (0.02, "2 %"), (0.0, "0 %"), (1.5, "150 %")]
 )
 def test_percent(share, text):
-    assert conclusion.percent(share) == text
+    assert wording.percent(share) == text
 
 
 @pytest.mark.parametrize(
     ("ratio", "text"), [(0.8, "−20 %"), (1.013, "+1.3 %"), (1.0, "±0 %"), (1.0001, "±0 %"), (2.5, "+150 %")]
 )
 def test_signed(ratio, text):
-    assert conclusion.signed(ratio) == text
+    assert wording.signed(ratio) == text
 
 
 MEASURED = {

@@ -13,7 +13,7 @@ import jsonschema_rs
 import markup
 import pytest
 import result_maker
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, hardware_classes, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import (
@@ -121,7 +121,7 @@ def test_how_much_hosts_differ_is_said_without_their_noise():
         hardware_classes.line(several).endswith(" And 2 more comparisons.")
         and hardware_classes.line(several).count(", worse. ") == 3
     )
-    assert conclusion.named(["a", "b", "c"]) == "a, b and c" and conclusion.named(list("abcde")) == "a, b, c and 2 more"
+    assert wording.named(["a", "b", "c"]) == "a, b and c" and wording.named(list("abcde")) == "a, b, c and 2 more"
 
 
 def test_hosts_that_were_all_booted_in_the_same_order_do_not_tell_the_change_from_the_reboot():

@@ -15,7 +15,7 @@ import pytest
 import result_maker
 import studies
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
 
@@ -45,10 +45,10 @@ def test_a_change_has_the_same_sign_and_size_wherever_it_stands(tmp_path):
         assert one["change"] == pytest.approx(one["candidate_value"] / one["baseline_value"] - 1, abs=1e-9)
         assert [float(row[key]) for key in ENDS] == [one[key] for key in ENDS]
         assert one["change_low"] <= one["change"] <= one["change_high"]
-        said = conclusion.change_and_interval(change.Change.read(one))
+        said = wording.change_and_interval(change.Change.read(one))
         assert said in text and said.split(" (", 1)[0].replace(" %", "\u00a0%") in page.replace(" %", "\u00a0%")
         if one["primary"] and (one["effect"], one["placement"]) == ("smt_off", "all_threads"):
-            assert f"by {said}, {conclusion.VERDICT_TITLES[one['verdict']]}" in of_host["conclusion"]["sentence"]
+            assert f"by {said}, {wording.VERDICT_TITLES[one['verdict']]}" in of_host["conclusion"]["sentence"]
             (line,) = [
                 line
                 for line in files["metrics.prom"].splitlines()
@@ -115,8 +115,8 @@ def test_each_change_that_a_sentence_names_is_one_of_a_comparison(tmp_path, made
     known = {
         text
         for one in of_host["comparisons"]
-        for text in re.findall(r"[+−±][\d.]+", conclusion.change_and_interval(change.Change.read(one)))
-        + [conclusion.signed(1 + one[name]) for name in ENDS if one[name] is not None]
+        for text in re.findall(r"[+−±][\d.]+", wording.change_and_interval(change.Change.read(one)))
+        + [wording.signed(1 + one[name]) for name in ENDS if one[name] is not None]
     }
     concluded = of_host["conclusion"]
     said = [*concluded["statements"], *(reason["text"] for reason in of_host["recommendation"]["reasons"])]
@@ -189,8 +189,8 @@ def test_whatever_was_measured_no_two_places_contradict_each_other(tmp_path, see
         assert one["change"] == pytest.approx(one["ratio"] ** sign - 1)
         assert {"gain": one["change"] * sign > 0, "loss": one["change"] * sign < 0}.get(one["verdict"], True)
         assert one["change_low"] is None or one["change_low"] <= one["change"] <= one["change_high"]
-        said = conclusion.change_and_interval(change.Change.read(one))
+        said = wording.change_and_interval(change.Change.read(one))
         assert said in summary
-        verdicts.setdefault(said, set()).add(conclusion.VERDICT_TITLES[one["verdict"]])
+        verdicts.setdefault(said, set()).add(wording.VERDICT_TITLES[one["verdict"]])
     for text in (page, summary, " ".join(of_host["conclusion"]["statements"])):
         assert all(word in verdicts.get(said, ()) for said, word in JUDGED.findall(text))

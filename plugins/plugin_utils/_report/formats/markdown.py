@@ -8,7 +8,7 @@ import re
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change, comparisons
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import Ending, Format, Host
 
@@ -53,7 +53,7 @@ def _host(host: Host) -> str:
         lines += ["| workload | compared | change | verdict | blocks |", "|---|---|---|---|---|"]
         for one in summary["comparisons"]:
             title = ", ".join(filter(None, [one["title"], report_text.metric(one)]))
-            cells = [title, report_text.compared(one), conclusion.change_and_interval(change.Change.read(one))]
+            cells = [title, report_text.compared(one), wording.change_and_interval(change.Change.read(one))]
             lines.append(f"| {' | '.join(map(plain, [*cells, report_text.verdict(one)]))} | {one['n']} |")
         lines.append("")
     if len(summary["arms"]) < 2:
@@ -108,7 +108,7 @@ def _tail(ending: Ending) -> str:
                 cells = [
                     workload["title"],
                     str(workload["n"]),
-                    conclusion.change_and_interval(change.Change.read(workload)),
+                    wording.change_and_interval(change.Change.read(workload)),
                     report_text.verdict(workload),
                     workload["sentence"],
                 ]

@@ -14,7 +14,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     comparisons as host_comparisons,
     limits,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import advice
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import Format, Host
 
 # Bytes of a metric's lines that stay in memory before they go to disk.
@@ -90,7 +90,7 @@ def _host(report: Host) -> str:
         None if not summary["restored"] or summary["restored"].get("ok") is None else int(summary["restored"]["ok"]),
     )
     add("threadwise_smt_vulnerable", len(summary["vulnerable"]) if summary["vulnerable"] is not None else None)
-    add("threadwise_smt_finished_timestamp_seconds", conclusion.moment(summary["finished"]))
+    add("threadwise_smt_finished_timestamp_seconds", advice.moment(summary["finished"]))
     return "".join(lines)
 
 

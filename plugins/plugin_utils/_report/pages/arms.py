@@ -10,7 +10,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, exposure
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import exposure, wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text as report_text
 
 Comparison = host_comparisons.Comparison
@@ -73,7 +73,7 @@ def forests(found: t.Sequence[Comparison]) -> list[charts.Picture]:
 def _forest(groups: t.Sequence[t.Sequence[Comparison]]) -> charts.Picture:
     compared = [one for group in groups for one in group]
     rows = [row for group in groups for row in (_head(group[0]), *map(_row, group))]
-    named = "; ".join(f"{one['title']}, {_label(one)} {conclusion.judged(one)}" for one in compared[:MAX_NAMED])
+    named = "; ".join(f"{one['title']}, {_label(one)} {wording.judged(one)}" for one in compared[:MAX_NAMED])
     more = f"; and {len(compared) - MAX_NAMED} more in the table" if len(compared) > MAX_NAMED else ""
     baseline = compared[0]["baseline"]["arm_title"]
     return charts.forest(

@@ -15,7 +15,8 @@ import typing as t
 from urllib.parse import quote
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change, paired
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, leave_one_out, pooled
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled import leave_one_out, pooled
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import hardware_classes, text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame, host as host_page
 
@@ -97,7 +98,7 @@ def _alike(pairs: t.Sequence[Pair]) -> tuple[list[Pair], list[str]]:
         return {**row, "workloads": {key: one for key, one in row["workloads"].items() if key not in found}}
 
     return [(without(before), without(after)) for before, after in pairs], [
-        f"{key} is not compared: {conclusion.declared(different)}." for key, different in sorted(found.items())
+        f"{key} is not compared: {wording.declared(different)}." for key, different in sorted(found.items())
     ]
 
 
@@ -115,7 +116,7 @@ def _lines(before: hardware_classes.Row, after: hardware_classes.Row) -> list[li
                     new["title"],
                     _effect(old),
                     _effect(new),
-                    [conclusion.signed(level), level],
+                    [wording.signed(level), level],
                     [verdict, verdict, "inconclusive" if verdict == CHANGED else ""],
                     before["title"],
                     after["title"],
@@ -125,7 +126,7 @@ def _lines(before: hardware_classes.Row, after: hardware_classes.Row) -> list[li
 
 
 def _effect(one: dict[str, t.Any]) -> list[t.Any]:
-    return [conclusion.judged(one), one["ratio"], one["verdict"]]
+    return [wording.judged(one), one["ratio"], one["verdict"]]
 
 
 def _workloads(pairs: t.Sequence[Pair], margin: float, confidence: float) -> dict[str, t.Any] | None:
@@ -171,7 +172,7 @@ def _turned(hosts: list[str], sides: tuple[list[float], list[float], str], one: 
     turned_by, more_hosts = leave_one_out.turned_by(
         hosts, (before, after), one["verdict"], level, margin, lambda _place: half
     )
-    return conclusion.turned({**one, "turned_by": turned_by, "more_hosts": more_hosts}, len(hosts))
+    return wording.turned({**one, "turned_by": turned_by, "more_hosts": more_hosts}, len(hosts))
 
 
 def _environment(pairs: t.Sequence[Pair]) -> list[tuple[str, str, str, int]]:

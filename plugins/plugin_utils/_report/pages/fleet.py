@@ -11,7 +11,8 @@ import typing as t
 from urllib.parse import quote
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, pooled
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled import pooled
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import (
     charts,
     hardware_classes,
@@ -183,7 +184,7 @@ def _chart(
             "label": f"{one['hardware_class'] or 'unknown class'}: {workload[name]}",
             **{key: workload[key] for key in ("better", "ratios", "ratio", "verdict")},
             "text": (
-                f"{conclusion.change_and_interval(change.Change.read(workload))},"
+                f"{wording.change_and_interval(change.Change.read(workload))},"
                 f" {report_text.counted(len(workload['ratios']), 'host')}"
             ),
             "margin": workload["margin"],
@@ -194,9 +195,7 @@ def _chart(
     ][: workloads_part.MAX_ROWS_DRAWN]
     if not shown:
         return None
-    summary = "; ".join(
-        f"{row['label']} {row['text']}, {conclusion.VERDICT_TITLES[row['verdict']]}" for row in shown[:20]
-    )
+    summary = "; ".join(f"{row['label']} {row['text']}, {wording.VERDICT_TITLES[row['verdict']]}" for row in shown[:20])
     return charts.spread(
         shown, shown[0]["margin"], sides, f"Change of each host, by hardware class and workload: {summary}"
     )
@@ -244,7 +243,7 @@ def _contested(row: hardware_classes.Row) -> bool:
 
 
 def _change(one: dict[str, t.Any] | None) -> t.Any:
-    return "not compared" if one is None else [conclusion.judged(one), round(one["ratio"], 6), one["verdict"]]
+    return "not compared" if one is None else [wording.judged(one), round(one["ratio"], 6), one["verdict"]]
 
 
 def _disagreeing(classes: t.Sequence[dict[str, t.Any]]) -> list[str]:
@@ -270,8 +269,8 @@ def _notable(
         for workload in one["workloads"]:
             for host, ratio in workload["outliers"].items():
                 unlike.setdefault(host, []).append(
-                    f"{workload['title']} {conclusion.change_of_ratio(ratio, workload['better'])}, its class"
-                    f" {conclusion.change_of(change.Change.read(workload))}"
+                    f"{workload['title']} {wording.change_of_ratio(ratio, workload['better'])}, its class"
+                    f" {wording.change_of(change.Change.read(workload))}"
                 )
     left = [
         f"{row['host']}: {'; '.join(row['differences']) or 'no details were left'}"

@@ -20,7 +20,7 @@ import jinja2
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import canvas, text as report_text
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
@@ -124,12 +124,12 @@ def environment() -> jinja2.Environment:
     style = f"{_SPARE_STYLE.sub('', asset('page.css'))}{canvas.STYLE}"
     made.filters.update(
         number=report_text.number,
-        percent=conclusion.percent,
-        signed=conclusion.signed,
-        change=lambda one: conclusion.change_of(change.Change.read(one)),
-        change_of_ratio=conclusion.change_of_ratio,
+        percent=wording.percent,
+        signed=wording.signed,
+        change=lambda one: wording.change_of(change.Change.read(one)),
+        change_of_ratio=wording.change_of_ratio,
         interval=lambda one: report_text.interval(change.Change.read(one)),
-        verdict=conclusion.VERDICT_TITLES.get,
+        verdict=wording.VERDICT_TITLES.get,
         placement=placements.title,
         effect=report_text.EFFECT_TITLES.get,
         concluded=report_text.conclusion_title,

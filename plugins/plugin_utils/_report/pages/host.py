@@ -18,7 +18,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import co
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult, Sample
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, load_limit
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import load_limit, wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import (
     answer as answer_part,
@@ -147,9 +147,7 @@ def forest(
     rows = rows[:MAX_ROWS_DRAWN]
     if not rows:
         return None
-    summary = "; ".join(
-        f"{row['label']} {row['text']}, {conclusion.VERDICT_TITLES[row['verdict']]}" for row in rows[:20]
-    )
+    summary = "; ".join(f"{row['label']} {row['text']}, {wording.VERDICT_TITLES[row['verdict']]}" for row in rows[:20])
     return charts.forest(rows, comparisons[0]["margin"], sides, f"Change with its interval: {summary}")
 
 
@@ -222,7 +220,7 @@ def _sequence(result: HostResult) -> charts.Picture | None:
         rows,
         [arm.title for arm in result.arms],
         f"{len(rows)} samples in the order taken; the farthest from the median of its kind by"
-        f" {conclusion.percent(widest)}",
+        f" {wording.percent(widest)}",
     )
 
 
@@ -244,7 +242,7 @@ def _sample_cells(result: HostResult, place: int, sample: Sample) -> list[t.Any]
         "none" if value is None else short(value),
         metric.unit if metric else "",
         "unknown" if wall is None else short(wall),
-        "unknown" if steal is None else [conclusion.percent(steal), steal],
+        "unknown" if steal is None else [wording.percent(steal), steal],
         sample.started or "unknown",
         "yes" if sample.ok else f"no: {sample.error or 'no reason given'}",
     ]

@@ -16,7 +16,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Level
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.streams import Crossover
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import Sample, Workload
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
 
 Line = tuple[str, str, str]
@@ -77,7 +77,7 @@ def _of_comparisons(workload: str, comparisons: t.Sequence[host_comparisons.Comp
 def _value(effect: str, metric: smt_metrics.SmtMetric) -> str:
     if effect in ("smt_yield", "core_yield"):
         return f"{metric.value:.2f}" + ("" if metric.low is None else f" ({metric.low:.2f} to {metric.high:.2f})")
-    return conclusion.change_and_interval(metric.change)
+    return wording.change_and_interval(metric.change)
 
 
 def _of_streams(crossover: Crossover | None) -> list[Line]:

@@ -20,7 +20,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Level
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult, Sample
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
 
 Key = tuple[str, str, float | None]
@@ -129,8 +129,8 @@ def _room(which: str) -> t.Callable[[Group], Cell | None]:
         room: paired.Span | None = getattr(group.usage, which, None)
         if room is None or room.value is None:
             return None
-        ends = " to ".join(conclusion.signed(1 + end) for end in (room.low, room.high) if end is not None)
-        return conclusion.signed(1 + room.value) + (f" ({ends})" if ends else ""), room.value
+        ends = " to ".join(wording.signed(1 + end) for end in (room.low, room.high) if end is not None)
+        return wording.signed(1 + room.value) + (f" ({ends})" if ends else ""), room.value
 
     return value_of
 
@@ -194,7 +194,7 @@ def _share(part: str, name: str) -> t.Callable[[Group], Cell | None]:
         if not known:
             return None
         mean = sum(cycles * share for cycles, share in known) / sum(cycles for cycles, _share in known)
-        return conclusion.percent(mean), mean
+        return wording.percent(mean), mean
 
     return value_of
 
@@ -239,9 +239,7 @@ def _stolen(group: Group) -> Cell | None:
         return None
     mean, most = sum(known) / len(known), max(known)
     return (
-        conclusion.percent(mean)
-        if most - mean < 0.001
-        else f"{conclusion.percent(mean)}, up to {conclusion.percent(most)}"
+        wording.percent(mean) if most - mean < 0.001 else f"{wording.percent(mean)}, up to {wording.percent(most)}"
     ), mean
 
 

@@ -8,7 +8,7 @@ import types
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import answer, effects, evidence, records
@@ -79,7 +79,7 @@ def _forest(trial: records.Trial, found: t.Sequence[evidence.Comparison], title:
             "low": one["ci_low"],
             "high": one["ci_high"],
             "verdict": one["verdict"],
-            "text": conclusion.change_and_interval(change.Change.read(one)),
+            "text": wording.change_and_interval(change.Change.read(one)),
             "better": one["better"],
         }
         for one in found
@@ -99,7 +99,7 @@ def _points(trial: records.Trial, found: t.Sequence[evidence.Comparison]) -> cha
             "ratio": one["ratio"],
             "verdict": one["verdict"],
             "text": (
-                f"{conclusion.change_and_interval(change.Change.read(one))},"
+                f"{wording.change_and_interval(change.Change.read(one))},"
                 f" {report_text.counted(one['n'], 'observation')}"
             ),
             "better": one["better"],

@@ -10,7 +10,8 @@ import re
 import numpy
 import pytest
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, leave_one_out, pooled
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled import leave_one_out, pooled
 from scipy import stats
 
 
@@ -231,15 +232,13 @@ def test_the_host_that_alone_turns_a_verdict_is_named_wherever_it_stands(place):
     one = combined(*hosts)
     assert one["verdict"] == "gain" and set(one["turned_by"].values()) == {"inconclusive"}
     assert f"web{place}" in one["turned_by"] and one["more_hosts"] >= 1
-    said = conclusion.turned(one, one["n"])
+    said = wording.turned(one, one["n"])
     assert f"web{place}" in said and "without it the other 4 say not decided; it takes about " in said
 
 
 def test_no_host_alone_turns_what_the_others_say_as_well():
     one = combined(*(host(0.08, noise=0.003, seed=seed) for seed in range(5)))
-    assert (one["verdict"], one["turned_by"], one["more_hosts"]) == ("gain", {}, None) and conclusion.turned(
-        one, 5
-    ) == ""
+    assert (one["verdict"], one["turned_by"], one["more_hosts"]) == ("gain", {}, None) and wording.turned(one, 5) == ""
 
 
 def test_of_two_hosts_each_alone_turns_what_both_say():
@@ -248,7 +247,7 @@ def test_of_two_hosts_each_alone_turns_what_both_say():
     assert re.fullmatch(
         r"One host alone turns this, each of web0 and web1: without it the other host says not decided; it takes about"
         r" [0-9]+ more hosts\.",
-        conclusion.turned(one, 2),
+        wording.turned(one, 2),
     )
 
 
@@ -269,7 +268,7 @@ def test_six_honest_hosts_are_not_overruled_by_a_seventh(lie, place):
     assert one["verdict"] in ("loss", "inconclusive", "hosts_disagree")
     if one["verdict"] == "inconclusive":
         assert one["turned_by"] == {f"web{place}": "loss"}
-        assert conclusion.turned(one, 7) == f"web{place} alone keeps this open: without it the other 6 say loss."
+        assert wording.turned(one, 7) == f"web{place} alone keeps this open: without it the other 6 say loss."
 
 
 def test_a_host_has_no_part_in_the_others_correction_by_workloads_of_its_own():
@@ -302,4 +301,4 @@ def test_a_host_that_keeps_the_others_open_by_its_noise_is_named():
     assert combined(*hosts)["verdict"] == "gain"
     one = combined(*hosts, {**hosts[0], "ci_low": 1e-9, "ci_high": 1e9, "verdict": "inconclusive"})
     assert (one["verdict"], one["turned_by"], one["more_hosts"]) == ("inconclusive", {"web5": "gain"}, None)
-    assert conclusion.turned(one, 6) == "web5 alone keeps this open: without it the other 5 say better."
+    assert wording.turned(one, 6) == "web5 alone keeps this open: without it the other 5 say better."

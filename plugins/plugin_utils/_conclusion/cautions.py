@@ -1,0 +1,130 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What makes the numbers of a host less sure than they look."""
+
+from __future__ import annotations
+
+import collections
+import typing as t
+from statistics import median
+
+from ansible_collections.threadwise.smt.plugins.module_utils._siblings import (
+    cache as sibling_cache,
+    source as sibling_source,
+)
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.metrics import UNDECLARED
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import (
+    disturbances,
+    load_limit,
+    spread,
+    wording,
+)
+
+# Shares of stolen time above this are reported.
+NOTABLE_SHARE = 0.01
+
+
+def of_host(analysis: HostAnalysis) -> list[str]:
+    """Return the cautions about a host's result, one sentence each."""
+    result, comparisons = analysis.result, analysis.comparisons
+    return [
+        *_of_the_run(result),
+        *wording.first_of(disturbances.cautions(result, comparisons), "comparisons"),
+        *load_limit.cautions(analysis),
+        *_tails(comparisons),
+    ]
+
+
+def _of_the_run(result: HostResult) -> list[str]:
+    cautions = []
+    if result.outcome != "completed":
+        ended = "failed" if result.outcome == "failed" else "was interrupted"
+        cautions.append(
+            f"The run {ended}: {wording.clause(result.message or 'no message was left')}. What it had measured until"
+            " then is shown."
+        )
+    samples = result.samples
+    reasons: collections.Counter[str] = collections.Counter()
+    for one in host_comparisons.failures(result):
+        reasons[one["reason"]] += one["samples"]
+    for usual, count in reasons.most_common(1):
+        cautions.append(
+            f"{reasons.total()} of {len(samples)} samples failed; their blocks are left out of the comparisons they"
+            f" belong to. {'Of all' if count == reasons.total() else 'Of most'} the reason is: {wording.clause(usual)}."
+        )
+    cautions += _undeclared(result)
+    cautions += background_load(result)
+    stolen = [steal for sample in samples if (steal := host_comparisons.telemetry_of(sample).steal) is not None]
+    if stolen and max(stolen) > NOTABLE_SHARE:
+        cautions.append(
+            f"The hypervisor took up to {wording.percent(max(stolen))} of the CPU time away during a sample."
+        )
+    cautions += _hypervisor(result)
+    if not result.facts.get("complete", True):
+        cautions.append("The topology is not complete: the place of some CPUs is not known.")
+    return cautions
+
+
+def _undeclared(result: HostResult) -> list[str]:
+    """Return cautions about workloads whose number nobody has said what it is of: of one operation, or of all."""
+    return [
+        f"{one.title}: {name} was compared only between as many workers with as many CPUs, so not between SMT on and"
+        " off with every thread busy, because it is not wording.declared what it is of: set aggregate of the metric"
+        " (per_operation, per_job, or max for a response time)."
+        for one in result.plan.workloads or ()
+        for name, metric in list(one.metrics.items())[:1]
+        if metric.aggregate == UNDECLARED and len(result.arms) > 1
+    ]
+
+
+def _hypervisor(result: HostResult) -> list[str]:
+    """Return cautions about siblings that a hypervisor may report wrongly."""
+    source = result.facts.get("source")
+    if source in sibling_source.NOT_THE_KERNELS:
+        return [f"The siblings are those {source}, not those that the kernel shows."]
+    measured = result.facts.get("measured")
+    disagreement = sibling_cache.disagreement(measured)
+    if disagreement:
+        return [f"{disagreement} The placements are the kernel's, so what they compare is not what their names say."]
+    name = result.environment.hypervisor
+    if not name or (isinstance(measured, dict) and measured.get("agrees_with_kernel") is True):
+        return []
+    known = (
+        "was measured and is not clear" if isinstance(measured, dict) else "was not measured (smt_eval_probe: always)"
+    )
+    return [f"This host is a guest ({name}), and which of its CPUs share a core of the real machine {known}."]
+
+
+def background_load(result: HostResult) -> list[str]:
+    """Return a caution when background load used the measured CPUs, as workers show that have a CPU each,
+    and work that does not pause.
+    """
+    full = host_comparisons.full_loads(result)
+    own = disturbances.alone(result)
+    shares = [
+        share
+        for sample in result.samples
+        if sample.ok and sample.workload in own and sample.parameter == full.get(sample.workload, sample.parameter)
+        for share in disturbances.share_of_cpus(sample)
+    ]
+    typical = median(shares) if shares else 1.0
+    if typical >= disturbances.MIN_CPU_SHARE:
+        return []
+    load = result.environment.load_average
+    average = f" (load average before the run: {load})" if isinstance(load, (int, float)) else ""
+    return [
+        (
+            f"This host was too busy with other work to be measured well{average}: in the median a worker got"
+            f" {wording.percent(typical)} of its CPU's time. Measure again when it is quiet."
+        )
+    ]
+
+
+def _tails(comparisons: t.Sequence[Comparison]) -> list[str]:
+    """Return cautions about typical values that say the opposite of means or tails, the largest first."""
+    apart = sorted(spread.found(comparisons), key=lambda one: -abs(one["against_change"]))
+    return wording.first_of(list(map(spread.caution, apart)), "metrics")

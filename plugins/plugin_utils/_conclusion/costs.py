@@ -1,0 +1,164 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a choice costs, and what else it changes."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
+    change,
+    comparisons as host_comparisons,
+    costs as work_costs,
+    paired,
+    smt_metrics,
+)
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import exposure, wording
+
+MIB = 1024 * 1024
+OVERCOMMIT_TESTS = {
+    "enomem": "it was refused at once (ENOMEM)",
+    "oom_killed": "it was promised them, and killed when it used them",
+    "survived": "it was promised them, and could use them",
+}
+# A decided verdict -> its opposite.
+DECIDED = {paired.GAIN: paired.LOSS, paired.LOSS: paired.GAIN}
+
+
+def _observed(result: HostResult) -> list[str]:
+    """Describe the result of the overcommit test under each memory policy."""
+    sentences = []
+    for one in result.observations or ():
+        outcome = one.overcommit_test and OVERCOMMIT_TESTS.get(one.overcommit_test.outcome)
+        if outcome and one.asked_bytes:
+            where = host_comparisons.arm_title(result, one.arm)
+            sentences.append(
+                f"A process that asked for {one.asked_bytes / MIB:.0f} MiB and was confined to a part of them,"
+                f" {where}: {outcome}."
+            )
+    return sentences
+
+
+def _switching(result: HostResult) -> list[str]:
+    """Say what switching itself took: it is a time in which the host's work stands still or stutters."""
+    switches = result.plan.switches or {}
+    taken = [
+        f"{one.seconds:.2g} s to {host_comparisons.arm_title(result, name)} ({one.count} times)"
+        for name, one in switches.items()
+    ]
+    if not taken:
+        return []
+    pause = f", and {result.plan.settle_seconds:g} s of pause after each" if result.plan.settle_seconds else ""
+    return [f"A switch took, in the median, {wording.join(taken)}{pause}."]
+
+
+def of_host(analysis: HostAnalysis) -> list[str]:
+    """Return what SMT off, or another arm, costs beside what decides, one sentence each."""
+    costs: list[str] = []
+    result, comparisons, whole = analysis.result, analysis.comparisons, analysis.of_smt
+    for one in comparisons:
+        if (
+            one["effect"] in ("cost_of_sharing", "cost_of_sharing_alone")
+            and one["primary"]
+            and one["verdict"] != "inconclusive"
+        ):
+            cost = smt_metrics.of_comparison(one["effect"], one)
+            what = "work" if one["better"] == "higher" else one["metric"]
+            costs.append(
+                f"Cost of sharing a core, {one['title']}: while another runs on its sibling, a worker's {what} changes"
+                f" by {wording.change_and_interval(cost.change)}."
+            )
+    costs.extend(
+        f"One worker alone, {wording.subject_of(one)}: {wording.change_and_interval(change.Change.read(one))} with"
+        f" {host_comparisons.arm_title(result, one['effect'])}, {wording.VERDICT_TITLES[one['verdict']]}."
+        for one in comparisons
+        if (one["kind"], one["placement"]) == ("arm", placements.SINGLE)
+        and one["primary"]
+        and one["verdict"] in ("gain", "loss")
+        and not one["confounded"]
+        # Else it is said first.
+        and (whole or not host_comparisons.is_of_smt(one))
+    )
+    costs += [*_narrower(comparisons), *_other_side(comparisons)]
+    costs += wording.first_of(_of_the_same_work(comparisons), "workloads")
+    costs += _switching(result)
+    names = exposure.exposed(result)
+    if names:
+        costs.append(
+            f"With SMT on the kernel calls this host vulnerable to {wording.join(names)}; speed says nothing about"
+            " that."
+        )
+    for arm in exposure.of_arms(result):
+        opened = [name for name, state in arm.states.items() if state == exposure.OPENED]
+        if opened:
+            costs.append(
+                f"{wording.capital(arm.title)} ends the mitigation of {wording.join(opened)} ({arm.basis}); speed says"
+                " nothing about that."
+            )
+    return [*costs, *_observed(result)]
+
+
+def _of_the_same_work(comparisons: t.Iterable[Comparison]) -> list[str]:
+    """Return a sentence for each workload whose work is the same in two arms and costs more or less in one of them."""
+    found = host_comparisons.at_widest(comparisons, every_metric=True)
+    same = {_place(one): one for one in found if one["primary"] and one["verdict"] == paired.EQUIVALENT}
+    return [
+        f"{one['title']}, {one['candidate']['arm_title']} against {one['baseline']['arm_title']}: the same"
+        f" {same[_place(one)]['metric']}, and its {work_costs.TITLES[one['metric']]} change by {wording.judged(one)}."
+        for one in found
+        if one["metric"] in work_costs.METRICS
+        and one["verdict"] in DECIDED
+        and not one["confounded"]
+        and _place(one) in same
+    ]
+
+
+def _place(one: Comparison) -> tuple[t.Any, ...]:
+    return one["workload"], one.get("parameter"), one["placement"], host_comparisons.sides_of(one)
+
+
+def _narrower(comparisons: t.Sequence[Comparison]) -> list[str]:
+    """Describe what SMT off does to several workers that leave a part of the machine idle, where that is the opposite
+    of what it does to the whole machine.
+    """
+    opposite = {one["workload"]: DECIDED.get(one["verdict"]) for one in host_comparisons.of_smt(comparisons)}
+    found = [
+        host_comparisons.as_of_smt_off(one)
+        for one in comparisons
+        if one["kind"] == "arm"
+        and one["primary"]
+        and one["placement"] not in (host_comparisons.WHOLE_MACHINE, placements.SINGLE)
+        and placements.numbered(one["placement"]) is None
+        and host_comparisons.is_of_smt(one)
+        and not one["confounded"]
+    ]
+    sentences = [
+        f"With {placements.title(one['placement'])} turning SMT off changes {wording.subject_of(one)} by"
+        f" {wording.judged(one)}."
+        for one in found
+        if one["verdict"] == opposite.get(one["workload"])
+    ]
+    return sentences[: wording.NAMED]
+
+
+def _other_side(comparisons: t.Sequence[Comparison]) -> list[str]:
+    """Describe the further metrics of the whole machine on which SMT off has the opposite effect of that on the
+    workload's primary metric.
+    """
+    every = host_comparisons.of_smt(comparisons, every_metric=True)
+    opposite = {(one["workload"], one.get("parameter")): DECIDED.get(one["verdict"]) for one in every if one["primary"]}
+    found = [
+        one
+        for one in every
+        if not one["primary"] and one["verdict"] == opposite.get((one["workload"], one.get("parameter")))
+    ]
+    sentences = [
+        f"The other side of it, {one['title']}: with SMT off {one['metric']} changes by {wording.judged(one)}."
+        for one in found
+        if not one["confounded"]
+    ]
+    return wording.first_of(sentences, "metrics")

@@ -1,0 +1,168 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How numbers, changes and lists are said in sentences."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change, paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import outcomes
+
+# Verdict -> the word for people.
+VERDICT_TITLES = {
+    paired.GAIN: "better",
+    paired.LOSS: "worse",
+    paired.EQUIVALENT: "no difference",
+    paired.INCONCLUSIVE: "not decided",
+    outcomes.HOSTS_DISAGREE: "hosts disagree",
+}
+# More workloads than this are counted, not named.
+NAMED = 3
+
+
+def subject_of(one: Comparison) -> str:
+    """Return what changes: the workload, and its metric where less of it is better, so that a sign can be read."""
+    return str(one["title"]) if one["better"] == "higher" else f"{one['title']} {one['metric']}"
+
+
+@functools.lru_cache(maxsize=4096)
+def percent(share: float, unit: str = " %") -> str:
+    """Format a share as percent, with one decimal below ten."""
+    value = 100 * share
+    return f"{value:.1f}{unit}" if abs(value) < 10 and round(value, 1) != round(value) else f"{value:.0f}{unit}"
+
+
+def signed(ratio: float, of: Comparison | None = None) -> str:
+    """Format a ratio as the change it means: 0.8 is ``−20 %``.
+
+    Args:
+        ratio: above 0; 1 is no change.
+        of: the comparison it belongs to; the width of its interval sets the number of digits.
+    """
+    return signed_share(ratio - 1, None if of is None or of["ci_low"] is None else digits(of["ci_low"], of["ci_high"]))
+
+
+def change_of(found: change.Change, end: float | None = None) -> str:
+    """Format a change as ``−20 %``, with one more digit for narrow intervals.
+
+    Args:
+        found: the change.
+        end: one end of its interval, in the place of its value.
+    """
+    places = None if found.low is None or found.high is None else digits(found.low, found.high)
+    return signed_share(found.value if end is None else end, places)
+
+
+def change_and_interval(found: change.Change) -> str:
+    """Format a change as ``−20 % (−22 to −18 %)``."""
+    if found.low is None or found.high is None:
+        return f"{change_of(found)} (no interval)"
+    low, high = (change_of(found, end) for end in (found.low, found.high))
+    return f"{change_of(found)} ({low.removesuffix(' %')} to {high})"
+
+
+def change_of_ratio(ratio: float, better: str) -> str:
+    """Format the metric's own change for a ratio that is turned so that above 1 is better."""
+    return signed_share(change.of_ratio(ratio, better) or 0.0)
+
+
+def judged(one: dict[str, t.Any]) -> str:
+    """Format a comparison as ``−20 % (−22 to −18 %), worse``."""
+    return f"{change_and_interval(change.Change.read(one))}, {VERDICT_TITLES[one['verdict']]}"
+
+
+def signed_share(share: float, places: int | None = None) -> str:
+    """Format a change with its sign, as ``−20 %``; ``±0 %`` where it is none.
+
+    Args:
+        share: the change; 0 is none.
+        places: the number of decimals, or None for as many as :func:`percent` gives.
+    """
+    text = percent(abs(share)) if places is None else f"{100 * abs(share):.{places}f} %"
+    return f"{'+' if share > 0 else '−'}{text}" if text.strip(" 0.%") else f"±{text}"
+
+
+def counted(count: int, what: str) -> str:
+    """Return ``1 host``, ``2 hosts``."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def digits(low: float, high: float) -> int:
+    """Return the number of decimals of a change in percent whose interval has these ends."""
+    return 0 if high - low >= 0.05 else 1
+
+
+def capital(text: str) -> str:
+    """Return a text as the begin of a sentence."""
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+def clause(text: str) -> str:
+    """Turn a foreign message into a clause without a full stop."""
+    return text.strip().rstrip(".")
+
+
+def verb(group: t.Sequence[t.Any], one: str, many: str) -> str:
+    """Return the form of a verb that goes with a group of one, or of several."""
+    return one if len(group) == 1 else many
+
+
+def named(names: t.Sequence[str]) -> str:
+    """Name the first ones and count the others."""
+    return join(names) if len(names) <= NAMED else f"{', '.join(names[:NAMED])} and {len(names) - NAMED} more"
+
+
+def declared(found: t.Mapping[tuple[str, ...], t.Sequence[str]]) -> str:
+    """Say which hosts declare a workload how.
+
+    Args:
+        found: from :func:`pooled.declarations`.
+    """
+    return "; ".join(
+        f"{metric} in {unit}, {better} is better, {how} of its workers on {named(names)}"
+        for (metric, unit, better, how), names in found.items()
+    )
+
+
+def turned(one: dict[str, t.Any], hosts: int) -> str:
+    """Say which host alone turns a verdict about several hosts, what the others say without it,
+    and how many more it takes; empty where none does.
+
+    Args:
+        one: ``turned_by``, ``more_hosts`` and ``verdict``, as :func:`pooled.combine_family` returns them.
+        hosts: how many there are.
+    """
+    if not one["turned_by"]:
+        return ""
+    names = list(one["turned_by"])
+    said = join([VERDICT_TITLES.get(verdict, verdict) for verdict in dict.fromkeys(one["turned_by"].values())])
+    if one["verdict"] == paired.INCONCLUSIVE:
+        return (
+            f"{named(names)} alone {verb(names, 'keeps', 'keep')} this open: without it the other {hosts - 1} say"
+            f" {said}."
+        )
+    more = one["more_hosts"]
+    takes = (
+        "more hosts like the others would hardly tell"
+        if more is None
+        else f"it takes about {more} more {verb(range(more), 'host', 'hosts')}"
+    )
+    if hosts == 1:
+        return f"{names[0]} alone says this; {takes}."
+    others = "the other host says" if hosts == 2 else f"the other {hosts - 1} say"
+    alone = f"{names[0]} alone turns this" if len(names) == 1 else f"One host alone turns this, each of {named(names)}"
+    return f"{alone}: without it {others} {said}; {takes}."
+
+
+def join(parts: t.Sequence[str]) -> str:
+    """Return ``a``, ``a and b`` or ``a, b and c``."""
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}" if parts else ""
+
+
+def first_of(sentences: t.Sequence[str], what: str) -> list[str]:
+    """Return the first sentences of some that say the like, and how many more there are."""
+    more = len(sentences) - NAMED
+    return [*sentences[:NAMED], *([f"The same holds for {more} further {what}."] if more > 0 else [])]
