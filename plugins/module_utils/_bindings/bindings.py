@@ -10,11 +10,7 @@ import re
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._bindings import programs
-from ansible_collections.threadwise.smt.plugins.module_utils._host import (
-    cpulist,
-    kernel_files,
-    text as host_text,
-)
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, kernel_files, text as host_text
 
 MAX_UNIT_FILES = 10000
 # Where kubelet keeps its state: of itself, of microk8s, and of k0s; another place is among its arguments.

@@ -20,11 +20,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
-from ansible_collections.threadwise.smt.plugins.module_utils._host import (
-    cpulist,
-    files as host_files,
-    locks,
-)
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, files as host_files, locks
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 from ansible_collections.threadwise.smt.plugins.module_utils._host.kernel_files import KernelFiles
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state

@@ -17,32 +17,26 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics import goals, spending
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
-from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.arms import AS_FOUND, SMT_OFF, SMT_ON
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads import catalogue, metrics as workload_metrics
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change, costs, limits, paired
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import (
-    HostResult,
-    NamedArm,
-    Sample,
-    Telemetry,
-    Workload,
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.arms import SMT_OFF, SMT_ON
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import metrics as workload_metrics
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
+    change,
+    costs,
+    limits,
+    measures,
+    paired,
+    recorded,
 )
-
-_NO_TELEMETRY = Telemetry()
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult, Sample
 
 Comparison = dict[str, t.Any]
-# workload, placement, arm, parameter value
-Key = tuple[str, str, str, float | None]
 # workload, parameter value, metric
 Subject = tuple[str, float | None, str]
-# Samples by key, and by block or pair of boots.
-Samples = dict[Key, dict[int, list[Sample]]]
 # kind, effect, placement, then (placement, arm) of baseline and candidate
 Pair = tuple[str, str, str, tuple[str, str], tuple[str, str]]
 
 # What a comparison rests on.
 BOOTS, BLOCKS = "boots", "blocks"
-OF_SMT = (SMT_ON, SMT_OFF)
 # Which arms are compared with each other: each one with the baseline, or every two of them.
 BASELINE, ALL = "baseline", "all"
 COMPARE = (BASELINE, ALL)
@@ -108,9 +102,9 @@ def compare_host(
         costs of work (:mod:`costs`) a third. A workload with a most load (:mod:`limits`) has that for its primary
         metric, with its ``response_limit`` in seconds; of SMT on and off alone it is compared for SMT on against off.
     """
-    samples = _comparable(result, _by_key(result))
+    samples = _comparable(result, recorded.by_key(result))
     # Across boots only whole boots are paired.
-    of_arms = _comparable(result, _by_key(result, by_pair=True)) if (result.plan.boots or 0) > 1 else samples
+    of_arms = _comparable(result, recorded.by_key(result, by_pair=True)) if (result.plan.boots or 0) > 1 else samples
     found: list[Comparison] = []
     families = _families(result, samples)
     measured = {(placement, arm) for _workload, placement, arm, _parameter in samples}
@@ -118,7 +112,7 @@ def compare_host(
         keyed = [
             (pair, of_arms if basis(result, pair) == BOOTS else samples)
             for pair in pairs
-            if {(sampled_as(result, *side), side[1]) for side in pair[3:]} <= measured
+            if {(recorded.sampled_as(result, *side), side[1]) for side in pair[3:]} <= measured
         ]
         for primary, subjects in zip((True, False, False), families if keyed else ()):
             found += _family(result, keyed, subjects, primary, margin, confidence)
@@ -139,23 +133,12 @@ def basis(result: HostResult, pair: Pair) -> str:
     return BOOTS if booted is None or not {pair[3][1], pair[4][1]}.isdisjoint(booted[1:]) else BLOCKS
 
 
-def _comparable(result: HostResult, samples: Samples) -> Samples:
+def _comparable(result: HostResult, samples: recorded.Samples) -> recorded.Samples:
     """Return the samples without those of loads at which more workers do more only because each is offered the same
     load.
     """
-    full = full_loads(result)
+    full = recorded.full_loads(result)
     return {key: blocks for key, blocks in samples.items() if key[3] == full.get(key[0], key[3])}
-
-
-def full_loads(result: HostResult) -> dict[str, float]:
-    """Return the highest load of each workload whose parameter is the load that each worker is offered:
-    name -> value.
-    """
-    return {
-        one.name: max(one.parameter.values)
-        for one in result.plan.workloads or ()
-        if one.parameter and one.parameter.per_worker
-    }
 
 
 def of_smt(comparisons: t.Iterable[Comparison], every_metric: bool = False) -> list[Comparison]:
@@ -177,7 +160,7 @@ def of_smt(comparisons: t.Iterable[Comparison], every_metric: bool = False) -> l
 
 def is_of_smt(one: Comparison) -> bool:
     """Return whether a comparison has SMT on and SMT off on its sides."""
-    return set(sides_of(one)) == set(OF_SMT)
+    return set(sides_of(one)) == set(recorded.OF_SMT)
 
 
 def turned(one: Comparison) -> Comparison:
@@ -246,102 +229,7 @@ def _narrowness(placement: str) -> tuple[int, int]:
     return (WIDEST_FIRST.index(placement) if placement in WIDEST_FIRST else len(WIDEST_FIRST)), 0
 
 
-def asked_arms(result: HostResult) -> tuple[NamedArm, ...]:
-    """Return the arms that were asked for, measured or not, the baseline first."""
-    return (*result.arms, *result.arms_left_out)
-
-
-def arm_title(result: HostResult, name: str) -> str:
-    """Return the title of an arm of this result."""
-    return next((arm.title for arm in asked_arms(result) if arm.name == name), name)
-
-
-def named_arm(result: HostResult, name: str | None) -> dict[str, str | None]:
-    """Return ``{arm, arm_title}`` for an entry about an arm; None means all arms."""
-    return {"arm": name, "arm_title": name and arm_title(result, name)}
-
-
-def is_compared(result: HostResult) -> bool:
-    """Return whether a result compares arms."""
-    return len(result.arms) > 1
-
-
-def why_not_compared(result: HostResult) -> str:
-    """Return why a result compares no arms."""
-    left_out = result.arms_left_out
-    return left_out[0].reason if left_out else "no other arm was asked for"
-
-
-def other_arms(result: HostResult) -> dict[str, str]:
-    """Return the arms that were asked for and have nothing to do with SMT: name -> title."""
-    return {arm.name: arm.title for arm in asked_arms(result) if arm.name not in (*OF_SMT, AS_FOUND)}
-
-
-def concerns_smt(result: HostResult) -> bool:
-    """Return whether a run asks for SMT on or off: it has both arms, or no other arm than these."""
-    names = {arm.name for arm in asked_arms(result)}
-    return names >= set(OF_SMT) or not other_arms(result)
-
-
-def sampled_as(result: HostResult, placement: str, arm: str) -> str:
-    """Return the placement whose samples stand for ``placement``: the plan measures the same set of CPUs only once."""
-    spot = (result.plan.placements or {}).get(arm, {}).get(placement)
-    return (spot and spot.same_as) or placement
-
-
-def good_value(sample: Sample, metric: str) -> float | None:
-    """Return a metric of a successful sample, else None;
-    also None for values that are not above zero or are implausibly large.
-    """
-    found = sample.metrics.get(metric) if sample.ok else None
-    if found is None or found.value is None or not paired.LEAST <= found.value <= paired.MOST:
-        return None
-    return float(found.value)
-
-
-def primary_metrics(result: HostResult) -> dict[str, str]:
-    """Return the metric of each workload that decides: name of the workload -> name of the metric."""
-    return {one.name: one.primary for one in result.plan.workloads or ()}
-
-
-def cpus_of(text: t.Any) -> tuple[int, ...]:
-    """Return the CPUs of a kernel CPU list, or none for a value that is not one."""
-    try:
-        return cpulist.parse(text) if isinstance(text, str) else ()
-    except cpulist.CpuListError:
-        return ()
-
-
-def cores_of(facts: dict[str, t.Any]) -> list[tuple[int, ...]]:
-    """Return the CPUs of each core, as far as the host's facts have them."""
-    return [core for core in map(cpus_of, facts.get("sibling_groups") or []) if core]
-
-
-def telemetry_of(sample: Sample) -> Telemetry:
-    """Return what was recorded beside the work of a sample; empty where nothing was."""
-    return sample.telemetry or _NO_TELEMETRY
-
-
-def _by_key(result: HostResult, by_pair: bool = False) -> Samples:
-    """Group samples by key, and by block or pair of boots."""
-    found: Samples = {}
-    for sample in itertools.chain(result.samples, limits.samples(result)):
-        blocks = found.setdefault((sample.workload, sample.placement, sample.arm, sample.parameter), {})
-        pair = sample.pair if by_pair else None
-        blocks.setdefault(sample.block if pair is None else pair, []).append(sample)
-    return found
-
-
-def _values(blocks: dict[int, list[Sample]], metric: str) -> dict[int, list[float]]:
-    """Return the good values of a metric by block; a block with failed samples only has an empty list."""
-    found: dict[int, list[float]] = {}
-    for block, samples in blocks.items():
-        values = [good_value(sample, metric) for sample in samples]
-        found[block] = [value for value in values if value is not None]
-    return found
-
-
-def _pairs(result: HostResult, samples: dict[Key, t.Any], compare: str) -> list[list[Pair]]:
+def _pairs(result: HostResult, samples: dict[recorded.Key, t.Any], compare: str) -> list[list[Pair]]:
     """Return what this result may compare; pairs in one list are of one family."""
     measured = {arm for _workload, _placement, arm, _parameter in samples}
     baseline, *candidates = (arm.name for arm in result.arms)
@@ -362,7 +250,7 @@ def _pairs(result: HostResult, samples: dict[Key, t.Any], compare: str) -> list[
     ]
 
 
-def _placement_pairs(result: HostResult, samples: dict[Key, t.Any], arm: str) -> list[Pair]:
+def _placement_pairs(result: HostResult, samples: dict[recorded.Key, t.Any], arm: str) -> list[Pair]:
     """Return the pairs of placements that are compared within an arm."""
     pairs: list[Pair] = []
     planned = (result.plan.placements or {}).get(arm) or {}
@@ -401,12 +289,12 @@ def _of_as_many_workers(names: t.Collection[str]) -> list[tuple[str, str, str]]:
     return found
 
 
-def _taken(samples: t.Iterable[Key], arm: str) -> list[str]:
+def _taken(samples: t.Iterable[recorded.Key], arm: str) -> list[str]:
     """Return the placements of an arm's samples, in the order of the result."""
     return list(dict.fromkeys(placement for _workload, placement, found, _parameter in samples if found == arm))
 
 
-def _placements_of(result: HostResult, samples: dict[Key, t.Any], baseline: str) -> list[str]:
+def _placements_of(result: HostResult, samples: dict[recorded.Key, t.Any], baseline: str) -> list[str]:
     """Return the placements to compare across arms, the whole machine first."""
     planned = (result.plan.placements or {}).get(baseline) or {}
     return [
@@ -417,16 +305,18 @@ def _placements_of(result: HostResult, samples: dict[Key, t.Any], baseline: str)
     ]
 
 
-def _families(result: HostResult, samples: dict[Key, t.Any]) -> tuple[list[Subject], list[Subject], list[Subject]]:
+def _families(
+    result: HostResult, samples: dict[recorded.Key, t.Any]
+) -> tuple[list[Subject], list[Subject], list[Subject]]:
     """Return what is compared in one family: the primary metric of each workload and parameter value, the costs of its
     work, and between them all other metrics.
     """
     primary: list[Subject] = []
     others: list[Subject] = []
     of_costs: list[Subject] = []
-    limited = _with_most_load(result, samples)
+    limited = measures.with_most_load(result, samples)
     for workload, parameter in dict.fromkeys((key[0], key[3]) for key in samples):
-        about = declaration(result, workload)
+        about = recorded.declaration(result, workload)
         deciding = limits.MOST_LOAD if workload in limited else about.primary
         metrics = [limits.MOST_LOAD] if workload in limited and parameter is None else list(about.metrics)
         for name in metrics:
@@ -435,15 +325,9 @@ def _families(result: HostResult, samples: dict[Key, t.Any]) -> tuple[list[Subje
     return primary, others, of_costs
 
 
-def _with_most_load(result: HostResult, samples: t.Iterable[Key]) -> set[str]:
-    """Return the workloads whose most load within a limit is known."""
-    limited = limits.limited(result)
-    return {key[0] for key in samples if key[0] in limited and key[3] is None}
-
-
 def _family(
     result: HostResult,
-    pairs: t.Sequence[tuple[Pair, Samples]],
+    pairs: t.Sequence[tuple[Pair, recorded.Samples]],
     subjects: t.Sequence[Subject],
     primary: bool,
     margin: float,
@@ -455,11 +339,12 @@ def _family(
     family, values, measured_blocks, deciding = [], [], [], []
     for (pair, samples), (workload, parameter, metric) in itertools.product(pairs, subjects):
         kind, effect, placement, baseline, candidate = pair
-        if metric == limits.MOST_LOAD and (baseline[1], candidate[1]) == OF_SMT and len(result.arms) == 2:
+        if metric == limits.MOST_LOAD and (baseline[1], candidate[1]) == recorded.OF_SMT and len(result.arms) == 2:
             # What is asked is how much more SMT serves, as from how many streams on it helps.
             effect, baseline, candidate = SMT_ON, candidate, baseline
         sides = [
-            samples.get((workload, sampled_as(result, *side), side[1], parameter)) for side in (baseline, candidate)
+            samples.get((workload, recorded.sampled_as(result, *side), side[1], parameter))
+            for side in (baseline, candidate)
         ]
         if (
             sides[0] is None
@@ -468,13 +353,13 @@ def _family(
             or not _may_differ_in_workers(result, workload, metric, effect, sides)
         ):
             continue
-        before, after = (_values(side, metric) for side in sides if side is not None)
+        before, after = (recorded.good_values(side, metric) for side in sides if side is not None)
         blocks = sorted(block for block in set(before) & set(after) if before[block] and after[block])
         # A further metric can be 0, which has no ratio. Its other blocks would be a choice by their values.
         taken = [] if primary else [one for side in sides for block in (side or {}).values() for one in block if one.ok]
         if not blocks or any(metric in sample.metrics and sample.metrics[metric].value == 0 for sample in taken):
             continue
-        about = dataclasses.replace(describe_workload(result, workload, parameter, metric), primary=primary)
+        about = dataclasses.replace(measures.describe_workload(result, workload, parameter, metric), primary=primary)
         measured_blocks.append(1 + max(*before, *after))
         # No look is at a most load.
         own = primary and metric != limits.MOST_LOAD
@@ -488,8 +373,8 @@ def _family(
                 "placement": placement,
                 "basis": basis(result, pair),
                 "confounded": basis(result, pair) == BOOTS and bool(result.plan.confounded),
-                "baseline": {**named_arm(result, baseline[1]), "placement": baseline[0]},
-                "candidate": {**named_arm(result, candidate[1]), "placement": candidate[0]},
+                "baseline": {**recorded.named_arm(result, baseline[1]), "placement": baseline[0]},
+                "candidate": {**recorded.named_arm(result, candidate[1]), "placement": candidate[0]},
                 "dropped_blocks": len(set(before) | set(after)) - len(blocks),
             }
         )
@@ -509,7 +394,7 @@ def _family(
 
 def _decides(
     result: HostResult,
-    samples: Samples,
+    samples: recorded.Samples,
     measured: tuple[str, float | None],
     sides: tuple[tuple[str, str], tuple[str, str]],
 ) -> bool:
@@ -519,7 +404,7 @@ def _decides(
     workload, parameter = measured
 
     def taken(pair: tuple[goals.Side, goals.Side]) -> bool:
-        keys = [(workload, sampled_as(result, placement, arm), arm, parameter) for arm, placement in pair]
+        keys = [(workload, recorded.sampled_as(result, placement, arm), arm, parameter) for arm, placement in pair]
         return keys[0] != keys[1] and all(key in samples for key in keys)
 
     of_arms, of_sharing = (
@@ -549,7 +434,7 @@ def _may_differ_in_workers(
     nothing of a side where more was done. A time per job or operation is one whatever the number of workers. A time of
     which nobody has said what it is of is compared between as many workers with as many CPUs.
     """
-    declared = limits.meaning(declaration(result, name), metric)
+    declared = limits.meaning(recorded.declaration(result, name), metric)
     undeclared = declared.aggregate == workload_metrics.UNDECLARED
     if undeclared or (declared.aggregate == "sum" and declared.better == "lower"):
         good = [
@@ -557,7 +442,7 @@ def _may_differ_in_workers(
             for side in sides
             for blocks in (side or {}).values()
             for sample in blocks
-            if good_value(sample, metric) is not None
+            if recorded.good_value(sample, metric) is not None
         ]
         return len({_size(sample, undeclared) for sample in good}) < 2
     return effect not in UNEQUAL_SIDES or declared.aggregate in (
@@ -571,228 +456,3 @@ def _size(sample: Sample, with_cpus: bool) -> tuple[int, ...]:
     """Return the number of workers of a sample, and how many CPUs each has."""
     workers = sample.workers or ()
     return len(workers), *(sorted(len(cpulist.parse(worker.cpus)) for worker in workers) if with_cpus else ())
-
-
-def declaration(result: HostResult, name: str) -> Workload:
-    """Return the plan's declaration of a workload."""
-    return next(one for one in result.plan.workloads or () if one.name == name)
-
-
-@dataclasses.dataclass(frozen=True)
-class Measure:
-    """What is measured of a workload, as the plan declares it.
-
-    Attributes:
-        workload: name of the workload.
-        title: of the workload, with the value of its parameter.
-        metric: name of the metric.
-        primary: whether it is the one that decides.
-        unit: of the metric.
-        better: ``higher`` or ``lower``.
-        aggregate: how the values of workers become one.
-        parameter: value of the workload's parameter, or None.
-        response_limit: the limit of a most load in seconds, else None.
-    """
-
-    workload: str
-    title: str
-    metric: str
-    primary: bool
-    unit: str
-    better: str
-    aggregate: str
-    parameter: float | None = None
-    response_limit: float | None = None
-
-    def described(self) -> dict[str, t.Any]:
-        """Return the fields as plain data, without those that are None."""
-        return {name: value for name, value in vars(self).items() if value is not None}
-
-
-def describe_workload(
-    result: HostResult, name: str, parameter: float | None = None, metric: str | None = None
-) -> Measure:
-    """Return what is measured of a workload.
-
-    Args:
-        result: from :func:`result_files.load`.
-        name: of the workload.
-        parameter: value of its parameter, or None.
-        metric: the metric, or None for the primary one.
-    """
-    declared = declaration(result, name)
-    title, limit = catalogue.title(name, declared.title), None
-    if parameter is not None and declared.parameter is not None:
-        about = declared.parameter
-        # What is counted is often its own unit: "550 users", not "users 550 users".
-        value = f"{parameter:g} {about.unit or ''}".rstrip()
-        value = value if about.unit == about.name else f"{about.name} {value}"
-        title = f"{title.removesuffix(f', {about.name}')}, {value}"
-    metric = metric or declared.primary
-    meaning = limits.meaning(declared, metric)
-    if metric == limits.MOST_LOAD and metric not in declared.metrics:
-        title, limit = f"{title}, {limits.described(declared)}", declared.response_limit or 0.0
-    return Measure(
-        name,
-        title,
-        metric,
-        metric == declared.primary,
-        meaning.unit,
-        meaning.better,
-        meaning.aggregate,
-        parameter if limit is None else None,
-        limit,
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class Level:
-    """A metric of a workload in one placement and arm by itself.
-
-    Attributes:
-        workload: name of the workload.
-        placement: name of the placement.
-        arm: name of the arm.
-        arm_title: of the arm.
-        parameter: value of the workload's parameter, or None.
-        metric: name of the metric.
-        primary: whether it is the one that decides.
-        value: mean over blocks; None where every sample failed.
-        low: the lower end of its interval; None for fewer than two blocks.
-        high: the upper end.
-        n: number of blocks with a good sample.
-        failed: number of the others.
-        measured_as: the placement whose samples stand for this one.
-    """
-
-    workload: str
-    placement: str
-    arm: str
-    arm_title: str
-    parameter: float | None
-    metric: str
-    primary: bool
-    value: float | None
-    low: float | None
-    high: float | None
-    n: int
-    failed: int
-    measured_as: str
-
-    def described(self) -> dict[str, t.Any]:
-        """Return the fields as plain data."""
-        return dict(vars(self))
-
-
-def levels(result: HostResult, confidence: float = 0.95) -> list[Level]:
-    """Summarise each metric of each workload in each placement and arm by itself, in the plan's order.
-
-    These intervals include the drift from block to block: use the paired comparison to compare two of them.
-
-    Args:
-        result: from :func:`result_files.load`.
-        confidence: of each interval, from 0.5 to 0.9999.
-    """
-    samples = _by_key(result)
-    limited = _with_most_load(result, samples)
-    found = []
-    for workload, placement, arm, parameter in _planned_keys(result, samples):
-        measured_as = sampled_as(result, placement, arm)
-        blocks = samples.get((workload, measured_as, arm, parameter))
-        if blocks is None:
-            continue
-        about = declaration(result, workload)
-        metrics = sorted(about.metrics, key=lambda name: name != about.primary)
-        for metric in [limits.MOST_LOAD] if parameter is None and workload in limited else metrics:
-            good = [values for values in _values(blocks, metric).values() if values]
-            if not good and metric not in (about.primary, limits.MOST_LOAD):
-                continue
-            span = paired.level(good, confidence) if good else paired.Span(None, None, None, 0)
-            if metric == limits.MOST_LOAD:
-                span = limits.level(good, span)
-            found.append(
-                Level(
-                    workload=workload,
-                    placement=placement,
-                    arm=arm,
-                    arm_title=arm_title(result, arm),
-                    parameter=parameter,
-                    metric=metric,
-                    primary=metric == about.primary,
-                    value=span.value,
-                    low=span.low,
-                    high=span.high,
-                    n=span.n,
-                    failed=len(blocks) - len(good),
-                    measured_as=measured_as,
-                )
-            )
-    return found
-
-
-def _planned_keys(result: HostResult, samples: dict[Key, t.Any]) -> list[Key]:
-    """Return every planned key, then any other key with samples."""
-    parameters: dict[str, dict[float | None, None]] = {}
-    for key in samples:
-        parameters.setdefault(key[0], {})[key[3]] = None
-    planned = [
-        (workload.name, placement, arm, parameter)
-        for workload in result.plan.workloads or ()
-        for parameter in parameters.get(workload.name, [None])
-        for arm, spots in (result.plan.placements or {}).items()
-        for placement in spots
-    ]
-    workloads = list(dict.fromkeys(key[0] for key in [*planned, *samples]))
-    arms = [arm.name for arm in result.arms]
-    return sorted(
-        dict.fromkeys([*planned, *samples]),
-        key=lambda key: (workloads.index(key[0]), placements.rank(key[1]), arms.index(key[2]), key[:3], key[3] or 0),
-    )
-
-
-def failures(result: HostResult) -> list[dict[str, t.Any]]:
-    """Count the failed samples by workload, placement, arm and reason, without those that only say that a load was not
-    sustained (:func:`limits.not_sustained`).
-    """
-    counts: dict[tuple[str, str, str, str], int] = {}
-    primary, answers = primary_metrics(result), limits.not_sustained(result)
-    for place, sample in enumerate(result.samples):
-        if place not in answers and good_value(sample, primary[sample.workload]) is None:
-            reason = sample.error or "its value is not a rate or time above zero"
-            key = (sample.workload, sample.placement, sample.arm, reason)
-            counts[key] = counts.get(key, 0) + 1
-    return [
-        {"workload": w, "placement": p, **named_arm(result, a), "reason": reason, "samples": count}
-        for (w, p, a, reason), count in counts.items()
-    ]
-
-
-def not_measured(result: HostResult) -> list[dict[str, t.Any]]:
-    """Return what was planned and has no sample as ``{workload, placement, arm, arm_title, reason}``,
-    where None means all.
-    """
-    arms = [
-        {"workload": None, "placement": None, **named_arm(result, arm.name), "reason": arm.reason}
-        for arm in result.arms_left_out
-    ]
-    absent = [
-        {
-            "workload": None,
-            "placement": placement,
-            **named_arm(result, arm),
-            "reason": spot.reason or "no reason given",
-        }
-        for arm, spots in (result.plan.placements or {}).items()
-        for placement, spot in spots.items()
-        if spot.workers is None
-    ]
-    skipped = [
-        {
-            "workload": skip.workload,
-            "placement": skip.placement,
-            **named_arm(result, skip.arm),
-            "reason": skip.reason,
-        }
-        for skip in result.skipped
-    ]
-    return [*arms, *skipped, *absent]

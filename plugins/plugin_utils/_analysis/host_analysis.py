@@ -9,10 +9,13 @@ import functools
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     comparisons as host_comparisons,
     machines,
+    measures,
+    recorded,
     streams,
     usage,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison, Level
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.measures import Level
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult, Sample
 
 
@@ -47,7 +50,7 @@ class HostAnalysis:
     @functools.cached_property
     def levels(self) -> list[Level]:
         """Each side by itself, from :func:`comparisons.levels`."""
-        return host_comparisons.levels(self.result, self._settings[1])
+        return measures.levels(self.result, self._settings[1])
 
     @functools.cached_property
     def curves(self) -> list[streams.Curve]:
@@ -93,4 +96,4 @@ class HostAnalysis:
     @functools.cached_property
     def titles(self) -> dict[str, str]:
         """The title of each arm that was asked for."""
-        return {arm.name: arm.title for arm in host_comparisons.asked_arms(self.result)}
+        return {arm.name: arm.title for arm in recorded.asked_arms(self.result)}

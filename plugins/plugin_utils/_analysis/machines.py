@@ -10,8 +10,8 @@ import dataclasses
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Level
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import measures, recorded
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.measures import Level
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import Costs, HostResult
 
 SECONDS_AN_HOUR = 3600.0
@@ -72,11 +72,11 @@ def capacities(result: HostResult, levels: t.Iterable[Level]) -> list[Capacity]:
 
 
 def _capacity(result: HostResult, level: Level) -> Capacity | None:
-    about = host_comparisons.describe_workload(result, level.workload)
+    about = measures.describe_workload(result, level.workload)
     if about.better != "higher":
         return None
     used = _cpus(result, level.arm)
-    cores = len([core for core in host_comparisons.cores_of(result.facts) if used.intersection(core)]) or None
+    cores = len([core for core in recorded.cores_of(result.facts) if used.intersection(core)]) or None
     cpus = len(used) or None
     costs = result.costs or Costs()
     licences = {"core": cores, "thread": cpus, "host": 1}.get(costs.licence_per or "")
@@ -108,4 +108,4 @@ def _capacity(result: HostResult, level: Level) -> Capacity | None:
 def _cpus(result: HostResult, arm: str) -> set[int]:
     """Return the CPUs of the workers that keep every online thread busy in an arm."""
     spot = (result.plan.placements or {}).get(arm, {}).get(placements.ALL_THREADS)
-    return {cpu for cpus in (spot and spot.workers) or () for cpu in host_comparisons.cpus_of(cpus)}
+    return {cpu for cpus in (spot and spot.workers) or () for cpu in recorded.cpus_of(cpus)}

@@ -15,7 +15,12 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms, placements
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
+    comparisons as host_comparisons,
+    measures,
+    paired,
+    recorded,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
 
@@ -117,7 +122,7 @@ def curves(result: HostResult, comparisons: t.Iterable[Comparison]) -> list[Curv
         result: from :func:`result_files.load`.
         comparisons: from :func:`comparisons.compare_host`.
     """
-    by_workload: dict[str, dict[int, Comparison]] = {name: {} for name in host_comparisons.primary_metrics(result)}
+    by_workload: dict[str, dict[int, Comparison]] = {name: {} for name in recorded.primary_metrics(result)}
     for one in comparisons:
         streams = placements.numbered(one["placement"])
         of_streams = (
@@ -132,7 +137,7 @@ def curves(result: HostResult, comparisons: t.Iterable[Comparison]) -> list[Curv
     for name, unordered in by_workload.items():
         if unordered:
             by_streams = dict(sorted(unordered.items()))
-            title = host_comparisons.describe_workload(result, name).title
+            title = measures.describe_workload(result, name).title
             found.append(Curve(name, title, by_streams, crossover(by_streams, core_count, thread_count)))
     return found
 

@@ -10,11 +10,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
-    comparisons as host_comparisons,
-    paired,
-    smt_metrics,
-)
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import measures, paired, recorded, smt_metrics
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult, Sample
 
 # The smallest usage for a meaningful rate per CPU.
@@ -61,8 +57,7 @@ class Usage:
     def is_of_the_machine(self, result: HostResult) -> bool:
         """Return whether the workers kept all cores busy, or all threads."""
         return self.placement in {
-            host_comparisons.sampled_as(result, name, self.arm)
-            for name in (placements.ONE_PER_CORE, placements.ALL_THREADS)
+            recorded.sampled_as(result, name, self.arm) for name in (placements.ONE_PER_CORE, placements.ALL_THREADS)
         }
 
 
@@ -77,14 +72,13 @@ def of_workload(
         name: of the workload.
         confidence: of the intervals.
     """
-    about = host_comparisons.describe_workload(result, name)
+    about = measures.describe_workload(result, name)
     kinds: dict[Kind, list[Sample]] = {}
     for sample in samples:
-        if host_comparisons.good_value(sample, about.metric) is not None and _shares(sample):
+        if recorded.good_value(sample, about.metric) is not None and _shares(sample):
             kinds.setdefault((sample.placement, sample.arm, sample.parameter), []).append(sample)
     rates = {
-        kind: _by_block(members, lambda one: host_comparisons.good_value(one, about.metric))
-        for kind, members in kinds.items()
+        kind: _by_block(members, lambda one: recorded.good_value(one, about.metric)) for kind, members in kinds.items()
     }
     capacity = {} if about.better == "lower" else _capacities(result, rates)
     found = {}
@@ -113,7 +107,7 @@ def _capacities(result: HostResult, rates: t.Mapping[Kind, dict[int, float]]) ->
     """
     full: dict[str, list[tuple[float, dict[int, float]]]] = {}
     for (placement, arm, parameter), blocks in rates.items():
-        if placement == host_comparisons.sampled_as(result, placements.ALL_THREADS, arm):
+        if placement == recorded.sampled_as(result, placements.ALL_THREADS, arm):
             full.setdefault(arm, []).append((parameter or 0.0, blocks))
     found = {}
     for arm, loads in full.items():
@@ -148,7 +142,7 @@ def _headroom(
 
 def _shares(sample: Sample) -> list[float]:
     """Return the usage of each logical CPU during a sample; none where it was not recorded."""
-    return [share for share in (host_comparisons.telemetry_of(sample).cpu_usage or {}).values() if share is not None]
+    return [share for share in (recorded.telemetry_of(sample).cpu_usage or {}).values() if share is not None]
 
 
 def _share(sample: Sample) -> float:

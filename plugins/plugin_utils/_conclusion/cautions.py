@@ -13,7 +13,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._siblings import (
     source as sibling_source,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.metrics import UNDECLARED
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import limits, recorded
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
@@ -49,7 +49,7 @@ def _of_the_run(result: HostResult) -> list[str]:
         )
     samples = result.samples
     reasons: collections.Counter[str] = collections.Counter()
-    for one in host_comparisons.failures(result):
+    for one in failures(result):
         reasons[one["reason"]] += one["samples"]
     for usual, count in reasons.most_common(1):
         cautions.append(
@@ -58,7 +58,7 @@ def _of_the_run(result: HostResult) -> list[str]:
         )
     cautions += _undeclared(result)
     cautions += background_load(result)
-    stolen = [steal for sample in samples if (steal := host_comparisons.telemetry_of(sample).steal) is not None]
+    stolen = [steal for sample in samples if (steal := recorded.telemetry_of(sample).steal) is not None]
     if stolen and max(stolen) > NOTABLE_SHARE:
         cautions.append(
             f"The hypervisor took up to {wording.percent(max(stolen))} of the CPU time away during a sample."
@@ -103,7 +103,7 @@ def background_load(result: HostResult) -> list[str]:
     """Return a caution when background load used the measured CPUs, as workers show that have a CPU each,
     and work that does not pause.
     """
-    full = host_comparisons.full_loads(result)
+    full = recorded.full_loads(result)
     own = disturbances.alone(result)
     shares = [
         share
@@ -128,3 +128,51 @@ def _tails(comparisons: t.Sequence[Comparison]) -> list[str]:
     """Return cautions about typical values that say the opposite of means or tails, the largest first."""
     apart = sorted(spread.found(comparisons), key=lambda one: -abs(one["against_change"]))
     return wording.first_of(list(map(spread.caution, apart)), "metrics")
+
+
+def failures(result: HostResult) -> list[dict[str, t.Any]]:
+    """Count the failed samples by workload, placement, arm and reason, without those that only say that a load was not
+    sustained (:func:`limits.not_sustained`).
+    """
+    counts: dict[tuple[str, str, str, str], int] = {}
+    primary, answers = recorded.primary_metrics(result), limits.not_sustained(result)
+    for place, sample in enumerate(result.samples):
+        if place not in answers and recorded.good_value(sample, primary[sample.workload]) is None:
+            reason = sample.error or "its value is not a rate or time above zero"
+            key = (sample.workload, sample.placement, sample.arm, reason)
+            counts[key] = counts.get(key, 0) + 1
+    return [
+        {"workload": w, "placement": p, **recorded.named_arm(result, a), "reason": reason, "samples": count}
+        for (w, p, a, reason), count in counts.items()
+    ]
+
+
+def not_measured(result: HostResult) -> list[dict[str, t.Any]]:
+    """Return what was planned and has no sample as ``{workload, placement, arm, arm_title, reason}``,
+    where None means all.
+    """
+    arms = [
+        {"workload": None, "placement": None, **recorded.named_arm(result, arm.name), "reason": arm.reason}
+        for arm in result.arms_left_out
+    ]
+    absent = [
+        {
+            "workload": None,
+            "placement": placement,
+            **recorded.named_arm(result, arm),
+            "reason": spot.reason or "no reason given",
+        }
+        for arm, spots in (result.plan.placements or {}).items()
+        for placement, spot in spots.items()
+        if spot.workers is None
+    ]
+    skipped = [
+        {
+            "workload": skip.workload,
+            "placement": skip.placement,
+            **recorded.named_arm(result, skip.arm),
+            "reason": skip.reason,
+        }
+        for skip in result.skipped
+    ]
+    return [*arms, *skipped, *absent]

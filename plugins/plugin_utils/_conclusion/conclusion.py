@@ -17,6 +17,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     change,
     comparisons as host_comparisons,
     paired,
+    recorded,
     smt_metrics,
     streams,
 )
@@ -103,7 +104,7 @@ def _sentences(analysis: HostAnalysis, main: t.Sequence[Comparison], choice: str
         UNDECIDED: "Not decided",
     }[choice]
     # Another arm may do better than both.
-    if set(standing.better) - set(host_comparisons.OF_SMT):
+    if set(standing.better) - set(recorded.OF_SMT):
         opening = f"Of SMT on and off alone, {opening[:1].lower()}{opening[1:]}"
     by_streams = _by_streams(curves)
     if by_streams and not analysis.of_smt:
@@ -242,7 +243,7 @@ def _of_best(result: HostResult, standing: outcomes.Standing) -> list[str]:
     names = [arm.name for arm in result.arms]
     if len(names) < 3 or not standing.outcomes:
         return []
-    baseline = host_comparisons.arm_title(result, names[0])
+    baseline = recorded.arm_title(result, names[0])
     if standing.best == names[0]:
         return [
             f"{wording.capital(baseline)}, the baseline, is the best of the {len(names)} arms: each other one costs."
@@ -250,13 +251,13 @@ def _of_best(result: HostResult, standing: outcomes.Standing) -> list[str]:
     if standing.best:
         return [
             (
-                f"{wording.capital(host_comparisons.arm_title(result, standing.best))} is the best of the {len(names)}"
+                f"{wording.capital(recorded.arm_title(result, standing.best))} is the best of the {len(names)}"
                 " arms: it is better than each other one."
             )
         ]
     if not standing.better:
         return [f"No arm is called better than {baseline}."]
-    better = [host_comparisons.arm_title(result, name) for name in standing.better]
+    better = [recorded.arm_title(result, name) for name in standing.better]
     why = (
         "none of the arms is better than each other one"
         if standing.complete
@@ -342,11 +343,11 @@ def _what_would_decide(one: Comparison) -> str:
 
 def _without_comparison(analysis: HostAnalysis) -> list[str]:
     result, comparisons = analysis.result, analysis.comparisons
-    smt = host_comparisons.concerns_smt(result)
-    reason = host_comparisons.why_not_compared(result)
-    if host_comparisons.is_compared(result):
+    smt = recorded.concerns_smt(result)
+    reason = recorded.why_not_compared(result)
+    if recorded.is_compared(result):
         reason = f"no block has good samples {'with every online thread busy ' if smt else ''}on both sides"
-    others = list(host_comparisons.other_arms(result).values())
+    others = list(recorded.other_arms(result).values())
     what = (
         "SMT on and off were"
         if smt

@@ -12,6 +12,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     comparisons as host_comparisons,
     costs as work_costs,
     paired,
+    recorded,
     smt_metrics,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
@@ -35,7 +36,7 @@ def _observed(result: HostResult) -> list[str]:
     for one in result.observations or ():
         outcome = one.overcommit_test and OVERCOMMIT_TESTS.get(one.overcommit_test.outcome)
         if outcome and one.asked_bytes:
-            where = host_comparisons.arm_title(result, one.arm)
+            where = recorded.arm_title(result, one.arm)
             sentences.append(
                 f"A process that asked for {one.asked_bytes / MIB:.0f} MiB and was confined to a part of them,"
                 f" {where}: {outcome}."
@@ -47,7 +48,7 @@ def _switching(result: HostResult) -> list[str]:
     """Say what switching itself took: it is a time in which the host's work stands still or stutters."""
     switches = result.plan.switches or {}
     taken = [
-        f"{one.seconds:.2g} s to {host_comparisons.arm_title(result, name)} ({one.count} times)"
+        f"{one.seconds:.2g} s to {recorded.arm_title(result, name)} ({one.count} times)"
         for name, one in switches.items()
     ]
     if not taken:
@@ -74,7 +75,7 @@ def of_host(analysis: HostAnalysis) -> list[str]:
             )
     costs.extend(
         f"One worker alone, {wording.subject_of(one)}: {wording.change_and_interval(change.Change.read(one))} with"
-        f" {host_comparisons.arm_title(result, one['effect'])}, {wording.VERDICT_TITLES[one['verdict']]}."
+        f" {recorded.arm_title(result, one['effect'])}, {wording.VERDICT_TITLES[one['verdict']]}."
         for one in comparisons
         if (one["kind"], one["placement"]) == ("arm", placements.SINGLE)
         and one["primary"]

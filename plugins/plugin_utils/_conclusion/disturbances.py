@@ -8,7 +8,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, recorded
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult, Sample
 
@@ -64,7 +64,7 @@ def cautions(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[st
                 side["arm_title"] if of_arms else placements.title(spot),
                 [
                     sample
-                    for sample in keyed.get((one["workload"], arm, host_comparisons.sampled_as(result, spot, arm)), ())
+                    for sample in keyed.get((one["workload"], arm, recorded.sampled_as(result, spot, arm)), ())
                     if one.get("parameter") in (None, sample.parameter)
                 ],
                 one["workload"] in own,
@@ -101,7 +101,7 @@ def share_of_cpus(sample: Sample) -> list[float]:
 
 
 def _side(name: str, samples: t.Sequence[Sample], by_itself: bool) -> _Side:
-    telemetry = [host_comparisons.telemetry_of(sample) for sample in samples]
+    telemetry = [recorded.telemetry_of(sample) for sample in samples]
     share = _mean([part for sample in samples for part in share_of_cpus(sample)]) if by_itself else None
     return _Side(
         name,
@@ -117,7 +117,7 @@ def _side(name: str, samples: t.Sequence[Sample], by_itself: bool) -> _Side:
 
 def _others(sample: Sample) -> float:
     """Return how many CPUs other processes used during a sample."""
-    usage = (host_comparisons.telemetry_of(sample).cpu_usage or {}).values()
+    usage = (recorded.telemetry_of(sample).cpu_usage or {}).values()
     return max(0.0, sum(share or 0.0 for share in usage) - sum(share_of_cpus(sample)))
 
 

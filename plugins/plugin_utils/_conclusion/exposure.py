@@ -19,11 +19,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import B
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.arms import AS_FOUND
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import (
-    cores_of,
-    cpus_of,
-    is_compared,
-)
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.recorded import cores_of, cpus_of, is_compared
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import (
     Arm,
     HostResult,

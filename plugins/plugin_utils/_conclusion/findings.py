@@ -11,7 +11,9 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     comparisons as host_comparisons,
+    measures,
     paired,
+    recorded,
     smt_metrics,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
@@ -35,7 +37,7 @@ def measured(analysis: HostAnalysis) -> list[str]:
     found: dict[str, str] = {}
     for level in analysis.levels:
         if level.primary and level.value is not None:
-            about = host_comparisons.describe_workload(analysis.result, level.workload, level.parameter)
+            about = measures.describe_workload(analysis.result, level.workload, level.parameter)
             ends = "" if level.low is None else f" ({level.low:.4g} to {level.high:.4g})"
             found[level.workload] = (
                 f"{about.title}, {placements.title(level.placement)}: {level.value:.4g} {about.unit}{ends}."
@@ -45,7 +47,7 @@ def measured(analysis: HostAnalysis) -> list[str]:
 
 def _sharing(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[str]:
     """Say which of the explicit CPUs share a core, as two workers on them show, and whether the kernel says so, too."""
-    siblings = [set(core) for core in host_comparisons.cores_of(result.facts)]
+    siblings = [set(core) for core in recorded.cores_of(result.facts)]
     said: dict[str, None] = {}
     for one in comparisons:
         if one["effect"] != host_comparisons.OTHER_CPUS or not one["primary"] or one["n"] < paired.MIN_BLOCKS:
@@ -82,6 +84,6 @@ def _room(analysis: HostAnalysis, workload: Workload) -> str | None:
     promised, real = least.by_usage, least.real
     if not promised or not real or promised.low is None or real.high is None or promised.low <= real.high:
         return None
-    at = host_comparisons.describe_workload(result, workload.name, least.parameter).title
+    at = measures.describe_workload(result, workload.name, least.parameter).title
     by_usage, in_truth = (f"{(room.value or 0.0) * (least.rate or 0.0):.3g}" for room in (promised, real))
     return f"{at}: by CPU usage there is room for {by_usage} {metric.unit} more, in truth for {in_truth}."

@@ -8,6 +8,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     comparisons as host_comparisons,
     limits,
+    measures,
     paired,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
@@ -37,7 +38,7 @@ def clause(result: HostResult, one: Comparison, change: str) -> str:
         one: a comparison of most loads, from :func:`as_said`.
         change: its change, with its interval where it has one.
     """
-    title = host_comparisons.describe_workload(result, one["workload"]).title
+    title = measures.describe_workload(result, one["workload"]).title
     title = title.removesuffix(f", {one['unit']}")
     serves = f"{limits.within(one['response_limit'])} {title} serves {one['candidate_value']:g} {one['unit']}"
     candidate, baseline = (one[side]["arm_title"] for side in ("candidate", "baseline"))
@@ -60,7 +61,7 @@ def cautions(analysis: HostAnalysis) -> list[str]:
     answers = [one for one in analysis.levels if one.metric == limits.MOST_LOAD]
     found = []
     for name, workload in limits.limited(result).items():
-        title = host_comparisons.describe_workload(result, name).title
+        title = measures.describe_workload(result, name).title
         within = limits.within(workload.response_limit)
         of_one = [one for one in answers if one.workload == name]
         if not of_one and any(sample.workload == name and sample.ok for sample in result.samples):

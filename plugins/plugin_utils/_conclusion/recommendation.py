@@ -13,7 +13,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change, comparisons as host_comparisons
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change, recorded
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
@@ -73,7 +73,7 @@ def recommend(analysis: HostAnalysis, licence: Licence | None = None) -> dict[st
         "agreed": choice in (conclusion.ON, conclusion.OFF) and pointed == {choice},
         "reasons": reasons,
         "measure": advice.more_to_measure(result, main, analysis.curves),
-        "arms": [_arm(analysis, *arm) for arm in host_comparisons.other_arms(result).items()],
+        "arms": [_arm(analysis, *arm) for arm in recorded.other_arms(result).items()],
         **outcomes.standing(analysis).described(),
     }
 
@@ -96,7 +96,7 @@ def _performance(result: HostResult, one: Comparison) -> dict[str, t.Any]:
         {"gain": conclusion.OFF, "loss": conclusion.ON}.get(one["verdict"]) if one["effect"] == arms.SMT_OFF else None
     )
     said = load_limit.as_said(result, one)
-    where = host_comparisons.arm_title(result, said["candidate"]["arm"])
+    where = recorded.arm_title(result, said["candidate"]["arm"])
     return {
         "about": "performance",
         "workload": one["workload"],
@@ -165,7 +165,7 @@ def _licence(result: HostResult, main: t.Sequence[Comparison], licence: Licence 
 
 def _licences(result: HostResult, arm: str, per: str) -> int | None:
     """Return the number of cores, or of online threads in an arm; None where the topology is unknown."""
-    cores = host_comparisons.cores_of(result.facts)
+    cores = recorded.cores_of(result.facts)
     if per == "core" or arm == arms.SMT_OFF:
         return len(cores) or None
     return sum(map(len, cores)) or None

@@ -18,7 +18,11 @@ import os
 import typing as t
 from pathlib import Path
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change, comparisons as host_comparisons
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
+    change,
+    comparisons as host_comparisons,
+    recorded,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
@@ -118,7 +122,7 @@ def conclude(result: HostResult, now: datetime.datetime) -> Conclusion | None:
                 " and evaluate it again"
             )
     hardware_class = result.facts.get("hardware_class")
-    if not hardware_class or not host_comparisons.concerns_smt(result):
+    if not hardware_class or not recorded.concerns_smt(result):
         return None
     analysis = HostAnalysis(result)
     choice = recommendation.recommend(analysis)["choice"]

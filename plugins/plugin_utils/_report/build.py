@@ -29,11 +29,13 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     comparisons as host_comparisons,
     costs,
     paired,
+    recorded,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import (
+    cautions,
     conclusion,
     exposure,
     recommendation,
@@ -246,7 +248,7 @@ def summarise(analysis: HostAnalysis, file: str, licence: recommendation.Licence
         "environment": parts.plain(result.environment),
         "arms": parts.plain(result.arms),
         "arms_left_out": parts.plain(result.arms_left_out),
-        "concerns_smt": host_comparisons.concerns_smt(result),
+        "concerns_smt": recorded.concerns_smt(result),
         "conclusion": conclusion.conclude(analysis),
         "recommendation": recommendation.recommend(analysis, licence),
         "comparisons": analysis.comparisons,
@@ -255,8 +257,8 @@ def summarise(analysis: HostAnalysis, file: str, licence: recommendation.Licence
         "crossovers": [curve.described() for curve in analysis.curves],
         "capacities": [dataclasses.asdict(one) for one in analysis.capacities],
         "usage": [one.described() for kinds in analysis.usage.values() for one in kinds.values()],
-        "not_measured": host_comparisons.not_measured(result),
-        "failures": host_comparisons.failures(result),
+        "not_measured": cautions.not_measured(result),
+        "failures": cautions.failures(result),
         "restored": parts.plain(result.restored),
         "vulnerable": exposure.exposed(result),
         "exposure": [dataclasses.asdict(one) for one in exposure.of_arms(result)],

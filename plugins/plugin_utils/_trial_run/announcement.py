@@ -12,11 +12,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalo
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.selection import length
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial.records import Trial
-from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import (
-    booted_host,
-    follower,
-    overlap,
-)
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import booted_host, follower, overlap
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run.settings import Limit
 
 # Hosts whose schedule is shown on the terminal; the file of the trial has all of them.

@@ -11,10 +11,11 @@ import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     comparisons as host_comparisons,
+    measures,
     smt_metrics,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import advice, conclusion, wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import advice, cautions, conclusion, wording
 from result_maker import accepted, analysed, compared
 
 GAINING = {"rate": 200.0, "share": 0.40, "unit": "events/s", "title": "loser of sharing"}
@@ -128,7 +129,7 @@ def test_the_change_is_that_of_the_values_beside_it(better):
     for found in compared(result):
         quotient = found["candidate_value"] / found["baseline_value"]
         assert (quotient if better == "higher" else 1 / quotient) == pytest.approx(found["ratio"])
-        levels = [level.value for level in host_comparisons.levels(accepted(result))]
+        levels = [level.value for level in measures.levels(accepted(result))]
         assert min(levels) / 1.5 < found["baseline_value"] < 1.5 * max(levels)
 
 
@@ -152,7 +153,7 @@ def test_a_failed_sample_drops_its_block_from_its_own_comparisons_alone():
         ("smt_off", "all_threads"): (9, 1),
         ("smt_yield", "all_threads"): (9, 1),
     }
-    assert host_comparisons.failures(accepted(result)) == [
+    assert cautions.failures(accepted(result)) == [
         {
             "workload": "gzip",
             "placement": "all_threads",
@@ -172,7 +173,7 @@ def test_a_value_without_a_ratio_counts_as_failed(value):
         if sample["block"] == 0:
             sample["metrics"]["throughput"]["value"] = value
     assert {c["n"] for c in compared(result)} == {5}
-    assert sum(failure["samples"] for failure in host_comparisons.failures(accepted(result))) == 10
+    assert sum(failure["samples"] for failure in cautions.failures(accepted(result))) == 10
 
 
 @pytest.mark.parametrize("zeros", [0, 1])
@@ -198,7 +199,7 @@ def test_pairs_are_by_block_and_not_by_order():
 
 
 def test_levels_stand_in_the_order_a_person_reads():
-    levels = host_comparisons.levels(accepted(result_maker.result()))
+    levels = measures.levels(accepted(result_maker.result()))
     assert [(level.placement, level.arm) for level in levels] == [
         (placement, arm)
         for placement in result_maker.ORDER
@@ -210,7 +211,7 @@ def test_levels_stand_in_the_order_a_person_reads():
 
 
 def test_what_does_not_exist_is_listed_with_its_reason():
-    absent = host_comparisons.not_measured(
+    absent = cautions.not_measured(
         accepted(result_maker.result(skipped=[{"workload": "sysbench_cpu", "reason": "sysbench is not installed"}]))
     )
     assert {

@@ -11,6 +11,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     comparisons as host_comparisons,
     costs,
     host_analysis,
+    measures,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
@@ -60,7 +61,7 @@ def test_the_same_throughput_for_a_third_fewer_cpu_seconds():
     assert said[0].startswith(
         "service, SMT off against SMT on: the same primary, and its CPU seconds per unit of work change by −33."
     )
-    assert [one.metric for one in host_comparisons.levels(result)].count(costs.CPU_BY_WORK) == 2
+    assert [one.metric for one in measures.levels(result)].count(costs.CPU_BY_WORK) == 2
 
 
 def test_costs_leave_all_else_as_it_was():

@@ -7,8 +7,8 @@ from __future__ import annotations
 import pytest
 import result_maker
 import studies
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, limits
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, recommendation
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import limits, measures
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import cautions, conclusion, recommendation
 from result_maker import accepted, analysed, compared
 
 
@@ -39,7 +39,7 @@ def test_sap_serves_650_users_against_550():
     )
     # The load that fails is the result.
     assert not any("failed" in words for words in said["cautions"])
-    assert host_comparisons.failures(accepted(document)) == []
+    assert cautions.failures(accepted(document)) == []
     found = recommendation.recommend(analysed(document))
     assert (found["choice"], found["reasons"][0]["points_to"]) == ("on", "on")
     assert found["reasons"][0]["text"] == "SAP SD, most users within 2 s: +18 % (no interval) with SMT on, better"
@@ -48,7 +48,7 @@ def test_sap_serves_650_users_against_550():
 def test_every_level_of_a_most_load_is_a_load_that_was_measured():
     levels = {
         one.arm: (one.value, one.low, one.failed)
-        for one in host_comparisons.levels(accepted(studies.sap()))
+        for one in measures.levels(accepted(studies.sap()))
         if one.metric == limits.MOST_LOAD
     }
     assert levels == {"smt_on": (650, None, 0), "smt_off": (550, None, 0)}
@@ -81,7 +81,7 @@ def test_a_load_that_fails_at_the_smallest_is_a_failure():
     document = studies.sap()
     for sample in at(document, "smt_off", 550):
         sample.update(ok=False, error="no such command", metrics={}, workers=[])
-    found = host_comparisons.failures(accepted(document))
+    found = cautions.failures(accepted(document))
     assert sorted((one["arm"], one["reason"], one["samples"]) for one in found) == [
         ("smt_off", "no such command", 6),
         ("smt_off", "the response time was not reached", 6),
@@ -129,4 +129,4 @@ def test_another_arm_than_smt_keeps_the_baseline():
 def test_the_load_that_each_worker_is_offered_is_none_of_the_machine():
     document = studies.sap()
     document["plan"]["workloads"][0]["parameter"]["per_worker"] = True
-    assert not [one for one in host_comparisons.levels(accepted(document)) if one.metric == limits.MOST_LOAD]
+    assert not [one for one in measures.levels(accepted(document)) if one.metric == limits.MOST_LOAD]

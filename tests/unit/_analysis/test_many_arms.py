@@ -6,7 +6,11 @@ from __future__ import annotations
 
 import pytest
 import result_maker
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
+    comparisons as host_comparisons,
+    paired,
+    recorded,
+)
 from result_maker import accepted, compared
 
 EVEN = {"rate": 500.0, "share": 0.5, "unit": "events/s", "title": "sysbench cpu"}
@@ -119,4 +123,4 @@ def test_an_arm_that_was_not_measured_is_compared_with_none():
     ],
 )
 def test_a_run_concerns_smt_when_it_asks_for_on_and_off(arms, concerned):
-    assert host_comparisons.concerns_smt(accepted(measured(arms=dict.fromkeys(arms, 1.0)))) is concerned
+    assert recorded.concerns_smt(accepted(measured(arms=dict.fromkeys(arms, 1.0)))) is concerned

@@ -11,10 +11,7 @@ import msgspec
 import pytest
 import result_maker
 import studies
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
-    comparisons as host_comparisons,
-    usage,
-)
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import measures, recorded, usage
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import host_result
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import (
     smt_metrics as smt_metrics_part,
@@ -27,7 +24,7 @@ GZIP = "gzip of a fixed stream"
 
 def lines(document, name="gzip"):
     analysis = analysed(document)
-    declared = host_comparisons.declaration(analysis.result, name)
+    declared = recorded.declaration(analysis.result, name)
     levels = [one for one in analysis.levels if one.workload == name]
     crossover = next((one.crossover for one in analysis.curves if one.workload == name), None)
     made = smt_metrics_part.lines(declared, analysis.comparisons, levels, analysis.samples[name], crossover)
@@ -37,7 +34,7 @@ def lines(document, name="gzip"):
 def table(document):
     result = accepted(document)
     used = usage.of_workload(result, result.samples, result.samples[0].workload)
-    return telemetry_part.table(result, result.samples, host_comparisons.levels(result), used)
+    return telemetry_part.table(result, result.samples, measures.levels(result), used)
 
 
 def rows(document):
@@ -75,8 +72,8 @@ def test_the_most_clients_before_response_times_have_doubled():
     ]
     result = accepted(document)
     clients = host_result.Parameter(name="clients", unit=None, values=(1, 2, 4, 8), per_worker=False)
-    declared = msgspec.structs.replace(host_comparisons.declaration(result, "gzip"), parameter=clients)
-    levels = host_comparisons.levels(result)
+    declared = msgspec.structs.replace(recorded.declaration(result, "gzip"), parameter=clients)
+    levels = measures.levels(result)
     ((name, value, reads),) = smt_metrics_part.lines(declared, [], levels, samples, None)
     assert name == "most clients, as many workers, not pinned" and value == "SMT on 4, SMT off 1"
     assert reads == "clients before p99 response times are over 20.00 ms, twice those of the fewest clients"

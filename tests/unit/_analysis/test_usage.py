@@ -11,7 +11,7 @@ import re
 
 import pytest
 import result_maker
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, usage
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import measures, usage
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import (
     telemetry as telemetry_part,
     workloads as workloads_part,
@@ -122,7 +122,7 @@ def test_results_and_page_have_it():
     result = analysis.result
     summary = result_maker.summarised(result)
     assert len(summary["usage"]) == 8 and {one["real"]["n"] for one in summary["usage"]} == {6}
-    about = host_comparisons.describe_workload(result, "own_levels")
+    about = measures.describe_workload(result, "own_levels")
     used = usage.of_workload(result, result.samples, "own_levels")
     charts = workloads_part._load_curve(result, used.values(), about)
     assert [chart.label.partition(":")[2].split(" over ")[0].strip() for chart in charts] == [

@@ -14,7 +14,7 @@ import functools
 import re
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import recorded
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult, Sample, Workload
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import tables
 
@@ -186,7 +186,7 @@ def _run(result: HostResult) -> tuple[str, str, str | None]:
 def _worker_lines(
     of_run: t.Sequence[str], sample: Sample, metric: str, unit: str, quoted: t.Callable[[str | None], str]
 ) -> t.Iterator[str]:
-    telemetry = host_comparisons.telemetry_of(sample)
+    telemetry = recorded.telemetry_of(sample)
     frequency, usage = telemetry.frequency or {}, telemetry.cpu_usage or {}
     texts = [*of_run, *map(quoted, (sample.workload, sample.placement, sample.arm))]
     numbers = map(_number, (sample.block, sample.index, sample.parameter))
@@ -231,7 +231,7 @@ def _sample_row(result: HostResult, sample: Sample, workload: Workload, metric: 
         workload.parameter.name if workload.parameter and sample.parameter is not None else None,
         len(sample.workers or []),
         sample.wall_seconds,
-        host_comparisons.telemetry_of(sample).steal,
+        recorded.telemetry_of(sample).steal,
         sample.started,
         sample.error,
     ]

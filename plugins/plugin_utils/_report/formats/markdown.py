@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change, comparisons
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change, measures
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import Ending, Format, Host
@@ -74,7 +74,7 @@ def _measured(host: Host) -> list[str]:
     """Format the values of a run that compared no arms: they are all that it found."""
     lines = ["| workload | metric | placement | value | blocks |", "|---|---|---|---|---|"]
     for one in host.summary["levels"]:
-        about = comparisons.describe_workload(host.result, one["workload"], one["parameter"], one["metric"])
+        about = measures.describe_workload(host.result, one["workload"], one["parameter"], one["metric"])
         value, low, high = (report_text.number(one[end]) for end in ("value", "low", "high"))
         said = value if one["value"] is None else f"{value} {about.unit}"
         interval = "" if one["low"] is None else f" ({low} to {high})"

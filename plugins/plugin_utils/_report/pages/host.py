@@ -14,7 +14,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._siblings import ca
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics import goals
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.catalogue import BUILT_IN
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, recorded
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult, Sample
@@ -107,7 +107,7 @@ def render(analysis: HostAnalysis, summary: dict[str, t.Any], alone: bool) -> st
         ),
         compared=f"{'each other arm' if several else candidates[0]} against {baseline}" if candidates else None,
         several=several,
-        why_not=host_comparisons.why_not_compared(result),
+        why_not=recorded.why_not_compared(result),
         sides=sides,
         others=[
             one
@@ -195,15 +195,15 @@ def _effects(comparisons: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]
 def _sequence(result: HostResult) -> charts.Picture | None:
     """Draw each good sample in order, relative to the median of its kind."""
     kinds: dict[tuple[t.Any, ...], list[float]] = {}
-    primary = host_comparisons.primary_metrics(result)
+    primary = recorded.primary_metrics(result)
     good = [
         (place, (sample.workload, sample.placement, sample.arm, sample.parameter), value)
         for place, sample in enumerate(result.samples)
-        if (value := host_comparisons.good_value(sample, primary[sample.workload])) is not None
+        if (value := recorded.good_value(sample, primary[sample.workload])) is not None
     ]
     for _place, kind, value in good:
         kinds.setdefault(kind, []).append(value)
-    titles = {kind: host_comparisons.arm_title(result, kind[2]) for kind in kinds}
+    titles = {kind: recorded.arm_title(result, kind[2]) for kind in kinds}
     medians = {kind: plain_statistics.median(values) for kind, values in kinds.items()}
     rows: list[dict[str, t.Any]] = [
         {
@@ -226,10 +226,10 @@ def _sequence(result: HostResult) -> charts.Picture | None:
 
 def _sample_cells(result: HostResult, place: int, sample: Sample) -> list[t.Any]:
     """Return a sample's row of the table: numbers (shown with six digits), texts, or a text with its sort key."""
-    metric = sample.metrics.get(host_comparisons.declaration(result, sample.workload).primary)
+    metric = sample.metrics.get(recorded.declaration(result, sample.workload).primary)
     value, steal, wall = (
         metric.value if metric else None,
-        host_comparisons.telemetry_of(sample).steal,
+        recorded.telemetry_of(sample).steal,
         sample.wall_seconds,
     )
     parameter = sample.parameter
@@ -238,7 +238,7 @@ def _sample_cells(result: HostResult, place: int, sample: Sample) -> list[t.Any]
         sample.block,
         sample.workload if parameter is None else f"{sample.workload}, {parameter:g}",
         placements.title(sample.placement),
-        host_comparisons.arm_title(result, sample.arm),
+        recorded.arm_title(result, sample.arm),
         "none" if value is None else short(value),
         metric.unit if metric else "",
         "unknown" if wall is None else short(wall),
@@ -253,8 +253,8 @@ def _sample_cells(result: HostResult, place: int, sample: Sample) -> list[t.Any]
 
 def _cores_by_node(facts: dict[str, t.Any]) -> list[tuple[str, list[tuple[int, ...]]]]:
     """Group cores with their CPUs by memory node where it is known."""
-    cores = host_comparisons.cores_of(facts)
-    nodes = {name: set(host_comparisons.cpus_of(cpus)) for name, cpus in (facts.get("nodes") or {}).items()}
+    cores = recorded.cores_of(facts)
+    nodes = {name: set(recorded.cpus_of(cpus)) for name, cpus in (facts.get("nodes") or {}).items()}
     found = [(f"node {name}", [core for core in cores if core[0] in cpus]) for name, cpus in nodes.items()]
     found = [(name, members) for name, members in found if members]
     placed = {core for _name, members in found for core in members}
@@ -274,7 +274,7 @@ def _machine(result: HostResult) -> dict[str, t.Any]:
         counts = f"{packages}, {report_text.counted(cores, 'core')}, {report_text.counted(count, 'CPU')}"
         chart = charts.topology(
             groups,
-            set(host_comparisons.cpus_of(cpus.get("offline"))),
+            set(recorded.cpus_of(cpus.get("offline"))),
             f"The machine: {counts}; the table has each core",
         )
     return {
@@ -291,7 +291,7 @@ def _usage(result: HostResult) -> dict[str, t.Any] | None:
     for sample in result.samples:
         if sample.ok:
             by_cpu = sums.setdefault((sample.placement, sample.arm), {})
-            for cpu, share in (host_comparisons.telemetry_of(sample).cpu_usage or {}).items():
+            for cpu, share in (recorded.telemetry_of(sample).cpu_usage or {}).items():
                 if share is not None:
                     by_cpu.setdefault(cpu, []).append(share)
     means = {
@@ -307,7 +307,7 @@ def _usage(result: HostResult) -> dict[str, t.Any] | None:
         return None
     lines = [
         {
-            "label": f"{placements.title(placement)}, {host_comparisons.arm_title(result, arm)}",
+            "label": f"{placements.title(placement)}, {recorded.arm_title(result, arm)}",
             "shares": [by_cpu.get(cpu) for cpu in cpus],
         }
         for (placement, arm), by_cpu in means.items()
@@ -341,7 +341,7 @@ def _maps(
     found = []
     everything = {cpu for _name, cores in groups for core in cores for cpu in core}
     for arm in result.arms:
-        placement = host_comparisons.sampled_as(result, placements.ALL_THREADS, arm.name)
+        placement = recorded.sampled_as(result, placements.ALL_THREADS, arm.name)
         by_cpu = means.get((placement, arm.name))
         if by_cpu:
             usage = {
@@ -386,10 +386,9 @@ def _command(result: HostResult) -> str:
     command = ["ansible-playbook", "threadwise.smt.smt_eval", "-i", "INVENTORY", "--limit", result.host]
     # The baseline comes first. Where nothing was compared, the arm measured is not one of those asked for, unless it
     # alone was.
-    measured_first = host_comparisons.asked_arms(result)
+    measured_first = recorded.asked_arms(result)
     asked = [
-        arm.name
-        for arm in (measured_first if host_comparisons.is_compared(result) else result.arms_left_out or result.arms)
+        arm.name for arm in (measured_first if recorded.is_compared(result) else result.arms_left_out or result.arms)
     ]
     command += ["-e", f"smt_eval_arms={','.join(asked)}"]
     if result.plan.boots:

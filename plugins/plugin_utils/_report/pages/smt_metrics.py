@@ -13,7 +13,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     limits,
     smt_metrics,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Level
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.measures import Level
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.streams import Crossover
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import Sample, Workload
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording

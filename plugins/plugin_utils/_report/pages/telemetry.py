@@ -12,13 +12,8 @@ import dataclasses
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
-    comparisons as host_comparisons,
-    paired,
-    smt_metrics,
-    usage,
-)
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Level
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired, recorded, smt_metrics, usage
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.measures import Level
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult, Sample
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
@@ -58,7 +53,7 @@ def table(
     Args:
         result: from :func:`result_files.load`.
         samples: of one workload.
-        levels: from :func:`host_comparisons.levels`; the rows have their order.
+        levels: from :func:`measures.levels`; the rows have their order.
         used: the workload's usage, from :func:`usage.of_workload`.
 
     Returns:
@@ -75,7 +70,7 @@ def table(
     heads = ["placement", "arm", *(["parameter"] if with_parameter else []), *(COLUMNS[name][0] for name in columns)]
     rows = []
     for (placement, arm, parameter), one in zip(groups, figures):
-        place = [(placements.title(placement), ""), (host_comparisons.arm_title(result, arm), "")]
+        place = [(placements.title(placement), ""), (recorded.arm_title(result, arm), "")]
         spot = [("", "") if parameter is None else (f"{parameter:g}", parameter)] if with_parameter else []
         rows.append([*place, *spot, *(one[name] or ("–", "") for name in columns)])
     return {"columns": columns, "text_columns": 2, "heads": heads, "rows": rows}
@@ -98,10 +93,10 @@ def _groups(
     levels: t.Sequence[Level],
     used: t.Mapping[Key, usage.Usage],
 ) -> dict[Key, Group]:
-    primary = host_comparisons.primary_metrics(result)
+    primary = recorded.primary_metrics(result)
     kinds: dict[Key, list[Sample]] = {(one.placement, one.arm, one.parameter): [] for one in levels}
     for sample in samples:
-        if host_comparisons.good_value(sample, primary[sample.workload]) is not None:
+        if recorded.good_value(sample, primary[sample.workload]) is not None:
             kinds.setdefault((sample.placement, sample.arm, sample.parameter), []).append(sample)
     return {
         kind: Group(members, used.get(kind), result.environment.nominal_mhz)
@@ -146,7 +141,7 @@ def _frequency(group: Group) -> Cell | None:
     known = [
         megahertz
         for sample in group.samples
-        for megahertz in (host_comparisons.telemetry_of(sample).frequency or {}).values()
+        for megahertz in (recorded.telemetry_of(sample).frequency or {}).values()
         if megahertz
     ]
     return (f"{sum(known) / len(known):.0f}", sum(known) / len(known)) if known else None
@@ -162,7 +157,7 @@ def counts(samples: t.Iterable[Sample], which: str) -> tuple[float, list[float]]
     counted = [
         (one.cycles, one.instructions)
         for sample in samples
-        if (perf := host_comparisons.telemetry_of(sample).perf)
+        if (perf := recorded.telemetry_of(sample).perf)
         for one in (perf.cpus if which == "cpus" else perf.cores).values()
         if one.cycles is not None and one.cycles >= 1 and one.instructions is not None and one.instructions >= 1
     ]
@@ -186,7 +181,7 @@ def _share(part: str, name: str) -> t.Callable[[Group], Cell | None]:
         known = [
             (one.cycles, share)
             for sample in group.samples
-            if (perf := host_comparisons.telemetry_of(sample).perf)
+            if (perf := recorded.telemetry_of(sample).perf)
             for one in perf.cpus.values()
             if one.cycles is not None and one.cycles >= 1
             if (share := getattr(getattr(one, part), name, None)) is not None
@@ -217,7 +212,7 @@ def _turns(group: Group) -> float:
     """
     most = least = 0.0
     for sample in group.samples:
-        telemetry = host_comparisons.telemetry_of(sample)
+        telemetry = recorded.telemetry_of(sample)
         for core, counted in (telemetry.perf.cores if telemetry.perf else {}).items():
             shares = [share for cpu in core.split(",") if (share := (telemetry.cpu_usage or {}).get(cpu))]
             if counted.cycles and shares:
@@ -227,14 +222,12 @@ def _turns(group: Group) -> float:
 
 
 def _throttled(group: Group) -> Cell | None:
-    known = [
-        count for sample in group.samples if (count := host_comparisons.telemetry_of(sample).throttled) is not None
-    ]
+    known = [count for sample in group.samples if (count := recorded.telemetry_of(sample).throttled) is not None]
     return (f"{sum(known)}", sum(known)) if known else None
 
 
 def _stolen(group: Group) -> Cell | None:
-    known = [share for sample in group.samples if (share := host_comparisons.telemetry_of(sample).steal) is not None]
+    known = [share for sample in group.samples if (share := recorded.telemetry_of(sample).steal) is not None]
     if not known:
         return None
     mean, most = sum(known) / len(known), max(known)
@@ -269,7 +262,7 @@ def _why_not_counted(result: HostResult) -> str:
         dict.fromkeys(
             reason
             for sample in result.samples
-            if (perf := host_comparisons.telemetry_of(sample).perf) and (reason := perf.reason)
+            if (perf := recorded.telemetry_of(sample).perf) and (reason := perf.reason)
         )
     )
     return "; ".join(reasons[:MAX_REASONS]) or "the samples have none"

@@ -10,12 +10,14 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements, units
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     comparisons as host_comparisons,
+    measures,
     paired,
+    recorded,
     smt_metrics,
     usage,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Level, Measure
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.measures import Level, Measure
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.streams import Crossover
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult, Sample
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text as report_text
@@ -51,8 +53,8 @@ def workloads(analysis: HostAnalysis) -> list[dict[str, t.Any]]:
     titles = _arm_titles(result)
     found = []
     for name in dict.fromkeys(level.workload for level in analysis.levels):
-        declared = host_comparisons.declaration(result, name)
-        about = host_comparisons.describe_workload(result, name)
+        declared = recorded.declaration(result, name)
+        about = measures.describe_workload(result, name)
         of_all_metrics = [level for level in analysis.levels if level.workload == name]
         levels = [level for level in of_all_metrics if level.primary]
         crossover = by_streams.get(name)
@@ -73,7 +75,7 @@ def workloads(analysis: HostAnalysis) -> list[dict[str, t.Any]]:
                     {**vars(level), "unit": of_metric.unit, "better": of_metric.better}
                     for level in of_all_metrics
                     if not level.primary
-                    for of_metric in [host_comparisons.describe_workload(result, name, None, level.metric)]
+                    for of_metric in [measures.describe_workload(result, name, None, level.metric)]
                 ],
                 "chart": chart,
                 "repeats": _repeats(result, samples, about),
@@ -162,7 +164,7 @@ def _repeats(result: HostResult, samples: t.Sequence[Sample], about: Measure) ->
 def _values_of_workers(result: HostResult, samples: t.Sequence[Sample], placement: str) -> list[dict[str, t.Any]]:
     """Return ``{arm, value}`` for each worker of a placement's good samples without a parameter."""
     arms = [(arm.name, arm.title) for arm in result.arms]
-    titles = {(host_comparisons.sampled_as(result, placement, name), name): title for name, title in arms}
+    titles = {(recorded.sampled_as(result, placement, name), name): title for name, title in arms}
     return [
         {"arm": titles[sample.placement, sample.arm], "value": short(worker.value)}
         for sample in samples
@@ -237,7 +239,7 @@ def _time_by_streams(samples: t.Sequence[Sample], titles: t.Mapping[str, str]) -
     times: dict[tuple[int, str], dict[int, list[float]]] = {}
     for sample in samples:
         count = _free(sample.placement)
-        own = host_comparisons.good_value(sample, "wall_time") if "wall_time" in sample.metrics else None
+        own = recorded.good_value(sample, "wall_time") if "wall_time" in sample.metrics else None
         workers = [worker.wall_seconds for worker in sample.workers or [] if worker.wall_seconds]
         time = own or (plain_statistics.fmean(workers) if workers else None)
         if (
@@ -260,7 +262,7 @@ def _parameters(
     """Draw, for each placement, the metric, the response time, the CPU usage and the instructions per cycle by
     parameter value: ``{placement, charts}`` each, a chart with what is to be said of it.
     """
-    parameter = host_comparisons.declaration(result, about.workload).parameter
+    parameter = recorded.declaration(result, about.workload).parameter
     if parameter is None:
         return []
     along = parameter.name + (f" [{parameter.unit}]" if parameter.unit not in (None, parameter.name) else "")
@@ -308,7 +310,7 @@ def _response(
     """Return the title and the rows of the response time that a workload has beside its primary metric, without a
     value where its samples failed, and the limit that was set.
     """
-    declared = host_comparisons.declaration(result, about.workload)
+    declared = recorded.declaration(result, about.workload)
     measured = {one.metric for one in levels if not one.primary}
     name = next((name for name in smt_metrics_part.RESPONSES if name in measured), None)
     if name is None:
@@ -339,14 +341,14 @@ def _of_samples(
     for (_placement, arm, x), members in sorted(kinds.items(), key=lambda kind: kind[0]):
         known = [value for one in members if (value := value_of(one)) is not None]
         if known:
-            title = host_comparisons.arm_title(result, arm)
+            title = recorded.arm_title(result, arm)
             rows.append({"x": x, "arm": title, "value": short(sum(known) / len(known)), "low": None, "high": None})
     return rows
 
 
 def _usage_of_busiest(sample: Sample) -> float | None:
     """Return the usage of the busiest core, or CPU, in percent."""
-    telemetry = host_comparisons.telemetry_of(sample)
+    telemetry = recorded.telemetry_of(sample)
     known = [share for share in (telemetry.core_usage or telemetry.cpu_usage or {}).values() if share is not None]
     return 100 * max(known) if known else None
 
@@ -369,7 +371,7 @@ def _load_curve(result: HostResult, used: t.Iterable[usage.Usage], about: Measur
         rows = [
             {
                 "x": short(100 * one.share),
-                "arm": f"{host_comparisons.arm_title(result, one.arm)}, {placements.short_title(one.placement)}",
+                "arm": f"{recorded.arm_title(result, one.arm)}, {placements.short_title(one.placement)}",
                 "value": short(getattr(one, which)),
                 "low": None,
                 "high": None,
