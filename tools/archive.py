@@ -43,6 +43,7 @@ THIS_MACHINE = ("-i", "localhost,", "-c", "local")
 STATUS = {0: "1 host: 1 compliant.", 2: "1 host: "}
 PLAYBOOKS = (
     ("smt_survey", THIS_MACHINE, {0: "1 host: "}),
+    ("smt_exposure", (*THIS_MACHINE, "-e", "smt_exposure_seconds=1"), {0: "1 host: "}),
     ("smt_compare", ("-e", "before=b.txt", "-e", "after=a.txt", "-e", "smt_compare_better=lower"), {0: "worse"}),
     ("smt_compliance", (*THIS_MACHINE, "-e", "smt_policy=enabled"), STATUS),
     ("smt_enforce", (*THIS_MACHINE, "--check", "-e", "smt_policy=enabled"), STATUS),

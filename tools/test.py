@@ -57,6 +57,7 @@ LONG_SCENARIOS = (
     "smt_eval_boots",
     "smt_arms",
     "smt_arms_truth",
+    "smt_exposure",
     "smt_huge_pages",
     "smt_eval_boot_arms",
     "smt_workloads",

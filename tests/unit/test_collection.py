@@ -66,6 +66,7 @@ NOT_FOR_USERS = {
     "smt_trial_workers",
     "smt_user_values",
     "smt_waves",
+    "smt_yields",
 }
 
 

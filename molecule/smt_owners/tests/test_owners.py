@@ -203,12 +203,17 @@ def test_tuned_sets_a_sysctl_last(host, reapply, of_system, of_profile, who):
 
 
 def test_ufw_and_tuned_at_a_real_boot(host):
-    install("ufw")
-    host.check_output("sed -i 's/^reapply_sysctl.*/reapply_sysctl = 1/' /etc/tuned/tuned-main.conf")
+    install("tuned", "ufw")
     host.check_output("echo vm/overcommit_memory=0 >> /etc/ufw/sysctl.conf && ufw allow 22 && ufw --force enable")
     seen = []
-    for settings in ("vm.overcommit_memory = 1", "# nothing"):
+    # TuneD starts after ufw: what it sets itself, or applies again, counts, and ufw's value where it does neither.
+    for settings, reapply, of_profile in (
+        ("vm.overcommit_memory = 1", 1, "vm.overcommit_memory=0"),
+        ("# nothing", 0, "vm.swappiness=20"),
+    ):
         host.check_output(f"echo '{settings}' > /etc/sysctl.conf")
+        host.check_output(f"sed -i 's/^reapply_sysctl.*/reapply_sysctl = {reapply}/' /etc/tuned/tuned-main.conf")
+        profile(host, "memory", f"[sysctl]\\n{of_profile}\\n")
         _differences, overrides = at_boot(host)
         reboot()
         host.check_output("systemctl is-active ufw tuned")
@@ -273,7 +278,8 @@ def test_containers_and_guests_are_named_before_siblings_go(host):
         call(host, "smt_boot_args", smt="disabled", affinity_conflicts="fail")["msg"].split("\n- ")[1:],
     ):
         for name, cpus in pinned.items():
-            assert len([text for text in found if name in text and text.startswith(f"{cpus}: ")]) == 1, (name, found)
+            named = [text for text in found if name in text and text.startswith(f"{cpus}: ")]
+            assert len(named) == 1, (name, found, refused)
         assert not [text for text in found if any(name in text for name in free)], found
         assert [text for text in found if "libvirt guest guest is pinned there" in text], found
         assert [text for text in found if "policy of kubelet is static (/var/lib/kubelet" in text], found
@@ -300,11 +306,10 @@ def test_what_was_named_is_what_does_not_start_without_siblings(host):
 
 
 @pytest.fixture(name="forms", scope="module")
-def outcomes_of_forms(request):
+def outcomes_of_forms(host):
     """What came of each form with the guest's own grub-mkconfig, whose scripts for other systems are left out: they
     take most of its time.
     """
-    host = request.getfixturevalue("host")
     program = EPHEMERAL / "forms.pyz"
     subprocess.run(
         [sys.executable, PROJECT / "molecule/resources/pack.py", SCENARIO / "files/forms.py", program], check=True

@@ -24,6 +24,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._options import ran
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import source as sibling_source
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import scope
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import placement
+from ansible_collections.threadwise.smt.plugins.module_utils._usage import look
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import (
     catalogue,
     command,
@@ -62,6 +63,15 @@ PLAYBOOKS: dict[str, dict[str, Spec]] = {
         "smt_compare_dest": _PATH,
         "smt_compare_margin": {"type": "float"},
     },
+    "smt_exposure": {
+        "smt_exposure_hosts": _ANY,
+        "smt_exposure_page": _PATH,
+        "smt_exposure_results": _PATH,
+        "smt_exposure_seconds": {"type": "float"},
+        "smt_exposure_textfile": _PATH,
+        "smt_exposure_window_seconds": {"type": "float"},
+        "smt_exposure_windows": {"type": "int"},
+    },
     "smt_survey": {
         "smt_facts_sysroot": _PATH,
         "smt_survey_hosts": _ANY,
@@ -88,6 +98,7 @@ RANGES: dict[str, tuple[float | None, float | None]] = {
     **declared.RANGES,
     "smt_compare_confidence": (0.5, 0.9999),
     "smt_enforce_max_fail_percentage": (0, 100),
+    **{f"smt_exposure_{name}": ends for name, ends in look.RANGES.items()},
     "smt_eval_sample": (1, None),
 }
 # What a value has to be that its type does not say, as the plan on the host checks it: functions that raise one of
@@ -136,6 +147,8 @@ ONE_FOR_ALL = (
     "smt_eval_dest",
     "smt_eval_run",
     "smt_eval_serial",
+    "smt_exposure_page",
+    "smt_exposure_results",
     "smt_survey_page",
     "smt_trial_dest",
     "smt_trial_run",

@@ -294,6 +294,7 @@ def test_the_prefixes_are_those_of_roles_and_playbooks():
         "compliance",
         "enforce",
         "eval",
+        "exposure",
         "memory",
         "policy",
         "pull",

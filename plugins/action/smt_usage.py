@@ -1,0 +1,13 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Call smt_usage on the host and validate its answer."""
+
+from __future__ import annotations
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ModuleAction
+
+
+class ActionModule(ModuleAction):
+    """The action of smt_usage: one module call with the task's arguments."""
+
+    module = "smt_usage"

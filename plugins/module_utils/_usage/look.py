@@ -1,0 +1,214 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One look at how a host's cores are used: its counters over a time, and random short windows of the scheduler's
+switches where it has them.
+"""
+
+import math
+import random
+import statistics
+import time
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import distributions
+from ansible_collections.threadwise.smt.plugins.module_utils._usage import (
+    cores as usage_cores,
+    counters,
+    room,
+    shared,
+    tracing,
+    units,
+)
+from ansible_collections.threadwise.smt.plugins.module_utils._usage.cores import Core, Span
+
+CONFIDENCE = 0.95
+# With fewer windows nothing is said of how they vary.
+MIN_WINDOWS = 5
+# A window is made shorter where a buffer was full, or where it held more switches than this: reading them costs CPU.
+MAX_SWITCHES = 20_000
+MIN_WINDOW_SECONDS = 0.02
+HOUR = 3600.0
+# The most units and pairs of units that are named.
+MAX_NAMED = 50
+# The ranges of a plan's numbers.
+RANGES = {"seconds": (0.1, 86400.0), "windows": (0, 1000), "window_seconds": (0.01, 5.0)}
+SWITCHES, COUNTERS = "switches", "counters"
+
+
+class Plan(t.NamedTuple):
+    """How to look.
+
+    Attributes:
+        seconds: the length of the look.
+        windows: how many windows there are in it; 0 for counters only.
+        window_seconds: the length of each, at most.
+    """
+
+    seconds: float
+    windows: int
+    window_seconds: float
+
+
+class _Seen:
+    """What the windows showed."""
+
+    def __init__(self) -> None:
+        self.of_cores: t.Dict[t.Tuple[int, ...], t.List[shared.Shares]] = {}
+        self.spent = shared.Spent()
+        self.seconds = 0.0
+        self.taken = self.cut = self.switches = 0
+
+
+def take(
+    fs: HostFs, cores: "t.Iterable[t.Sequence[int]]", plan: Plan, gain: "Span | None" = None
+) -> "dict[str, t.Any]":
+    """Look at a host.
+
+    Args:
+        fs: its files.
+        cores: the CPUs of each core.
+        plan: how to look.
+        gain: the yield of SMT, as for :func:`room.use`.
+
+    Returns:
+        dict: ``method`` (``switches`` or ``counters``), ``reason`` (why not the switches, or None), ``seconds``,
+        ``windows``, ``watched_seconds``, ``cut`` (windows that ended early), ``switches_a_second``,
+        ``shared_ratio`` (time of cores with several busy threads, by second of CPU time, as ``[low, high]``, or None),
+        ``cores`` (each
+        ``cpus``, ``usage``, ``busy`` and ``several``, shares of the time as ``[low, high]``), ``use`` (as
+        :class:`room.Use`), ``units`` and ``pairs`` (seconds an hour).
+    """
+    online = counters.read(fs)
+    parts = [tuple(cpu for cpu in core if cpu in online) for core in cores]
+    present = [core for core in parts if core]
+    seen, reason = _Seen(), None
+    begun, before = time.monotonic(), online
+    if plan.windows:
+        try:
+            with tracing.Instance() as instance:
+                _watch(instance, fs, present, plan, seen)
+        except tracing.TracingError as error:
+            reason = str(error)
+    time.sleep(max(0.0, begun + plan.seconds - time.monotonic()))
+    usage = counters.shares(before, counters.read(fs))
+    seconds = time.monotonic() - begun
+    found = list(filter(None, (usage_cores.bounded(core, usage) for core in present)))
+    is_seen = seen.taken >= MIN_WINDOWS
+    narrowed = [_narrowed(core, seen.of_cores.get(core.cpus, ())) for core in found] if is_seen else found
+    sums = _sums(found, seen) if is_seen else None
+    used = room.use(narrowed, gain, sums)
+    threads = sum(core.threads for core in found)
+    return {
+        "method": SWITCHES if is_seen else COUNTERS,
+        "reason": reason,
+        "seconds": round(seconds, 1),
+        "windows": seen.taken,
+        "watched_seconds": round(seen.seconds, 3),
+        "cut": seen.cut,
+        "switches_a_second": round(seen.switches / seen.seconds) if seen.seconds else None,
+        "shared_ratio": list(_times(sums.several, 1 / threads)) if sums and threads else None,
+        "cores": [_described(core) for core in narrowed],
+        "use": used
+        and {key: list(value) if isinstance(value, tuple) else value for key, value in used._asdict().items()},
+        **_named(seen),
+    }
+
+
+def _watch(
+    instance: tracing.Instance, fs: HostFs, cores: "t.Sequence[tuple[int, ...]]", plan: Plan, seen: _Seen
+) -> None:
+    """Take the windows, each at a random moment of its part of the time: work that comes at regular times is neither
+    missed nor always hit.
+    """
+    part = plan.seconds / plan.windows
+    length = min(plan.window_seconds, part / 2)
+    begun = time.monotonic()
+    for number in range(plan.windows):
+        at = begun + part * number + random.uniform(0, part - length)
+        time.sleep(max(0.0, at - time.monotonic()))
+        before = counters.read(fs)
+        window = instance.window(length)
+        usage = counters.shares(before, counters.read(fs))
+        count = sum(map(len, window.switches.values()))
+        seconds = (window.end - window.begin) * shared.NANO
+        unit_of = units.Units(fs, window, cores)
+        for core in cores:
+            shares = shared.of_core(window, core, usage, unit_of, seen.spent)
+            if shares is not None:
+                seen.of_cores.setdefault(core, []).append(shares)
+        seen.taken += 1
+        seen.cut += window.is_cut
+        seen.seconds += seconds
+        seen.switches += count
+        if window.is_cut or count > MAX_SWITCHES:
+            fits = 0.8 if count <= MAX_SWITCHES else MAX_SWITCHES / count
+            length = max(MIN_WINDOW_SECONDS, min(length, seconds) * fits)
+
+
+def _narrowed(core: Core, windows: "t.Sequence[shared.Shares]") -> Core:
+    """Return a core whose time with several busy threads is that of the windows, for its usage over the whole time."""
+    ratio = _ratio([(one.several, one.threads) for one in windows])
+    return core if ratio is None else usage_cores.seen(core, _times(ratio, core.threads))
+
+
+def _sums(cores: "t.Sequence[Core]", seen: _Seen) -> "room.Sums | None":
+    """Return the times of all cores together, those of the windows for the usage over the whole time."""
+    by_window = list(zip(*(seen.of_cores[core.cpus] for core in cores if core.cpus in seen.of_cores)))
+    threads = [sum(one.threads for one in row) for row in by_window]
+    busy = _ratio(list(zip([sum(one.busy for one in row) for row in by_window], threads)))
+    several = _ratio(list(zip([sum(one.several for one in row) for row in by_window], threads)))
+    if busy is None or several is None:
+        return None
+    whole = sum(core.threads for core in cores)
+    return room.Sums(_times(busy, whole), _times(several, whole))
+
+
+def _times(span: Span, factor: float) -> Span:
+    return Span(span.low * factor, span.high * factor)
+
+
+def _ratio(pairs: "t.Sequence[tuple[float, float]]") -> "Span | None":
+    """Return the interval of a ratio of two sums over random windows (Cochran, Sampling Techniques, section 6.3).
+
+    Args:
+        pairs: (part, whole) of each window.
+    """
+    whole = sum(pair[1] for pair in pairs)
+    if len(pairs) < MIN_WINDOWS or whole <= 0:
+        return None
+    ratio = sum(pair[0] for pair in pairs) / whole
+    scatter = statistics.stdev([part - ratio * of for part, of in pairs])
+    half = distributions.student_quantile(1 - CONFIDENCE, len(pairs) - 1) * scatter * math.sqrt(len(pairs)) / whole
+    return Span(max(0.0, ratio - half), min(1.0, ratio + half))
+
+
+def _described(core: Core) -> "dict[str, t.Any]":
+    return {
+        "cpus": list(core.cpus),
+        "usage": core.threads / len(core.cpus),
+        "busy": list(core.busy),
+        "several": list(core.several),
+    }
+
+
+def _named(seen: _Seen) -> "dict[str, t.Any]":
+    """Return the units that ran most, and the pairs that shared cores most: seconds of an hour of such work."""
+    if not seen.seconds:
+        return {"units": [], "pairs": []}
+    hour = HOUR / seen.seconds
+    spent = seen.spent
+    by_time = sorted(spent.ran, key=lambda unit: -spent.ran[unit])[:MAX_NAMED]
+    by_pair = sorted(spent.pairs, key=lambda pair: -spent.pairs[pair])[:MAX_NAMED]
+    return {
+        "units": [
+            {
+                "unit": unit,
+                "ran": spent.ran[unit] * hour,
+                "beside": spent.beside[unit] * hour,
+                "apart": spent.apart[unit] * hour,
+            }
+            for unit in by_time
+        ],
+        "pairs": [{"units": list(pair), "seconds": spent.pairs[pair] * hour} for pair in by_pair],
+    }

@@ -1,0 +1,81 @@
+#!/usr/bin/python
+# Copyright: threadwise.smt contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+DOCUMENTATION = r"""
+module: smt_exposure
+short_description: How the cores of a play's hosts are used, as a table, a page and a document
+version_added: 1.0.0
+description:
+  - Shows a table on the terminal and writes an HTML page and a JSON document on the controller - CPU usage, what that
+    is of the work that a host can do, the room that is left, how long siblings were busy together, and with whose work.
+  - Takes what M(threadwise.smt.smt_usage) returned on all hosts of the play, those that could not be reached included.
+    Run it once.
+options:
+  results:
+    description: Name of the variable in which the result of M(threadwise.smt.smt_usage) was registered.
+    type: str
+    required: true
+  facts:
+    description:
+      - Name of the variable in which the result of M(threadwise.smt.smt_facts) was registered. It says why a host was
+        not looked at.
+    type: str
+  yields:
+    description: C(by_host) of M(threadwise.smt.smt_yields), whose workloads are named.
+    type: dict
+    default: {}
+  not_contacted:
+    description: Hosts that this controller cannot reach, as M(threadwise.smt.smt_preflight) found. They have no result.
+    type: list
+    elements: str
+    default: []
+  dest:
+    description:
+      - The page, on the controller; a relative path is below the current directory. The name has to end in C(.html) or
+        C(.htm). The document is beside it, C(.json). Files are replaced as a whole, but only if this collection wrote
+        them.
+    type: path
+    required: true
+extends_documentation_fragment:
+  - threadwise.smt.attributes.controller
+attributes:
+  check_mode:
+    support: full
+    details: Shows the table without writing files.
+  diff_mode:
+    support: none
+seealso:
+  - module: threadwise.smt.smt_usage
+author:
+  - threadwise.smt contributors (@threadwise)
+"""
+
+EXAMPLES = r"""
+- name: Look for a minute
+  threadwise.smt.smt_usage:
+    seconds: 60
+    windows: 30
+  become: true
+  register: smt_usage_result
+
+- name: Show and write it
+  threadwise.smt.smt_exposure:
+    results: smt_usage_result
+    dest: smt_exposure.html
+  run_once: true
+"""
+
+RETURN = r"""
+dest:
+  description: The page.
+  returned: success
+  type: str
+  sample: smt_exposure.html
+summary:
+  description: What was found, in one sentence.
+  returned: success
+  type: str
+  sample: "3 hosts: 1 on which SMT cannot matter under this load, 2 with another room than usage says."
+"""

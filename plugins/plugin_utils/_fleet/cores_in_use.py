@@ -1,0 +1,247 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How the cores of many hosts are used, in sentences, a table and a page; what smt_usage answered on each."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
+from ansible_collections.threadwise.smt.plugins.module_utils._usage import look
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import fields
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame
+
+MAX_TEXT = 200
+SCHEMA, VERSION = "threadwise.smt/exposure", 1
+COLUMNS = ("host", "usage", "of its work", "room for", "not for", "siblings busy together", "SMT off changes")
+# An effect of SMT within this share of the work counts as none, as in evaluations.
+MARGIN = 0.01
+# Of an almost idle host the room is not said to the percent.
+MANY = 10.0
+# Units in a sentence, and their least share of CPU time beside others.
+NAMED, NOTABLE = 3, 0.05
+NOT_NAMED = "tasks whose unit is not known"
+
+
+@dataclasses.dataclass(frozen=True)
+class Host:
+    """One host's look.
+
+    Attributes:
+        name: in the inventory.
+        reason: why there is no look; None where there is one.
+        answer: of smt_usage, as the border let it through; empty without a look.
+        yields: which workloads the yield is of; empty for a guess.
+    """
+
+    name: str
+    reason: str | None
+    answer: t.Mapping[str, t.Any]
+    yields: tuple[str, ...] = ()
+
+    @property
+    def has_siblings(self) -> bool:
+        """Whether a core has several CPUs online."""
+        return any(len(core["cpus"]) > 1 for core in self.answer["cores"])
+
+    @property
+    def use(self) -> dict[str, t.Any] | None:
+        """The use of the host, None where it is not known."""
+        found: dict[str, t.Any] | None = self.answer.get("use")
+        return found
+
+
+def host(name: str, registered: t.Any, yields: t.Iterable[str]) -> Host:
+    """Return a host's look from what its task registered."""
+    answer = registered if isinstance(registered, dict) else {}
+    if not {"use", "cores", "units", "pairs"} <= set(answer):
+        return Host(
+            name, fields.line(fields.why(answer), MAX_TEXT) or "it was not looked at: an earlier task failed", {}
+        )
+    return Host(name, None, answer, tuple(yields))
+
+
+def sentences(one: Host) -> list[str]:
+    """Say what a look found, the most important first."""
+    use = one.use
+    if use is None:
+        return [f"How its CPUs are used is not known: {one.reason or 'it has no /proc/stat'}."]
+    found = [_of_room(use), _of_smt(one, use)]
+    if not one.has_siblings:
+        return found
+    found += _of_units(one)
+    gain = (
+        f"as measured with {wording.named(one.yields)}"
+        if one.yields
+        else "a guess: 1.0 to 1.3 (no evaluation of this class)"
+    )
+    found.append(f"What second threads give is {gain}.")
+    if one.answer["method"] != look.SWITCHES:
+        why = one.answer["reason"] or "too few windows were taken"
+        found.append(f"When siblings were busy together was not seen, so the limits are those of its counters: {why}.")
+    elif one.answer["cut"]:
+        found.append(f"{one.answer['cut']} of {one.answer['windows']} windows ended early, because a buffer was full.")
+    return found
+
+
+def _of_room(use: t.Mapping[str, t.Any]) -> str:
+    """Return ``CPU usage is 50 %, and it does 80 % (76 to 84 %) of the work that it can do: ...``."""
+    begun = f"CPU usage is {wording.percent(use['usage'])}, and it does {_span(use['work'])} of the work that it can do"
+    if use["room"] is None:
+        return f"{begun}."
+    if use["room"][0] > MANY:
+        return f"{begun}: there is room for more than {MANY:.0f} times as much of such work."
+    more = f"there is room for {_span(use['room'])} more of such work"
+    by_usage = f", not for {wording.percent(use['by_usage'])} as usage says" if _differs(use) else ""
+    return f"{begun}: {more}{by_usage}."
+
+
+def room(use: t.Mapping[str, t.Any]) -> str:
+    """Return the room that is left for a cell of a table."""
+    if use["room"] is None:
+        return "-"
+    return f"over {MANY:.0f} times" if use["room"][0] > MANY else f"{_span(use['room'])} more"
+
+
+def _differs(use: t.Mapping[str, t.Any]) -> bool:
+    """Return whether usage says something else of the room, as far as that matters."""
+    return use["room"][0] <= MANY and not use["room"][0] - MARGIN <= use["by_usage"] <= use["room"][1] + MARGIN
+
+
+def _span(ends: t.Sequence[float]) -> str:
+    """Return a number with its limits, one where they are the same."""
+    low, high = (wording.percent(end) for end in ends)
+    return low if low == high else f"{low.removesuffix(' %')} to {high}"
+
+
+def _of_smt(one: Host, use: t.Mapping[str, t.Any]) -> str:
+    if not one.has_siblings:
+        return "No two siblings are online, so no work shares a core."
+    together = f"Siblings were busy together for {_span(use['several'])} of the time of a core"
+    most = wording.percent(use["bound"])
+    if use["bound"] <= MARGIN:
+        return f"{together}: under this load SMT off cannot change what the host does by more than {most}."
+    return f"{together}: under this load SMT off can change what the host does by up to {most}; an evaluation tells."
+
+
+def _of_units(one: Host) -> list[str]:
+    """Say who runs beside others' work."""
+    found = [
+        (unit["apart"] / unit["ran"], unit)
+        for unit in one.answer["units"]
+        if unit["ran"] > 0 and unit["unit"] is not None and unit["apart"] / unit["ran"] >= NOTABLE
+    ]
+    first = sorted(found, key=lambda pair: -pair[1]["apart"])[:NAMED]
+    if not first:
+        return []
+    each = [f"{unit_title(unit['unit'])} {wording.percent(share)}" for share, unit in first]
+    return [f"So much of their CPU time units spent beside a sibling with other work: {', '.join(each)}."]
+
+
+def unit_title(unit: str | None) -> str:
+    """Return a unit for people; it is what a host says."""
+    return fields.line(unit, MAX_TEXT) or NOT_NAMED
+
+
+# The terminal
+
+
+def table(hosts: t.Sequence[Host]) -> list[str]:
+    """Format the hosts as lines of a table, and a last line with counts."""
+    return fields.table(COLUMNS, map(_cells, ordered(hosts)), summary(hosts))
+
+
+def ordered(hosts: t.Sequence[Host]) -> list[Host]:
+    """Return those without a look first, then those with the least room."""
+    return sorted(hosts, key=lambda one: (one.use is not None, -(one.use["work"][1] if one.use else 0), one.name))
+
+
+def _cells(one: Host) -> tuple[str, ...]:
+    use = one.use
+    if use is None:
+        return (one.name, "-", "-", "-", "-", "-", one.reason or "not known")
+    return (
+        one.name,
+        wording.percent(use["usage"]),
+        _span(use["work"]),
+        room(use),
+        "-" if use["room"] is None or not _differs(use) else f"{wording.percent(use['by_usage'])} more",
+        _span(use["several"]),
+        f"at most {wording.percent(use['bound'])}",
+    )
+
+
+def summary(hosts: t.Sequence[Host]) -> str:
+    """Describe all hosts in one sentence."""
+    looked = [one.use for one in hosts if one.use is not None]
+    of_siblings = [one for one in hosts if one.use is not None and one.has_siblings]
+    counts = [
+        (len(looked) - len(of_siblings), "without siblings online"),
+        (
+            sum(1 for one in of_siblings if one.use and one.use["bound"] <= MARGIN),
+            "on which SMT cannot matter under this load",
+        ),
+        (sum(1 for use in looked if use["room"] and _differs(use)), "with another room than usage says"),
+        (len(hosts) - len(looked), "without a look"),
+    ]
+    said = ", ".join(f"{count} {words}" for count, words in counts if count)
+    return f"{text.counted(len(hosts), 'host')}: {said or 'all as usage says'}."
+
+
+# Files
+
+
+def document(hosts: t.Sequence[Host], at: str) -> dict[str, t.Any]:
+    """Return all looks as plain data.
+
+    Args:
+        hosts: of the play.
+        at: when, in UTC.
+    """
+    return {
+        "schema": SCHEMA,
+        "version": VERSION,
+        "at": at,
+        "summary": summary(hosts),
+        "hosts": [
+            {
+                "host": one.name,
+                "reason": one.reason,
+                "yields": list(one.yields),
+                "sentences": sentences(one),
+                **{
+                    name: one.answer.get(name)
+                    for name in (
+                        *("method", "seconds", "windows", "watched_seconds", "cut", "switches_a_second"),
+                        *("use", "cores", "units", "pairs"),
+                    )
+                },
+            }
+            for one in ordered(hosts)
+        ],
+    }
+
+
+def page(hosts: t.Sequence[Host], at: str) -> str:
+    """Render the looks as one self-contained HTML page.
+
+    Args:
+        hosts: of the play.
+        at: when, as text.
+    """
+    return frame.render(
+        "exposure.html.j2",
+        at=at,
+        hosts=[one for one in ordered(hosts) if one.use],
+        missing=[one for one in hosts if one.use is None],
+        summary=summary(hosts),
+        sentences=sentences,
+        span=_span,
+        room=room,
+        differs=_differs,
+        unit=unit_title,
+        cpus=cpulist.render,
+    )

@@ -1,0 +1,66 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What second threads give on each hardware class, as the evaluations of its hosts found it."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._usage import room
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.decisions import Conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled import pooled
+
+
+@dataclasses.dataclass(frozen=True)
+class Yield:
+    """The work with SMT on, every online thread busy, in that with SMT off.
+
+    Attributes:
+        workload: its name.
+        value: the ratio.
+        low: the lower end of its interval.
+        high: the upper end.
+        hosts: of how many hosts.
+    """
+
+    workload: str
+    value: float
+    low: float
+    high: float
+    hosts: int
+
+
+def by_class(conclusions: t.Iterable[Conclusion]) -> dict[str, list[Yield]]:
+    """Return the yields of each hardware class, by the latest run of each of its hosts; where a workload has a
+    parameter, at each of its values.
+
+    Args:
+        conclusions: of hosts' evaluations.
+    """
+    latest: dict[tuple[str, str], Conclusion] = {}
+    for one in sorted(
+        (one for one in conclusions if one.workloads), key=lambda one: (one.at is not None, one.at, one.run)
+    ):
+        latest[one.hardware_class, one.host] = one
+    found: dict[str, dict[tuple[str, float | None], dict[str, dict[str, t.Any]]]] = {}
+    for (name, host), one in latest.items():
+        for key, comparison in one.workloads.items():
+            if comparison["ci_low"] is not None and not comparison["confounded"]:
+                found.setdefault(name, {}).setdefault(key, {})[host] = comparison
+    return {name: list(filter(None, map(_yield, of_class, of_class.values()))) for name, of_class in found.items()}
+
+
+def _yield(key: tuple[str, float | None], hosts: dict[str, dict[str, t.Any]]) -> Yield | None:
+    """Return the yield of a workload; None where its hosts do not measure the same, or where it is none."""
+    if len(pooled.declarations(hosts)) > 1:
+        return None
+    one = next(iter(hosts.values())) if len(hosts) == 1 else pooled.combine_family([hosts])[0]
+    if one["ci_low"] is None or one["ci_low"] <= 0:
+        return None
+    # Comparisons are of SMT off against SMT on, turned so that above 1 is better: more work, or less time for it.
+    value, low, high = 1 / one["ratio"], 1 / one["ci_high"], 1 / one["ci_low"]
+    if not room.LIMITS.low <= low <= high <= room.LIMITS.high:
+        return None
+    name, parameter = key
+    return Yield(name if parameter is None else f"{name} {parameter:g}", value, low, high, len(hosts))

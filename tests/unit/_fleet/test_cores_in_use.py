@@ -1,0 +1,206 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is said of a look: sentences, the table, the page and the document; and what second threads give."""
+
+from __future__ import annotations
+
+import datetime
+import json
+
+import pytest
+import result_maker
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import answers
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import cores_in_use, decisions, yields
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.cores_in_use import Host
+
+AT = "2026-11-27 10:00 UTC"
+USE = {
+    "usage": 0.5,
+    "busy": [0.9, 0.95],
+    "several": [0.05, 0.1],
+    "work": [0.76, 0.84],
+    "room": [0.19, 0.32],
+    "by_usage": 1.0,
+    "bound": 0.05,
+}
+UNITS = [
+    {"unit": "/system.slice/postgresql.service", "ran": 1000.0, "beside": 400.0, "apart": 310.0},
+    {"unit": "/system.slice/backup.service", "ran": 2000.0, "beside": 320.0, "apart": 310.0},
+    {"unit": None, "ran": 10.0, "beside": 9.0, "apart": 9.0},
+]
+
+
+def answer(**changed):
+    made = {
+        "changed": False,
+        "guessed": True,
+        "method": "switches",
+        "reason": None,
+        "seconds": 600.0,
+        "windows": 60,
+        "watched_seconds": 30.0,
+        "cut": 0,
+        "switches_a_second": 5000,
+        "shared_ratio": [0.05, 0.1],
+        "cores": [{"cpus": [0, 4], "usage": 0.5, "busy": [0.9, 0.95], "several": [0.05, 0.1]}],
+        "use": USE,
+        "units": UNITS,
+        "pairs": [{"units": ["/system.slice/backup.service", None], "seconds": 310.0}],
+    }
+    return {**made, **changed}
+
+
+def looked(**changed):
+    return cores_in_use.host("web01", answer(**changed), [])
+
+
+def test_the_border_lets_an_answer_through_and_no_other():
+    check = answers.KINDS["smt_usage"].check
+    check(answer())
+    for wrong in (
+        {"use": {**USE, "work": [0.1]}},
+        {"use": {**USE, "work": [0.1, 7.0]}},
+        {"cores": [{"cpus": ["0"], "usage": 0.5, "busy": [0, 1], "several": [0, 1]}]},
+        {"units": [{**UNITS[0], "ran": "many"}]},
+        {"units": [UNITS[0]] * 101},
+        {"pairs": [{"units": ["/a"], "seconds": 1.0}]},
+        {"method": "guess"},
+        {"reason": "two\nlines"},
+    ):
+        with pytest.raises(BorderError):
+            check(answer(**wrong))
+
+
+def test_room_is_said_beside_what_usage_says():
+    said = cores_in_use.sentences(looked())
+    assert said[0] == (
+        "CPU usage is 50 %, and it does 76 to 84 % of the work that it can do: there is room for 19 to 32 % more of"
+        " such work, not for 100 % as usage says."
+    )
+    assert said[1] == (
+        "Siblings were busy together for 5 to 10 % of the time of a core: under this load SMT off can change what the"
+        " host does by up to 5 %; an evaluation tells."
+    )
+    assert said[2] == (
+        "So much of their CPU time units spent beside a sibling with other work: /system.slice/postgresql.service 31 %,"
+        " /system.slice/backup.service 16 %."
+    )
+    assert said[3] == "What second threads give is a guess: 1.0 to 1.3 (no evaluation of this class)."
+
+
+def test_where_smt_cannot_matter_that_is_said():
+    one = looked(use={**USE, "bound": 0.004, "several": [0.0, 0.003]})
+    assert "SMT off cannot change what the host does by more than 0.4 %." in cores_in_use.sentences(one)[1]
+    assert cores_in_use.summary([one]).startswith("1 host: 1 on which SMT cannot matter under this load")
+
+
+def test_what_was_measured_is_named():
+    one = cores_in_use.host("web01", answer(), ["gzip", "oltp 8"])
+    assert cores_in_use.sentences(one)[-1] == "What second threads give is as measured with gzip and oltp 8."
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (
+            {"method": "counters", "reason": "only root can watch"},
+            "the limits are those of its counters: only root can",
+        ),
+        ({"cut": 3}, "3 of 60 windows ended early, because a buffer was full."),
+    ],
+)
+def test_what_was_not_seen_is_said(changed, said):
+    assert said in cores_in_use.sentences(looked(**changed))[-1]
+
+
+def test_a_host_without_siblings_online():
+    one = looked(cores=[{"cpus": [0], "usage": 0.5, "busy": [0.5, 0.5], "several": [0.0, 0.0]}])
+    assert cores_in_use.sentences(one)[1:] == ["No two siblings are online, so no work shares a core."]
+    assert cores_in_use.summary([one]).startswith("1 host: 1 without siblings online")
+
+
+@pytest.mark.parametrize(
+    ("registered", "reason"),
+    [
+        (None, "it was not looked at: an earlier task failed"),
+        ({"msg": "no such host", "unreachable": True}, "no such host"),
+        ({"failed": True, "msg": ["a"]}, "it was not looked at: an earlier task failed"),
+        ("nonsense", "it was not looked at: an earlier task failed"),
+    ],
+)
+def test_a_host_without_a_look(registered, reason):
+    one = cores_in_use.host("web02", registered, [])
+    assert one.use is None and one.reason == reason
+    assert reason in cores_in_use.sentences(one)[0] and reason in "\n".join(cores_in_use.table([one]))
+
+
+def test_first_those_without_a_look_then_those_with_the_least_room():
+    full, empty = looked(use={**USE, "work": [0.97, 0.99]}), looked(use={**USE, "work": [0.1, 0.2]})
+    names = [
+        one.name
+        for one in cores_in_use.ordered(
+            [
+                Host("empty", None, empty.answer),
+                Host("full", None, full.answer),
+                Host("gone", "it is not reachable", {}),
+            ]
+        )
+    ]
+    assert names == ["gone", "full", "empty"]
+
+
+def test_nothing_of_a_host_is_markup_or_moves_the_terminal():
+    attack = "/user.slice/\x1b[2J<script>alert(1)</script>\u202e{{ 7 * 7 }}"
+    hosts = [
+        looked(
+            units=[{**UNITS[0], "unit": attack}],
+            pairs=[{"units": [attack, attack], "seconds": 1.0}],
+            method="counters",
+            reason="<b>\x1b]0;x\x07",
+        ),
+        Host("<i>web", "<u>why</u>", {}),
+    ]
+    page = cores_in_use.page(hosts, AT)
+    assert "<script>alert" not in page and "<b>\x1b" not in page and "<i>web" not in page and "<u>why" not in page
+    assert "\x1b" not in page and "49" not in page.replace("{{ 7 * 7 }}", "").split("<main", 1)[1].split("<script")[0]
+    assert "\x1b" not in "\n".join(cores_in_use.table(hosts))
+
+
+def test_the_document_has_all_hosts():
+    made = cores_in_use.document([looked(), Host("gone", "it is not reachable", {})], "2026-11-27T10:00:00Z")
+    assert json.loads(json.dumps(made)) == made
+    assert [one["host"] for one in made["hosts"]] == ["gone", "web01"]
+    assert made["hosts"][1]["use"] == USE and made["hosts"][0]["reason"] == "it is not reachable"
+
+
+# ---- what second threads give ----------------------------------------------------------------------------------------
+
+
+def concluded(host, share, **options):
+    """The conclusion of an evaluation in which SMT off does `share` of the work of SMT on."""
+    workloads = {"gzip": {**result_maker.GZIP, "share": 1 / (2 * share)}}
+    document = result_maker.result(blocks=8, workloads=workloads, **options)
+    document["host"] = host
+    return decisions.conclude(result_maker.accepted(document), datetime.datetime.now(datetime.UTC))
+
+
+def test_the_yield_is_the_work_with_smt_on_in_that_with_smt_off():
+    one = concluded("web01", 0.8)
+    ((name, found),) = yields.by_class([one]).items()
+    (of_gzip,) = found
+    comparison = one.workloads["gzip", None]
+    assert name == one.hardware_class and (of_gzip.workload, of_gzip.hosts) == ("gzip", 1)
+    assert of_gzip.value == pytest.approx(1 / comparison["ratio"])
+    assert of_gzip.low <= of_gzip.value <= of_gzip.high
+    assert (of_gzip.low, of_gzip.high) == pytest.approx((1 / comparison["ci_high"], 1 / comparison["ci_low"]))
+
+
+def test_the_latest_run_of_each_host_counts_and_hosts_are_combined():
+    found = yields.by_class([concluded("web01", 0.8), concluded("web02", 0.82), concluded("web03", 0.81)])
+    ((of_gzip,),) = found.values()
+    assert of_gzip.hosts == 3 and of_gzip.low <= 1 / 0.81 <= of_gzip.high
+
+
+def test_no_evaluation_is_no_yield():
+    assert yields.by_class([]) == {}

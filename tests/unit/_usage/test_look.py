@@ -1,0 +1,159 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A whole look: planted timelines through the windows, and what it says where there are none."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._usage import look, tracing
+from ansible_collections.threadwise.smt.plugins.module_utils._usage.cores import Span
+from ansible_collections.threadwise.smt.plugins.module_utils._usage.switches import Switch
+
+MILLI = 10**6
+PLAN = look.Plan(600.0, 60, 0.5)
+
+
+class Host:
+    """A host whose two siblings are busy with a chance each, in slots of some milliseconds, and its clock."""
+
+    def __init__(self, source, chances, joint, slot=7):
+        self.now, self.source, self.slot = 0.0, source, slot
+        self.ticks = {cpu: [0.0, 0.0] for cpu in range(2)}
+        self.chances, self.joint = chances, joint
+
+    def states(self):
+        """Which of the two are busy in a slot: both with the chance `joint`, else one of them or none."""
+        value = self.source.random()
+        if value < self.joint:
+            return True, True
+        one, other = (chance - self.joint for chance in self.chances)
+        if value < self.joint + one:
+            return True, False
+        return False, value < self.joint + one + other
+
+    def pass_time(self, seconds):
+        """Count ticks of so much time by the chances alone."""
+        self.now += seconds
+        for cpu, chance in enumerate(self.chances):
+            self.ticks[cpu][0] += seconds * chance
+            self.ticks[cpu][1] += seconds * (1 - chance)
+
+    def read(self, path):
+        if path == "proc/stat":
+            return "".join(
+                f"cpu{cpu} {round(1e6 * busy)} 0 0 {round(1e6 * idle)} 0 0 0 0 0 0\n"
+                for cpu, (busy, idle) in self.ticks.items()
+            )
+        return f"0::/unit{path.split('/')[1]}\n"
+
+    def window(self, seconds):
+        begin = round(self.now * 1e9)
+        length = round(seconds * 1e9)
+        found, running = {0: [], 1: []}, [0, 0]
+        for at in range(0, length, self.slot * MILLI):
+            for cpu, busy in enumerate(self.states()):
+                task = cpu + 1 if busy else 0
+                if task != running[cpu]:
+                    found[cpu].append(Switch(begin + at, running[cpu], task))
+                    running[cpu] = task
+        self.pass_time(seconds)
+        return tracing.Window(begin, begin + length, found, {}, False)
+
+
+@pytest.fixture(name="looked")
+def look_at_a_made_host(monkeypatch):
+    def looked(host, plan=PLAN, gain=None, refusal=None):
+        class Instance:
+            def __enter__(self):
+                if refusal:
+                    raise tracing.TracingError(refusal)
+                return host
+
+            def __exit__(self, *_raised):
+                return None
+
+        monkeypatch.setattr(look.tracing, "Instance", Instance)
+        monkeypatch.setattr(look.time, "monotonic", lambda: host.now)
+        monkeypatch.setattr(look.time, "sleep", host.pass_time)
+        return look.take(host, [(0, 1)], plan, gain)
+
+    return looked
+
+
+@pytest.mark.parametrize(
+    ("chances", "joint"),
+    [((0.5, 0.5), 0.25), ((0.5, 0.5), 0.0), ((0.5, 0.5), 0.5), ((0.9, 0.3), 0.25), ((0.2, 0.1), 0.0)],
+)
+def test_the_time_together_is_found(chances, joint, looked):
+    found = looked(Host(random.Random(1), chances, joint))
+    assert (found["method"], found["windows"], found["reason"]) == ("switches", 60, None)
+    (core,) = found["cores"]
+    low, high = core["several"]
+    # A plan of ten minutes; intervals hold in 95 of 100 looks (below), and are narrow.
+    assert low - 0.01 <= joint <= high + 0.01 and high - low < 0.04
+    assert core["usage"] == pytest.approx(sum(chances) / 2, abs=0.01)
+    assert core["busy"] == pytest.approx([sum(chances) - high, sum(chances) - low], abs=0.01)
+    assert {unit["unit"] for unit in found["units"]} == {"/unit1", "/unit2"}
+    together = sum(pair["seconds"] for pair in found["pairs"])
+    assert together == pytest.approx(3600 * joint, abs=3600 * 0.03)
+
+
+def test_intervals_hold_in_95_of_100_looks(looked):
+    source = random.Random(20261127)
+    plan, looks, held = look.Plan(100.0, 20, 0.3), 120, 0
+    for _turn in range(looks):
+        a, b = source.uniform(0.1, 0.9), source.uniform(0.1, 0.9)
+        joint = source.uniform(max(0, a + b - 1), min(a, b))
+        low, high = looked(Host(source, (a, b), joint, slot=source.choice((3, 20, 60))), plan)["cores"][0]["several"]
+        # What the counters bound is rounded to ticks.
+        held += low - 1e-6 <= joint <= high + 1e-6
+    assert held >= 0.9 * looks
+
+
+def test_work_and_room_of_a_measured_yield(looked):
+    found = looked(Host(random.Random(2), (0.5, 0.5), 0.1), gain=Span(1.25, 1.25))
+    low, high = found["use"]["work"]
+    # Busy 0.9 of the time, with both 0.1 of it: (0.9 + 0.25 * 0.1) / 1.25.
+    assert low - 0.01 <= 0.74 <= high + 0.01 and high - low < 0.04
+    assert found["use"]["by_usage"] == pytest.approx(1.0, abs=0.02)
+    assert found["shared_ratio"] == pytest.approx([0.1, 0.1], abs=0.03)
+
+
+def test_without_switches_the_counters_bound_it_and_the_reason_is_said(looked):
+    found = looked(Host(random.Random(3), (0.5, 0.4), 0.2), refusal="this kernel has no tracefs")
+    assert (found["method"], found["reason"], found["windows"]) == ("counters", "this kernel has no tracefs", 0)
+    assert found["cores"][0]["several"] == pytest.approx([0.0, 0.4], abs=0.01)
+    assert found["units"] == found["pairs"] == [] and found["shared_ratio"] is None
+
+
+def test_no_windows_are_asked_for(looked):
+    found = looked(Host(random.Random(3), (0.5, 0.4), 0.2), plan=look.Plan(10.0, 0, 0.5))
+    assert (found["method"], found["reason"]) == ("counters", None) and found["seconds"] == pytest.approx(10.0)
+
+
+def test_windows_become_shorter_where_there_are_too_many_switches(looked, monkeypatch):
+    monkeypatch.setattr(look, "MAX_SWITCHES", 50)
+    host = Host(random.Random(4), (0.5, 0.5), 0.25, slot=1)
+    found = looked(host)
+    assert found["windows"] == 60 and found["watched_seconds"] < 6
+    assert found["cores"][0]["several"] == pytest.approx([0.25, 0.25], abs=0.06)
+
+
+def test_a_host_that_says_nothing(looked):
+    host = Host(random.Random(5), (0.0, 0.0), 0.0)
+    host.read = lambda path: None
+    found = looked(host, refusal="no")
+    assert found["use"] is None and found["cores"] == []
+
+
+def test_an_idle_host(looked):
+    found = looked(Host(random.Random(5), (0.0, 0.0), 0.0))
+    assert found["use"]["room"] is None and found["use"]["bound"] == 0.0 and found["shared_ratio"] is None
+
+
+def test_a_host_of_hundreds_of_cpus_is_looked_at_within_its_time(looked):
+    """The windows of many CPUs are read after each one: nothing of them is kept."""
+    host = Host(random.Random(6), (0.5, 0.5), 0.25)
+    assert looked(host, plan=look.Plan(60.0, 30, 0.1))["seconds"] == pytest.approx(60.0, abs=1.0)
