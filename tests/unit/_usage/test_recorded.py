@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Pages of a kernel's ring buffer, against the text that the same kernel made of them (Linux 6.1 of Debian, a guest)."""
+"""Pages of a kernel's ring buffer, against the text that the same kernel made of them (Linux 6.1 of Debian)."""
 
 from __future__ import annotations
 
