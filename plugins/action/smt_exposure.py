@@ -14,7 +14,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import ter
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places, result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, cores_in_use
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, cores_in_use, fields
 
 display = terminal.Terminal()
 
@@ -55,10 +55,10 @@ class ActionModule(ControllerAction):
             return cores_in_use.Host(name, compliance.NOT_CONTACTED, {})
         yields = [one["workload"] for one in options["yields"].get(name, [])]
         found = self._user.registered(options["results"], name)
-        if found is None and options["facts"]:
-            # What failed before says why there is nothing.
-            found = self._user.registered(options["facts"], name)
-        return cores_in_use.host(name, found, yields)
+        facts = self._user.registered(options["facts"], name) if options["facts"] else None
+        # What failed before says why there is nothing.
+        is_missing = not isinstance(found, dict) or found.get("skipped") is True
+        return cores_in_use.host(name, facts if is_missing else found, yields, fields.smt_facts(facts))
 
     def _write(self, dest: str, hosts: list[cores_in_use.Host]) -> bool:
         """Write the page and the document beside it, but not in check mode; return whether the page changes."""

@@ -20,7 +20,7 @@ options:
   facts:
     description:
       - Name of the variable in which the result of M(threadwise.smt.smt_facts) was registered. It says why a host was
-        not looked at.
+        not looked at, and which vulnerabilities are open across threads.
     type: str
   yields:
     description: C(by_host) of M(threadwise.smt.smt_yields), whose workloads are named.
@@ -77,5 +77,5 @@ summary:
   description: What was found, in one sentence.
   returned: success
   type: str
-  sample: "3 hosts: 1 on which SMT cannot matter under this load, 2 with another room than usage says."
+  sample: "3 hosts: 1 on which SMT cannot matter under this load, 2 with less room than usage says."
 """

@@ -42,7 +42,10 @@ def test_each_workload_measured_in_each_arm(result, name):
         assert all(set(sample["metrics"]) == {metric["name"] for metric in workload["metrics"]} for sample in samples)
 
 
-@pytest.mark.parametrize(("name", "values"), [("load_levels", LEVELS), ("oltp", [2, 4, 8, 12, 16, 32])])
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [("load_levels", LEVELS), ("oltp", [2, 4, 8, 12, 16, 32]), ("nginx", [4, 8, 16, 32]), ("jvm", [4, 8, 16, 32])],
+)
 def test_parameter_values_are_the_same_on_and_off(result, name, values):
     assert next(one for one in result["plan"]["workloads"] if one["name"] == name)["parameter"]["values"] == values
     for arm in ("smt_on", "smt_off"):

@@ -23,6 +23,7 @@ MARGIN = 0.01
 MANY = 10.0
 # Units in a sentence, and their least share of CPU time beside others.
 NAMED, NOTABLE = 3, 0.05
+HOURS, MINUTE = 24, 60
 NOT_NAMED = "tasks whose unit is not known"
 
 
@@ -35,12 +36,14 @@ class Host:
         reason: why there is no look; None where there is one.
         answer: of smt_usage, as the border let it through; empty without a look.
         yields: which workloads the yield is of; empty for a guess.
+        open_to: vulnerabilities that the kernel calls open because siblings are online.
     """
 
     name: str
     reason: str | None
     answer: t.Mapping[str, t.Any]
     yields: tuple[str, ...] = ()
+    open_to: tuple[str, ...] = ()
 
     @property
     def has_siblings(self) -> bool:
@@ -54,14 +57,33 @@ class Host:
         return found
 
 
-def host(name: str, registered: t.Any, yields: t.Iterable[str]) -> Host:
-    """Return a host's look from what its task registered."""
+def host(name: str, registered: t.Any, yields: t.Iterable[str], facts: t.Mapping[str, t.Any] | None = None) -> Host:
+    """Return a host's look from what its task registered.
+
+    Args:
+        name: of the host.
+        registered: of the task.
+        yields: the workloads whose yield was measured.
+        facts: ``ansible_facts['smt']`` of the host, if they are known.
+    """
     answer = registered if isinstance(registered, dict) else {}
     if not {"use", "cores", "units", "pairs"} <= set(answer):
         return Host(
             name, fields.line(fields.why(answer), MAX_TEXT) or "it was not looked at: an earlier task failed", {}
         )
-    return Host(name, None, answer, tuple(yields))
+    return Host(name, None, answer, tuple(yields), open_to(facts or {}))
+
+
+def open_to(facts: t.Mapping[str, t.Any]) -> tuple[str, ...]:
+    """Return the vulnerabilities that facts call open because siblings are online."""
+    found = fields.mapping(facts, "vulnerabilities")
+    return tuple(
+        sorted(
+            fields.line(name, MAX_TEXT) or "?"
+            for name in found
+            if fields.mapping(found, name).get("smt") == "vulnerable"
+        )
+    )
 
 
 def sentences(one: Host) -> list[str]:
@@ -72,7 +94,7 @@ def sentences(one: Host) -> list[str]:
     found = [_of_room(use), _of_smt(one, use)]
     if not one.has_siblings:
         return found
-    found += _of_units(one)
+    found += [*_of_units(one), *_of_security(one)]
     gain = (
         f"as measured with {wording.named(one.yields)}"
         if one.yields
@@ -141,6 +163,21 @@ def _of_units(one: Host) -> list[str]:
     return [f"So much of their CPU time units spent beside a sibling with other work: {', '.join(each)}."]
 
 
+def _of_security(one: Host) -> list[str]:
+    """Say what is open across threads, and whose work shared cores most."""
+    if not one.open_to:
+        return []
+    begun = f"{wording.join(list(one.open_to))} {'is' if len(one.open_to) == 1 else 'are'} open across threads here"
+    if one.answer["method"] != look.SWITCHES:
+        return [f"{begun}."]
+    pairs = [pair for pair in one.answer["pairs"] if None not in pair["units"]]
+    if not pairs:
+        return [f"{begun}, and no two units shared a core in the windows."]
+    first, second = map(unit_title, pairs[0]["units"])
+    minutes = pairs[0]["seconds"] * HOURS / MINUTE
+    return [f"{begun}, and {first} and {second} share cores for {minutes:.0f} minutes of a day like this."]
+
+
 def unit_title(unit: str | None) -> str:
     """Return a unit for people; it is what a host says."""
     return fields.line(unit, MAX_TEXT) or NOT_NAMED
@@ -184,7 +221,7 @@ def summary(hosts: t.Sequence[Host]) -> str:
             sum(1 for one in of_siblings if one.use and one.use["bound"] <= MARGIN),
             "on which SMT cannot matter under this load",
         ),
-        (sum(1 for use in looked if use["room"] and _differs(use)), "with another room than usage says"),
+        (sum(1 for use in looked if use["room"] and _differs(use)), "with less room than usage says"),
         (len(hosts) - len(looked), "without a look"),
     ]
     said = ", ".join(f"{count} {words}" for count, words in counts if count)
@@ -211,6 +248,7 @@ def document(hosts: t.Sequence[Host], at: str) -> dict[str, t.Any]:
                 "host": one.name,
                 "reason": one.reason,
                 "yields": list(one.yields),
+                "open_to": list(one.open_to),
                 "sentences": sentences(one),
                 **{
                     name: one.answer.get(name)

@@ -114,6 +114,25 @@ def test_what_was_not_seen_is_said(changed, said):
     assert said in cores_in_use.sentences(looked(**changed))[-1]
 
 
+FACTS = {"vulnerabilities": {"mds": {"smt": "vulnerable"}, "l1tf": {"smt": "vulnerable"}, "gds": {"smt": "no"}, 5: 7}}
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (
+            {"pairs": [{"units": [None, "/a"], "seconds": 999.0}, {"units": ["/a", "/b"], "seconds": 102.5}]},
+            "l1tf and mds are open across threads here, and /a and /b share cores for 41 minutes of a day like this.",
+        ),
+        ({"pairs": []}, "l1tf and mds are open across threads here, and no two units shared a core in the windows."),
+        ({"method": "counters"}, "l1tf and mds are open across threads here."),
+    ],
+)
+def test_what_is_open_across_threads_is_said_with_whose_work_shares_cores(changed, said):
+    assert said in cores_in_use.sentences(cores_in_use.host("web01", answer(**changed), [], FACTS))
+    assert not [one for one in cores_in_use.sentences(looked(**changed)) if "open across threads" in one]
+
+
 def test_a_host_without_siblings_online():
     one = looked(cores=[{"cpus": [0], "usage": 0.5, "busy": [0.5, 0.5], "several": [0.0, 0.0]}])
     assert cores_in_use.sentences(one)[1:] == ["No two siblings are online, so no work shares a core."]

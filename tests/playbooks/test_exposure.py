@@ -1,0 +1,81 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""smt_exposure.yml as users call it: on this machine, beside a host that is gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+HOSTS = {
+    "here": {"ansible_connection": "local", "ansible_python_interpreter": sys.executable},
+    "gone": {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1},
+}
+
+
+@pytest.fixture(name="called")
+def call_the_playbook(tmp_path):
+    def called(*words, hosts=("here", "gone"), **variables):
+        inventory = {"all": {"hosts": {name: HOSTS[name] for name in hosts}}}
+        (tmp_path / "inventory.yml").write_text(yaml.safe_dump(inventory))
+        given = {"smt_exposure_seconds": 1, **variables}
+        return subprocess.run(
+            [
+                *("ansible-playbook", "-i", str(tmp_path / "inventory.yml"), "threadwise.smt.smt_exposure"),
+                *("-e", json.dumps(given), *words),
+            ],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            env=dict(
+                os.environ, PATH=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"], ANSIBLE_NOCOLOR="1"
+            ),
+        )
+
+    return called
+
+
+def test_a_look_at_this_machine_and_a_host_that_is_gone(called, tmp_path):
+    run = called(smt_exposure_textfile=str(tmp_path / "smt.prom"))
+    assert run.returncode == 4, run.stdout + run.stderr
+    assert "here: CPU usage is " in run.stdout and f"The page: {tmp_path}/smt_exposure.html" in run.stdout
+    document = json.loads((tmp_path / "smt_exposure.json").read_text())
+    gone, here = document["hosts"]
+    assert (gone["host"], here["host"]) == ("gone", "here") and "onnect" in gone["reason"]
+    assert here["reason"] is None and here["use"]["work"][0] <= here["use"]["work"][1]
+    assert 'threadwise_smt_sibling_info{cpu="' in (tmp_path / "smt.prom").read_text()
+    page = (tmp_path / "smt_exposure.html").read_text()
+    assert "1 host could not be looked at" in page and "here" in page
+    # What this collection wrote it replaces; what somebody else wrote it does not.
+    (tmp_path / "smt.prom").write_text("mine\n")
+    refused = called(smt_exposure_textfile=str(tmp_path / "smt.prom"), hosts=["here"])
+    assert refused.returncode == 2 and "this collection did not write it" in refused.stdout.replace("\n", " ")
+    assert (tmp_path / "smt.prom").read_text() == "mine\n"
+
+
+def test_check_mode_looks_and_writes_nothing(called, tmp_path):
+    run = called("--check", hosts=["here"], smt_exposure_textfile=str(tmp_path / "smt.prom"))
+    assert run.returncode == 0 and "here: CPU usage is " in run.stdout, run.stdout + run.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["inventory.yml"]
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"smt_exposure_second": 5}, "smt_exposure_second"),
+        ({"smt_exposure_windows": 5000}, "smt_exposure_windows is 5000"),
+        ({"smt_exposure_seconds": "long"}, "smt_exposure_seconds is 'long'"),
+        ({"smt_exposure_results": "nowhere"}, "nowhere"),
+        ({"smt_exposure_page": "page.txt"}, "page.txt"),
+    ],
+)
+def test_wrong_values_are_named_before_anything_is_written(variables, said, called, tmp_path):
+    run = called(hosts=["here"], **variables)
+    assert run.returncode == 2 and said in run.stdout + run.stderr, run.stdout + run.stderr
+    assert not list(tmp_path.glob("*.html")) or "results" in str(variables)
