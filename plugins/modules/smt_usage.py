@@ -206,13 +206,12 @@ pairs:
 """
 
 import signal
-import time
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import topology
-from ansible_collections.threadwise.smt.plugins.module_utils._usage import look, room, textfile
+from ansible_collections.threadwise.smt.plugins.module_utils._usage import look, program, room, textfile
 from ansible_collections.threadwise.smt.plugins.module_utils._usage.cores import Span
 
 
@@ -257,9 +256,9 @@ def main() -> None:
     found = look.take(fs, host.cores, plan, gain)
     changed = False
     if module.params["textfile"]:
-        known = [(one["workload"], one["low"], one["high"]) for one in yields] or [(textfile.GUESS, *room.GUESS)]
+        known = [(one["workload"], one["low"], one["high"]) for one in yields]
         # Which CPUs are online may have changed.
-        content = textfile.text(topology.read_topology(fs), known, found["shared_ratio"], time.time())
+        content = program.text(fs, known, found["shared_ratio"])
         try:
             changed = textfile.write(fs, module.params["textfile"], content, module.check_mode)
         except textfile.TextfileError as error:

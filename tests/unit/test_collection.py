@@ -57,7 +57,7 @@ NOT_FOR_USERS = {
     "smt_decisions",
     "smt_fail_host",
     "smt_preflight",
-    "smt_pull_program",
+    "smt_program",
     "smt_rollback",
     "smt_sample",
     "smt_status",

@@ -19,20 +19,17 @@ SCENARIO = pathlib.Path(os.environ["MOLECULE_SCENARIO_DIRECTORY"])
 GUEST = "smt-exposure"
 TRACING = "/sys/kernel/tracing"
 PERIOD = 2.0
-# CPU -> seconds of each period in which it is busy, and when they begin.
-DUTIES = {
+# CPU -> seconds of each period in which it is busy, and when they begin: no more than this machine can do.
+PARTLY = {
     0: (PERIOD / 2, 0.0),
     1: (PERIOD / 2, PERIOD / 2),
     2: (PERIOD / 2, 0.0),
     3: (PERIOD / 2, PERIOD / 4),
-    4: (PERIOD, 0.0),
-    5: (PERIOD, 0.0),
-    6: (PERIOD / 2, 0.0),
 }
-# The share of the time in which both are busy. A guest's CPUs are threads of an emulator that wait for a CPU of the
-# machine now and then, so edges are not sharp.
-TOGETHER = {(0, 1): 0.0, (2, 3): 0.25, (4, 5): 1.0, (6, 7): 0.0}
-NEAR = 0.05
+ALWAYS = {0: (PERIOD, 0.0), 1: (PERIOD, 0.0)}
+CORES = ((0, 1), (2, 3))
+# A share of the time. Waking and going to sleep is work of the kernel, which an emulated CPU takes milliseconds for.
+NEAR = 0.04
 LOOK = {"seconds": 60, "windows": 40}
 
 
@@ -60,8 +57,8 @@ def units(host, commands):
         host.check_output(f"systemctl stop {' '.join(commands)}")
 
 
-@pytest.fixture(name="looked", scope="module")
-def look_at_planted_times(host):
+@contextlib.contextmanager
+def duties(host, planted):
     subprocess.run(
         [
             *("ansible", "-i", str(INVENTORY), GUEST, "-m", "ansible.builtin.copy", "-a"),
@@ -71,44 +68,84 @@ def look_at_planted_times(host):
         stdout=subprocess.DEVNULL,
     )
     commands = {
-        f"duty-{cpu}": f"python3 /root/duty.py {cpu} {PERIOD} {busy} {offset}" for cpu, (busy, offset) in DUTIES.items()
+        f"duty-{cpu}": f"python3 /root/duty.py {cpu} {PERIOD} {busy} {offset} /run/duty-{cpu}"
+        for cpu, (busy, offset) in planted.items()
     }
     with units(host, commands):
         time.sleep(PERIOD)
-        return usage(**LOOK)
+        yield
 
 
-@pytest.mark.parametrize("cpus", TOGETHER)
+def busy_times(host, cpu, begin, end):
+    """When a CPU was busy between two moments, as its own program wrote it down."""
+    if not host.file(f"/run/duty-{cpu}").exists:
+        return []
+    lines = [tuple(map(float, line.split())) for line in host.check_output(f"cat /run/duty-{cpu}").splitlines()]
+    return [(max(start, begin), min(stop, end)) for start, stop in lines if start < end and stop > begin]
+
+
+def together(host, cpus, begin, end):
+    """The share of the time in which two CPUs were busy."""
+    first, second = (busy_times(host, cpu, begin, end) for cpu in cpus)
+    both = sum(max(0.0, min(a[1], b[1]) - max(a[0], b[0])) for a in first for b in second)
+    return both / (end - begin)
+
+
+def now(host):
+    return float(host.check_output("python3 -c 'import time; print(time.monotonic())'"))
+
+
+@pytest.fixture(name="looked", scope="module")
+def look_at_planted_times(host):
+    with duties(host, PARTLY):
+        begin = now(host)
+        found = usage(**LOOK)
+        end = now(host)
+        time.sleep(PERIOD)
+        truth = {cpus: together(host, cpus, begin, end) for cpus in CORES}
+    print(truth, [(core["cpus"], core["several"]) for core in found["cores"]])
+    return found, truth
+
+
+@pytest.mark.parametrize("cpus", CORES)
 def test_the_time_together_is_what_was_planted(cpus, looked):
-    assert looked["method"] == "switches" and looked["windows"] == LOOK["windows"], looked["reason"]
-    (core,) = [one for one in looked["cores"] if tuple(one["cpus"]) == cpus]
+    found, truth = looked
+    assert found["method"] == "switches" and found["windows"] == LOOK["windows"], found["reason"]
+    (core,) = [one for one in found["cores"] if tuple(one["cpus"]) == cpus]
     low, high = core["several"]
-    assert low - NEAR <= TOGETHER[cpus] <= high + NEAR, core
+    assert low - NEAR <= truth[cpus] <= high + NEAR, (core, truth)
+    assert (truth[cpus] > 0.15) == (cpus == (2, 3))
 
 
 def test_usage_says_another_room_than_there_is(looked):
-    use = looked["use"]
-    planted = sum(busy for busy, _offset in DUTIES.values()) / PERIOD
-    assert use["usage"] == pytest.approx(planted / 8, abs=NEAR)
-    # Three and three quarters of four cores have at least one busy thread, or less: core 3 is busy half of the time.
-    assert use["busy"][0] - NEAR <= (1.0 + 0.75 + 1.0 + 0.5) / 4 <= use["busy"][1] + NEAR
+    use = looked[0]["use"]
+    assert use["usage"] == pytest.approx(0.5, abs=2 * NEAR)
     assert use["room"][1] < use["by_usage"]
 
 
 def test_whose_work_shared_cores_is_named(looked):
-    seconds = {tuple(sorted(pair["units"], key=str)): pair["seconds"] for pair in looked["pairs"]}
-    found = {
-        cpus: seconds.get(tuple(f"/system.slice/duty-{cpu}.service" for cpu in cpus), 0.0) / 3600 for cpus in TOGETHER
-    }
-    assert found == pytest.approx(TOGETHER, abs=2 * NEAR)
-    (one,) = [unit for unit in looked["units"] if unit["unit"] == "/system.slice/duty-4.service"]
-    assert one["ran"] == pytest.approx(3600, rel=0.1) and one["apart"] == pytest.approx(3600, rel=0.15)
+    found, truth = looked
+    names = [f"/system.slice/duty-{cpu}.service" for cpu in (2, 3)]
+    seconds = {tuple(sorted(pair["units"], key=str)): pair["seconds"] for pair in found["pairs"]}
+    assert seconds[tuple(names)] / 3600 == pytest.approx(truth[2, 3], abs=2 * NEAR)
+    ran = {unit["unit"]: unit["ran"] / 3600 for unit in found["units"]}
+    assert [ran[name] for name in names] == pytest.approx([0.5, 0.5], abs=2 * NEAR)
+
+
+def test_tasks_that_never_leave_their_cpus_are_named(host):
+    with duties(host, ALWAYS):
+        found = usage(seconds=20, windows=15)
+    (core,) = [one for one in found["cores"] if one["cpus"] == [0, 1]]
+    assert core["several"][0] > 1 - 2 * NEAR
+    names = {"/system.slice/duty-0.service", "/system.slice/duty-1.service"}
+    (seconds,) = [pair["seconds"] for pair in found["pairs"] if set(pair["units"]) == names]
+    assert seconds / 3600 > 1 - 4 * NEAR
 
 
 def test_work_that_lives_shorter_than_a_window_has_its_units_name(host):
     short = "sh -c 'while :; do /bin/true; done'"
     with units(
-        host, {"short": f"--property=CPUAffinity=7 {short}", "beside": "--property=CPUAffinity=6 sha1sum /dev/zero"}
+        host, {"short": f"--property=CPUAffinity=3 {short}", "beside": "--property=CPUAffinity=2 sha1sum /dev/zero"}
     ):
         found = usage(seconds=20, windows=15)
     ran = {unit["unit"]: unit["ran"] for unit in found["units"]}
@@ -175,3 +212,41 @@ def test_an_ordinary_user_is_told_why_only_counters_are_read(host):
     )
     found = json.loads(done.stdout.partition("=> ")[2])
     assert found["method"] == "counters" and "only root can watch" in found["reason"] and found["use"] is not None
+
+
+def role(**variables):
+    play = [{"hosts": GUEST, "gather_facts": False, "roles": [{"role": "threadwise.smt.smt_usage", "vars": variables}]}]
+    (EPHEMERAL / "role.yml").write_text(json.dumps(play))
+    done = subprocess.run(
+        ["ansible-playbook", "-i", str(INVENTORY), str(EPHEMERAL / "role.yml")],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "ANSIBLE_FORCE_COLOR": "false", "ANSIBLE_NOCOLOR": "true"},
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_host_that_looks_by_itself(host):
+    textfile = "/var/lib/prometheus/node-exporter/usage.prom"
+    given = {"smt_usage_textfile": textfile, "smt_usage_seconds": 5, "smt_usage_windows": 10}
+    status, said = role(**given)
+    assert status and "there is no /var/lib/prometheus/node-exporter" in said.replace("\n", " "), said
+    host.check_output("mkdir -p /var/lib/prometheus/node-exporter")
+    status, said = role(**given)
+    assert status == 0, said
+    while "threadwise_smt_shared_ratio" not in host.run(f"cat {textfile}").stdout:
+        assert host.run("systemctl is-failed threadwise-smt-usage.service").rc, host.run(
+            "journalctl -u threadwise-smt-usage.service"
+        ).stdout
+        time.sleep(1)
+    assert 'threadwise_smt_sibling_info{cpu="3",core="2",package="0",node="0"} 1' in host.check_output(
+        f"cat {textfile}"
+    )
+    assert "changed=0" in role(**given)[1]
+    assert host.check_output("systemctl is-active threadwise-smt-usage.timer") == "active"
+    status, said = role(**given, smt_usage_state="absent")
+    assert status == 0, said
+    assert not host.file(textfile).exists and host.check_output("ls /var/lib/threadwise-smt") in ("", "topology.json")
+    assert host.run("systemctl status threadwise-smt-usage.timer").rc == 4

@@ -9,7 +9,7 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._usage.tracing import Window
 
 IDLE = 0
-# A CPU that ran one task all the time has no switch that names it.
+# What ran on a CPU without a switch, where nothing else named it.
 UNNAMED = -1
 # A CPU without a switch was busy if it was so for more than this share of the time, by its counters.
 BUSY = 0.5
@@ -53,7 +53,8 @@ def tasks(window: Window, cpus: "t.Iterable[int]") -> "collections.Counter[int]"
     """Return the nanoseconds that each task ran on some CPUs, as far as switches name it: by pid."""
     found: t.Counter[int] = collections.Counter()
     for cpu in cpus:
-        for begin, end, pid in _stretches(window, cpu, None):
+        # Whether a CPU without a switch was busy does not matter for whose its task is.
+        for begin, end, pid in _stretches(window, cpu, 1.0):
             if pid > IDLE:
                 found[pid] += end - begin
     return found
@@ -119,8 +120,8 @@ def _stretches(window: Window, cpu: int, usage: "float | None") -> "t.Iterator[t
     """Yield (begin, end, pid) of what ran on a CPU, from the begin of a window to its end."""
     found = window.switches.get(cpu) or []
     if not found:
-        pid = UNNAMED if usage is not None and usage > BUSY else IDLE
-        yield window.begin, window.end, pid
+        is_busy = usage is not None and usage > BUSY
+        yield window.begin, window.end, window.running.get(cpu, UNNAMED) if is_busy else IDLE
         return
     begin, pid = window.begin, found[0].before
     for one in found:

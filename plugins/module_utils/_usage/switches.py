@@ -69,6 +69,22 @@ def event_format(text: str, fields: "t.Sequence[str]") -> Format:
     return Format(int(number.group(1)), {name: (found[name][0], "=" + _FORMATS[found[name][1]]) for name in fields})
 
 
+class Page(t.NamedTuple):
+    """The events of a page, in order.
+
+    Attributes:
+        switches: of its CPU.
+        forks: likewise.
+        running: the task that ran when its run time was counted, the first time; None where it was not.
+        is_missed: whether events before the page were lost.
+    """
+
+    switches: "list[Switch]"
+    forks: "list[Fork]"
+    running: "int | None"
+    is_missed: bool
+
+
 class Reader:
     """Reads pages of the ring buffer of one CPU after the other.
 
@@ -76,31 +92,34 @@ class Reader:
         header: the text of events/header_page.
         switch: the format of sched_switch.
         fork: that of sched_process_fork.
+        runtime: that of sched_stat_runtime.
 
     Raises:
         ValueError: the header is not one that is known.
     """
 
-    def __init__(self, header: str, switch: Format, fork: Format) -> None:
+    def __init__(self, header: str, switch: Format, fork: Format, runtime: Format) -> None:
         fields = {name: (int(offset), int(size)) for name, offset, size in _FIELD.findall(header)}
         if any(name not in fields for name in ("timestamp", "commit", "data")):
             raise ValueError("the header of a page is not one that is known")
         self._commit, self._commit_format = fields["commit"][0], "=" + {4: "I", 8: "Q"}[fields["commit"][1]]
         self._data = fields["data"][0]
-        self._switch, self._fork = switch, fork
+        self._switch, self._fork, self._runtime = switch, fork, runtime
+        self._ran = _unpacker(runtime.fields["pid"])
         self._before = _unpacker(switch.fields["prev_pid"])
         self._after = _unpacker(switch.fields["next_pid"])
         self._parent = _unpacker(fork.fields["parent_pid"])
         self._child = _unpacker(fork.fields["child_pid"])
 
-    def page(self, page: bytes) -> "tuple[list[Switch], list[Fork], bool]":
-        """Return the events of a page in order, and whether some were lost before it.
+    def page(self, page: bytes) -> Page:
+        """Return the events of a page.
 
         Raises:
             ValueError: it is cut or damaged.
         """
         switches: t.List[Switch] = []
         forks: t.List[Fork] = []
+        ran: t.List[int] = []
         try:
             (at,) = struct.unpack_from("=Q", page, 0)
             (commit,) = struct.unpack_from(self._commit_format, page, self._commit)
@@ -126,22 +145,32 @@ class Reader:
                 if kind == 0:
                     # The length counts itself.
                     size = struct.unpack_from("=I", page, place)[0]
-                    self._event(page, place + 4, at, switches, forks)
+                    self._event(page, place + 4, at, switches, forks, ran)
                 else:
-                    self._event(page, place, at, switches, forks)
+                    self._event(page, place, at, switches, forks, ran)
                 if size <= 0:
                     raise ValueError("an event has no length")
                 place += (size + 3) & ~3
         except struct.error as error:
             raise ValueError("a page is cut") from error
-        return switches, forks, bool(commit & MISSED)
+        return Page(switches, forks, ran[0] if ran else None, bool(commit & MISSED))
 
-    def _event(self, page: bytes, place: int, at: int, switches: "list[Switch]", forks: "list[Fork]") -> None:
+    def _event(
+        self,
+        page: bytes,
+        place: int,
+        at: int,
+        switches: "list[Switch]",
+        forks: "list[Fork]",
+        ran: "list[int]",
+    ) -> None:
         (number,) = struct.unpack_from("=H", page, place)
         if number == self._switch.number:
             switches.append(Switch(at, self._before(page, place), self._after(page, place)))
         elif number == self._fork.number:
             forks.append(Fork(self._parent(page, place), self._child(page, place)))
+        elif number == self._runtime.number:
+            ran.append(self._ran(page, place))
 
 
 def _parts(word: int) -> "tuple[int, int]":

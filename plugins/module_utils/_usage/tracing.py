@@ -18,6 +18,10 @@ PREFIX = "threadwise-smt-"
 # Of all CPUs together, and of one at least and at most. A switch takes some 70 bytes.
 BUFFERS_KB, MIN_BUFFER_KB, MAX_BUFFER_KB = 64 * 1024, 64, 1024
 EVENTS = ("sched/sched_switch", "sched/sched_process_fork")
+# Counts the run time of the task that runs, at each tick too, and so names the one of a CPU without a switch. It is on
+# for the first ticks of a window only.
+RUNTIME = "sched/sched_stat_runtime"
+RUNTIME_SECONDS = 0.025
 # Clocks of the trace that are the same on all CPUs, as its usual one is not, and that a program can read.
 CLOCKS = {"mono": time.CLOCK_MONOTONIC, "mono_raw": time.CLOCK_MONOTONIC_RAW}
 MAX_PAGE = 64 * 1024
@@ -35,6 +39,7 @@ class Window(t.NamedTuple):
         end: likewise; before the end of the window where a buffer was full.
         switches: by CPU, in order.
         parents: child -> parent of the tasks that began in it.
+        running: the task that ran on each CPU at its begin, as far as its run time was counted.
         is_cut: whether a buffer was full.
     """
 
@@ -42,6 +47,7 @@ class Window(t.NamedTuple):
     end: int
     switches: "dict[int, list[switches.Switch]]"
     parents: "dict[int, int]"
+    running: "dict[int, int]"
     is_cut: bool
 
 
@@ -81,11 +87,12 @@ class Instance:
             name = next(clock for clock in CLOCKS if clock in clocks)
             self._write("trace_clock", name)
             self._clock = CLOCKS[name]
-            switch, fork = (self._read(f"events/{event}/format") for event in EVENTS)
+            switch, fork, runtime = (self._read(f"events/{event}/format") for event in (*EVENTS, RUNTIME))
             self._reader = switches.Reader(
                 self._read("events/header_page"),
                 switches.event_format(switch, ("prev_pid", "next_pid")),
                 switches.event_format(fork, ("parent_pid", "child_pid")),
+                switches.event_format(runtime, ("pid",)),
             )
             for event in EVENTS:
                 self._write(f"events/{event}/enable", "1")
@@ -119,27 +126,33 @@ class Instance:
         self._write("trace", "")
         for cpu in self._buffers:
             self._pages(cpu)
+        self._write(f"events/{RUNTIME}/enable", "1")
         self._write("tracing_on", "1")
         begin = self._now()
-        time.sleep(seconds)
+        time.sleep(min(RUNTIME_SECONDS, seconds))
+        self._write(f"events/{RUNTIME}/enable", "0")
+        time.sleep(max(0.0, seconds - (self._now() - begin) * 1e-9))
         end = self._now()
         self._write("tracing_on", "0")
         by_cpu: t.Dict[int, t.List[switches.Switch]] = {}
         parents: t.Dict[int, int] = {}
+        running: t.Dict[int, int] = {}
         is_cut = False
         for cpu in self._buffers:
             found: t.List[switches.Switch] = []
             for page in self._pages(cpu):
                 try:
-                    of_page, forks, _missed = self._reader.page(page)
+                    of_page = self._reader.page(page)
                 except ValueError as error:
                     raise TracingError(f"the trace of CPU {cpu} cannot be read: {error}") from None
-                found += of_page
-                parents.update((fork.child, fork.parent) for fork in forks)
+                found += of_page.switches
+                parents.update((fork.child, fork.parent) for fork in of_page.forks)
+                if of_page.running is not None:
+                    running.setdefault(cpu, of_page.running)
             if self._lost(cpu) and found:
                 is_cut, end = True, min(end, found[-1].at)
             by_cpu[cpu] = found
-        return Window(begin, max(begin, end), by_cpu, parents, is_cut)
+        return Window(begin, max(begin, end), by_cpu, parents, running, is_cut)
 
     def _now(self) -> int:
         return int(time.clock_gettime(self._clock) * 1e9)

@@ -53,7 +53,7 @@ _PRIVATE = "__smt_"
 # what a host said, sets them.
 _FOR_ALL = re.compile(
     r"smt_(compare|compliance|enforce|report|survey|trial)_.+|smt_eval_(boots|dest|install|run|sample|serial)"
-    r"|smt_exposure_(hosts|page|results)|smt_policy_(group|results)"
+    r"|smt_exposure_(hosts|page|results)|smt_policy_(group|results)|smt_usage_results"
 )
 # A query may have in it what a host says of itself: it asks about that host alone.
 OF_A_HOST = ("smt_trial_guardrails", "smt_trial_metrics")

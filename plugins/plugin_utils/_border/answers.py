@@ -162,7 +162,7 @@ KINDS = {
             "diff": schema.items(_DIFF, 1000),
         }
     ),
-    "smt_pull_program": Kind({"changed": schema.BOOL}),
+    "smt_program": Kind({"changed": schema.BOOL}),
     "smt_rollback": Kind(
         {
             "changed": schema.BOOL,

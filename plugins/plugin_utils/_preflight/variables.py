@@ -152,6 +152,7 @@ ONE_FOR_ALL = (
     "smt_survey_page",
     "smt_trial_dest",
     "smt_trial_run",
+    "smt_usage_results",
 )
 _ONE_REPORT = "smt_report_"
 # Each host has a status for a bad value of these: `bad_policy`.

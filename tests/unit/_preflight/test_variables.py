@@ -302,6 +302,7 @@ def test_the_prefixes_are_those_of_roles_and_playbooks():
         "runtime",
         "survey",
         "trial",
+        "usage",
     )
     assert variables.prefixes(SPECS) == tuple(f"smt_{name}_" for name in names)
 

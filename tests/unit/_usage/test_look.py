@@ -59,7 +59,7 @@ class Host:
                     found[cpu].append(Switch(begin + at, running[cpu], task))
                     running[cpu] = task
         self.pass_time(seconds)
-        return tracing.Window(begin, begin + length, found, {}, False)
+        return tracing.Window(begin, begin + length, found, {}, {}, False)
 
 
 @pytest.fixture(name="looked")

@@ -28,18 +28,24 @@ def test_the_same_events_as_in_the_kernels_own_text(path):
     recorded = json.loads(path.read_text())
     switch = switches.event_format(recorded["switch"], ("prev_pid", "next_pid"))
     reader = switches.Reader(
-        recorded["header"], switch, switches.event_format(recorded["fork"], ("parent_pid", "child_pid"))
+        recorded["header"],
+        switch,
+        switches.event_format(recorded["fork"], ("parent_pid", "child_pid")),
+        switches.event_format(recorded["runtime"], ("pid",)),
     )
-    found, forks = [], []
+    found, forks, running = [], [], {}
     for cpu, texts in recorded["pages"].items():
         for page in pages(texts):
-            of_page, forked, is_missed = reader.page(page)
-            assert not is_missed
-            found += [(one.at, int(cpu), one.before, one.after) for one in of_page]
-            forks += [list(one) for one in forked]
-    assert recorded["begin"] <= min(found)[0] <= max(found)[0] <= recorded["end"]
+            of_page = reader.page(page)
+            assert not of_page.is_missed
+            found += [(one.at, int(cpu), one.before, one.after) for one in of_page.switches]
+            forks += [list(one) for one in of_page.forks]
+            if of_page.running is not None:
+                running.setdefault(cpu, of_page.running)
+    # The last ones came while tracing was being switched off.
+    assert recorded["begin"] <= min(found)[0] <= max(found)[0] <= recorded["end"] + 10**8
     # The text has microseconds.
     assert sorted((cpu, round(at / 1000), before, after) for at, cpu, before, after in found) == sorted(
         (cpu, at, before, after) for cpu, at, before, after in map(tuple, recorded["switches"])
     )
-    assert forks == recorded["forks"]
+    assert forks == recorded["forks"] and running == recorded["running"]

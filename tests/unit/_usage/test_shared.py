@@ -15,13 +15,14 @@ SECOND = 10**9
 UNITS = {1: "/a", 2: "/b", 3: "/a"}
 
 
-def window(by_cpu, end=SECOND, parents=None):
-    return Window(0, end, {cpu: [Switch(*one) for one in found] for cpu, found in by_cpu.items()}, parents or {}, False)
+def window(by_cpu, end=SECOND, parents=None, running=None):
+    found = {cpu: [Switch(*one) for one in of_cpu] for cpu, of_cpu in by_cpu.items()}
+    return Window(0, end, found, parents or {}, running or {}, False)
 
 
-def judged(by_cpu, usage=None, cpus=(0, 1), unit_of=UNITS.get):
+def judged(by_cpu, usage=None, cpus=(0, 1), unit_of=UNITS.get, running=None):
     spent = shared.Spent()
-    return shared.of_core(window(by_cpu), cpus, usage or {}, unit_of, spent), spent
+    return shared.of_core(window(by_cpu, running=running), cpus, usage or {}, unit_of, spent), spent
 
 
 def test_two_that_overlap_a_quarter():
@@ -54,6 +55,15 @@ def test_a_cpu_without_a_switch_is_what_its_counters_say(usage, busy):
     assert shares == pytest.approx((1 + busy, 1.0, busy))
     # It has no name, so what it shares is with somebody who is not known.
     assert spent.pairs == (pytest.approx({(None, "/a"): 1.0}) if busy else {})
+
+
+def test_a_task_that_ran_all_the_time_has_the_name_of_whose_run_time_was_counted():
+    _shares, spent = judged({0: [(0, 0, 1)]}, {1: 1.0}, running={1: 2})
+    assert spent.pairs == pytest.approx({("/a", "/b"): 1.0})
+    # One that is idle by its counters was not busy, whoever was counted.
+    _shares, spent = judged({0: [(0, 0, 1)]}, {1: 0.0}, running={1: 2})
+    assert not spent.pairs
+    assert shared.tasks(window({}, running={0: 1, 1: 2}), (0, 1)) == {1: SECOND, 2: SECOND}
 
 
 def test_a_window_without_time_says_nothing():

@@ -38,6 +38,11 @@ FORK = (
     "\tfield:char child_comm[16];\toffset:28;\tsize:16;\tsigned:0;\n"
     "\tfield:pid_t child_pid;\toffset:44;\tsize:4;\tsigned:1;\n"
 )
+RUNTIME = (
+    "name: sched_stat_runtime\nID: 305\nformat:\n" + COMMON + "\tfield:char comm[16];\toffset:8;\tsize:16;\tsigned:0;\n"
+    "\tfield:pid_t pid;\toffset:24;\tsize:4;\tsigned:1;\n"
+    "\tfield:u64 runtime;\toffset:32;\tsize:8;\tsigned:0;\n"
+)
 # What somebody may call a process: parts of the text of a trace, bytes that are none of any encoding.
 COMM = b"==> next_pid=0 \xff\n"
 NAME = COMM[:15] + b"\0"
@@ -45,7 +50,12 @@ NAME = COMM[:15] + b"\0"
 
 def reader():
     switch = switches.event_format(SWITCH, ("prev_pid", "next_pid"))
-    return switches.Reader(HEADER, switch, switches.event_format(FORK, ("parent_pid", "child_pid")))
+    return switches.Reader(
+        HEADER,
+        switch,
+        switches.event_format(FORK, ("parent_pid", "child_pid")),
+        switches.event_format(RUNTIME, ("pid",)),
+    )
 
 
 def switch(before, after):
@@ -54,6 +64,10 @@ def switch(before, after):
 
 def fork(parent, child):
     return struct.pack("=HBBi16si16si", 310, 0, 0, parent, NAME, parent, NAME, child)
+
+
+def runtime(pid):
+    return struct.pack("=HBBi16siIQ", 305, 0, 0, pid, NAME, pid, 0, 10**6)
 
 
 def entry(data, delta=0, is_long=False):
@@ -69,7 +83,7 @@ def page(*entries, at=1000, size=4096, flags=0):
 
 
 def test_switches_and_forks_in_order_with_their_times():
-    found, forks, is_missed = reader().page(
+    found, forks, running, is_missed = reader().page(
         page(
             entry(switch(0, 7), 5),
             entry(fork(7, 8), 1),
@@ -80,6 +94,7 @@ def test_switches_and_forks_in_order_with_their_times():
         )
     )
     assert found == [(1005, 0, 7), (1016, 7, 8), (1040, 8, 0)] and forks == [(7, 8)] and not is_missed
+    assert running is None
 
 
 def test_long_times_absolute_ones_and_padding():
@@ -87,7 +102,7 @@ def test_long_times_absolute_ones_and_padding():
     absolute = struct.pack("=II", 31 | 7 << 5, 5)
     deleted = struct.pack("=II", 29 | 1 << 5, 8) + b"\xff" * 4
     rest = struct.pack("=I", 29)
-    found, _forks, _missed = reader().page(
+    found, *_others = reader().page(
         page(
             extend,
             entry(switch(0, 1)),
@@ -104,13 +119,17 @@ def test_long_times_absolute_ones_and_padding():
 
 
 def test_lost_events_are_noticed():
-    assert reader().page(page(entry(switch(0, 1)), flags=1 << 31))[2]
-    assert reader().page(page(entry(switch(0, 1)), flags=3 << 30))[2]
+    assert reader().page(page(entry(switch(0, 1)), flags=1 << 31)).is_missed
+    assert reader().page(page(entry(switch(0, 1)), flags=3 << 30)).is_missed
+
+
+def test_the_first_task_whose_run_time_was_counted():
+    assert reader().page(page(entry(runtime(7)), entry(switch(7, 8)), entry(runtime(8)))).running == 7
 
 
 def test_the_upper_bits_of_an_absolute_time_are_the_pages():
     at = (3 << 59) + 12345
-    found, _forks, _missed = reader().page(page(struct.pack("=II", 31 | 9 << 5, 1), entry(switch(0, 1)), at=at))
+    found, *_others = reader().page(page(struct.pack("=II", 31 | 9 << 5, 1), entry(switch(0, 1)), at=at))
     assert found == [((3 << 59) + 9 + (1 << 27), 0, 1)]
 
 
@@ -160,4 +179,4 @@ def test_an_unknown_format_is_refused(text, fields):
 def test_an_unknown_header_is_refused():
     made = switches.event_format(SWITCH, ("prev_pid", "next_pid"))
     with pytest.raises(ValueError, match="header"):
-        switches.Reader("field: u64 timestamp;\toffset:0;\tsize:8;\n", made, made)
+        switches.Reader("field: u64 timestamp;\toffset:0;\tsize:8;\n", made, made, made)

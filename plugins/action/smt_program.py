@@ -1,7 +1,7 @@
 # Copyright: threadwise.smt contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Call smt_pull_program on the host and validate its answer."""
+"""Call smt_program on the host and validate its answer."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base impor
 
 
 class ActionModule(ModuleAction):
-    """The action of smt_pull_program: one module call with the task's arguments."""
+    """The action of smt_program: one module call with the task's arguments."""
 
-    module = "smt_pull_program"
+    module = "smt_program"

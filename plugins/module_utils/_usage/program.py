@@ -1,0 +1,71 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The program of the role smt_usage, which a unit of systemd runs: one look, and the file of it for node_exporter."""
+
+import json
+import signal
+import sys
+import time
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
+from ansible_collections.threadwise.smt.plugins.module_utils._topology import topology
+from ansible_collections.threadwise.smt.plugins.module_utils._usage import look, room, textfile
+
+
+def main(root: str, settings: str) -> int:
+    """Look, and write the file; return the exit status.
+
+    Args:
+        root: the host's files.
+        settings: path of the role's settings: ``seconds``, ``windows``, ``window_seconds``, ``textfile``, and
+            ``yields``, each ``workload``, ``low`` and ``high``.
+    """
+    signal.signal(signal.SIGTERM, _end)
+    try:
+        with open(settings, encoding="utf-8") as stream:
+            given = json.load(stream)
+        plan = look.Plan(float(given["seconds"]), int(given["windows"]), float(given["window_seconds"]))
+        written = record(HostFs(root), plan, given["yields"], given["textfile"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        sys.stderr.write(f"{settings} cannot be used ({error!r}): call the role smt_usage again\n")
+        return 1
+    except textfile.TextfileError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    sys.stdout.write(f"{written}\n")
+    return 0
+
+
+def record(fs: HostFs, plan: look.Plan, yields: "t.Sequence[t.Mapping[str, t.Any]]", path: str) -> str:
+    """Take a look and write its file; return a sentence about what was found.
+
+    Args:
+        fs: the host's files.
+        plan: how to look.
+        yields: what second threads give, as measured.
+        path: of the file.
+
+    Raises:
+        TextfileError: it is somebody else's file, or cannot be written.
+    """
+    known = [(str(one["workload"]), float(one["low"]), float(one["high"])) for one in yields]
+    # Which CPUs share a core is known at once; a file of an earlier look says nothing of siblings that are gone.
+    textfile.write(fs, path, text(fs, known, None))
+    found = look.take(fs, topology.read_topology(fs).cores, plan)
+    textfile.write(fs, path, text(fs, known, found["shared_ratio"]))
+    if found["shared_ratio"] is None:
+        return f"no siblings were seen busy together or not: {found['reason'] or 'nothing ran'}"
+    low, high = found["shared_ratio"]
+    return f"siblings were busy together in {low:.3f} to {high:.3f} s of a second of CPU time"
+
+
+def text(fs: HostFs, yields: "t.Sequence[tuple[str, float, float]]", shared_ratio: "t.Sequence[float] | None") -> str:
+    """Return the file's content as of now."""
+    known = yields or [(textfile.GUESS, *room.GUESS)]
+    shared = None if shared_ratio is None else (shared_ratio[0], shared_ratio[1])
+    return textfile.text(topology.read_topology(fs), known, shared, time.time())
+
+
+def _end(_number: int, _frame: object) -> "t.NoReturn":
+    raise SystemExit(143)
