@@ -18,10 +18,11 @@ PREFIX = "threadwise-smt-"
 # Of all CPUs together, and of one at least and at most. A switch takes some 70 bytes.
 BUFFERS_KB, MIN_BUFFER_KB, MAX_BUFFER_KB = 64 * 1024, 64, 1024
 EVENTS = ("sched/sched_switch", "sched/sched_process_fork")
-# Counts the run time of the task that runs, at each tick too, and so names the one of a CPU without a switch. It is on
-# for the first ticks of a window only.
+# Counts the run time of the task that runs, at each tick too, and so names the one of a CPU without a switch. Of tasks
+# that run shorter each time it is not kept. It is not switched on and off for each window: that changes the code of the
+# running kernel, for which all CPUs stop.
 RUNTIME = "sched/sched_stat_runtime"
-RUNTIME_SECONDS = 0.025
+LONG = "runtime > 500000"
 # Clocks of the trace that are the same on all CPUs, as its usual one is not, and that a program can read.
 CLOCKS = {"mono": time.CLOCK_MONOTONIC, "mono_raw": time.CLOCK_MONOTONIC_RAW}
 MAX_PAGE = 64 * 1024
@@ -94,7 +95,8 @@ class Instance:
                 switches.event_format(fork, ("parent_pid", "child_pid")),
                 switches.event_format(runtime, ("pid",)),
             )
-            for event in EVENTS:
+            self._write(f"events/{RUNTIME}/filter", LONG)
+            for event in (*EVENTS, RUNTIME):
                 self._write(f"events/{event}/enable", "1")
             for name in names:
                 raw = os.path.join(self._path, "per_cpu", name, "trace_pipe_raw")
@@ -126,12 +128,9 @@ class Instance:
         self._write("trace", "")
         for cpu in self._buffers:
             self._pages(cpu)
-        self._write(f"events/{RUNTIME}/enable", "1")
         self._write("tracing_on", "1")
         begin = self._now()
-        time.sleep(min(RUNTIME_SECONDS, seconds))
-        self._write(f"events/{RUNTIME}/enable", "0")
-        time.sleep(max(0.0, seconds - (self._now() - begin) * 1e-9))
+        time.sleep(seconds)
         end = self._now()
         self._write("tracing_on", "0")
         by_cpu: t.Dict[int, t.List[switches.Switch]] = {}
