@@ -125,6 +125,9 @@ def _watch(
     length = min(plan.window_seconds, part / 2)
     begun = time.monotonic()
     for number in range(plan.windows):
+        if time.monotonic() > begun + plan.seconds:
+            # Reading them took longer than there is between two.
+            return
         at = begun + part * number + random.uniform(0, part - length)
         time.sleep(max(0.0, at - time.monotonic()))
         before = counters.read(fs)
