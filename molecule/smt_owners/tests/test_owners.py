@@ -275,7 +275,7 @@ def test_containers_and_guests_are_named_before_siblings_go(host):
         refused["affinity_conflicts"],
         call(host, "smt_state", state="disabled")["affinity_conflicts"],
         call(host, "smt_boot_args", True, smt="disabled")["affinity_conflicts"],
-        call(host, "smt_boot_args", smt="disabled", affinity_conflicts="fail")["msg"].split("\n- ")[1:],
+        re.split("[;\n] ?- ", call(host, "smt_boot_args", smt="disabled", affinity_conflicts="fail")["msg"])[1:],
     ):
         for name, cpus in pinned.items():
             named = [text for text in found if name in text and text.startswith(f"{cpus}: ")]

@@ -25,6 +25,7 @@ import yaml
 from ansible_collections.threadwise.smt.plugins.module_utils._host import text as host_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     comparisons as host_comparisons,
+    measures,
     paired,
     streams,
     usage,
@@ -516,7 +517,7 @@ def test_each_figure_of_a_host_is_made_once(tmp_path, monkeypatch):
 
     for module, name in (
         (host_comparisons, "compare_host"),
-        (host_comparisons, "levels"),
+        (measures, "levels"),
         (streams, "curves"),
         (usage, "of_workload"),
         (charts, "bins"),
