@@ -11,3 +11,4 @@ class ActionModule(ModuleAction):
     """The action of smt_probe: one module call with the task's arguments."""
 
     module = "smt_probe"
+    is_long = True

@@ -11,3 +11,4 @@ class ActionModule(ModuleAction):
     """The action of smt_usage: one module call with the task's arguments."""
 
     module = "smt_usage"
+    is_long = True

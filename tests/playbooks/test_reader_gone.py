@@ -21,7 +21,13 @@ TIME_LIMIT = 600
 
 @pytest.mark.parametrize(
     "call",
-    [("smt_survey",), ("smt_compliance", "-e", "smt_policy=enabled"), ("smt_eval", "--check")],
+    [
+        ("smt_survey",),
+        ("smt_compliance", "-e", "smt_policy=enabled"),
+        ("smt_eval", "--check"),
+        # The look itself would take a day.
+        ("smt_exposure", "-e", "smt_exposure_seconds=86400"),
+    ],
     ids=lambda one: one[0],
 )
 def test_a_reader_that_is_gone_after_the_first_line(tmp_path, call):

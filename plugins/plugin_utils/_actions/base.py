@@ -8,12 +8,13 @@ of it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import typing as t
 
 from ansible.errors import AnsibleActionFail, AnsibleError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import intake
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import intake, terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.user_variables import UserVariables
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import answers, schema, text
 
@@ -223,17 +224,22 @@ class ModuleAction(HostAction):
 
     Attributes:
         module: the module's name.
+        is_long: whether the call is ended when nobody reads what Ansible prints any more.
     """
 
     module: t.ClassVar[str]
+    is_long: t.ClassVar[bool] = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Call the module on the host; return its valid answer, or its failure."""
         super().run(tmp, task_vars)
         try:
-            return self.ask(self.module, self.module, self._task.args, task_vars or {})
+            with terminal.while_read() if self.is_long else contextlib.nullcontext():
+                return self.ask(self.module, self.module, self._task.args, task_vars or {})
         except HostFailedError as failure:
             return failure.answer
+        except terminal.UnreadError as error:
+            return {"failed": True, "changed": False, "msg": str(error)}
 
 
 def _with_what_ansible_adds(answer: dict[str, t.Any], added: dict[str, t.Any]) -> dict[str, t.Any]:

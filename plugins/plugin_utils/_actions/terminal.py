@@ -16,12 +16,15 @@ import contextlib
 import os
 import re
 import select
+import signal
 import stat
 import time
 import typing as t
 
 from ansible import constants
 from ansible.utils.display import Display
+from ansible_collections.threadwise.smt.plugins.module_utils._host import processes
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import intake
 
 # Ansible's own function has no type hints.
 _SETTING: t.Callable[[str], t.Any] = constants.config.get_config_value
@@ -79,6 +82,42 @@ def wait_while_read(seconds: float) -> bool:
         if not is_read(STDOUT):
             return False
     return True
+
+
+class UnreadError(Exception):
+    """Nobody reads what Ansible prints any more."""
+
+
+@contextlib.contextmanager
+def while_read() -> t.Iterator[None]:
+    """End what is begun within, and its processes, when nobody reads what Ansible prints on its standard output.
+
+    For a call of a module that takes long; what it does on the host ends by itself.
+
+    Yields:
+        None.
+
+    Raises:
+        UnreadError: nobody reads it any more.
+    """
+    # A task with a `timeout` uses this timer already.
+    if signal.getitimer(signal.ITIMER_REAL) != (0, 0):
+        yield
+        return
+    others = processes.children()
+
+    def look(_number: int, _frame: t.Any) -> None:
+        if not is_read(STDOUT):
+            intake.end_since(others)
+            raise UnreadError(NOBODY_READS)
+
+    before = signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, READER_SECONDS, READER_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def is_for_people() -> bool:
