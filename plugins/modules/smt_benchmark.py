@@ -318,8 +318,9 @@ options:
             of its own.
           - It may stay in the foreground, or leave the server in the background and end with 0. All that it started is
             ended before the next arm.
-          - In this and in the other hooks V({server}) is replaced by the directory, V({cpus}) by the CPU list of the
-            arm, V({threads}) by the number of its CPUs. In C(argv) V({server}) is the directory too.
+          - In this and in the other hooks V({server}) is replaced by the directory, V({port}) by a free TCP port of
+            127.0.0.1, V({cpus}) by the CPU list of the arm, V({threads}) by the number of its CPUs. In C(argv)
+            V({server}) and V({port}) are the same.
         type: list
         elements: str
       ready:
