@@ -31,6 +31,10 @@ class Format(t.NamedTuple):
     fields: "dict[str, tuple[int, str]]"
 
 
+# Of an event that a kernel does not have.
+NO_EVENT = Format(-1, {"pid": (0, "=i")})
+
+
 class Switch(t.NamedTuple):
     """A CPU goes from one task to another.
 

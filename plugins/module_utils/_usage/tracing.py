@@ -88,15 +88,14 @@ class Instance:
             name = next(clock for clock in CLOCKS if clock in clocks)
             self._write("trace_clock", name)
             self._clock = CLOCKS[name]
-            switch, fork, runtime = (self._read(f"events/{event}/format") for event in (*EVENTS, RUNTIME))
+            switch, fork = (self._read(f"events/{event}/format") for event in EVENTS)
             self._reader = switches.Reader(
                 self._read("events/header_page"),
                 switches.event_format(switch, ("prev_pid", "next_pid")),
                 switches.event_format(fork, ("parent_pid", "child_pid")),
-                switches.event_format(runtime, ("pid",)),
+                self._runtime(),
             )
-            self._write(f"events/{RUNTIME}/filter", LONG)
-            for event in (*EVENTS, RUNTIME):
+            for event in EVENTS:
                 self._write(f"events/{event}/enable", "1")
             for name in names:
                 raw = os.path.join(self._path, "per_cpu", name, "trace_pipe_raw")
@@ -118,6 +117,16 @@ class Instance:
             self._guard = None
             os.close(writer)
             os.waitpid(pid, 0)
+
+    def _runtime(self) -> switches.Format:
+        """Count run times, where the kernel has that event, and return its format."""
+        try:
+            found = switches.event_format(self._read(f"events/{RUNTIME}/format"), ("pid",))
+            self._write(f"events/{RUNTIME}/filter", LONG)
+            self._write(f"events/{RUNTIME}/enable", "1")
+        except (OSError, ValueError):
+            return switches.NO_EVENT
+        return found
 
     def window(self, seconds: float) -> Window:
         """Watch for a time, and return what happened.
