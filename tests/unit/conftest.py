@@ -4,8 +4,20 @@
 
 from __future__ import annotations
 
+import signal
+
 import hypothesis
+import pytest
 
 # A machine is shared, and how long an example takes says nothing of the code.
 hypothesis.settings.register_profile("shared", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("shared")
+
+
+@pytest.fixture(autouse=True)
+def _signals_as_they_were():
+    """Undo what a plan does that has ended: it ignores signals, and so would all programs that later tests start."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
