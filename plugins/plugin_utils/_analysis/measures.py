@@ -88,7 +88,7 @@ class Level:
         workload: name of the workload.
         placement: name of the placement.
         arm: name of the arm.
-        recorded.arm_title: of the arm.
+        arm_title: of the arm.
         parameter: value of the workload's parameter, or None.
         metric: name of the metric.
         primary: whether it is the one that decides.

@@ -73,7 +73,7 @@ def _undeclared(result: HostResult) -> list[str]:
     """Return cautions about workloads whose number nobody has said what it is of: of one operation, or of all."""
     return [
         f"{one.title}: {name} was compared only between as many workers with as many CPUs, so not between SMT on and"
-        " off with every thread busy, because it is not wording.declared what it is of: set aggregate of the metric"
+        " off with every thread busy, because it is not declared what it is of: set aggregate of the metric"
         " (per_operation, per_job, or max for a response time)."
         for one in result.plan.workloads or ()
         for name, metric in list(one.metrics.items())[:1]
