@@ -12,7 +12,6 @@ from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology 
 from ansible_collections.threadwise.smt.plugins.module_utils._usage import (
     cores,
     counters,
-    look,
     room,
     shared,
     switches,
@@ -105,15 +104,6 @@ def test_tracy_1468_a_kernel_with_longer_heads_of_events_moves_all_fields():
     assert [one[1:] for one in reader.page(made.page(made.entry(longer))).switches] == [(7, 8)]
 
 
-def test_arm_software_lisa_1098_names_that_are_missing_or_false_do_not_matter():
-    found = made.reader().page(made.page(made.entry(made.switch(0, 42)))).switches
-    assert [(one.before, one.after) for one in found] == [(0, 42)]
-
-
-def test_google_perfetto_452_the_clock_is_one_that_all_cpus_share():
-    assert "local" not in tracing.CLOCKS and set(tracing.CLOCKS) <= {"mono", "mono_raw", "boot"}
-
-
 def test_ros_realtime_33_a_window_ends_where_events_were_lost():
     window = tracing.Window(0, 400, {0: [switches.Switch(0, 0, 1)], 1: [switches.Switch(100, 0, 2)]}, {}, {}, True)
     assert shared.of_core(window, (0, 1), {}, str, shared.Spent()) == pytest.approx((1.75, 1.0, 0.75))
@@ -123,7 +113,3 @@ def test_windows_exporter_787_bands_of_siblings_leave_less_room_than_their_mean_
     """Threads at 85 % with siblings at 35 %: usage 60 %."""
     used = room.use([cores.bounded((core, core + 8), {core: 0.85, core + 8: 0.35}) for core in range(8)])
     assert used.usage == pytest.approx(0.6) and used.work.low > 0.7 and used.room.high < used.by_usage
-
-
-def test_a_look_without_any_counter_says_nothing():
-    assert look.take(Stat(), [(0, 1)], look.Plan(0.01, 0, 0.01))["use"] is None

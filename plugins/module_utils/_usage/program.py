@@ -26,10 +26,13 @@ def main(root: str, settings: str) -> int:
         with open(settings, encoding="utf-8") as stream:
             given = json.load(stream)
         plan = look.Plan(float(given["seconds"]), int(given["windows"]), float(given["window_seconds"]))
-        written = record(HostFs(root), plan, given["yields"], given["textfile"])
+        yields = [(str(one["workload"]), float(one["low"]), float(one["high"])) for one in given["yields"]]
+        path = str(given["textfile"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         sys.stderr.write(f"{settings} cannot be used ({error!r}): call the role smt_usage again\n")
         return 1
+    try:
+        written = record(HostFs(root), plan, yields, path)
     except textfile.TextfileError as error:
         sys.stderr.write(f"{error}\n")
         return 1
@@ -37,23 +40,22 @@ def main(root: str, settings: str) -> int:
     return 0
 
 
-def record(fs: HostFs, plan: look.Plan, yields: "t.Sequence[t.Mapping[str, t.Any]]", path: str) -> str:
+def record(fs: HostFs, plan: look.Plan, yields: "t.Sequence[tuple[str, float, float]]", path: str) -> str:
     """Take a look and write its file; return a sentence about what was found.
 
     Args:
         fs: the host's files.
         plan: how to look.
-        yields: what second threads give, as measured.
+        yields: what second threads give, as measured: workload, and the limits.
         path: of the file.
 
     Raises:
         TextfileError: it is somebody else's file, or cannot be written.
     """
-    known = [(str(one["workload"]), float(one["low"]), float(one["high"])) for one in yields]
     # Which CPUs share a core is known at once; a file of an earlier look says nothing of siblings that are gone.
-    textfile.write(fs, path, text(fs, known, None))
+    textfile.write(fs, path, text(fs, yields, None))
     found = look.take(fs, topology.read_topology(fs).cores, plan)
-    textfile.write(fs, path, text(fs, known, found["shared_ratio"]))
+    textfile.write(fs, path, text(fs, yields, found["shared_ratio"]))
     if found["shared_ratio"] is None:
         return f"no siblings were seen busy together or not: {found['reason'] or 'nothing ran'}"
     low, high = found["shared_ratio"]

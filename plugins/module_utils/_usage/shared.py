@@ -116,12 +116,11 @@ def _book(units: "list[Unit]", seconds: float, spent: Spent) -> None:
                 spent.pairs[(first or None, second or None)] += seconds
 
 
-def _stretches(window: Window, cpu: int, usage: "float | None") -> "t.Iterator[tuple[int, int, int]]":
+def _stretches(window: Window, cpu: int, usage: float) -> "t.Iterator[tuple[int, int, int]]":
     """Yield (begin, end, pid) of what ran on a CPU, from the begin of a window to its end."""
     found = window.switches.get(cpu) or []
     if not found:
-        is_busy = usage is not None and usage > BUSY
-        yield window.begin, window.end, window.running.get(cpu, UNNAMED) if is_busy else IDLE
+        yield window.begin, window.end, window.running.get(cpu, UNNAMED) if usage > BUSY else IDLE
         return
     begin, pid = window.begin, found[0].before
     for one in found:

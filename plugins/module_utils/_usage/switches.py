@@ -15,13 +15,14 @@ import typing as t
 _FIELD = re.compile(r"field:[^;]*?\b(\w+)(?:\[[^\]]*\])?;\s*offset:(\d+);\s*size:(\d+);")
 _ID = re.compile(r"^ID: (\d+)$", re.MULTILINE)
 _FORMATS = {1: "B", 2: "H", 4: "i", 8: "q"}
+_LENGTHS = {4: "I", 8: "Q"}
 # Types of ring buffer entries; 1 to 28 are data of so many words.
 PADDING, TIME_EXTEND, TIME_STAMP = 29, 30, 31
 TIME_BITS = 27
 # The kernel keeps the upper five bits of absolute time stamps apart.
 STAMP_BITS = 59
-# Bits of a page's commit: events were lost before it, and how many stands behind its data.
-MISSED = (1 << 31) | (1 << 30)
+# The bits of a page's commit that are its length; others say that events were lost, as the buffer's own counters do.
+LENGTH = 0xFFFFF
 
 
 class Format(t.NamedTuple):
@@ -80,13 +81,11 @@ class Page(t.NamedTuple):
         switches: of its CPU.
         forks: likewise.
         running: the task that ran when its run time was counted, the first time; None where it was not.
-        is_missed: whether events before the page were lost.
     """
 
     switches: "list[Switch]"
     forks: "list[Fork]"
     running: "int | None"
-    is_missed: bool
 
 
 class Reader:
@@ -104,9 +103,9 @@ class Reader:
 
     def __init__(self, header: str, switch: Format, fork: Format, runtime: Format) -> None:
         fields = {name: (int(offset), int(size)) for name, offset, size in _FIELD.findall(header)}
-        if any(name not in fields for name in ("timestamp", "commit", "data")):
+        if any(name not in fields for name in ("timestamp", "commit", "data")) or fields["commit"][1] not in _LENGTHS:
             raise ValueError("the header of a page is not one that is known")
-        self._commit, self._commit_format = fields["commit"][0], "=" + {4: "I", 8: "Q"}[fields["commit"][1]]
+        self._commit, self._commit_format = fields["commit"][0], "=" + _LENGTHS[fields["commit"][1]]
         self._data = fields["data"][0]
         self._switch, self._fork, self._runtime = switch, fork, runtime
         self._ran = _unpacker(runtime.fields["pid"])
@@ -127,7 +126,7 @@ class Reader:
         try:
             (at,) = struct.unpack_from("=Q", page, 0)
             (commit,) = struct.unpack_from(self._commit_format, page, self._commit)
-            place, end = self._data, self._data + (commit & 0xFFFFF)
+            place, end = self._data, self._data + (commit & LENGTH)
             if end > len(page):
                 raise ValueError("a page is shorter than it says")
             while place + 4 <= end:
@@ -157,7 +156,7 @@ class Reader:
                 place += (size + 3) & ~3
         except struct.error as error:
             raise ValueError("a page is cut") from error
-        return Page(switches, forks, ran[0] if ran else None, bool(commit & MISSED))
+        return Page(switches, forks, ran[0] if ran else None)
 
     def _event(
         self,

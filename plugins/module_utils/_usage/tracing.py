@@ -132,8 +132,14 @@ class Instance:
         """Watch for a time, and return what happened.
 
         Raises:
-            TracingError: the kernel gives something else than it says.
+            TracingError: the kernel gives something else than it says, or does not let us any more.
         """
+        try:
+            return self._window(seconds)
+        except OSError as error:
+            raise TracingError(f"the scheduler's switches cannot be watched any more: {error}") from None
+
+    def _window(self, seconds: float) -> Window:
         self._write("trace", "")
         for cpu in self._buffers:
             self._pages(cpu)
@@ -179,8 +185,6 @@ class Instance:
                 page = os.read(self._buffers[cpu], MAX_PAGE)
             except BlockingIOError:
                 return
-            except OSError as error:
-                raise TracingError(f"the trace of CPU {cpu} cannot be read: {error.strerror}") from None
             if not page:
                 return
             yield page
@@ -243,4 +247,6 @@ def _sweep(instances: str) -> None:
     for name in os.listdir(instances):
         pid = name[len(PREFIX) :]
         if name.startswith(PREFIX) and pid.isdigit() and not os.path.isdir(f"/proc/{pid}"):
-            _remove(os.path.join(instances, name))
+            # One that is in use, by a look of another container, cannot be removed.
+            with contextlib.suppress(OSError):
+                os.rmdir(os.path.join(instances, name))

@@ -37,7 +37,6 @@ def test_the_same_events_as_in_the_kernels_own_text(path):
     for cpu, texts in recorded["pages"].items():
         for page in pages(texts):
             of_page = reader.page(page)
-            assert not of_page.is_missed
             found += [(one.at, int(cpu), one.before, one.after) for one in of_page.switches]
             forks += [list(one) for one in of_page.forks]
             if of_page.running is not None:
