@@ -10,7 +10,6 @@ import os
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import libraries, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import decisions, fields
@@ -67,15 +66,7 @@ class ActionModule(ControllerAction):
             paths = decisions.result_files_below(os.path.expanduser(path_of_runs))
         except result_files.ResultError as error:
             return {**nothing, "error": str(error)}
-        conclusions: list[decisions.Conclusion] = []
-        refused: list[dict[str, str]] = []
         now = datetime.datetime.now(datetime.UTC)
-        for path in paths:
-            try:
-                found = decisions.read(path, now)
-            except (result_files.ResultError, paired.SampleError, decisions.DecisionError) as error:
-                refused.append({"file": str(path), "reason": str(error)})
-            else:
-                conclusions += [found] if found else []
+        conclusions, refused = decisions.read_all(paths, now)
         classes = decisions.decisions(conclusions, now, known)
         return {"classes": classes, "error": None, "refused": refused, "evaluated": decisions.classes_of(conclusions)}

@@ -10,7 +10,6 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import decisions, fields, yields
 
@@ -18,6 +17,8 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "facts": {"type": "str", "required": True},
     "directory": {"type": "path"},
 }
+# Of a directory with many files that cannot be used the first ones say enough.
+MAX_WARNINGS = 5
 
 
 class ActionModule(ControllerAction):
@@ -29,29 +30,33 @@ class ActionModule(ControllerAction):
 
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Read evaluations, and return the yields of each host's hardware class."""
-        by_class, refused = self._read(options["directory"]) if options["directory"] else ({}, [])
-        of_host = {}
-        for host in play["ansible_play_hosts_all"]:
-            facts = fields.smt_facts(self._user.registered(options["facts"], host))
-            found = by_class.get(fields.line(facts.get("hardware_class"), 200) or "", [])
-            of_host[host] = [{"workload": one.workload, "low": one.low, "high": one.high} for one in found]
-        return {"changed": False, "by_host": of_host, "refused": refused}
+        known = {
+            host: fields.line(facts.get("hardware_class"), 200)
+            for host in play["ansible_play_hosts_all"]
+            if (facts := fields.smt_facts(self._user.registered(options["facts"], host)))
+        }
+        by_class, refused = self._read(options["directory"], known) if options["directory"] else ({}, [])
+        return {
+            "changed": False,
+            "by_host": {
+                host: [
+                    {"workload": one.workload, "low": one.low, "high": one.high}
+                    for one in by_class.get(known.get(host) or "", [])
+                ]
+                for host in play["ansible_play_hosts_all"]
+            },
+            "refused": refused,
+            "warnings": [f"an evaluation is not used: {one['reason']}" for one in refused[:MAX_WARNINGS]],
+        }
 
     @staticmethod
-    def _read(directory: str) -> tuple[dict[str, list[yields.Yield]], list[str]]:
-        """Return the yields by hardware class, and why some files could not be used."""
-        now = datetime.datetime.now(datetime.UTC)
-        conclusions: list[decisions.Conclusion] = []
-        refused: list[str] = []
+    def _read(
+        directory: str, known: dict[str, str | None]
+    ) -> tuple[dict[str, list[yields.Yield]], list[dict[str, str]]]:
+        """Return the yields by hardware class, and the files that could not be used."""
         try:
             paths = decisions.result_files_below(directory)
         except result_files.ResultError as error:
             raise AnsibleActionFail(f"smt_yields: {error}") from None
-        for path in paths:
-            try:
-                found = decisions.read(path, now)
-            except (result_files.ResultError, paired.SampleError, decisions.DecisionError) as error:
-                refused.append(str(error))
-            else:
-                conclusions += [found] if found else []
-        return yields.by_class(conclusions), refused
+        conclusions, refused = decisions.read_all(paths, datetime.datetime.now(datetime.UTC))
+        return yields.by_class(conclusions, known), refused

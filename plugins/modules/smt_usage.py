@@ -252,17 +252,19 @@ def main() -> None:
     fs = HostFs("/")
     gain = Span(min(one["low"] for one in yields), max(one["high"] for one in yields)) if yields else None
     plan = look.Plan(module.params["seconds"], module.params["windows"], module.params["window_seconds"])
-    host = topology.read_topology(fs)
-    found = look.take(fs, host.cores, plan, gain)
+    known = [(one["workload"], one["low"], one["high"]) for one in yields]
+    path = module.params["textfile"]
     changed = False
-    if module.params["textfile"]:
-        known = [(one["workload"], one["low"], one["high"]) for one in yields]
-        # Which CPUs are online may have changed.
-        content = program.text(fs, known, found["shared_ratio"])
-        try:
-            changed = textfile.write(fs, module.params["textfile"], content, module.check_mode)
-        except textfile.TextfileError as error:
-            module.fail_json(msg=str(error))
+    try:
+        if path:
+            # Not after a look of ten minutes.
+            textfile.write(fs, path, program.text(fs, known, None), is_dry=True)
+        found = look.take(fs, topology.read_topology(fs).cores, plan, gain)
+        if path:
+            # Which CPUs are online may have changed.
+            changed = textfile.write(fs, path, program.text(fs, known, found["shared_ratio"]), module.check_mode)
+    except textfile.TextfileError as error:
+        module.fail_json(msg=str(error))
     module.exit_json(changed=changed, guessed=not yields, **found)
 
 

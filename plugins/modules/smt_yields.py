@@ -46,8 +46,8 @@ by_host:
   returned: success
   type: dict
 refused:
-  description: Why files could not be used, one sentence each.
+  description: Files that could not be used, each C(file) and C(reason). The first ones are warnings, too.
   returned: success
   type: list
-  elements: str
+  elements: dict
 """

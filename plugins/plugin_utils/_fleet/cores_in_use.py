@@ -71,19 +71,7 @@ def host(name: str, registered: t.Any, yields: t.Iterable[str], facts: t.Mapping
         return Host(
             name, fields.line(fields.why(answer), MAX_TEXT) or "it was not looked at: an earlier task failed", {}
         )
-    return Host(name, None, answer, tuple(yields), open_to(facts or {}))
-
-
-def open_to(facts: t.Mapping[str, t.Any]) -> tuple[str, ...]:
-    """Return the vulnerabilities that facts call open because siblings are online."""
-    found = fields.mapping(facts, "vulnerabilities")
-    return tuple(
-        sorted(
-            fields.line(name, MAX_TEXT) or "?"
-            for name in found
-            if fields.mapping(found, name).get("smt") == "vulnerable"
-        )
-    )
+    return Host(name, None, answer, tuple(yields), fields.open_by_smt(facts or {}))
 
 
 def sentences(one: Host) -> list[str]:

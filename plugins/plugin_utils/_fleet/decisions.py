@@ -21,6 +21,7 @@ from pathlib import Path
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     change,
     comparisons as host_comparisons,
+    paired,
     recorded,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
@@ -103,6 +104,25 @@ def read(path: Path, now: datetime.datetime) -> Conclusion | None:
     return conclude(result, now)
 
 
+def read_all(paths: t.Iterable[Path], now: datetime.datetime) -> tuple[list[Conclusion], list[dict[str, str]]]:
+    """Return the conclusions of results, and the files that cannot be used, each ``file`` and ``reason``.
+
+    Args:
+        paths: the files.
+        now: the present time, aware.
+    """
+    found: list[Conclusion] = []
+    refused: list[dict[str, str]] = []
+    for path in paths:
+        try:
+            one = read(path, now)
+        except (result_files.ResultError, paired.SampleError, DecisionError) as error:
+            refused.append({"file": str(path), "reason": str(error)})
+        else:
+            found += [one] if one else []
+    return found, refused
+
+
 def conclude(result: HostResult, now: datetime.datetime) -> Conclusion | None:
     """Return a result's conclusion for its hardware class,
     or None without a class or for a run that has nothing to do with SMT.
@@ -169,6 +189,23 @@ def decisions(
         latest first; ``age_days`` is that of the oldest, None where a result has no time; ``not_counted`` has hosts
         with a result that states this class while they are of another: name -> why it does not count.
     """
+    by_class, not_counted = counted(conclusions, classes)
+    return {
+        name: _decide(by_class.get(name, []), not_counted.get(name, {}), now)
+        for name in dict.fromkeys([*by_class, *not_counted])
+    }
+
+
+def counted(
+    conclusions: t.Iterable[Conclusion], classes: t.Mapping[str, str | None] | None = None
+) -> tuple[dict[str, list[Conclusion]], dict[str, dict[str, str]]]:
+    """Return the one conclusion of each host that counts, by the hardware class for which it does; and by class the
+    hosts that state it and are of another: name -> why they do not count.
+
+    Args:
+        conclusions: as for :func:`decisions`.
+        classes: likewise.
+    """
     by_class: dict[str, list[Conclusion]] = {}
     not_counted: dict[str, dict[str, str]] = {}
     for host, runs in _by_host(conclusions).items():
@@ -178,17 +215,14 @@ def decisions(
             if classes and host in classes
             else (latest.hardware_class, f"its latest run, {latest.run}, shows")
         )
-        counted = [one for one in runs if one.hardware_class == own]
-        if counted:
-            by_class.setdefault(counted[0].hardware_class, []).append(max(counted, key=_rank))
+        of_class = [one for one in runs if one.hardware_class == own]
+        if of_class:
+            by_class.setdefault(of_class[0].hardware_class, []).append(max(of_class, key=_rank))
         for one in runs:
             if one.hardware_class != own:
                 reason = f"{host} does not count by run {one.run}: {whence} hardware class {own or 'unknown'}"
                 not_counted.setdefault(one.hardware_class, {}).setdefault(host, reason)
-    return {
-        name: _decide(by_class.get(name, []), not_counted.get(name, {}), now)
-        for name in dict.fromkeys([*by_class, *not_counted])
-    }
+    return by_class, not_counted
 
 
 def classes_of(conclusions: t.Iterable[Conclusion]) -> dict[str, str]:

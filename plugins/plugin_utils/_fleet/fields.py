@@ -11,6 +11,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import text a
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 
 MAX_WIDTH = 48
+MAX_NAME = 200
 # With these words Ansible introduces an error from ansible-core 2.19 on.
 _INTRODUCTION = re.compile("^((Task|Action) failed: )+")
 
@@ -26,6 +27,12 @@ def smt_facts(registered: t.Any) -> dict[str, t.Any]:
     an empty mapping where it did not.
     """
     return mapping(mapping(registered if isinstance(registered, dict) else {}, "ansible_facts"), "smt")
+
+
+def open_by_smt(facts: t.Mapping[str, t.Any], status: str = "vulnerable") -> tuple[str, ...]:
+    """Return the vulnerabilities whose part that depends on SMT has a status, in order of their names."""
+    found = mapping(facts, "vulnerabilities")
+    return tuple(sorted(line(name, MAX_NAME) or "?" for name in found if mapping(found, name).get("smt") == status))
 
 
 def items(facts: t.Mapping[str, t.Any], name: str) -> list[t.Any]:

@@ -70,10 +70,6 @@ def row(host: str, facts: t.Any) -> Row:
     if not isinstance(facts, dict):
         return unreached(host, "it returned no facts")
     boot = fields.mapping(facts, "boot")
-    vulnerabilities = {
-        name: fields.mapping(fields.mapping(facts, "vulnerabilities"), name).get("smt")
-        for name in fields.mapping(facts, "vulnerabilities")
-    }
     return Row(
         host=_text(host) or "?",
         state=_state(facts),
@@ -83,8 +79,8 @@ def row(host: str, facts: t.Any) -> Row:
         running=_texts(boot.get("running")),
         configured=_texts(boot.get("configured")),
         drift=boot.get("reboot_required") if isinstance(boot.get("reboot_required"), bool) else None,
-        open_to=tuple(sorted(_text(name) or "?" for name, smt in vulnerabilities.items() if smt == "vulnerable")),
-        guest_unknown=tuple(sorted(_text(name) or "?" for name, smt in vulnerabilities.items() if smt == "unknown")),
+        open_to=fields.open_by_smt(facts),
+        guest_unknown=fields.open_by_smt(facts, "unknown"),
         method=_text(fields.mapping(fields.mapping(facts, "methods"), "runtime").get("chosen")),
         unknowns=_unknowns(facts),
     )

@@ -8,6 +8,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._usage import room
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import decisions
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.decisions import Conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled import pooled
 
@@ -31,23 +32,22 @@ class Yield:
     hosts: int
 
 
-def by_class(conclusions: t.Iterable[Conclusion]) -> dict[str, list[Yield]]:
-    """Return the yields of each hardware class, by the latest run of each of its hosts; where a workload has a
-    parameter, at each of its values.
+def by_class(
+    conclusions: t.Iterable[Conclusion], classes: t.Mapping[str, str | None] | None = None
+) -> dict[str, list[Yield]]:
+    """Return the yields of each hardware class, of the hosts and runs that count for its decision; where a workload has
+    a parameter, at each of its values.
 
     Args:
-        conclusions: of hosts' evaluations.
+        conclusions: as for :func:`decisions.decisions`.
+        classes: likewise.
     """
-    latest: dict[tuple[str, str], Conclusion] = {}
-    for one in sorted(
-        (one for one in conclusions if one.workloads), key=lambda one: (one.at is not None, one.at, one.run)
-    ):
-        latest[one.hardware_class, one.host] = one
     found: dict[str, dict[tuple[str, float | None], dict[str, dict[str, t.Any]]]] = {}
-    for (name, host), one in latest.items():
-        for key, comparison in one.workloads.items():
-            if comparison["ci_low"] is not None and not comparison["confounded"]:
-                found.setdefault(name, {}).setdefault(key, {})[host] = comparison
+    for name, of_hosts in decisions.counted(conclusions, classes)[0].items():
+        for one in of_hosts:
+            for key, comparison in one.workloads.items():
+                if comparison["ci_low"] is not None and not comparison["confounded"]:
+                    found.setdefault(name, {}).setdefault(key, {})[one.host] = comparison
     return {name: list(filter(None, map(_yield, of_class, of_class.values()))) for name, of_class in found.items()}
 
 

@@ -221,5 +221,11 @@ def test_the_latest_run_of_each_host_counts_and_hosts_are_combined():
     assert of_gzip.hosts == 3 and of_gzip.low <= 1 / 0.81 <= of_gzip.high
 
 
+def test_a_host_that_is_of_another_class_now_does_not_count():
+    one, other = concluded("web01", 0.8), concluded("web02", 0.5)
+    found = yields.by_class([one, other], {"web01": one.hardware_class, "web02": "x86_64-other"})
+    assert [of_gzip.hosts for (of_gzip,) in found.values()] == [1]
+
+
 def test_no_evaluation_is_no_yield():
     assert yields.by_class([]) == {}
