@@ -31,8 +31,6 @@ MIN_WINDOW_SECONDS = 0.02
 HOUR = 3600.0
 # The most units and pairs of units that are named.
 MAX_NAMED = 50
-# The ranges of a plan's numbers.
-RANGES = {"seconds": (0.1, 86400.0), "windows": (0, 1000), "window_seconds": (0.01, 5.0)}
 SWITCHES, COUNTERS = "switches", "counters"
 
 
@@ -75,9 +73,8 @@ def take(
         dict: ``method`` (``switches`` or ``counters``), ``reason`` (why not the switches, or None), ``seconds``,
         ``windows``, ``watched_seconds``, ``cut`` (windows that ended early), ``switches_a_second``,
         ``shared_ratio`` (time of cores with several busy threads, by second of CPU time, as ``[low, high]``, or None),
-        ``cores`` (each
-        ``cpus``, ``usage``, ``busy`` and ``several``, shares of the time as ``[low, high]``), ``use`` (as
-        :class:`room.Use`), ``units`` and ``pairs`` (seconds an hour).
+        ``cores`` (each ``cpus``, ``usage``, ``busy`` and ``several``, shares of the time as ``[low, high]``), ``use``
+        (as :class:`room.Use`), ``units`` and ``pairs`` (seconds an hour).
     """
     online = counters.read(fs)
     parts = [tuple(cpu for cpu in core if cpu in online) for core in cores]

@@ -24,7 +24,7 @@ RANGES: dict[str, tuple[float | None, float | None]] = {
     "smt_trial_check": (1, 600),
     "smt_trial_margin": (0.0001, 0.5),
     "smt_usage_spread": (0, 86400),
-    "smt_usage_seconds": (1, 86400),
+    "smt_usage_seconds": (0.1, 86400),
     "smt_usage_windows": (0, 1000),
     "smt_usage_window_seconds": (0.01, 5),
 }

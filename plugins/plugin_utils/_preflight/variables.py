@@ -20,11 +20,10 @@ from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalo
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import settings as plan_settings
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
-from ansible_collections.threadwise.smt.plugins.module_utils._options import ranges
+from ansible_collections.threadwise.smt.plugins.module_utils._options import ranges, smt_usage as of_usage
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import source as sibling_source
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import scope
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import placement
-from ansible_collections.threadwise.smt.plugins.module_utils._usage import look
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import (
     catalogue,
     command,
@@ -98,7 +97,7 @@ RANGES: dict[str, tuple[float | None, float | None]] = {
     **declared.RANGES,
     "smt_compare_confidence": (0.5, 0.9999),
     "smt_enforce_max_fail_percentage": (0, 100),
-    **{f"smt_exposure_{name}": ends for name, ends in look.RANGES.items()},
+    **{f"smt_exposure_{name}": ends for name, ends in of_usage.RANGES.items()},
     "smt_eval_sample": (1, None),
 }
 # What a value has to be that its type does not say, as the plan on the host checks it: functions that raise one of
