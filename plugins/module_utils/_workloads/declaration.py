@@ -21,6 +21,7 @@ SAME = "same"
 SIBLING = "sibling"
 BOTH = "both"
 CO_RUNNERS_ON = (SAME, SIBLING, BOTH)
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
 class Work(TypedDict):
@@ -390,6 +391,21 @@ def _absent(workload: Workload, path: str) -> "dict[str, str | None]":
     )
     where = search_path(workload, path)
     return {command: package for command, package in needed.items() if not shutil.which(command, path=where)}
+
+
+def filled(text: str, values: "t.Mapping[str, object]") -> str:
+    """Return a text of a declaration with its placeholders filled in, in one pass.
+
+    Args:
+        text: a command, one of its arguments, or a file of a server.
+        values: {placeholder without braces: value}. One that is missing or None stays as it is.
+    """
+
+    def value_of(found: "t.Match[str]") -> str:
+        value = values.get(found.group(1))
+        return found.group(0) if value is None else str(value)
+
+    return _PLACEHOLDER.sub(value_of, text)
 
 
 def compiler(path: str) -> "str | None":

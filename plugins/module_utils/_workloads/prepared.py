@@ -23,6 +23,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declarat
     Workload,
     WorkloadError,
     co_runner_cpus,
+    filled,
     missing,
     parameter_values,
     search_path,
@@ -386,27 +387,23 @@ class PreparedWorkload:
         return None if name is None else inputs.build(name, self._sources[name], self._files.path, path)
 
     def _argv(self, workers: "t.Sequence[t.Sequence[int]]", parameter: "float | None") -> "list[str]":
-        replacements: dict[str, object] = {
-            "{work}": self.work,
-            "{alone}": f"{self._seconds_of_work:.9f}",
-            "{total}": self.work and self.work * len(workers),
-            "{threads}": len(workers),
-            "{cpus}": (
+        values: dict[str, object] = {
+            "work": self.work,
+            "alone": f"{self._seconds_of_work:.9f}",
+            "total": self.work and self.work * len(workers),
+            "threads": len(workers),
+            "cpus": (
                 ",".join(str(cpus[0]) if len(cpus) == 1 else "-1" for cpus in workers)
                 if self.declaration["multithreaded"]
                 else None
             ),
-            "{seconds}": max(1, math.ceil(self._seconds)),
-            "{parameter}": parameter,
-            "{program}": self._program,
-            "{server}": self._server and self._server.folder,
-            "{port}": self._server and self._server.port,
+            "seconds": max(1, math.ceil(self._seconds)),
+            "parameter": parameter,
+            "program": self._program,
+            "server": self._server and self._server.folder,
+            "port": self._server and self._server.port,
         }
-        filled = [self._command, *self.declaration["argv"][1:]]
-        for placeholder, value in replacements.items():
-            if value is not None:
-                filled = [argument.replace(placeholder, str(value)) for argument in filled]
-        return filled
+        return [filled(argument, values) for argument in [self._command, *self.declaration["argv"][1:]]]
 
     def _set_work(self, work: int) -> None:
         self.work = work

@@ -28,6 +28,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulis
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import (
     ServerDeclaration,
     WorkloadError,
+    filled,
 )
 
 # What the supervisor says when the server answers. No reason for a failure reads like this.
@@ -73,15 +74,10 @@ class Server:
         self.has_own_user = declaration["user"] is not None
         self._owner = owner(declaration)
         self._supervisor: t.Optional[int] = None
-        words = {
-            "{server}": folder,
-            "{port}": str(self.port),
-            "{cpus}": cpulist.render(cpus),
-            "{threads}": str(len(cpus)),
-        }
+        values = {"server": folder, "port": self.port, "cpus": cpulist.render(cpus), "threads": len(cpus)}
         texts = {name: sources[name] for name in declaration["files"]}
         with tempfile.TemporaryFile(dir=os.path.dirname(folder)) as log:
-            error = self._start(_Commands(declaration, self._owner, folder, environment, cpus, words, texts, log))
+            error = self._start(_Commands(declaration, self._owner, folder, environment, cpus, values, texts, log))
         if error != READY:
             self.stop()
             raise WorkloadError(error or "the supervisor of the server was killed")
@@ -146,12 +142,6 @@ def _free_port() -> int:
     return port
 
 
-def _filled(text: str, words: "t.Mapping[str, str]") -> str:
-    for placeholder, value in words.items():
-        text = text.replace(placeholder, value)
-    return text
-
-
 def _write(folder: str, texts: "t.Mapping[str, str]") -> None:
     for name, text in texts.items():
         with open(os.path.join(folder, name), "w", encoding="utf-8") as stream:
@@ -214,7 +204,7 @@ class _Commands:
         folder: str,
         environment: "t.Mapping[str, str]",
         cpus: "t.Sequence[int]",
-        words: "t.Mapping[str, str]",
+        values: "t.Mapping[str, object]",
         texts: "t.Mapping[str, str]",
         log: "t.IO[bytes]",
     ) -> None:
@@ -223,7 +213,7 @@ class _Commands:
         self._folder = folder
         self._environment = environment
         self._cpus = cpus
-        self._words = words
+        self._values = values
         self._texts = texts
         self._kill = getattr(signal, declaration["kill"])
         self._log = log
@@ -235,8 +225,8 @@ class _Commands:
             WorkloadError: it did not start.
         """
         if self._texts:
-            filled = {name: _filled(text, self._words) for name, text in self._texts.items()}
-            users.call(self._owner, _write, self._folder, filled)
+            texts = {name: filled(text, self._values) for name, text in self._texts.items()}
+            users.call(self._owner, _write, self._folder, texts)
         for argv in self._declaration["prepare"]:
             self.run(argv)
         process = self.start(self._declaration["serve"])
@@ -267,9 +257,9 @@ class _Commands:
 
     def start(self, argv: "t.Sequence[str]") -> "subprocess.Popen[bytes]":
         """Start a command."""
-        filled = [_filled(argument, self._words) for argument in argv]
+        command, *arguments = [filled(argument, self._values) for argument in argv]
         return subprocess.Popen(
-            [shutil.which(filled[0], path=self._environment["PATH"]) or filled[0], *filled[1:]],
+            [shutil.which(command, path=self._environment["PATH"]) or command, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,

@@ -108,3 +108,15 @@ def test_the_arguments_of_a_users_own_command_are_not_in_a_result():
 def test_response_limits_are_in_seconds(given, seconds):
     workloads = [BUILT_IN["oltp"], BUILT_IN["load_levels"]]
     assert response_limit.in_seconds({"oltp": given}, workloads) == {"oltp": pytest.approx(seconds)}
+
+
+@pytest.mark.parametrize(
+    ("text", "right"),
+    [
+        ("--port={port} {server}/conf", "--port=8080 /tmp/{port}/conf"),
+        ("{work} of {nobody}", "{work} of {nobody}"),
+        ("server { listen 127.0.0.1:{port}; }", "server { listen 127.0.0.1:8080; }"),
+    ],
+)
+def test_placeholders_are_filled_in_once(text, right):
+    assert declaration.filled(text, {"server": "/tmp/{port}", "port": 8080, "work": None}) == right
