@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import datetime
 import typing as t
+from pathlib import Path
 
 from ansible.errors import AnsibleActionFail
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import decisions, fields, yields
 
@@ -46,7 +48,10 @@ class ActionModule(ControllerAction):
                 for host in play["ansible_play_hosts_all"]
             },
             "refused": refused,
-            "warnings": [f"an evaluation is not used: {one['reason']}" for one in refused[:MAX_WARNINGS]],
+            "warnings": [
+                f"an evaluation is not used, in {text.line(Path(one['file']).parent)}: {one['reason']}"
+                for one in refused[:MAX_WARNINGS]
+            ],
         }
 
     @staticmethod

@@ -65,6 +65,16 @@ def test_check_mode_looks_and_writes_nothing(called, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["inventory.yml"]
 
 
+def test_an_evaluation_that_cannot_be_read_is_named_and_the_page_is_made(called, tmp_path):
+    run_of_one = tmp_path / "results" / "2026-11-01\x1b[31m"
+    run_of_one.mkdir(parents=True)
+    (run_of_one / "here.json").write_text("{")
+    run = called(hosts=["here"], smt_exposure_results="results")
+    said = " ".join(run.stderr.split())
+    assert run.returncode == 0 and (tmp_path / "smt_exposure.html").exists(), run.stdout + run.stderr
+    assert "2026-11-01\\x1b[31m: here.json: not a complete JSON document" in said and "\x1b" not in said
+
+
 @pytest.mark.parametrize(
     ("variables", "said"),
     [
