@@ -203,13 +203,16 @@ def summary(hosts: t.Sequence[Host]) -> str:
     """Describe all hosts in one sentence."""
     looked = [one.use for one in hosts if one.use is not None]
     of_siblings = [one for one in hosts if one.use is not None and one.has_siblings]
+    # Second threads that give more than their share leave more room.
+    other = [use["by_usage"] < use["room"][0] for use in looked if use["room"] and _differs(use)]
     counts = [
         (len(looked) - len(of_siblings), "without siblings online"),
         (
             sum(1 for one in of_siblings if one.use and one.use["bound"] <= MARGIN),
             "on which SMT cannot matter under this load",
         ),
-        (sum(1 for use in looked if use["room"] and _differs(use)), "with less room than usage says"),
+        (sum(1 for more in other if not more), "with less room than usage says"),
+        (sum(1 for more in other if more), "with more room than usage says"),
         (len(hosts) - len(looked), "without a look"),
     ]
     said = ", ".join(f"{count} {words}" for count, words in counts if count)

@@ -72,6 +72,12 @@ def test_the_border_lets_an_answer_through_and_no_other():
             check(answer(**wrong))
 
 
+@pytest.mark.parametrize(("by_usage", "said"), [(1.0, "less"), (0.1, "more")])
+def test_a_summary_says_whether_there_is_less_room_or_more(by_usage, said):
+    one = looked(use={**USE, "by_usage": by_usage})
+    assert cores_in_use.summary([one]) == f"1 host: 1 with {said} room than usage says."
+
+
 def test_room_is_said_beside_what_usage_says():
     said = cores_in_use.sentences(looked())
     assert said[0] == (
