@@ -33,10 +33,11 @@ options:
       - What is compared, the baseline first, of the arms in docs/arms.md; those that take a reboot need
         O(threadwise.smt.smt_eval#role:main:smt_eval_boots). V(as_found) alone measures only the placements.
       - Each other arm is compared with the baseline.
-      - Switched at run time are V(as_found), V(hugepages_N), V(isolated), V(one_thread_per_core),
-        V(one_thread_per_core_unit_NAME), V(overcommit_always), V(overcommit_heuristic), V(overcommit_strict),
-        V(panic_on_oom), V(smt_off), V(smt_off_on_cpus_LIST), V(smt_off_on_node_N), V(smt_off_on_package_N),
-        V(smt_off_on_unit_NAME), V(smt_on), V(thp_always), V(thp_madvise), V(thp_never), V(threads_per_core_N).
+      - Switched at run time are V(again), V(as_found), V(hugepages_N), V(isolated), V(more_work_N),
+        V(one_thread_per_core), V(one_thread_per_core_unit_NAME), V(overcommit_always), V(overcommit_heuristic),
+        V(overcommit_strict), V(panic_on_oom), V(smt_off), V(smt_off_on_cpus_LIST), V(smt_off_on_node_N),
+        V(smt_off_on_package_N), V(smt_off_on_unit_NAME), V(smt_on), V(thp_always), V(thp_madvise), V(thp_never),
+        V(threads_per_core_N).
       - An arm of a part of the host may be a mapping of C(smt_off_on) or C(one_thread_per_core) to a mapping of
         C(node), C(package), C(cpus) or C(unit).
       - An arm that a host cannot have is left out, and the result says why. Without a baseline, or with fewer than two
@@ -64,7 +65,8 @@ options:
       - Built in are V(array_columns), V(array_columns_write), V(array_rows), V(array_rows_write), V(false_sharing),
         V(gzip), V(int_float_loop), V(int_float_loop_busy_core_niced), V(int_float_loop_busy_sibling),
         V(int_float_loop_co_runners), V(int_float_loop_niced), V(jvm), V(load_levels), V(memory_pages), V(nginx),
-        V(oltp), V(random_access), V(random_access_reserved), V(stream), V(sysbench_cpu), V(sysbench_threads).
+        V(oltp), V(python_loop), V(random_access), V(random_access_reserved), V(stream), V(sysbench_cpu),
+        V(sysbench_threads).
       - A workload whose command is missing on the host is named before the start, and left out.
       - Without it V(gzip) and V(sysbench_cpu); none where O(command) is set.
     type: list

@@ -58,6 +58,8 @@ NOT_FOR_USERS = {
     "smt_fail_host",
     "smt_preflight",
     "smt_program",
+    "smt_proof_host",
+    "smt_proof_report",
     "smt_rollback",
     "smt_sample",
     "smt_status",

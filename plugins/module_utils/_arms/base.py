@@ -167,6 +167,7 @@ class RuntimeArm(Arm):
             is restored first where it is another one. Empty for an arm that switches nothing. Where several things of a
             kind can be switched, such as units, an arm adds ``:`` and which one.
         switches_cpus: whether CPUs go online or offline.
+        more_work: the amount of work in a sample, in that of other arms.
         host: the host.
         reason: why the host cannot be switched to this arm, or None.
         is_as_found: whether the host is in this arm already, so that there is nothing to compare it with where the host
@@ -175,6 +176,7 @@ class RuntimeArm(Arm):
 
     lever: str = ""
     switches_cpus: bool = False
+    more_work: float = 1.0
     host: Host
 
     def __init__(self, name: str) -> None:

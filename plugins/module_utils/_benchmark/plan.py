@@ -568,7 +568,8 @@ class Plan:
         self.serving = name
         if name is not None and self.arm is not None:
             try:
-                self.prepared[name].enter_arm(self.outline.usable(self.arm))
+                arm = self.outline.arms[self.arm]
+                self.prepared[name].enter_arm(self.outline.usable(self.arm), arm.more_work)
             except (WorkloadError, OSError) as error:
                 self._give_up(name, None, str(error))
 

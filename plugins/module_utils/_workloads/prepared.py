@@ -122,6 +122,7 @@ class PreparedWorkload:
         self._seconds = sample_length.MIN_SECONDS if seconds is None else seconds
         self._alone = self._seconds
         self._seconds_of_work = 0.0
+        self._more_work = 1.0
         self._stdin: t.Optional[str] = None
         self._server: t.Optional[server.Server] = None
         # The user of the workers. The client of a server runs as the server's user: a hostile server could make a
@@ -147,17 +148,20 @@ class PreparedWorkload:
             if not declaration["server"]["in_each_arm"]:
                 self._start_server(declaration["server"], ())
 
-    def enter_arm(self, cpus: "t.Sequence[int]") -> None:
+    def enter_arm(self, cpus: "t.Sequence[int]", more_work: float = 1.0) -> None:
         """Take note of the CPUs of an arm, and start a server that runs in each arm anew.
 
         Args:
             cpus: the CPUs that workers can use in the arm.
+            more_work: the amount of work in a sample of the arm, in that of others.
 
         Raises:
-            WorkloadError: the server did not start.
+            WorkloadError: the server did not start, or the command has no amount of work that could be more.
             OSError: its directory cannot be created.
         """
-        self._usable = set(cpus)
+        self._usable, self._more_work = set(cpus), more_work
+        if more_work != 1 and not any("{work}" in argument for argument in self.declaration["argv"]):
+            raise WorkloadError("its command has no amount of work, so there is none that could be more")
         declared = self.declaration["server"]
         if declared and declared["in_each_arm"]:
             if declared["has_own_cores"]:
@@ -388,7 +392,7 @@ class PreparedWorkload:
 
     def _argv(self, workers: "t.Sequence[t.Sequence[int]]", parameter: "float | None") -> "list[str]":
         values: dict[str, object] = {
-            "work": self.work,
+            "work": self.work and round(self.work * self._more_work),
             "alone": f"{self._seconds_of_work:.9f}",
             "total": self.work and self.work * len(workers),
             "threads": len(workers),

@@ -12,6 +12,7 @@ import itertools
 import typing as t
 
 from ansible.module_utils import json_utils
+from ansible_collections.threadwise.smt.plugins.module_utils._proof import recording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import (
     facts,
     host_result,
@@ -30,6 +31,7 @@ MAX_WARNINGS = 50
 _SENTENCES = schema.items(schema.TEXT, 20_000)
 _STATE = schema.whole(control=schema.text(100), active=schema.or_null(schema.BOOL), online=schema.CPU_LIST)
 _ARGUMENTS = schema.items(schema.text(4096), 1000)
+_LINE = schema.text(MAX_MESSAGE, schema.ONE_LINE)
 _NAMES = schema.items(schema.text(300), 20_000)
 _WORKLOADS = schema.items(schema.NAME, 200)
 _RUNS = schema.items(schema.text(100, schema.RUN_NAME), 100)
@@ -130,6 +132,43 @@ KINDS = {
                 schema.whole(unit=_UNIT, ran=schema.SECONDS, beside=schema.SECONDS, apart=schema.SECONDS), 100
             ),
             "pairs": schema.items(schema.whole(units=_exactly(schema.items(_UNIT, 2), 2), seconds=schema.SECONDS), 100),
+        }
+    ),
+    "smt_proof_host": Kind(
+        {
+            "changed": schema.BOOL,
+            "kernel": schema.text(200, schema.ONE_LINE),
+            "views": schema.items(
+                schema.whole(
+                    source=_LINE,
+                    reason=schema.or_null(_LINE),
+                    cores=schema.or_null(schema.count(schema.MAX_CPUS)),
+                    differences=schema.items(schema.text(2 * schema.MAX_CPU_LIST, schema.ONE_LINE), 100),
+                ),
+                20,
+            ),
+            "instruments": schema.items(
+                schema.whole(
+                    name=_LINE,
+                    reason=schema.or_null(_LINE),
+                    detail=_LINE,
+                    cost=schema.or_null({"type": "number", "minimum": 0, "maximum": 1e6}),
+                ),
+                20,
+            ),
+            "switch": schema.or_null(
+                schema.whole(
+                    refused=schema.or_null(schema.TEXT),
+                    failed=schema.BOOL,
+                    conflicts=schema.count(),
+                    seconds_off=schema.or_null(schema.SECONDS),
+                    seconds_back=schema.or_null(schema.SECONDS),
+                    cpus=schema.CPU_LIST,
+                    different=schema.mapping(_SENTENCES, 10, r"^[a-z]{1,20}$"),
+                    not_restored=_SENTENCES,
+                )
+            ),
+            "recorded": schema.mapping(schema.text(recording.MAX_CHARACTERS), 200_000, recording.PATHS),
         }
     ),
     "smt_state": Kind(

@@ -71,6 +71,13 @@ PLAYBOOKS: dict[str, dict[str, Spec]] = {
         "smt_exposure_window_seconds": {"type": "float"},
         "smt_exposure_windows": {"type": "int"},
     },
+    "smt_proof": {
+        "smt_proof_dest": _PATH,
+        "smt_proof_hosts": _ANY,
+        "smt_proof_run": {"type": "str"},
+        "smt_proof_seconds": {"type": "int"},
+        "smt_proof_switch": {"type": "bool"},
+    },
     "smt_survey": {
         "smt_facts_sysroot": _PATH,
         "smt_survey_hosts": _ANY,
@@ -99,6 +106,7 @@ RANGES: dict[str, tuple[float | None, float | None]] = {
     "smt_enforce_max_fail_percentage": (0, 100),
     **{f"smt_exposure_{name}": ends for name, ends in of_usage.RANGES.items()},
     "smt_eval_sample": (1, None),
+    "smt_proof_seconds": (60, 86400),
 }
 # What a value has to be that its type does not say, as the plan on the host checks it: functions that raise one of
 # `_INVALID`.
@@ -148,6 +156,9 @@ ONE_FOR_ALL = (
     "smt_eval_serial",
     "smt_exposure_page",
     "smt_exposure_results",
+    "smt_proof_dest",
+    "smt_proof_run",
+    "smt_proof_seconds",
     "smt_survey_page",
     "smt_trial_dest",
     "smt_trial_run",

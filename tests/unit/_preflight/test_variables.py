@@ -269,7 +269,13 @@ def used():
 
 def test_all_that_playbooks_and_roles_use_is_known():
     assert len(used()) > 50
-    others = {"smt_eval_results", "smt_trial_results", "smt_boot_args", "smt_memory_facts"}  # directories and modules
+    others = {
+        "smt_eval_results",
+        "smt_trial_results",
+        "smt_proof_results",
+        "smt_boot_args",
+        "smt_memory_facts",
+    }  # directories and modules
     assert used() - others <= set(SPECS)
 
 
@@ -297,6 +303,7 @@ def test_the_prefixes_are_those_of_roles_and_playbooks():
         "exposure",
         "memory",
         "policy",
+        "proof",
         "pull",
         "report",
         "runtime",

@@ -8,12 +8,17 @@ They are not part of it.
 from __future__ import annotations
 
 import json
+import os
 import pathlib
+import shutil
+import subprocess
 import tarfile
 
 import pytest
+import sysfs_tree
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._proof import recording, views
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import topology
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import facts as border
 
@@ -23,6 +28,12 @@ EXPECTED = {
     path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted((TOPOLOGIES / "expected").glob("*.json"))
 }
 CONFIDENT = ("peer-siblings", "peer-counts", "self-consistent", "single-source", "derived")
+
+# Recorded machines of which lscpu says something else than the kernel's own lists of siblings: on Arm it takes CPUs
+# with the same core_id in different clusters for siblings.
+LSCPU_DIFFERS = {"pyt-galaxy-s7-global", "ul-arm-A510-A710-A715-X3"}
+# Their trees have no lists of siblings or of a node's CPUs in them, only links, which a kernel never leaves alone.
+LINKS_ONLY = {"lv-ppc64-subcores1", "lv-x86_64-test1", "lv-x86_64-test3", "lv-x86_64-test6"}
 
 # CPUs 6 and 7 are in standby: present, and nobody on the host can bring them online.
 OFFLINE = {"ul-s390-lpar": "0"}
@@ -119,3 +130,37 @@ def test_facts_of_every_machine_are_valid(trees, name):
 def test_the_archive_is_the_expected_one():
     assert len(EXPECTED) == 81
     assert len(of_confidence(*CONFIDENT)) == 68
+
+
+@pytest.mark.skipif(shutil.which("lscpu") is None, reason="needs lscpu")
+def test_the_facts_are_what_the_real_lscpu_says_of_recorded_machines(trees):
+    def of_tree(tree):
+        def run(argv, _seconds):
+            if argv[0] != "lscpu":
+                return 127, "", ""
+            argv = ["lscpu", "-s", str(tree), *argv[1:]]
+            environment = {**os.environ, "LC_ALL": "C"}
+            done = subprocess.run(argv, capture_output=True, text=True, errors="replace", check=False, env=environment)
+            return done.returncode, done.stdout, done.stderr
+
+        return run
+
+    asked, different = 0, set()
+    for tree in sorted(one for one in trees.iterdir() if one.is_dir()):
+        fs = host_files.HostFs(str(tree))
+        shown = topology.read_topology(fs)
+        found = next(view for view in views.read(fs, shown.online, of_tree(tree)) if view.source == "lscpu")
+        asked += found.reason is None
+        if views.differences(shown, found):
+            different.add(tree.name)
+    assert asked > 30 and different == LSCPU_DIFFERS
+
+
+def test_a_recording_has_all_that_the_topology_is_read_from(trees, tmp_path):
+    lost = set()
+    for tree in sorted(one for one in trees.iterdir() if one.is_dir()):
+        fs = host_files.HostFs(str(tree))
+        again = host_files.HostFs(sysfs_tree.write(tmp_path / tree.name, recording.read(fs)))
+        if topology.read_topology(again) != topology.read_topology(fs):
+            lost.add(tree.name)
+    assert lost == LINKS_ONLY

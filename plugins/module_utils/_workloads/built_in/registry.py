@@ -19,6 +19,9 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in.nginx import WORKLOADS as NGINX
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in.oltp import WORKLOADS as OLTP
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in.python_loop import (
+    WORKLOADS as PYTHON_LOOP,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in.random_access import (
     WORKLOADS as RANDOM_ACCESS,
 )
@@ -35,6 +38,7 @@ WORKLOADS = (
     MEMORY_PAGES,
     NGINX,
     OLTP,
+    PYTHON_LOOP,
     RANDOM_ACCESS,
     STREAM,
     STRESS_NG,

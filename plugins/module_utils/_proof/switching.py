@@ -1,0 +1,171 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Siblings offline, and the host as it was: whether it is, in each CPU, mask, cpuset and interrupt, and how long
+both took.
+
+The rollback timer brings the host back where this process dies between the two.
+"""
+
+import re
+import time
+import types
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity, bindings, cpusets, tasks
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, files, kernel_files
+from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import change, frame as smt_frame, state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback import pending as pending_rollback
+
+# The timer of the change: switching hundreds of cores takes a minute.
+ROLLBACK_SECONDS = 300
+# What differs that is written out, of each kind.
+MAX_NAMED = 20
+
+Run = t.Callable[..., "tuple[int, str, str]"]
+
+
+class Picture(t.NamedTuple):
+    """What a switch can change.
+
+    Attributes:
+        seconds: since the boot when it was taken, as far as that is known.
+        state: the state of the CPUs.
+        masks: (thread, its start) -> CPU list, of threads that may not run on all CPUs.
+        cpusets: path -> what it has, of each with CPUs of its own.
+        interrupts: number -> CPU list.
+    """
+
+    seconds: float
+    state: smt_state.State
+    masks: "dict[tuple[int, str], str]"
+    cpusets: "dict[str, str]"
+    interrupts: "dict[str, str]"
+
+
+def picture(host: kernel_files.KernelFiles) -> Picture:
+    """Return what a switch can change, as it is now."""
+    state = smt_state.read(files=host)
+    online = frozenset(state["online"])
+    return Picture(
+        _since_boot(host),
+        state,
+        {(one.pid, one.start): cpulist.render(one.mask) for one in tasks.restricted(host, online)},
+        {
+            one.path: f"{cpulist.render(one.cpus)} ({one.partition or 'member'})"
+            for one in cpusets.find(host)
+            if one.binds or one.partition
+        },
+        {number: cpulist.render(cpus) for number, cpus in bindings.interrupts(host, online)},
+    )
+
+
+def _since_boot(host: kernel_files.KernelFiles) -> float:
+    """Return the seconds since the boot (proc(5), /proc/uptime)."""
+    match = re.match(r"[0-9]+(\.[0-9]+)?", host.read("proc/uptime") or "")
+    return float(match.group()) if match else 0.0
+
+
+def differences(before: Picture, after: Picture, ticks_a_second: int) -> "dict[str, list[str]]":
+    """Return what is not as it was, by kind.
+
+    What has ended since or has begun since is left out.
+
+    Args:
+        before: the switches.
+        after: them.
+        ticks_a_second: of the start of threads.
+    """
+    existed = {key for key in after.masks if key in before.masks or int(key[1]) / ticks_a_second < before.seconds}
+    return {
+        "cpus": smt_state.differences(before.state, after.state),
+        "masks": [
+            f"thread {key[0]} may run on {mask} only, before on {before.masks.get(key, 'all CPUs')}"
+            for key, mask in sorted(after.masks.items())
+            if key in existed and before.masks.get(key) != mask
+        ][:MAX_NAMED],
+        "cpusets": [
+            f"/{path} has {after.cpusets.get(path, 'no CPUs of its own')}, before {had}"
+            for path, had in sorted(before.cpusets.items())
+            if after.cpusets.get(path) != had
+        ][:MAX_NAMED],
+        "interrupts": [
+            f"interrupt {number} is on {after.interrupts[number]}, before on {had}"
+            for number, had in sorted(before.interrupts.items())
+            if after.interrupts.get(number, had) != had
+        ][:MAX_NAMED],
+    }
+
+
+class Switched(t.NamedTuple):
+    """How switching went.
+
+    Attributes:
+        refused: why nothing was switched, or nothing that stayed; None where it was.
+        failed: whether that is because the kernel or the host did not do it, and not because it should not be tried.
+        conflicts: number of affinity conflicts that refused it.
+        seconds_off: how long taking siblings offline took; None where it did not happen.
+        seconds_back: how long the way back took; the same.
+        cpus: CPU list of those that went offline.
+        different: what is not as it was, from :func:`differences`.
+        not_restored: what smt_state says it could not restore.
+    """
+
+    refused: "str | None"
+    failed: bool = False
+    conflicts: int = 0
+    seconds_off: "float | None" = None
+    seconds_back: "float | None" = None
+    cpus: str = ""
+    different: "t.Mapping[str, list[str]]" = types.MappingProxyType({})
+    not_restored: "t.Sequence[str]" = ()
+
+
+def there_and_back(
+    run: Run, ticks_a_second: int, conflicts_of: "t.Sequence[str]", check: bool, sysroot: str = "/"
+) -> Switched:
+    """Take the siblings offline and bring the host back.
+
+    Args:
+        run: runs a command, as ``AnsibleModule.run_command`` does.
+        ticks_a_second: of the start of threads in /proc.
+        conflicts_of: whose affinity conflicts refuse it, as in ``affinity.selected``.
+        check: only say whether it would be refused.
+        sysroot: of the host.
+    """
+    host, fs = kernel_files.KernelFiles(sysroot), files.HostFs(sysroot)
+    if pending_rollback.load(fs) is not None:
+        return Switched(
+            "a change waits for its confirmation, which this would give: confirm it, or wait for its rollback"
+        )
+    asked = change.Request(change.DISABLED, conflicts_of=conflicts_of, rollback_after=ROLLBACK_SECONDS, check=check)
+    try:
+        # What is to be the same afterwards: in any form, also one that an earlier change has left.
+        was = smt_frame.present(host, fs)
+        before = picture(host)
+        off, seconds_off = _timed(asked, run, sysroot)
+    except change.ChangeRefusedError as error:
+        return Switched(str(error), conflicts=len(error.findings))
+    except HostError as error:
+        return Switched(str(error), failed=True)
+    going = set(before.state["online"]) - cpulist.parse_or_empty(off["after"]["online"])
+    if check or not going:
+        return Switched(None if going else "no sibling is online", cpus=cpulist.render(going))
+    back = change.Request(change.PREVIOUS, frame=was)
+    # The timer still runs, and does it where this fails.
+    restored, seconds_back = _timed(back, run, sysroot)
+    _timed(back._replace(confirm=True), run, sysroot)
+    return Switched(
+        None,
+        seconds_off=seconds_off,
+        seconds_back=seconds_back,
+        cpus=cpulist.render(going),
+        different=differences(before, picture(host), ticks_a_second),
+        not_restored=[one for one in restored["not_restored"] if not isinstance(one, affinity.Harmless)],
+    )
+
+
+def _timed(request: change.Request, run: Run, sysroot: str) -> "tuple[change.Result, float]":
+    begun = time.monotonic()
+    result = change.RuntimeChange(request, run, sysroot).run()
+    return result, round(time.monotonic() - begun, 3)

@@ -1,0 +1,191 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What came of a host as a document that its owner may hand on: no names, no addresses, no serial numbers, and no
+sentence that a host has written.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._proof import recording
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.version import COLLECTION_VERSION
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema
+from ansible_collections.threadwise.smt.plugins.plugin_utils._proof import findings
+from ansible_collections.threadwise.smt.plugins.plugin_utils._proof.host_proof import (
+    EFFECT,
+    HostProof,
+    Instrument,
+    Measured,
+    Switch,
+    View,
+)
+
+SCHEMA_NAME, SCHEMA_VERSION = "threadwise.smt/proof", 1
+# Facts that say what a machine is, and not whose.
+FACTS = (
+    *("hardware_class", "hypervisor", "supported", "control", "active", "sockets", "cores", "threads_per_core"),
+    *("numbering", "source", "complete", "sibling_groups"),
+)
+# What a release of a kernel is made of; a builder can put anything behind it.
+_RELEASE = re.compile(r"\d+(\.\d+)*[-+.~_\w]{0,60}")
+
+_TEXT = schema.text()
+_SHARE: schema.Schema = {"type": "number"}
+_SECONDS = schema.or_null(schema.SECONDS)
+_COUNT = schema.count()
+_MEASURED = schema.or_null(
+    schema.whole(
+        change=schema.about(_SHARE, "Change of the time of the same work, a share: 0.05 is 5 % more."),
+        low=schema.about(schema.or_null(_SHARE), "Lower end of its interval, null where there is none."),
+        high=schema.about(schema.or_null(_SHARE), "Upper end of its interval."),
+        called=schema.about(schema.BOOL, "Whether the verdict was that there is a difference."),
+        least=schema.about(
+            schema.or_null(_SHARE), "The share by which two arms have to differ to be told apart, null if unknown."
+        ),
+        blocks=schema.about(_COUNT, "How many times both arms were measured."),
+    )
+)
+SCHEMA = schema.published(
+    SCHEMA_NAME,
+    SCHEMA_VERSION,
+    "What the collection could and could not do on one host",
+    "proof/HOST.json below the directory of a run of smt_proof.yml. It names neither the host nor its owner.",
+    schema.whole(
+        day=schema.about(schema.text(10, r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"), "Day of the proof, UTC."),
+        collection_version=schema.about(schema.text(100), "Version of the collection."),
+        kernel=schema.about(schema.text(100), "Release of the kernel; empty where it is not one."),
+        facts=schema.about({"type": "object"}, "Facts that say what the machine is, as in docs/facts.md."),
+        findings=schema.about(
+            schema.whole(
+                **{
+                    part: schema.about(schema.one_of(*findings.TITLES, None), f"What came of: {part}.")
+                    for part in findings.PARTS
+                }
+            ),
+            "What came of each part; null for what was not part of this proof.",
+        ),
+        views=schema.about(
+            schema.items(
+                schema.whole(
+                    source=schema.about(_TEXT, "A file of the kernel, or a tool."),
+                    answered=schema.about(schema.BOOL, "Whether it says anything."),
+                    cores=schema.about(schema.or_null(_COUNT), "Number of cores that it knows."),
+                    differences=schema.about(schema.items(_TEXT, 100), "In which it differs from the facts."),
+                ),
+                20,
+            ),
+            "What others say of CPUs.",
+        ),
+        siblings=schema.about(
+            schema.or_null(schema.mapping({}, 20)), "What was measured, as the fact `measured`; null if nothing was."
+        ),
+        switch=schema.about(
+            schema.or_null(
+                schema.whole(
+                    refused=schema.about(schema.BOOL, "Whether nothing was switched, or nothing that stayed."),
+                    failed=schema.about(schema.BOOL, "Whether that is because the kernel or the host did not do it."),
+                    conflicts=schema.about(_COUNT, "Number of affinity conflicts that refused it."),
+                    seconds_off=schema.about(_SECONDS, "Seconds until siblings were offline."),
+                    seconds_back=schema.about(_SECONDS, "Seconds until the host was back."),
+                    cpus=schema.about(schema.CPU_LIST, "The siblings."),
+                    different=schema.about(
+                        schema.whole(
+                            **{
+                                kind: schema.about(_COUNT, f"Number of {many}.")
+                                for kind, (_one, many) in findings.KINDS.items()
+                            }
+                        ),
+                        "Number of things that are not as before, by kind.",
+                    ),
+                    not_restored=schema.about(_COUNT, "Number of things that could not be restored."),
+                )
+            ),
+            "Siblings offline, and back; null if it was not asked for.",
+        ),
+        instruments=schema.about(
+            schema.items(
+                schema.whole(
+                    name=schema.about(_TEXT, "The instrument."),
+                    usable=schema.about(schema.BOOL, "Whether it can be used here."),
+                    detail=schema.about(_TEXT, "What it is here."),
+                    cost=schema.about(schema.or_null(_SHARE), "Share of a CPU that it takes."),
+                ),
+                20,
+            ),
+            "What there is to measure with.",
+        ),
+        equal=schema.about(_MEASURED, "The host as it was found against itself; null if not measured."),
+        planted=schema.about(_MEASURED, f"The same with {EFFECT:.0%} more work; null if not measured."),
+        recorded=schema.about(
+            schema.mapping(schema.text(recording.MAX_CHARACTERS), 200_000, recording.PATHS),
+            "Path below the root -> text of files of the kernel about CPUs.",
+        ),
+    ),
+)
+
+
+def made(proof: HostProof, day: str) -> dict[str, t.Any]:
+    """Return the document of a host that was looked at, which matches :data:`SCHEMA`.
+
+    Args:
+        proof: of the host.
+        day: ``YYYY-MM-DD``, UTC.
+    """
+    states: dict[str, str | None] = dict.fromkeys(findings.PARTS)
+    states.update((one.part, one.state) for one in findings.of(proof))
+    return {
+        "schema": SCHEMA_NAME,
+        "schema_version": SCHEMA_VERSION,
+        "day": day,
+        "collection_version": COLLECTION_VERSION,
+        "kernel": proof.kernel if _RELEASE.fullmatch(proof.kernel) else "",
+        "facts": {name: proof.facts[name] for name in FACTS if name in proof.facts},
+        "findings": states,
+        "views": [_view(one) for one in proof.views],
+        "siblings": proof.measured,
+        "switch": proof.switch and _switch(proof.switch),
+        "instruments": [_instrument(one) for one in proof.instruments],
+        "equal": proof.equal and _measured(proof.equal),
+        "planted": proof.planted and _measured(proof.planted),
+        "recorded": dict(proof.recorded),
+    }
+
+
+def _view(one: View) -> dict[str, t.Any]:
+    return {
+        "source": one.source,
+        "answered": one.reason is None,
+        "cores": one.cores,
+        "differences": list(one.differences),
+    }
+
+
+def _switch(one: Switch) -> dict[str, t.Any]:
+    return {
+        "refused": one.refused is not None,
+        "failed": one.failed,
+        "conflicts": one.conflicts,
+        "seconds_off": one.seconds_off,
+        "seconds_back": one.seconds_back,
+        "cpus": one.cpus,
+        "different": {kind: len(one.different.get(kind, ())) for kind in findings.KINDS},
+        "not_restored": len(one.not_restored),
+    }
+
+
+def _instrument(one: Instrument) -> dict[str, t.Any]:
+    return {"name": one.name, "usable": one.reason is None, "detail": one.detail, "cost": one.cost}
+
+
+def _measured(one: Measured) -> dict[str, t.Any]:
+    change = one.change
+    return {
+        "change": change.value,
+        "low": change.low,
+        "high": change.high,
+        "called": one.is_called,
+        "least": one.least,
+        "blocks": one.blocks,
+    }

@@ -1,0 +1,172 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a proof says of a host, in sentences: what holds, what does not, and what could not be tried."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._proof.host_proof import EFFECT, HostProof
+
+# What came of a part: it holds, it does not, or nothing is known of it.
+HOLDS, FAILS, OPEN = "holds", "fails", "open"
+TITLES = {HOLDS: "holds", FAILS: "does not hold", OPEN: "not known"}
+# Sentences of one kind.
+MAX_NAMED = 5
+# Names of what can be different after a switch, for people: one of it, and many.
+KINDS = {
+    "cpus": ("CPU or control", "CPUs or controls"),
+    "masks": ("CPU mask", "CPU masks"),
+    "cpusets": ("cpuset", "cpusets"),
+    "interrupts": ("interrupt", "interrupts"),
+}
+# The kinds that a document for others has: no sentence of a host is in it.
+PARTS = ("facts", "siblings", "switch", "equal arms", "known effect", "instruments", "quiet")
+
+
+class Finding(t.NamedTuple):
+    """What came of one part.
+
+    Attributes:
+        part: one of :data:`PARTS`.
+        state: ``HOLDS``, ``FAILS`` or ``OPEN``.
+        sentence: what came of it; a host's words may be in it.
+    """
+
+    part: str
+    state: str
+    sentence: str
+
+
+def of(proof: HostProof) -> list[Finding]:
+    """Return what came of each part of a host that was looked at."""
+    return [
+        _of_facts(proof),
+        _of_siblings(proof),
+        _of_switch(proof),
+        _of_equal(proof),
+        _of_planted(proof),
+        _of_instruments(proof),
+        *([] if proof.equal is None else [_of_quiet(proof)]),
+    ]
+
+
+def _of_facts(proof: HostProof) -> Finding:
+    """The kernel's own files decide; a tool that differs from them, as lscpu does on some Arm machines, is named."""
+    asked = [view for view in proof.views if view.reason is None]
+    different = [one for view in asked for one in view.differences]
+    is_wrong = any(view.differences for view in asked if view.is_of_kernel)
+    same = wording.join([view.source for view in asked if not view.differences])
+    said = f"{'; '.join(different[:MAX_NAMED])}{_more(different)}. " if different else ""
+    if is_wrong:
+        return Finding("facts", FAILS, said.strip())
+    agreed = f"The facts say what these say of CPUs and cores: {same}."
+    return Finding("facts", HOLDS if asked else OPEN, said + agreed)
+
+
+def _more(found: t.Sequence[t.Any]) -> str:
+    return f"; and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
+
+
+def _of_siblings(proof: HostProof) -> Finding:
+    if proof.measured is None:
+        return Finding("siblings", OPEN, f"Siblings were not measured: {proof.siblings_reason or 'no answer'}.")
+    if proof.disagreement is not None:
+        return Finding("siblings", FAILS, proof.disagreement)
+    pairs = [one for one in proof.measured.get("pairs") or () if isinstance(one, str)]
+    said = f"CPUs {' and '.join(pairs[:MAX_NAMED])}{_more(pairs)} share cores" if pairs else "no two CPUs share a core"
+    if proof.measured.get("agrees_with_kernel") is True:
+        return Finding("siblings", HOLDS, f"By measuring, {said}, as the kernel says.")
+    unclear = proof.measured.get("unclear") or ""
+    return Finding("siblings", OPEN, f"By measuring, {said}; of CPUs {unclear} it did not become clear.")
+
+
+def _of_switch(proof: HostProof) -> Finding:
+    switch = proof.switch
+    if switch is None:
+        return Finding("switch", OPEN, "Siblings were not switched (smt_proof_switch is false).")
+    if switch.refused is not None:
+        state = FAILS if switch.failed else OPEN
+        return Finding("switch", state, f"Siblings were not switched: {wording.clause(switch.refused)}.")
+    if switch.seconds_off is None or switch.seconds_back is None:
+        return Finding("switch", OPEN, f"Siblings {switch.cpus} would be switched.")
+    times = (
+        f"CPUs {switch.cpus} were offline after {switch.seconds_off:.1f} s and back after {switch.seconds_back:.1f} s"
+    )
+    if switch.is_as_before:
+        return Finding("switch", HOLDS, f"{times}, and each CPU, mask, cpuset and interrupt is as before.")
+    left = [*switch.not_restored, *(one for kind in KINDS for one in switch.different.get(kind, ()))]
+    return Finding("switch", FAILS, f"{times}, but not all is as before: {'; '.join(left[:MAX_NAMED])}{_more(left)}.")
+
+
+def _of_equal(proof: HostProof) -> Finding:
+    part, equal = "equal arms", proof.equal
+    if equal is None:
+        return Finding(part, OPEN, f"Equal arms were not compared: {proof.not_compared or 'no answer'}.")
+    said = wording.change_and_interval(equal.change)
+    least = f" {_least(proof)}" if equal.least is not None else ""
+    if equal.is_called:
+        return Finding(
+            part, FAILS, f"Two equal arms were called different, {said}: differences of this size say nothing here."
+        )
+    return Finding(part, HOLDS, f"Two equal arms were not called different ({said}).{least}")
+
+
+def _least(proof: HostProof) -> str:
+    """Return the smallest effect that this host can show in this time."""
+    if proof.equal is None or proof.equal.least is None:
+        return ""
+    return f"An effect has to be {wording.percent(proof.equal.least)} at least to be found in as much time."
+
+
+def _of_planted(proof: HostProof) -> Finding:
+    part, planted = "known effect", proof.planted
+    if planted is None:
+        return Finding(part, OPEN, f"A known effect was not measured: {proof.not_compared or 'no answer'}.")
+    begun = f"{wording.percent(EFFECT)} more work"
+    said = wording.change_and_interval(planted.change)
+    if not planted.is_called:
+        return Finding(part, FAILS, f"{begun} was not found: its time changed by {said}.")
+    if not planted.holds_the_effect:
+        return Finding(
+            part, FAILS, f"{begun} took {said} of time: its interval does not have the planted effect in it."
+        )
+    return Finding(part, HOLDS, f"{begun} was found: its time changed by {said}.")
+
+
+def _of_instruments(proof: HostProof) -> Finding:
+    missing = [f"{one.name} ({one.reason})" for one in proof.instruments if one.reason is not None]
+    there = [one.name for one in proof.instruments if one.reason is None]
+    said = f"Of use here: {wording.join(there)}." if there else ""
+    if missing:
+        said += f" Not of use: {'; '.join(missing)}."
+    # A coarse clock is the only one that a comparison cannot do without.
+    coarse = any(one.reason is not None for one in proof.instruments if one.name in ("clock", "timer"))
+    return Finding("instruments", FAILS if coarse else HOLDS, said.strip())
+
+
+def _of_quiet(proof: HostProof) -> Finding:
+    if proof.cautions:
+        return Finding("quiet", FAILS, " ".join(proof.cautions))
+    return Finding("quiet", HOLDS, "Nothing else disturbed the measurement.")
+
+
+def verdict(proof: HostProof) -> str:
+    """Return what came of a host in one sentence."""
+    if proof.reason is not None:
+        return proof.reason
+    found = of(proof)
+    failed, unknown = ([one.part for one in found if one.state == state] for state in (FAILS, OPEN))
+    if failed:
+        return f"{wording.capital(wording.join(failed))}: {TITLES[FAILS]} here."
+    return f"All that was tried holds{f'; not tried: {wording.join(unknown)}' if unknown else ''}."
+
+
+def shape(proof: HostProof) -> str:
+    """Return what the host is: its cores and threads."""
+    cores, cpus = proof.facts.get("cores"), proof.facts.get("cpus")
+    online = cpus.get("online") if isinstance(cpus, dict) else None
+    number = len(cpulist.parse_or_empty(online))
+    return f"{cores if isinstance(cores, int) else 'unknown'} cores, {number} CPUs online"

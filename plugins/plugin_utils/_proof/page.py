@@ -1,0 +1,68 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Proofs for people: a table on the terminal, and a page."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import fields
+from ansible_collections.threadwise.smt.plugins.plugin_utils._proof import findings
+from ansible_collections.threadwise.smt.plugins.plugin_utils._proof.host_proof import HostProof
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame
+
+COLUMNS = ("host", *findings.PARTS, "what came of it")
+SIGNS = {findings.HOLDS: "yes", findings.FAILS: "NO", findings.OPEN: "?"}
+
+
+def ordered(proofs: t.Iterable[HostProof]) -> list[HostProof]:
+    """Return those on which something does not hold first, then those that were not looked at, then the others."""
+    return sorted(proofs, key=lambda one: (not _fails(one), one.reason is None, one.name))
+
+
+def _fails(proof: HostProof) -> bool:
+    return proof.reason is None and any(one.state == findings.FAILS for one in findings.of(proof))
+
+
+def table(proofs: t.Sequence[HostProof]) -> list[str]:
+    """Format the proofs as lines of a table, and a last line with counts."""
+    return fields.table(COLUMNS, map(_cells, ordered(proofs)), summary(proofs))
+
+
+def _cells(proof: HostProof) -> tuple[str, ...]:
+    states = {} if proof.reason is not None else {one.part: SIGNS[one.state] for one in findings.of(proof)}
+    return (proof.name, *(states.get(part, "-") for part in findings.PARTS), findings.verdict(proof))
+
+
+def summary(proofs: t.Sequence[HostProof]) -> str:
+    """Describe all hosts in one sentence."""
+    looked = [one for one in proofs if one.reason is None]
+    failed = sum(map(_fails, looked))
+    counts = [
+        (len(looked) - failed, "on which all holds that was tried"),
+        (failed, "on which something does not"),
+        (len(proofs) - len(looked), "that could not be looked at"),
+    ]
+    said = ", ".join(f"{count} {words}" for count, words in counts if count)
+    return f"{text.counted(len(proofs), 'host')}: {said}."
+
+
+def render(proofs: t.Sequence[HostProof], at: str) -> str:
+    """Render the proofs as one self-contained HTML page.
+
+    Args:
+        proofs: of the hosts of the play.
+        at: when, as text.
+    """
+    return frame.render(
+        "proof.html.j2",
+        at=at,
+        hosts=[one for one in ordered(proofs) if one.reason is None],
+        missing=[one for one in proofs if one.reason is not None],
+        summary=summary(proofs),
+        findings=findings.of,
+        parts=findings.PARTS,
+        titles=findings.TITLES,
+        shape=findings.shape,
+    )

@@ -1,0 +1,72 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""smt_proof.yml as users call it: in check mode on this machine, beside a host that is gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+HOSTS = {
+    "here": {"ansible_connection": "local", "ansible_python_interpreter": sys.executable},
+    "gone": {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1},
+}
+
+
+@pytest.fixture(name="called")
+def call_the_playbook(tmp_path):
+    def called(*words, hosts=("here",), **variables):
+        inventory = {"all": {"hosts": {name: HOSTS[name] for name in hosts}}}
+        (tmp_path / "inventory.yml").write_text(yaml.safe_dump(inventory))
+        return subprocess.run(
+            [
+                *("ansible-playbook", "-i", str(tmp_path / "inventory.yml"), "threadwise.smt.smt_proof"),
+                *("-e", json.dumps({"smt_proof_switch": False, **variables}), *words),
+            ],
+            cwd=tmp_path,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            env=dict(
+                os.environ, PATH=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"], ANSIBLE_NOCOLOR="1"
+            ),
+        )
+
+    return called
+
+
+def test_check_mode_asks_the_kernel_and_its_tools_and_measures_nothing(called, tmp_path):
+    run = called("--check", hosts=("here", "gone"))
+    assert run.returncode == 4, run.stdout + run.stderr
+    assert "here: facts: holds. The facts say what these say of CPUs and cores: " in run.stdout
+    assert "topology/core_cpus_list" in run.stdout and "lscpu" in run.stdout
+    assert "here: equal arms: not known. Equal arms were not compared" in run.stdout
+    assert "2 hosts: 1 on which all holds that was tried, 1 that could not be looked at." in run.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["inventory.yml"]
+
+
+def test_what_would_be_done_to_siblings_is_said_before(called):
+    run = called("--check", smt_proof_switch=True)
+    said = run.stdout.index("here: would take its second threads offline once")
+    assert said < run.stdout.index("here: switch: "), run.stdout
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"smt_proof_second": 60}, "smt_proof_second"),
+        ({"smt_proof_seconds": 5}, "smt_proof_seconds is 5"),
+        ({"smt_proof_switch": "perhaps"}, "smt_proof_switch is 'perhaps'"),
+        ({"smt_proof_run": "../x"}, "../x"),
+    ],
+)
+def test_wrong_values_are_named_before_anything_is_written(variables, said, called, tmp_path):
+    run = called(**variables)
+    assert run.returncode == 2 and said in run.stdout + run.stderr, run.stdout + run.stderr
+    assert not list(tmp_path.glob("smt_proof*"))

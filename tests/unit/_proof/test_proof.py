@@ -1,0 +1,279 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a proof says of a host: each planted fault is named, recorded noise calls equal arms equal, and the document
+names nobody.
+"""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import json
+import math
+import pathlib
+import random
+
+import jsonschema_rs
+import pytest
+import result_maker
+import sysfs_tree
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import order
+from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._proof import recording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change, paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import answers
+from ansible_collections.threadwise.smt.plugins.plugin_utils._proof import document, findings, host_proof, page
+from sysfs_tree import Machine
+
+TESTS = pathlib.Path(__file__).resolve().parents[2]
+CALIBRATION = TESTS / "calibration"
+NOTHING_DIFFERENT = {kind: [] for kind in findings.KINDS}
+SWITCH = {
+    "refused": None,
+    "failed": False,
+    "conflicts": 0,
+    "seconds_off": 0.31,
+    "seconds_back": 0.42,
+    "cpus": "1,3",
+    "different": NOTHING_DIFFERENT,
+    "not_restored": [],
+}
+VIEW = {"source": "lscpu", "reason": None, "cores": 2, "differences": []}
+CLOCK = {"name": "clock", "reason": None, "detail": "tsc, steps of 0.1 us", "cost": None}
+MEASURED = {
+    "cpus": "0-3",
+    "pairs": ["0-1", "2-3"],
+    "singles": "",
+    "unclear": "",
+    "agrees_with_kernel": True,
+}
+ATTACK = "<script>alert(1)</script>\x1b[2J{{ 7 * 7 }}"
+
+
+@pytest.fixture(name="facts", scope="module")
+def facts_of_a_machine(tmp_path_factory):
+    root = sysfs_tree.write(tmp_path_factory.mktemp("host"), sysfs_tree.files(Machine(packages=1, cores=2)))
+    return smt_facts.gather(host_files.HostFs(root))
+
+
+def answer(**changes):
+    """What smt_proof_host answers, through the border."""
+    given = {
+        "changed": False,
+        "kernel": "6.1.0-28-amd64",
+        "views": [VIEW],
+        "instruments": [CLOCK],
+        "switch": SWITCH,
+        "recorded": {"sys/devices/system/cpu/online": "0-3\n"},
+        **changes,
+    }
+    return answers.accept("smt_proof_host", json.dumps(given))
+
+
+def looked(facts, measured=MEASURED, reason=None, **changes):
+    return host_proof.of_host("web01", facts, answer(**changes), measured, reason)
+
+
+def evaluated(proof, effects, noise=0.004, blocks=30):
+    """The proof with a result: arm -> what it multiplies the time by."""
+    made = result_maker.result(
+        workloads={"python_loop": {"rate": 100.0, "share": 0.625, "unit": "loops/s", "title": "loop"}},
+        names=("all_threads",),
+        arms=dict.fromkeys(effects, 1.0),
+        blocks=blocks,
+        noise=noise,
+    )
+    source = random.Random(5)
+    for workload in made["plan"]["workloads"]:
+        workload["metrics"]["wall_time"] = {"unit": "s", "better": "lower", "aggregate": "mean"}
+    for sample in made["samples"]:
+        value = 0.5 * effects[sample["arm"]] * math.exp(source.gauss(0, noise))
+        sample["metrics"]["wall_time"] = {"value": value, "unit": "s", "better": "lower"}
+    return host_proof.with_result(proof, result_maker.accepted(made))
+
+
+EFFECTS = {"as_found": 1.0, "again": 1.0, "more_work_5": 1.05}
+
+
+def states(proof):
+    return {one.part: one.state for one in findings.of(proof)}
+
+
+def sentence(proof, part):
+    return next(one.sentence for one in findings.of(proof) if one.part == part)
+
+
+def test_a_host_on_which_all_holds(facts):
+    proof = evaluated(looked(facts), EFFECTS)
+    assert set(states(proof).values()) == {findings.HOLDS}, findings.of(proof)
+    assert findings.verdict(proof) == "All that was tried holds."
+    assert sentence(proof, "switch") == (
+        "CPUs 1,3 were offline after 0.3 s and back after 0.4 s, and each CPU, mask, cpuset and interrupt is as before."
+    )
+    assert "5 % more work was found: its time changed by +5." in sentence(proof, "known effect")
+    assert "An effect has to be " in sentence(proof, "equal arms")
+
+
+def lying(facts):
+    return looked(facts, {**MEASURED, "pairs": ["0,2", "1,3"], "agrees_with_kernel": False})
+
+
+@pytest.mark.parametrize(
+    ("planted", "part", "said"),
+    [
+        (lying, "siblings", "By measuring, CPUs 0,2 and 1,3 share a core; the kernel says otherwise."),
+        (
+            lambda facts: looked(
+                facts, views=[{**VIEW, "source": "topology/core_cpus_list", "differences": ["it has CPUs 0 and 1"]}]
+            ),
+            "facts",
+            "it has CPUs 0 and 1",
+        ),
+        (
+            lambda facts: looked(facts, instruments=[{**CLOCK, "reason": "it is coarse, 10.0 ms"}]),
+            "instruments",
+            "Not of use: clock (it is coarse, 10.0 ms).",
+        ),
+        (
+            lambda facts: looked(facts, switch={**SWITCH, "refused": "CPU 3: EBUSY", "failed": True}),
+            "switch",
+            "Siblings were not switched: CPU 3: EBUSY.",
+        ),
+        (
+            lambda facts: looked(
+                facts, switch={**SWITCH, "different": {**NOTHING_DIFFERENT, "masks": ["thread 7 may run on 0 only"]}}
+            ),
+            "switch",
+            "but not all is as before: thread 7 may run on 0 only",
+        ),
+        (lambda facts: looked(facts, switch={**SWITCH, "not_restored": ["interrupt 9"]}), "switch", "interrupt 9"),
+        (
+            lambda facts: evaluated(looked(facts), {**EFFECTS, "again": 1.02}),
+            "equal arms",
+            "Two equal arms were called different, +2.",
+        ),
+        (
+            lambda facts: evaluated(looked(facts), {**EFFECTS, "more_work_5": 1.0}),
+            "known effect",
+            "5 % more work was not found",
+        ),
+        (
+            lambda facts: evaluated(looked(facts), {**EFFECTS, "more_work_5": 1.2}),
+            "known effect",
+            "its interval does not have the planted effect in it",
+        ),
+    ],
+)
+def test_each_planted_fault_is_named(planted, part, said, facts):
+    proof = planted(facts)
+    assert states(proof)[part] == findings.FAILS and said in sentence(proof, part), sentence(proof, part)
+    assert findings.verdict(proof).lower().startswith(part) or part in findings.verdict(proof)
+
+
+def test_a_tool_that_differs_from_the_kernel_is_named_and_is_no_fault_of_the_host(facts):
+    proof = looked(facts, views=[{**VIEW, "differences": ["lscpu has CPUs 0,2 on one core, and the facts have 0-1"]}])
+    assert states(proof)["facts"] == findings.HOLDS and "lscpu has CPUs 0,2 on one core" in sentence(proof, "facts")
+
+
+def test_what_was_not_tried_is_said_with_its_reason(facts):
+    proof = host_proof.without_result(looked(facts, None, "needs two CPUs", switch=None), "the budget is too short")
+    assert sentence(proof, "siblings") == "Siblings were not measured: needs two CPUs."
+    assert sentence(proof, "switch") == "Siblings were not switched (smt_proof_switch is false)."
+    assert sentence(proof, "equal arms") == "Equal arms were not compared: the budget is too short."
+    said = findings.verdict(proof)
+    assert said == "All that was tried holds; not tried: siblings, switch, equal arms and known effect."
+
+
+def test_an_affinity_conflict_is_no_fault(facts):
+    proof = looked(facts, switch={**SWITCH, "refused": "1 affinity conflict(s)", "conflicts": 1, "seconds_off": None})
+    assert states(proof)["switch"] == findings.OPEN
+
+
+def recorded_proofs(kind, blocks):
+    """What three arms of recorded equal samples say, the last of them with 5 % added: one family each."""
+    arms = (host_proof.AS_FOUND, host_proof.AGAIN, host_proof.PLANTED)
+    with gzip.open(CALIBRATION / "data" / "equal_work.json.gz") as file:
+        series = [
+            one["microseconds"] for one in json.load(file)["series"] if (one["kind"], one["series"]) == (kind, "same")
+        ]
+    for times in series:
+        left = iter(times[: 3 * blocks])
+        taken = {arm: [] for arm in arms}
+        for block in range(blocks):
+            for arm in order.of_block(arms, block):
+                taken[arm].append([next(left) * (1 + host_proof.EFFECT * (arm == host_proof.PLANTED))])
+        family = [(taken[host_proof.AS_FOUND], taken[arm], "lower") for arm in arms[1:]]
+        yield [host_proof.Measured.read({**one, **change.of(one, "lower")}) for one in paired.compare_family(family)]
+
+
+def test_on_recorded_noise_equal_arms_are_called_equal_and_five_percent_are_found():
+    """A dozen blocks of 50 ms; a proof on a host has some hundred of half a second and more."""
+    proofs = list(recorded_proofs("quiet", 12))
+    count = len(proofs)
+    assert count >= 300
+    assert sum(equal.is_called for equal, _planted in proofs) <= 0.05 * count
+    assert sum(planted.is_called for _equal, planted in proofs) >= 0.95 * count
+    assert sum(planted.holds_the_effect for _equal, planted in proofs) >= 0.95 * count
+
+
+def test_the_document_matches_its_schema_and_names_nobody(facts):
+    spoilt = {
+        "switch": {**SWITCH, "refused": f"pid 7 {ATTACK} of secret-unit.service", "conflicts": 1, "seconds_off": None},
+        "views": [{**VIEW, "reason": f"{ATTACK} on secret-host", "cores": None}],
+        "kernel": f"6.1.0 {ATTACK}",
+    }
+    for proof in (evaluated(looked(facts), EFFECTS), looked(facts, None, "secret-host said so", **spoilt)):
+        made = document.made(proof, "2026-11-27")
+        jsonschema_rs.validator_for(document.SCHEMA).validate(made)
+        text = json.dumps(made)
+        assert "web01" not in text and "secret" not in text and "script" not in text
+    assert made["kernel"] == "" and made["switch"]["conflicts"] == 1 and made["switch"]["refused"] is True
+
+
+@pytest.fixture(name="machine", scope="module")
+def load_the_tool():
+    spec = importlib.util.spec_from_file_location("recorded_machine", TESTS / "recorded_machine.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_document_becomes_a_recorded_machine_with_the_same_facts(machine, tmp_path):
+    root = sysfs_tree.write(tmp_path / "host", sysfs_tree.files(Machine(packages=2, cores=3)))
+    fs = host_files.HostFs(root)
+    facts = smt_facts.gather(fs)
+    made = document.made(looked(facts, recorded=recording.read(fs)), "2026-11-27")
+    row = machine.make(json.dumps(made), tmp_path / "again")
+    again = smt_facts.gather(host_files.HostFs(str(tmp_path / "again")))
+    assert {name: again[name] for name in document.FACTS} == {name: facts[name] for name in document.FACTS}
+    assert row.startswith("| ") and "facts, siblings, switch, instruments" in row
+    with pytest.raises(machine.RecordingError, match="exists"):
+        machine.make(json.dumps(made), tmp_path / "again")
+
+
+@pytest.mark.parametrize("path", ["../../etc/passwd", "/etc/passwd", "sys/devices/system/../../../etc/x", "proc/self"])
+def test_a_document_of_somebody_else_writes_nowhere_else(path, machine, facts, tmp_path):
+    made = {**document.made(looked(facts), "2026-11-27"), "recorded": {path: "x"}}
+    with pytest.raises(machine.RecordingError, match="not the document of a proof"):
+        machine.make(json.dumps(made), tmp_path / "again")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_page_and_table_show_what_came_of_each_and_nothing_of_a_hosts_text_acts(facts):
+    proofs = [
+        evaluated(looked(facts), EFFECTS),
+        host_proof.of_host(
+            "evil", facts, answer(switch={**SWITCH, "refused": ATTACK, "failed": True}), None, "not asked"
+        ),
+        host_proof.HostProof("gone", reason="no route to host"),
+    ]
+    shown = page.render(proofs, "2026-11-27 10:00 UTC")
+    assert "<script>alert" not in shown and "\x1b" not in shown and "49" not in shown.partition("evil")[2][:2000]
+    assert shown.index(">evil<") < shown.index(">web01<") and "no route to host" in shown
+    lines = page.table(proofs)
+    assert [line.split()[0] for line in lines[2:5]] == ["evil", "gone", "web01"]
+    assert lines[-1] == (
+        "3 hosts: 1 on which all holds that was tried, 1 on which something does not, 1 that could not be looked at."
+    )
+    assert all("\x1b" not in line for line in lines)

@@ -1,0 +1,109 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Siblings offline and back on a fake kernel: whether the host is as before, and who is told why it is not."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._proof import switching
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import change as smt_change
+from fake_host import Host
+
+SIBLINGS = "1,3,5,7"
+TICKS = 100
+
+
+@pytest.fixture(name="host")
+def make_host(tmp_path, monkeypatch):
+    host = Host(tmp_path)
+
+    class Change(smt_change.RuntimeChange):
+        def __init__(self, request, run_command, sysroot):
+            super().__init__(request, run_command, sysroot)
+            self.host = host
+
+    monkeypatch.setattr(switching.change, "RuntimeChange", Change)
+    monkeypatch.setattr(switching.kernel_files, "KernelFiles", lambda _root: host)
+    return host
+
+
+def there_and_back(host, check=False):
+    return switching.there_and_back(host.run_command, TICKS, ["services"], check, host.sysroot)
+
+
+def test_siblings_go_and_the_host_is_as_before(host):
+    found = there_and_back(host)
+    assert found.refused is None and found.cpus == SIBLINGS and host.online == set(range(8))
+    assert found.different == {"cpus": [], "masks": [], "cpusets": [], "interrupts": []}
+    assert found.seconds_off is not None and found.seconds_back is not None
+    # Nothing waits to be confirmed, and the next change is a first one.
+    assert host.pending() is None and host.saved() is None and not host.is_waiting
+
+
+def test_a_host_that_was_changed_before_is_as_it_was_then(host):
+    """One sibling is off on purpose, by smt_state, which can still restore it."""
+    host.ask("disabled", cores={"cpus": "0-1"})
+    assert host.online == {0, 2, 3, 4, 5, 6, 7}
+    found = there_and_back(host)
+    assert found.refused is None and not any(found.different.values()) and host.online == {0, 2, 3, 4, 5, 6, 7}
+    assert host.saved() is not None
+    host.ask("restored")
+    assert host.online == set(range(8))
+
+
+def test_a_cpu_that_the_kernel_refuses_is_named_and_nothing_is_left(host):
+    host.control = None
+    host.refusals[5, False] = errno.EBUSY
+    host._show_all()
+    found = there_and_back(host)
+    assert found.failed and found.refused.startswith("CPU 5: EBUSY"), found
+    assert host.online == set(range(8)) and host.pending() is None and not host.is_waiting
+
+
+def test_check_mode_switches_nothing(host):
+    found = there_and_back(host, check=True)
+    assert found.refused is None and found.cpus == SIBLINGS and found.seconds_off is None
+    assert host.writes == [] and host.commands == []
+
+
+def test_a_change_that_waits_for_its_confirmation_is_not_confirmed_by_this(host):
+    host.ask("disabled", rollback_after=600)
+    found = there_and_back(host)
+    assert "waits for its confirmation" in found.refused and host.pending() is not None
+
+
+def test_a_host_without_online_siblings_has_nothing_to_switch(host):
+    host.ask("disabled")
+    assert there_and_back(host).refused == "no sibling is online"
+    assert host.saved() is not None
+
+
+def picture(seconds=100.0, masks=None, cpusets=None, interrupts=None, online=(0, 1, 2, 3)):
+    state = {"control": "on", "active": True, "online": list(online), "present": [0, 1, 2, 3]}
+    return switching.Picture(seconds, state, masks or {}, cpusets or {}, interrupts or {})
+
+
+def test_each_difference_is_said_with_what_was_before():
+    before = picture(masks={(7, "10"): "0"}, cpusets={"a": "0-1 (member)"}, interrupts={"9": "0-3"})
+    after = picture(
+        masks={(7, "10"): "2", (8, "9000"): "0-2"},
+        cpusets={},
+        interrupts={"9": "0"},
+        online=(0, 1, 2),
+    )
+    found = switching.differences(before, after, TICKS)
+    assert found["masks"] == [
+        "thread 7 may run on 2 only, before on 0",
+        "thread 8 may run on 0-2 only, before on all CPUs",
+    ]
+    assert found["cpusets"] == ["/a has no CPUs of its own, before 0-1 (member)"]
+    assert found["interrupts"] == ["interrupt 9 is on 0, before on 0-3"]
+    assert found["cpus"]
+
+
+def test_what_began_since_and_what_has_ended_is_no_difference():
+    before = picture(masks={(7, "10"): "0"}, interrupts={"9": "0-3"})
+    after = picture(masks={(8, "10100"): "0"})
+    assert not any(switching.differences(before, after, TICKS).values())
