@@ -58,6 +58,7 @@ LONG_SCENARIOS = (
     "smt_arms",
     "smt_arms_truth",
     "smt_exposure",
+    "smt_proof",
     "smt_huge_pages",
     "smt_eval_boot_arms",
     "smt_workloads",

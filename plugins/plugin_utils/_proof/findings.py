@@ -111,7 +111,7 @@ def _of_equal(proof: HostProof) -> Finding:
         return Finding(
             part, FAILS, f"Two equal arms were called different, {said}: differences of this size say nothing here."
         )
-    return Finding(part, HOLDS, f"Two equal arms were not called different ({said}).{least}")
+    return Finding(part, HOLDS, f"Two equal arms were not called different: {said}.{least}")
 
 
 def _least(proof: HostProof) -> str:

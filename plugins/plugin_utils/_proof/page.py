@@ -37,6 +37,8 @@ def _cells(proof: HostProof) -> tuple[str, ...]:
 
 def summary(proofs: t.Sequence[HostProof]) -> str:
     """Describe all hosts in one sentence."""
+    if len(proofs) == 1:
+        return f"{proofs[0].name}: {findings.verdict(proofs[0])}"
     looked = [one for one in proofs if one.reason is None]
     failed = sum(map(_fails, looked))
     counts = [
