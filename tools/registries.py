@@ -85,6 +85,7 @@ BEGIN, END = "<!-- The table is written by tools/registries.py. -->\n", "<!-- En
 SCHEMAS = {
     "docs/host.schema.json": "_border.results",
     "docs/compliance.schema.json": "_fleet.compliance_report",
+    "docs/history.schema.json": "_history.document",
     "docs/proof.schema.json": "_proof.document",
     "docs/trial.schema.json": "_border.trials",
     "docs/trial-report.schema.json": "_trial.trial_report",

@@ -15,6 +15,7 @@ import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results, trials
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, compliance_report, policy
+from ansible_collections.threadwise.smt.plugins.plugin_utils._history import document as history
 from ansible_collections.threadwise.smt.plugins.plugin_utils._proof import document as proof
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import base
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import trial_report
@@ -26,6 +27,7 @@ WRITTEN = {
     "host.schema.json": (results.SCHEMA_NAME, results.SCHEMA_VERSION),
     "results.schema.json": (base.SCHEMA_NAME, base.SCHEMA_VERSION),
     "compliance.schema.json": (compliance_report.SCHEMA_NAME, compliance_report.SCHEMA_VERSION),
+    "history.schema.json": (history.SCHEMA_NAME, history.SCHEMA_VERSION),
     "proof.schema.json": (proof.SCHEMA_NAME, proof.SCHEMA_VERSION),
     "trial.schema.json": (trials.SCHEMA_NAME, trials.SCHEMA_VERSION),
     "trial-report.schema.json": (trial_report.SCHEMA_NAME, trial_report.SCHEMA_VERSION),
@@ -33,6 +35,7 @@ WRITTEN = {
 SOURCES = {
     "host.schema.json": results.SCHEMA,
     "compliance.schema.json": compliance_report.SCHEMA,
+    "history.schema.json": history.SCHEMA,
     "proof.schema.json": proof.SCHEMA,
     "trial.schema.json": trials.SCHEMA,
     "trial-report.schema.json": trial_report.SCHEMA,

@@ -105,7 +105,7 @@ class Switched(t.NamedTuple):
         failed: whether that is because the kernel or the host did not do it, and not because it should not be tried.
         conflicts: number of affinity conflicts that refused it.
         seconds_off: how long taking siblings offline took; None where it did not happen.
-        seconds_back: how long the way back took; the same.
+        seconds_back: how long bringing it back took; the same.
         cpus: CPU list of those that went offline.
         different: what is not as it was, from :func:`differences`.
         not_restored: what smt_state says it could not restore.

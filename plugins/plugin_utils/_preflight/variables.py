@@ -71,6 +71,12 @@ PLAYBOOKS: dict[str, dict[str, Spec]] = {
         "smt_exposure_window_seconds": {"type": "float"},
         "smt_exposure_windows": {"type": "int"},
     },
+    "smt_history": {
+        "smt_history_checks": _PATH,
+        "smt_history_margin": {"type": "float"},
+        "smt_history_page": _PATH,
+        "smt_history_results": _PATH,
+    },
     "smt_proof": {
         "smt_proof_dest": _PATH,
         "smt_proof_hosts": _ANY,
@@ -106,6 +112,7 @@ RANGES: dict[str, tuple[float | None, float | None]] = {
     "smt_enforce_max_fail_percentage": (0, 100),
     **{f"smt_exposure_{name}": ends for name, ends in of_usage.RANGES.items()},
     "smt_eval_sample": (1, None),
+    "smt_history_margin": (0, 0.99),
     "smt_proof_seconds": (60, 86400),
 }
 # What a value has to be that its type does not say, as the plan on the host checks it: functions that raise one of
@@ -156,6 +163,10 @@ ONE_FOR_ALL = (
     "smt_eval_serial",
     "smt_exposure_page",
     "smt_exposure_results",
+    "smt_history_checks",
+    "smt_history_margin",
+    "smt_history_page",
+    "smt_history_results",
     "smt_proof_dest",
     "smt_proof_run",
     "smt_proof_seconds",

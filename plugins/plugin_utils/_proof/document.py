@@ -42,7 +42,8 @@ _MEASURED = schema.or_null(
         high=schema.about(schema.or_null(_SHARE), "Upper end of its interval."),
         called=schema.about(schema.BOOL, "Whether the verdict was that there is a difference."),
         least=schema.about(
-            schema.or_null(_SHARE), "The share by which two arms have to differ to be told apart, null if unknown."
+            schema.or_null(_SHARE),
+            "The share by which two arms have to differ to be called different, null if unknown.",
         ),
         blocks=schema.about(_COUNT, "How many times both arms were measured."),
     )

@@ -76,8 +76,8 @@ class Measured:
     Attributes:
         change: of the time of the same work.
         is_called: whether the verdict says that there is a difference.
-        least: the share by which two arms have to differ to be told apart as surely as paired.POWER; None where it is
-            not known.
+        least: the share by which two arms have to differ to be called different as surely as paired.POWER; None where
+            it is not known.
         blocks: how many times both were measured.
     """
 

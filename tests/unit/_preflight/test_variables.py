@@ -301,6 +301,7 @@ def test_the_prefixes_are_those_of_roles_and_playbooks():
         "enforce",
         "eval",
         "exposure",
+        "history",
         "memory",
         "policy",
         "proof",

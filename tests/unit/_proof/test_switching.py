@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Siblings offline and back on a fake kernel: whether the host is as before, and who is told why it is not."""
+"""Siblings offline and back on a fake kernel: whether the host is as before, and why it is not."""
 
 from __future__ import annotations
 

@@ -1,0 +1,78 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Files of earlier calls, of which a history is made: they are kept for years, and others may write to them."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts
+
+MAX_HOSTS = 200_000
+
+Status = t.Literal["compliant", "waived", "drifted", "bad_policy", "unknown", "unreachable"]
+
+
+class CheckLine(parts.Part, frozen=True):
+    """A check of compliance.
+
+    Attributes:
+        at: UTC.
+        hosts: how many it was about.
+        whole: whether all hosts that are known are in it, and not those alone whose status has changed.
+        statuses: host -> status.
+    """
+
+    schema: t.Literal["threadwise.smt/checks"]
+    schema_version: t.Literal[1]
+    at: parts.Moment
+    hosts: parts.Count
+    whole: bool
+    statuses: t.Annotated[dict[parts.Key, Status], parts.at_most(MAX_HOSTS)]
+
+
+class _Excerpt(parts.Part, frozen=True, forbid_unknown_fields=False):
+    """A part of a file of which other parts are not read."""
+
+
+class Environment(_Excerpt, frozen=True):
+    """What a host ran."""
+
+    kernel: parts.Text | None = None
+
+
+class ReportedHost(_Excerpt, frozen=True):
+    """A host of a report."""
+
+    hardware_class: parts.Text | None = None
+    started: parts.Text | None = None
+    environment: Environment | None = None
+
+
+class ReportedWorkload(_Excerpt, frozen=True):
+    """What a report says of a workload of a class; one that its hosts do not measure alike has no ratio."""
+
+    title: parts.Text
+    of_smt: bool = False
+    better: parts.Better | None = None
+    ratio: parts.Number | None = None
+    ci_low: parts.Number | None = None
+    ci_high: parts.Number | None = None
+    interval_confidence: parts.Number | None = None
+    verdict: parts.Text | None = None
+
+
+class ReportedClass(_Excerpt, frozen=True):
+    """A hardware class of a report."""
+
+    hardware_class: parts.Text | None = None
+    workloads: tuple[ReportedWorkload, ...] = ()
+
+
+class Report(_Excerpt, frozen=True):
+    """The results.json of a run, as far as a history reads it."""
+
+    schema: t.Literal["threadwise.smt/report"]
+    schema_version: t.Literal[2]
+    classes: list[ReportedClass]
+    hosts: list[ReportedHost]

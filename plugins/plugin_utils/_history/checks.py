@@ -1,0 +1,178 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What checks of compliance found over time: a line for each check, in a file for each month.
+
+A line has the statuses that have changed since the line before; the first of a file has all. So a month is complete by
+itself, old months can be removed, and a check of 10,000 hosts of which three have drifted is a line of 300 characters.
+"""
+
+from __future__ import annotations
+
+import collections
+import datetime
+import json
+import os
+import re
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import histories, parts, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import folders
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance
+
+SCHEMA, VERSION = "threadwise.smt/checks", 1
+MIB = 1024 * 1024
+MAX_FILE = 256 * MIB
+LOCK, LOCK_SECONDS = ".checks.lock", 60
+_NAME = re.compile(r"checks-(\d{4}-\d{2})\.jsonl")
+# What says nothing of whether a host has drifted.
+_NOT_SEEN = (compliance.UNKNOWN, compliance.UNREACHABLE, compliance.BAD_POLICY)
+
+Statuses = t.Mapping[str, str]
+
+
+class Check(t.NamedTuple):
+    """One check.
+
+    Attributes:
+        at: when (aware).
+        counts: status -> number of hosts, of all hosts that were checked until then, by their latest word.
+    """
+
+    at: datetime.datetime
+    counts: t.Mapping[str, int]
+
+
+class Drift(t.NamedTuple):
+    """A host that differed from its policy.
+
+    Attributes:
+        host: the host.
+        since: the first check that saw it.
+        until: the first check that did not any more; None where none has.
+    """
+
+    host: str
+    since: datetime.datetime
+    until: datetime.datetime | None
+
+    @property
+    def lasted(self) -> datetime.timedelta | None:
+        """From the check that saw it first to the one that saw it mended; None where it is not."""
+        return None if self.until is None else self.until - self.since
+
+
+class History(t.NamedTuple):
+    """All checks.
+
+    Attributes:
+        checks: in order.
+        drifts: those that last first, then the latest.
+        statuses: the latest word on each host.
+    """
+
+    checks: list[Check]
+    drifts: list[Drift]
+    statuses: dict[str, str]
+
+
+def add(directory: str | os.PathLike[str], statuses: Statuses, at: datetime.datetime) -> bool:
+    """Add a check.
+
+    Args:
+        directory: of the files; it is created if it is missing.
+        statuses: host -> status, of the hosts that were checked.
+        at: when (aware).
+
+    Returns:
+        Whether anything had changed since the last one.
+
+    Raises:
+        BorderError: a file cannot be read or written, or is none of this collection's.
+    """
+    month = at.strftime("%Y-%m")
+    try:
+        with folders.opened(directory, make=True) as folder, folder.locked(LOCK, LOCK_SECONDS):
+            names = _names(directory)
+            known = _state(folder, names[-1]) if names else {}
+            is_first = f"checks-{month}.jsonl" not in names
+            new = {host: status for host, status in statuses.items() if known.get(host) != status}
+            line = {
+                "schema": SCHEMA,
+                "schema_version": VERSION,
+                "at": at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+                "hosts": len(statuses),
+                "whole": is_first,
+                "statuses": {**known, **statuses} if is_first else new,
+            }
+            folder.append(f"checks-{month}.jsonl", json.dumps(line).encode() + b"\n", MAX_FILE)
+    except OSError as error:
+        raise text.BorderError(f"{directory}: the history of checks: {error.strerror}") from None
+    return bool(new)
+
+
+def read(directory: str | os.PathLike[str]) -> History:
+    """Read all checks.
+
+    Args:
+        directory: of the files.
+
+    Raises:
+        BorderError: there are none, or a file cannot be read or is none of this collection's.
+    """
+    found = History([], [], {})
+    lasting: dict[str, datetime.datetime] = {}
+    counts: collections.Counter[str] = collections.Counter()
+    try:
+        with folders.opened(directory) as folder:
+            for name in _names(directory):
+                for line in _lines(folder, name):
+                    at = datetime.datetime.strptime(line.at, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=datetime.UTC)
+                    for host, status in line.statuses.items():
+                        _see(found, lasting, host, status, at)
+                        before = found.statuses.get(host)
+                        counts[status] += 1
+                        if before is not None:
+                            counts[before] -= 1
+                        found.statuses[host] = status
+                    found.checks.append(Check(at, dict(+counts)))
+    except OSError as error:
+        raise text.BorderError(f"{directory}: the history of checks: {error.strerror}") from None
+    if not found.checks:
+        raise text.BorderError(
+            f"{directory}: there is no history of checks: set smt_compliance_history to this directory first"
+        )
+    found.drifts.extend(Drift(host, since, None) for host, since in lasting.items())
+    found.drifts.sort(key=lambda one: (one.until is not None, -one.since.timestamp(), one.host))
+    return found
+
+
+def _see(found: History, lasting: dict[str, datetime.datetime], host: str, status: str, at: datetime.datetime) -> None:
+    """Take note of a host's status: a drift begins, or has ended."""
+    if status == compliance.DRIFTED:
+        lasting.setdefault(host, at)
+    elif status not in _NOT_SEEN and host in lasting:
+        found.drifts.append(Drift(host, lasting.pop(host), at))
+
+
+def _names(directory: str | os.PathLike[str]) -> list[str]:
+    return sorted(name for name in os.listdir(directory) if _NAME.fullmatch(name))
+
+
+def _state(folder: folders.Folder, name: str) -> dict[str, str]:
+    """Return the statuses at the end of a file."""
+    found: dict[str, str] = {}
+    for line in _lines(folder, name):
+        found.update(line.statuses)
+    return found
+
+
+def _lines(folder: folders.Folder, name: str) -> t.Iterator[histories.CheckLine]:
+    """Yield the lines of a file; one that was not written whole is none."""
+    content = folder.read(name, MAX_FILE).decode("utf-8", "replace")
+    for number, line in enumerate(content[: content.rfind("\n") + 1].splitlines(), 1):
+        try:
+            yield parts.decoded(line, histories.CheckLine)
+        except text.BorderError as error:
+            raise text.BorderError(
+                f"{folder.path / name}: line {number} is no check of this collection ({error}): remove the file"
+            ) from None

@@ -1,0 +1,296 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A history in sentences, as a document, and as a page."""
+
+from __future__ import annotations
+
+import datetime
+import statistics
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance
+from ansible_collections.threadwise.smt.plugins.plugin_utils._history.checks import Drift, History
+from ansible_collections.threadwise.smt.plugins.plugin_utils._history.effects import Effect, Key, Turn, turns
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame
+
+SCHEMA_NAME, SCHEMA_VERSION = "threadwise.smt/history", 1
+# Drifts that a page lists; a document has all.
+MAX_DRIFTS = 500
+# Points of a picture.
+MAX_POINTS = 400
+FINE = (compliance.COMPLIANT, "waived")
+SIDES = ("better with SMT on", "better with SMT off")
+_DAY = datetime.timedelta(days=1)
+_HOUR = datetime.timedelta(hours=1)
+
+_TEXT = schema.text()
+_NUMBER: schema.Schema = {"type": "number"}
+_MOMENT_OR_NULL = schema.or_null(schema.MOMENT)
+SCHEMA = schema.published(
+    SCHEMA_NAME,
+    SCHEMA_VERSION,
+    "What drifted when, and what SMT did over months",
+    "smt_history.json on the controller, or beside the page that smt_history_page names.",
+    schema.whole(
+        at=schema.about(schema.MOMENT, "When it was made, UTC."),
+        checks=schema.about({"type": "integer", "minimum": 0}, "Number of checks of compliance; 0 without a history."),
+        since=schema.about(_MOMENT_OR_NULL, "The first of them."),
+        until=schema.about(_MOMENT_OR_NULL, "The last of them."),
+        drifts=schema.about(
+            {
+                "type": "array",
+                "items": schema.whole(
+                    host=schema.about(_TEXT, "Name of the host in the inventory."),
+                    since=schema.about(schema.MOMENT, "The first check that saw it."),
+                    until=schema.about(_MOMENT_OR_NULL, "The first check that did not any more; null where none has."),
+                    seconds=schema.about(schema.or_null(_NUMBER), "Seconds between the two."),
+                ),
+            },
+            "Hosts that differed from their policy, those that still do first.",
+        ),
+        effects=schema.about(
+            {
+                "type": "array",
+                "items": schema.whole(
+                    hardware_class=schema.about(_TEXT, "The class."),
+                    workload=schema.about(_TEXT, "Title of the workload."),
+                    runs=schema.about(
+                        {
+                            "type": "array",
+                            "items": schema.whole(
+                                run=schema.about(_TEXT, "Name of the run."),
+                                day=schema.about(_TEXT, "Day of its first host; empty where it is not known."),
+                                kernels=schema.about({"type": "array", "items": _TEXT}, "Kernels of its hosts."),
+                                change=schema.about(_NUMBER, "Change of the metric with SMT off, a share."),
+                                change_low=schema.about(_NUMBER, "Lower end of its interval."),
+                                change_high=schema.about(_NUMBER, "Upper end of its interval."),
+                                ratio=schema.about(_NUMBER, "The same, turned so that above 1 is better."),
+                            ),
+                        },
+                        "Runs in the order of their days.",
+                    ),
+                    turns=schema.about(
+                        {
+                            "type": "array",
+                            "items": schema.whole(
+                                run=schema.about(_TEXT, "First run after the change."),
+                                before=schema.about(_NUMBER, "Mean ratio of the runs before it."),
+                                after=schema.about(_NUMBER, "Mean ratio of the runs from it on."),
+                                p_value=schema.about(_NUMBER, "How often chance alone gives such a change."),
+                            ),
+                        },
+                        "Where the effect has changed.",
+                    ),
+                ),
+            },
+            "What SMT off did to each workload of each hardware class.",
+        ),
+        refused=schema.about({"type": "array", "items": _TEXT}, "Runs whose report could not be read."),
+    ),
+)
+
+Effects = t.Mapping[Key, t.Sequence[Effect]]
+
+
+class Record(t.NamedTuple):
+    """A history with all that is said of it.
+
+    Attributes:
+        history: of checks, None without any.
+        effects: by hardware class and workload.
+        turns: of each of them.
+        refused: runs that could not be read.
+    """
+
+    history: History | None
+    effects: Effects
+    turns: t.Mapping[Key, t.Sequence[Turn]]
+    refused: t.Sequence[str]
+
+
+def joined(history: History | None, effects: Effects, refused: t.Sequence[str], margin: float) -> Record:
+    """Return a history with where its effects have changed.
+
+    Args:
+        history: of checks, or None.
+        effects: from :func:`effects.read`.
+        refused: likewise.
+        margin: effects within this share of 1 count as none.
+    """
+    return Record(history, effects, {key: turns(one, margin) for key, one in effects.items()}, refused)
+
+
+def sentences(one: Record) -> list[str]:
+    """Say what there is to say, the most important first."""
+    found = [] if one.history is None else [_of_checks(one.history)]
+    for (name, workload), all_turns in one.turns.items():
+        of_key = one.effects[name, workload]
+        for turn in all_turns:
+            first = of_key[turn.place]
+            before, after = (wording.change_of_ratio(ratio, first.better) for ratio in (turn.before, turn.after))
+            kernels = _kernels(of_key[turn.place - 1], first)
+            found.append(
+                f"{workload} of {name}: from {first.day or first.run} on SMT off changes it by {after}, before by"
+                f" {before}{kernels}: decide this class anew."
+            )
+    if one.effects and not any(one.turns.values()):
+        runs = {effect.run for of_key in one.effects.values() for effect in of_key}
+        found.append(f"In {wording.counted(len(runs), 'run')} of evaluations no effect of SMT has changed.")
+    return [*found, *(f"A run was left out: {reason}" for reason in one.refused)]
+
+
+def _kernels(before: Effect, after: Effect) -> str:
+    """Return the kernels on both sides of a change where they are others."""
+    if before.kernels == after.kernels or not (before.kernels and after.kernels):
+        return ""
+    return f", with Linux {wording.join(list(after.kernels))} instead of {wording.join(list(before.kernels))}"
+
+
+def _of_checks(history: History) -> str:
+    checks, drifts = history.checks, history.drifts
+    begun = f"In {wording.counted(len(checks), 'check')} since {checks[0].at:%Y-%m-%d}"
+    if not drifts:
+        return f"{begun} no host has drifted."
+    lasted = [one.lasted for one in drifts if one.lasted is not None]
+    open_now = [one for one in drifts if one.until is None]
+    hosts = len({one.host for one in drifts})
+    said = f"{begun} {wording.counted(hosts, 'host')} drifted, {wording.counted(len(drifts), 'time')} in all"
+    if lasted:
+        median = datetime.timedelta(seconds=statistics.median(one.total_seconds() for one in lasted))
+        said += f"; it was seen mended after {length(median)} in the median, {length(max(lasted))} at most"
+    if open_now:
+        said += f"; {len(open_now)} {'is' if len(open_now) == 1 else 'are'} still so"
+    return f"{said}."
+
+
+def length(duration: datetime.timedelta) -> str:
+    """Return a duration for people: ``3 days``, ``5 hours``, ``20 minutes``."""
+    for unit, name in ((_DAY, "day"), (_HOUR, "hour"), (datetime.timedelta(minutes=1), "minute")):
+        if duration >= 2 * unit or (duration >= unit and unit != _DAY):
+            return wording.counted(round(duration / unit), name)
+    return "less than a minute"
+
+
+def document(one: Record, at: datetime.datetime) -> dict[str, t.Any]:
+    """Return a history as plain data that matches :data:`SCHEMA`."""
+    checks = one.history.checks if one.history else []
+    return {
+        "schema": SCHEMA_NAME,
+        "schema_version": SCHEMA_VERSION,
+        "at": _moment(at),
+        "checks": len(checks),
+        "since": _moment(checks[0].at) if checks else None,
+        "until": _moment(checks[-1].at) if checks else None,
+        "drifts": [_drift(drift) for drift in (one.history.drifts if one.history else [])],
+        "effects": [
+            {
+                "hardware_class": key[0],
+                "workload": key[1],
+                "runs": [_effect(effect) for effect in effects],
+                "turns": [
+                    {
+                        "run": effects[turn.place].run,
+                        "before": turn.before,
+                        "after": turn.after,
+                        "p_value": turn.p_value,
+                    }
+                    for turn in one.turns[key]
+                ],
+            }
+            for key, effects in one.effects.items()
+        ],
+        "refused": list(one.refused),
+    }
+
+
+def _moment(at: datetime.datetime) -> str:
+    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _drift(one: Drift) -> dict[str, t.Any]:
+    return {
+        "host": one.host,
+        "since": _moment(one.since),
+        "until": None if one.until is None else _moment(one.until),
+        "seconds": None if one.lasted is None else one.lasted.total_seconds(),
+    }
+
+
+def _effect(one: Effect) -> dict[str, t.Any]:
+    change = one.change
+    return {
+        "run": one.run,
+        "day": one.day,
+        "kernels": list(one.kernels),
+        "change": change.value,
+        "change_low": change.low,
+        "change_high": change.high,
+        "ratio": one.ratio,
+    }
+
+
+def page(one: Record, at: datetime.datetime, margin: float) -> str:
+    """Render a history as one self-contained HTML page."""
+    drifts = one.history.drifts if one.history else []
+    return frame.render(
+        "history.html.j2",
+        at=at.strftime("%Y-%m-%d %H:%M UTC"),
+        sentences=sentences(one),
+        fleet=_fleet(one.history) if one.history else None,
+        drifts=drifts[:MAX_DRIFTS],
+        all_drifts=len(drifts),
+        length=length,
+        effects=[(key, _picture(key, effects, one.turns[key], margin)) for key, effects in one.effects.items()],
+    )
+
+
+def _fleet(history: History) -> charts.Picture | None:
+    """Draw how many hosts were as wanted, by day; None for a single check."""
+    first, step = history.checks[0].at, max(1, len(history.checks) // MAX_POINTS)
+    shown = [*history.checks[::step], history.checks[-1]]
+    rows = [
+        {"x": (one.at - first) / _DAY, "arm": name, "value": value, "low": value, "high": value}
+        for one in shown
+        for name, value in (
+            ("compliant or waived", sum(one.counts.get(status, 0) for status in FINE)),
+            ("all hosts", sum(one.counts.values())),
+        )
+    ]
+    if shown[-1].at == first:
+        return None
+    along = f"days since {first:%Y-%m-%d}"
+    return charts.points(rows, ["compliant or waived", "all hosts"], "hosts", along, "Hosts as wanted, over time")
+
+
+def _picture(key: Key, effects: t.Sequence[Effect], found: t.Sequence[Turn], margin: float) -> charts.Picture:
+    """Draw the effect of each run, one below the other in the order of their days."""
+    begin = {turn.place for turn in found}
+    rows = []
+    for place, one in enumerate(effects):
+        kernels = f", Linux {wording.join(list(one.kernels))}" if one.kernels else ""
+        turned = ", changed from here on" if place in begin else ""
+        rows.append(
+            {
+                "label": f"{one.day or one.run}{kernels}{turned}",
+                "better": one.better,
+                "ratio": one.ratio,
+                "low": one.low,
+                "high": one.high,
+                "verdict": one.verdict,
+                "text": wording.change_and_interval(one.change),
+            }
+        )
+    return charts.forest(rows, margin, SIDES, f"SMT off against SMT on: {key[1]} of {key[0]}, by run")
+
+
+def summary(one: Record) -> str:
+    """Describe a history in one sentence for the terminal."""
+    turned = sum(map(len, one.turns.values()))
+    drifted = len(one.history.drifts) if one.history else 0
+    return (
+        f"{text.counted(drifted, 'drift')}, {text.counted(len(one.effects), 'effect')} of SMT by class and workload, of"
+        f" which {turned} changed."
+    )

@@ -1,0 +1,156 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What drifted when, from checks that were added one by one, as smt_compliance adds them."""
+
+from __future__ import annotations
+
+import datetime
+import json
+
+import jsonschema_rs
+import pytest
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._history import checks, document
+
+START = datetime.datetime(2026, 1, 30, 6, tzinfo=datetime.UTC)
+DAY = datetime.timedelta(days=1)
+LINE = {
+    "schema": "threadwise.smt/checks",
+    "schema_version": 1,
+    "at": "2026-01-30T06:00:00Z",
+    "hosts": 1,
+    "whole": True,
+    "statuses": {},
+}
+
+
+def add(directory, *days, start=START):
+    """Add a check a day: each is host -> status."""
+    for number, statuses in enumerate(days):
+        checks.add(directory, statuses, start + number * DAY)
+
+
+def test_a_drift_lasts_from_the_check_that_saw_it_to_the_one_that_saw_it_mended(tmp_path):
+    add(
+        tmp_path,
+        {"a": "compliant", "b": "compliant", "c": "compliant"},
+        {"a": "drifted", "b": "compliant", "c": "drifted"},
+        {"a": "unreachable", "b": "compliant", "c": "drifted"},
+        {"a": "compliant", "b": "compliant", "c": "drifted"},
+    )
+    found = checks.read(tmp_path)
+    assert found.drifts == [
+        checks.Drift("c", START + DAY, None),
+        checks.Drift("a", START + DAY, START + 3 * DAY),
+    ]
+    assert [one.counts for one in found.checks] == [
+        {"compliant": 3},
+        {"compliant": 1, "drifted": 2},
+        {"compliant": 1, "drifted": 1, "unreachable": 1},
+        {"compliant": 2, "drifted": 1},
+    ]
+    # From January into February: each month is complete by itself.
+    assert sorted(path.name for path in tmp_path.glob("*.jsonl")) == ["checks-2026-01.jsonl", "checks-2026-02.jsonl"]
+    (tmp_path / "checks-2026-01.jsonl").unlink()
+    assert checks.read(tmp_path).statuses == {"a": "compliant", "b": "compliant", "c": "drifted"}
+
+
+def test_a_check_of_some_hosts_says_nothing_of_the_others(tmp_path):
+    add(tmp_path, {"a": "drifted", "b": "compliant"}, {"b": "drifted"}, {"b": "waived"})
+    found = checks.read(tmp_path)
+    assert found.statuses == {"a": "drifted", "b": "waived"}
+    assert [(one.host, one.until) for one in found.drifts] == [("a", None), ("b", START + 2 * DAY)]
+
+
+@pytest.mark.parametrize("status", ["unknown", "unreachable", "bad_policy"])
+def test_a_host_of_which_nothing_is_known_has_not_been_mended(status, tmp_path):
+    add(tmp_path, {"a": "drifted"}, {"a": status}, {"a": "drifted"}, {"a": "compliant"})
+    assert checks.read(tmp_path).drifts == [checks.Drift("a", START, START + 3 * DAY)]
+
+
+def test_only_what_has_changed_is_written(tmp_path):
+    hosts = {f"host{number}": "compliant" for number in range(1000)}
+    assert checks.add(tmp_path, hosts, START) is True
+    size = sum(path.stat().st_size for path in tmp_path.glob("*.jsonl"))
+    assert checks.add(tmp_path, hosts, START + datetime.timedelta(hours=1)) is False
+    assert sum(path.stat().st_size for path in tmp_path.glob("*.jsonl")) - size < 200
+
+
+def test_a_line_that_was_not_written_whole_is_lost_alone(tmp_path):
+    add(tmp_path, {"a": "compliant"})
+    path = tmp_path / "checks-2026-01.jsonl"
+    path.write_text(path.read_text() + '{"schema": "threadwise.smt/che')
+    checks.add(tmp_path, {"a": "drifted"}, START + DAY)
+    assert [one.counts for one in checks.read(tmp_path).checks] == [{"compliant": 1}, {"drifted": 1}]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[]",
+        "{}",
+        "not JSON",
+        json.dumps({**LINE, "schema_version": 2}),
+        json.dumps({**LINE, "at": "yesterday"}),
+        json.dumps({**LINE, "statuses": {"a": "fine"}}),
+    ],
+)
+def test_a_file_of_somebody_else_is_refused_with_its_line(line, tmp_path):
+    (tmp_path / "checks-2026-01.jsonl").write_text(line + "\n")
+    for call in (lambda: checks.read(tmp_path), lambda: checks.add(tmp_path, {"a": "compliant"}, START)):
+        with pytest.raises(BorderError, match="line 1 is no check of this collection"):
+            call()
+
+
+def test_a_link_is_not_followed(tmp_path):
+    (tmp_path / "other").write_text("mine\n")
+    (tmp_path / "checks-2026-01.jsonl").symlink_to(tmp_path / "other")
+    with pytest.raises(BorderError, match="link"):
+        checks.add(tmp_path, {"a": "compliant"}, START)
+    assert (tmp_path / "other").read_text() == "mine\n"
+
+
+def test_without_checks_it_says_how_to_get_some(tmp_path):
+    with pytest.raises(BorderError, match="set smt_compliance_history"):
+        checks.read(tmp_path)
+
+
+def joined(directory):
+    return document.joined(checks.read(directory), {}, [], 0.01)
+
+
+def test_what_is_said_of_drifts(tmp_path):
+    add(
+        tmp_path,
+        {"a": "compliant", "b": "compliant", "c": "drifted"},
+        {"a": "drifted", "b": "compliant", "c": "drifted"},
+        {"a": "drifted", "b": "drifted", "c": "drifted"},
+        {"a": "compliant", "b": "compliant", "c": "drifted"},
+    )
+    assert document.sentences(joined(tmp_path)) == [
+        (
+            "In 4 checks since 2026-01-30 3 hosts drifted, 3 times in all; it was seen mended after 36 hours in the"
+            " median, 2 days at most; 1 is still so."
+        )
+    ]
+
+
+def test_a_fleet_that_never_drifted(tmp_path):
+    add(tmp_path, {"a": "compliant"}, {"a": "compliant"})
+    assert document.sentences(joined(tmp_path)) == ["In 2 checks since 2026-01-30 no host has drifted."]
+
+
+def test_the_document_matches_its_schema_and_the_page_shows_no_hosts_text_as_html(tmp_path):
+    add(tmp_path, {"<b>a": "compliant", "b": "drifted"}, {"<b>a": "drifted", "b": "compliant"})
+    made = document.document(joined(tmp_path), START)
+    jsonschema_rs.validator_for(document.SCHEMA).validate(json.loads(json.dumps(made)))
+    shown = document.page(joined(tmp_path), START, 0.01)
+    assert "<b>a" not in shown and "&lt;b&gt;a" in shown and "still so" in shown and "<svg" in shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(5, "less than a minute"), (90, "2 minutes"), (3600, "1 hour"), (86400, "24 hours"), (3 * 86400, "3 days")],
+)
+def test_a_duration_is_said_in_one_unit(seconds, said):
+    assert document.length(datetime.timedelta(seconds=seconds)) == said

@@ -1,0 +1,161 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether the effect of SMT has changed from run to run: on reports of this collection, and on simulated runs."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import random
+
+import jsonschema_rs
+import pytest
+import result_maker
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._history import document, effects
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
+
+NOW = datetime.datetime(2026, 11, 27, tzinfo=datetime.UTC)
+MARGIN = 0.01
+
+
+def run(directory, month, share, kernel, hosts=2):
+    """An evaluation of some hosts with its report: second threads give twice ``share``."""
+    name = f"2026{month:02d}01T000000Z"
+    path = directory / name
+    path.mkdir(parents=True)
+    for number in range(hosts):
+        made = result_maker.result(
+            host=f"web{number}",
+            run=name,
+            workloads={"gzip": {"rate": 100.0, "share": share, "unit": "MB/s", "title": "gzip"}},
+            names=("all_threads",),
+            seed=100 * month + number,
+            started=f"2026-{month:02d}-01T00:00:00Z",
+        )
+        made["environment"]["kernel"] = kernel
+        (path / f"web{number}.json").write_text(json.dumps(made))
+    build.build(sorted(path.glob("web*.json")), path)
+
+
+def test_a_change_with_a_kernel_is_named_with_both(tmp_path):
+    for month, share, kernel in ((1, 0.6, "6.1.0"), (3, 0.6, "6.1.0"), (5, 0.55, "6.12.0"), (7, 0.55, "6.12.0")):
+        run(tmp_path, month, share, kernel)
+    found, refused = effects.read(tmp_path)
+    assert refused == [] and len(found) == 1
+    (of_key,) = found.values()
+    assert [(one.day, one.kernels) for one in of_key] == [
+        ("2026-01-01", ("6.1.0",)),
+        ("2026-03-01", ("6.1.0",)),
+        ("2026-05-01", ("6.12.0",)),
+        ("2026-07-01", ("6.12.0",)),
+    ]
+    record = document.joined(None, found, refused, MARGIN)
+    (sentence,) = document.sentences(record)
+    assert (
+        "gzip of a fixed stream of x86_64" in sentence
+        and "from 2026-05-01 on SMT off changes it by \u22129." in sentence
+    )
+    assert "before by \u221217 %" in sentence or "before by \u221216." in sentence
+    assert "with Linux 6.12.0 instead of 6.1.0: decide this class anew." in sentence
+    made = document.document(record, NOW)
+    jsonschema_rs.validator_for(document.SCHEMA).validate(made)
+    assert made["effects"][0]["turns"][0]["run"] == "20260501T000000Z"
+    shown = document.page(record, NOW, MARGIN)
+    assert "Linux 6.12.0, changed from here on" in shown
+
+
+def test_runs_that_say_the_same_have_no_change(tmp_path):
+    for month in (1, 3, 5):
+        run(tmp_path, month, 0.6, "6.1.0")
+    found, _refused = effects.read(tmp_path)
+    assert document.sentences(document.joined(None, found, [], MARGIN)) == [
+        "In 3 runs of evaluations no effect of SMT has changed."
+    ]
+
+
+def simulated(source, runs, change, between):
+    """Runs with intervals of their own, of which those from a place on differ by a change; and that place."""
+    place = source.randint(1, runs - 1)
+    made = []
+    for number in range(runs):
+        error = source.uniform(0.005, 0.02)
+        log = source.gauss(0, math.hypot(error, between)) + (change if number >= place else 0)
+        ends = (math.exp(log - 1.96 * error), math.exp(log + 1.96 * error))
+        made.append(effects.Effect(f"run{number}", "", (), "higher", math.exp(log), *ends, 0.95, ""))
+    return made, place
+
+
+@pytest.mark.parametrize("between", [0.0, 0.01])
+@pytest.mark.parametrize("runs", [2, 3, 4, 6, 12, 24])
+def test_on_simulated_runs_a_change_is_found_and_none_is_called_where_there_is_none(runs, between):
+    source = random.Random(runs)
+    count = 200
+    called = sum(bool(effects.turns(simulated(source, runs, 0.0, between)[0], MARGIN)) for _again in range(count))
+    found = 0
+    for _again in range(count):
+        made, place = simulated(source, runs, 0.1, between)
+        found += any(abs(turn.place - place) <= 1 for turn in effects.turns(made, MARGIN))
+    print(runs, between, called, found)
+    # Of 200, five in a hundred give more than 15 in one of 25 such tests; 10 points are found in 95 of 100.
+    assert called <= 17 and found >= 0.93 * count
+
+
+def test_two_changes_are_two():
+    source = random.Random(3)
+    made = [
+        simulated(source, 2, 0.0, 0.0)[0][0]._replace(ratio=ratio, low=ratio * 0.99, high=ratio * 1.01)
+        for ratio in (1.0, 1.01, 1.2, 1.21, 1.2, 0.9, 0.91)
+    ]
+    found = effects.turns(made, MARGIN)
+    assert [turn.place for turn in found] == [2, 5]
+    assert found[0].after == pytest.approx(1.203, abs=0.005) and found[1].before == found[0].after
+
+
+def test_a_change_below_the_margin_is_none():
+    made = [
+        effects.Effect(str(number), "", (), "higher", ratio, ratio * 0.9999, ratio * 1.0001, 0.95, "")
+        for number, ratio in enumerate([1.0] * 10 + [1.008] * 10)
+    ]
+    assert effects.turns(made, MARGIN) == [] and len(effects.turns(made, 0.0)) == 1
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        "",
+        "[]",
+        "{" * 10_000,
+        json.dumps({"schema": "threadwise.smt/report", "schema_version": 1, "classes": [], "hosts": []}),
+        json.dumps({"schema": "other", "schema_version": 2, "classes": [], "hosts": []}),
+        json.dumps(
+            {"schema": "threadwise.smt/report", "schema_version": 2, "classes": [{"workloads": 7}], "hosts": []}
+        ),
+    ],
+)
+def test_a_report_that_is_none_is_named_and_the_others_are_read(report, tmp_path):
+    run(tmp_path, 1, 0.6, "6.1.0")
+    other = tmp_path / "20260201T000000Z"
+    other.mkdir()
+    (other / "results.json").write_text(report)
+    found, refused = effects.read(tmp_path)
+    assert len(found) == 1 and len(refused) == 1 and refused[0].startswith("20260201T000000Z: ")
+
+
+def test_a_report_with_impossible_numbers_has_no_effect(tmp_path):
+    workload = {"title": "w", "of_smt": True, "better": "higher", "ratio": 1.0, "ci_low": 2.0, "ci_high": 0.5}
+    report = {
+        "schema": "threadwise.smt/report",
+        "schema_version": 2,
+        "classes": [{"hardware_class": "c", "workloads": [workload, {**workload, "ci_low": -1.0}]}],
+        "hosts": [{"started": "0000-99-99T", "hardware_class": "c", "environment": {"kernel": "\x1b[2J"}}],
+    }
+    (tmp_path / "first").mkdir()
+    (tmp_path / "first" / "results.json").write_text(json.dumps(report))
+    assert effects.read(tmp_path) == ({}, [])
+
+
+def test_a_directory_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(BorderError, match="nowhere"):
+        effects.read(tmp_path / "nowhere")
