@@ -177,3 +177,22 @@ def test_co_runners_on_siblings_run_where_the_arm_has_siblings(files):
         one.enter_arm(usable)
         counts.append(one.sample([[HERE[0]]], None)["co_runners"])
     assert counts == [2 * len(HERE), 2]
+
+
+def test_an_arm_with_more_work_does_more_than_the_others(files):
+    """Its rate is that of the amount by which all arms are compared."""
+    work = {"unit": "steps", "start": 1000, "step": 10, "limit": 1000}
+    one = ready(own("sh", "-c", "echo rate {work}", work=work), files)
+    one.calibrate([[HERE[0]]])
+    found = []
+    for more in (1.0, 1.05, 1.0):
+        one.enter_arm(HERE, more)
+        found.append((one.sample([[HERE[0]]], None)["values"], one.work))
+    assert found == [([1000.0], 1000), ([1050.0], 1000), ([1000.0], 1000)]
+
+
+def test_a_command_without_an_amount_of_work_cannot_do_more(files):
+    one = ready(own("sh", "-c", "echo rate 1"), files)
+    with pytest.raises(WorkloadError, match="no amount of work"):
+        one.enter_arm(HERE, 1.05)
+    one.enter_arm(HERE)
