@@ -33,11 +33,11 @@ options:
       - What is compared, the baseline first, of the arms in docs/arms.md; those that take a reboot need
         O(threadwise.smt.smt_eval#role:main:smt_eval_boots). V(as_found) alone measures only the placements.
       - Each other arm is compared with the baseline.
-      - Switched at run time are V(again), V(as_found), V(hugepages_N), V(isolated), V(more_work_N),
-        V(one_thread_per_core), V(one_thread_per_core_unit_NAME), V(overcommit_always), V(overcommit_heuristic),
-        V(overcommit_strict), V(panic_on_oom), V(smt_off), V(smt_off_on_cpus_LIST), V(smt_off_on_node_N),
-        V(smt_off_on_package_N), V(smt_off_on_unit_NAME), V(smt_on), V(thp_always), V(thp_madvise), V(thp_never),
-        V(threads_per_core_N).
+      - Switched at run time are V(again), V(as_found), V(boost_off), V(boost_on), V(governor_NAME), V(hugepages_N),
+        V(isolated), V(more_work_N), V(one_thread_per_core), V(one_thread_per_core_unit_NAME), V(overcommit_always),
+        V(overcommit_heuristic), V(overcommit_strict), V(panic_on_oom), V(smt_off), V(smt_off_on_cpus_LIST),
+        V(smt_off_on_node_N), V(smt_off_on_package_N), V(smt_off_on_unit_NAME), V(smt_on), V(thp_always),
+        V(thp_madvise), V(thp_never), V(threads_per_core_N), V(turbo_off), V(turbo_on).
       - An arm of a part of the host may be a mapping of C(smt_off_on) or C(one_thread_per_core) to a mapping of
         C(node), C(package), C(cpus) or C(unit).
       - An arm that a host cannot have is left out, and the result says why. Without a baseline, or with fewer than two
@@ -52,6 +52,15 @@ options:
     type: list
     elements: raw
     default: [smt_on, smt_off]
+  factors:
+    description:
+      - Two factors instead of O(arms), each a list of two arms that are switched at run time, the baselines first, such
+        as C([[smt_on, smt_off], [thp_always, thp_never]]). Each level of one is measured with each of the other.
+      - The report says what each factor does, and whether that depends on the other one. The arms are named by both,
+        C(smt_off__thp_never), and O(arms) takes such names too.
+    type: list
+    elements: raw
+    default: []
   overcommit_ratio:
     description:
       - Percent of RAM that V(overcommit_strict) allows to be committed, beside swap. The default is the host's own
@@ -640,6 +649,7 @@ restored:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import ArmError
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import settings as plan_settings, steps
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.plan import PlanError
@@ -666,6 +676,8 @@ def main() -> None:
     step = "describe" if module.check_mode else module.params["_step"]
     settings = {**{name: module.params[name] for name in SETTINGS}, "sources": module.params["_sources"]}
     try:
+        if module.params["factors"]:
+            settings["arms"] = catalogue.of_factors(module.params["factors"])
         settings.update({name: plan_settings.seconds(name, settings[name]) for name in plan_settings.SECONDS})
         result = steps.STEPS[step](module.params["run"], settings)
     except (

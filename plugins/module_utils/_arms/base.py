@@ -184,6 +184,16 @@ class RuntimeArm(Arm):
         self.reason: t.Optional[str] = None
         self.is_as_found = False
 
+    @property
+    def made_of(self) -> "tuple[RuntimeArm, ...]":
+        """The arms that are switched for this one, each with a lever of its own: itself, or both of a combined one."""
+        return (self,)
+
+    @property
+    def levers(self) -> "set[str]":
+        """What is switched."""
+        return {one.lever for one in self.made_of if one.lever}
+
     def examine(self, host: Host) -> None:
         """Look at the host: why it cannot have this arm, and what would be set."""
         self.host = host

@@ -3,9 +3,10 @@
 """All arms by their names: what both the host and the controller, the documentation and trials ask about an arm."""
 
 import functools
+import re
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._arms import registry
+from ansible_collections.threadwise.smt.plugins.module_utils._arms import combined, registry
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import Arm, ArmError
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.booted import registry as booted_registry
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms as vocabulary
@@ -33,8 +34,12 @@ def asked_by_trials(kind: "type[Arm]") -> "str | None":
 
 def find(name: str) -> "Arm | None":
     """Return the arm with a name, or None where this collection has none."""
-    kind = _kind(name, (*registry.ARMS, *booted_registry.ARMS))
-    return kind(name) if kind else None
+    files = (*registry.ARMS, *booted_registry.ARMS)
+    kind = _kind(name, files)
+    if kind is not None or combined.SEPARATOR not in name or not re.match(vocabulary.NAME, name):
+        return kind(name) if kind else None
+    found = [(one, _kind(one, files)) for one in name.split(combined.SEPARATOR)]
+    return combined.combined(name, [of(one) for one, of in found if of is not None])
 
 
 @functools.lru_cache(maxsize=256)
@@ -60,6 +65,37 @@ def title(name: str) -> "str | None":
     """Return the title of the arm with a name, or None where this collection has none."""
     arm = find(name)
     return arm.title if arm else None
+
+
+def of_factors(given: t.Any) -> "list[str]":
+    """Return the names of the arms of two factors: each level of the first with each of the second, the baseline of
+    both first.
+
+    Args:
+        given: two lists of two arms each, as users write it: ``[[smt_on, smt_off], [thp_always, thp_never]]``.
+
+    Raises:
+        ArmError: it is something else, or two of them cannot be combined.
+    """
+    if not isinstance(given, (list, tuple)) or [
+        len(one) if isinstance(one, (list, tuple)) and all(isinstance(name, str) for name in one) else 0
+        for one in given
+    ] != [2, 2]:
+        raise ArmError(
+            f"{given!r:.120} are not two factors of two arms each: give for example [[smt_on, smt_off], [thp_always,"
+            " thp_never]]"
+        )
+    names = []
+    for first in given[0]:
+        for second in given[1]:
+            get(first), get(second)
+            names.append(first + combined.SEPARATOR + second)
+            if find(names[-1]) is None:
+                raise ArmError(
+                    f"{first} and {second} cannot be combined: each has to be switched at run time, and something else"
+                    " than the other"
+                )
+    return check(names)
 
 
 def takes_reboot(name: str) -> bool:

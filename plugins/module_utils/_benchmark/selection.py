@@ -64,7 +64,7 @@ class Arms:
         for arm in asked:
             arm.examine(host)
         for arm in asked:
-            if saved is not None and arm.lever and arm.lever not in saved and arm.reason is None:
+            if saved is not None and not all(lever in saved for lever in arm.levers) and arm.reason is None:
                 arm.reason = (
                     "what it changes was not saved, because the cores were unknown while siblings were offline: switch"
                     " SMT on first"
@@ -86,7 +86,7 @@ class Arms:
                 if arm.name != arms.AS_FOUND
             ]
         self.arms: list[RuntimeArm] = possible if compared else [_as_found(host)]
-        self._switched = [arm.title for arm in possible if arm.lever]
+        self._switched = [arm.title for arm in possible if arm.levers]
         self._asked = asked
         self._host = host
         self._current: t.Optional[RuntimeArm] = None
@@ -182,8 +182,8 @@ class Arms:
         arm = self[name]
         # Nothing is known of a host that was only prepared.
         previous = self._levers() if self._current is None else [self._current]
-        for other in previous:
-            left = other.restore(self._saved) if other.lever != arm.lever else []
+        for other in (one for some in previous for one in some.made_of):
+            left = other.restore(self._saved) if other.lever not in arm.levers else []
             if left:
                 raise ArmError(f"{other.title} could not be undone: {'; '.join(left)}")
         self._current = arm
@@ -200,7 +200,7 @@ class Arms:
             arm.prove()
             changed = _changed(
                 self._host.files,
-                {lever: saved for lever, saved in self._saved.items() if lever not in (arm.lever, _CPU)},
+                {lever: saved for lever, saved in self._saved.items() if lever not in {*arm.levers, _CPU}},
             )
             state = smt_state.read(files=self._host.files)
             changed += _plugged(self._saved[_CPU], state) or (
@@ -216,7 +216,7 @@ class Arms:
         in an arm that switches nothing the others observe.
         """
         arm = self[name]
-        found = [one.observe() for one in ([arm] if arm.lever else self._levers())]
+        found = [one.observe() for one in (arm.made_of if arm.levers else self._levers())]
         return [{"arm": name, **one} for one in found if one]
 
     def save(self) -> "dict[str, t.Any]":
@@ -237,7 +237,8 @@ class Arms:
         """Restore what the arms changed; return what could not be restored, one sentence each."""
         left = []
         # Also of arms that this host cannot have now: it may be in one of them.
-        for arm in {arm.lever: arm for arm in reversed(self._asked) if arm.lever in saved}.values():
+        asked = [one for arm in reversed(self._asked) for one in arm.made_of]
+        for arm in {arm.lever: arm for arm in asked if arm.lever in saved}.values():
             try:
                 left += arm.restore(saved)
             except HostError as error:
@@ -247,7 +248,8 @@ class Arms:
 
     def _levers(self) -> "list[RuntimeArm]":
         """Return the first arm of each lever."""
-        return list({arm.lever: arm for arm in reversed(self.arms) if arm.lever}.values())[::-1]
+        switched = [one for arm in reversed(self.arms) for one in arm.made_of[::-1]]
+        return list({one.lever: one for one in switched if one.lever}.values())[::-1]
 
 
 def _as_found(host: Host) -> RuntimeArm:

@@ -10,6 +10,7 @@ import typing as t
 ARGUMENTS: "dict[str, dict[str, t.Any]]" = {
     "run": {"type": "str", "required": True},
     "arms": {"type": "list", "elements": "raw", "default": ["smt_on", "smt_off"]},
+    "factors": {"type": "list", "elements": "raw", "default": []},
     "overcommit_ratio": {"type": "int"},
     "workloads": {"type": "list", "elements": "str"},
     "command": {"type": "str"},

@@ -30,6 +30,7 @@ class HostAnalysis:
 
     Attributes:
         result: the result.
+        settings: ``margin``, ``confidence`` and ``compare``.
     """
 
     def __init__(
@@ -40,17 +41,17 @@ class HostAnalysis:
         compare: str = host_comparisons.BASELINE,
     ) -> None:
         self.result = result
-        self._settings = margin, confidence, compare
+        self.settings = margin, confidence, compare
 
     @functools.cached_property
     def comparisons(self) -> list[Comparison]:
         """Every comparison that the samples allow, from :func:`comparisons.compare_host`."""
-        return host_comparisons.compare_host(self.result, *self._settings)
+        return host_comparisons.compare_host(self.result, *self.settings)
 
     @functools.cached_property
     def levels(self) -> list[Level]:
         """Each side by itself, from :func:`comparisons.levels`."""
-        return measures.levels(self.result, self._settings[1])
+        return measures.levels(self.result, self.settings[1])
 
     @functools.cached_property
     def curves(self) -> list[streams.Curve]:
@@ -83,7 +84,7 @@ class HostAnalysis:
     @functools.cached_property
     def usage(self) -> dict[str, dict[usage.Kind, usage.Usage]]:
         """The CPU usage of each workload that has samples, from :func:`usage.of_workload`."""
-        confidence = self._settings[1]
+        confidence = self.settings[1]
         return {
             name: usage.of_workload(self.result, samples, name, confidence) for name, samples in self.samples.items()
         }

@@ -1,7 +1,7 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an evaluation was asked for beside SMT on against off, as sentences that are said first: which CPUs share a
-core, and how much room is left.
+"""What an evaluation was asked for beside SMT on against off, as sentences that are said first: what two factors do,
+which CPUs share a core, and how much room is left.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult, Workload
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import factors
 
 # What two CPUs share -> its words.
 SHARED = {"core": "share a core", "cpu": "are one CPU"}
@@ -27,7 +28,11 @@ SHARED = {"core": "share a core", "cpu": "are one CPU"}
 def of_host(analysis: HostAnalysis) -> list[str]:
     """Return what a host's result says of the questions that its plan asked, in sentences."""
     rooms = [_room(analysis, one) for one in analysis.result.plan.workloads or () if one.parameter]
-    return [*_sharing(analysis.result, analysis.comparisons), *filter(None, rooms)]
+    return [
+        *(one.sentence() for one in factors.of_host(analysis)),
+        *_sharing(analysis.result, analysis.comparisons),
+        *filter(None, rooms),
+    ]
 
 
 def measured(analysis: HostAnalysis) -> list[str]:

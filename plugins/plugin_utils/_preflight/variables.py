@@ -17,6 +17,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.common.yaml import yaml_load
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue as arm_catalogue
+from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import ArmError
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import settings as plan_settings
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
@@ -123,6 +124,7 @@ _CHECKS: dict[str, t.Callable[[t.Any], object]] = {
     "smt_eval_cpus": plan_settings.on_cpus,
     "smt_eval_command": command.words,
     "smt_eval_custom": custom.declarations,
+    "smt_eval_factors": lambda given: given and arm_catalogue.of_factors(given),
     "smt_eval_metric": lambda given: custom.declarations(command.entries("true", given)),
     "smt_eval_placements": plan_settings.check_placements,
     "smt_eval_response_limit": response_limit.times,
@@ -140,6 +142,7 @@ _CHECKS: dict[str, t.Callable[[t.Any], object]] = {
     "smt_trial_most_switched": lambda given: trial_settings.most_switched(given, 1),
 }
 _INVALID = (
+    ArmError,
     arm_states.ArmStateError,
     boot_arguments.BootArgsError,
     boot_plan.BootPlanError,
@@ -340,6 +343,11 @@ def _why_not_booted(values: t.Mapping[str, t.Any]) -> str | None:
         reboot_ok = _TRUTH(values.get("smt_boot_reboot_ok") or False)
     except (boot_plan.BootPlanError, TypeError, ValueError):
         return None
+    if boots > 0 and values.get("smt_eval_factors"):
+        return (
+            f"smt_eval_factors is set and smt_eval_boots is {boots}: factors are switched at run time; leave out one of"
+            " the two"
+        )
     reason = boot_plan.refusal(asked, boots, reboot_ok, allowed) if boots >= 0 else None
     return reason and f"smt_eval_arms is {', '.join(asked)} and smt_eval_boots is {boots}: {reason}"
 

@@ -38,6 +38,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import 
     cautions,
     conclusion,
     exposure,
+    factors,
     recommendation,
     spread,
 )
@@ -255,6 +256,7 @@ def summarise(analysis: HostAnalysis, file: str, licence: recommendation.Licence
         "tails": spread.found(analysis.comparisons),
         "levels": [one.described() for one in analysis.levels],
         "crossovers": [curve.described() for curve in analysis.curves],
+        "factors": [one.described() for one in factors.of_host(analysis)],
         "capacities": [dataclasses.asdict(one) for one in analysis.capacities],
         "usage": [one.described() for kinds in analysis.usage.values() for one in kinds.values()],
         "not_measured": cautions.not_measured(result),

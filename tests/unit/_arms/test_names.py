@@ -112,7 +112,7 @@ def test_a_hostile_name_in_a_result_is_refused(name):
 def test_the_names_of_all_arms_fit_into_results():
     for kind in catalogue.kinds():
         assert all(
-            re.match(arms.NAME, name.replace("_N", "_1").replace("_LIST", "_1").replace("_NAME", "_a"))
+            re.match(arms.NAME, name.replace("_NAME", "_a").replace("_N", "_1").replace("_LIST", "_1"))
             for name in catalogue.shown(kind)
         )
 

@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An arm of a kernel file in one file of its own: the frequency governor, which the collection does not have.
+"""An arm of a kernel file in one file of its own: the energy preference, which the collection does not have.
 
 The registry finds it, an evaluation measures it between others that take CPUs offline, and everybody else knows it from
 the catalogue.
@@ -26,25 +26,25 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import a
 from fake_kernel import FakeKernel
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-SOURCE = '''"""The frequency governor."""
+SOURCE = '''"""The energy preference."""
 
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import ValueArm
 
 
-class Governor(ValueArm):
-    """Documentation/admin-guide/pm/cpufreq.rst."""
+class Preference(ValueArm):
+    """Documentation/admin-guide/pm/intel_pstate.rst."""
 
-    pattern = "governor_(?:performance|powersave|schedutil)"
-    written = ("governor_performance", "governor_powersave", "governor_schedutil")
-    path = "sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
-    choices = "scaling_available_governors"
-    setting = "frequency governor"
-    summary = "the frequency governor of each online CPU"
+    pattern = "epp_(?:performance|power|default)"
+    written = ("epp_performance", "epp_power", "epp_default")
+    path = "sys/devices/system/cpu/cpu*/cpufreq/energy_performance_preference"
+    choices = "energy_performance_available_preferences"
+    setting = "energy preference"
+    summary = "the energy preference of each online CPU"
 
 
-ARMS = (Governor,)
+ARMS = (Preference,)
 '''
-GOVERNOR = "sys/devices/system/cpu/cpu{}/cpufreq/scaling_governor"
+PREFERENCE = "sys/devices/system/cpu/cpu{}/cpufreq/energy_performance_preference"
 HERE = tuple(sorted(os.sched_getaffinity(0)))[:2]
 FACTS = {
     "control": "on",
@@ -55,7 +55,7 @@ FACTS = {
     "methods": {"runtime": {"chosen": "smt_control", "possible": ["smt_control"], "impossible": {}}},
 }
 SETTINGS = {
-    "arms": ["as_found", "governor_performance", "smt_off"],
+    "arms": ["as_found", "epp_performance", "smt_off"],
     "workloads": ["gzip"],
     "placements": ["single"],
     "response_limit": {},
@@ -71,33 +71,36 @@ SETTINGS = {
 }
 
 
-class GovernedKernel(FakeKernel):
-    """A kernel whose CPUs have governors while they are online."""
+class PreferringKernel(FakeKernel):
+    """A kernel whose CPUs have energy preferences while they are online."""
 
     def __init__(self, sysroot, cores):
-        self.governors = dict.fromkeys((cpu for core in cores for cpu in core), "powersave")
+        self.preferences = dict.fromkeys((cpu for core in cores for cpu in core), "power")
         super().__init__(sysroot, cores)
 
     def _show(self):
         super()._show()
-        for cpu, governor in self.governors.items():
-            path = GOVERNOR.format(cpu)
+        for cpu, preference in self.preferences.items():
+            path = PREFERENCE.format(cpu)
             self._shown.pop(path, None)
             if cpu in self.online:
-                self._put(path, governor)
-                self._put(path.replace("governor", "available_governors"), "performance powersave")
+                self._put(path, preference)
+                self._put(
+                    path.replace("performance_", "performance_available_").replace("preference", "preferences"),
+                    "performance power",
+                )
             else:
                 pathlib.Path(self.sysroot, path).unlink(missing_ok=True)
 
     def write(self, path, text):
-        if not path.endswith("scaling_governor"):
+        if not path.endswith("energy_performance_preference"):
             super().write(path, text)
             return
         cpu = int(path.split("/cpu")[2].split("/")[0])
         if (cpu, text) in self.refusals:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
         assert cpu in self.online
-        self.governors[cpu] = text
+        self.preferences[cpu] = text
         self._show()
 
 
@@ -112,14 +115,14 @@ def loaded(path, name):
 
 @pytest.fixture(autouse=True)
 def _an_arm_more(tmp_path_factory, monkeypatch):
-    path = tmp_path_factory.mktemp("arm") / "governor.py"
+    path = tmp_path_factory.mktemp("arm") / "preference.py"
     path.write_text(SOURCE)
-    monkeypatch.setattr(registry, "ARMS", (*registry.ARMS, loaded(path, "governor").ARMS))
+    monkeypatch.setattr(registry, "ARMS", (*registry.ARMS, loaded(path, "preference").ARMS))
 
 
 @pytest.fixture(name="kernel")
-def a_kernel_with_governors(tmp_path):
-    return GovernedKernel(tmp_path / "root", [HERE[:2], (1000, 1001)])
+def a_kernel_with_preferences(tmp_path):
+    return PreferringKernel(tmp_path / "root", [HERE[:2], (1000, 1001)])
 
 
 def host(kernel):
@@ -135,17 +138,17 @@ def chosen(kernel, *names):
 
 def test_its_file_is_all_that_the_registry_and_the_documentation_need(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "tools")
-    registries = loaded(ROOT / "tools/registries.py", "registries_with_governors")
+    registries = loaded(ROOT / "tools/registries.py", "registries_with_preferences")
     folder = next(folder for folder in registries.FOLDERS if folder.path == "_arms")
     for path in (ROOT / "plugins/module_utils/_arms").glob("*.py"):
         (tmp_path / path.name).write_text(path.read_text())
-    (tmp_path / "governor.py").write_text(SOURCE)
+    (tmp_path / "preference.py").write_text(SOURCE)
     text = registries.registry(tmp_path, folder)
-    assert "_arms.governor import ARMS as GOVERNOR\n" in text and "\n    GOVERNOR,\n" in text
-    row = "| `governor_performance`, `governor_powersave`, `governor_schedutil` | the frequency governor of each online"
+    assert "_arms.preference import ARMS as PREFERENCE\n" in text and "\n    PREFERENCE,\n" in text
+    row = "| `epp_performance`, `epp_power`, `epp_default` | the energy preference of each online"
     assert row in registries.TABLES["docs/arms.md"]()
     (listing,) = (one for one in registries.LISTS if one.start == "Switched at run time are")
-    assert "V(governor_powersave)" in registries.with_list((ROOT / listing.path).read_text(), listing)
+    assert "V(epp_power)" in registries.with_list((ROOT / listing.path).read_text(), listing)
 
 
 @pytest.mark.skipif(len(HERE) < 2, reason="needs two CPUs as siblings")
@@ -156,10 +159,10 @@ def test_an_evaluation_measures_it_among_others_and_restores_the_host(tmp_path, 
 
     def proved(name):
         prove(name)
-        seen.setdefault(name, []).append((sorted(kernel.online), dict(kernel.governors)))
+        seen.setdefault(name, []).append((sorted(kernel.online), dict(kernel.preferences)))
 
     arms.prove = proved
-    before = kernel.governors.copy(), kernel.online.copy()
+    before = kernel.preferences.copy(), kernel.online.copy()
     files = run_directory.RunDirectory(str(tmp_path), "r")
     files.create()
     plan.Plan(files, plan.Outline(arms, host(kernel).topology, HERE, SETTINGS["placements"]), SETTINGS).measure()
@@ -167,74 +170,78 @@ def test_an_evaluation_measures_it_among_others_and_restores_the_host(tmp_path, 
     assert [sample["arm"] for sample in samples if sample["ok"]] == [sample["arm"] for sample in samples]
     assert {sample["arm"] for sample in samples} == set(SETTINGS["arms"])
     everything, one_thread = [*HERE, 1000, 1001], [HERE[0], 1000]
-    assert seen["governor_performance"][0] == (everything, dict.fromkeys(everything, "performance"))
-    assert seen["smt_off"][0] == (one_thread, dict.fromkeys(everything, "powersave"))
-    assert arms.restore(saved) == [] and (kernel.governors, kernel.online) == before
+    assert seen["epp_performance"][0] == (everything, dict.fromkeys(everything, "performance"))
+    assert seen["smt_off"][0] == (one_thread, dict.fromkeys(everything, "power"))
+    assert arms.restore(saved) == [] and (kernel.preferences, kernel.online) == before
     assert selection.differences(saved, files=kernel)["ok"]
 
 
 def test_values_of_cpus_that_are_offline_are_nobodys_change(kernel):
-    arms, saved = chosen(kernel, "as_found", "governor_performance", "smt_off")
+    arms, saved = chosen(kernel, "as_found", "epp_performance", "smt_off")
     arms.switch("smt_off")
     arms.prove("smt_off")
-    kernel.write(GOVERNOR.format(HERE[0]), "performance")
-    with pytest.raises(base.ArmError, match=r"cpuN/cpufreq/scaling_governor was powersave, is performance \(CPUs 0\)"):
+    kernel.write(PREFERENCE.format(HERE[0]), "performance")
+    with pytest.raises(
+        base.ArmError, match=r"cpuN/cpufreq/energy_performance_preference was power, is performance \(CPUs 0\)"
+    ):
         arms.prove("smt_off")
     assert arms.restore(saved) == [] and selection.differences(saved, files=kernel)["ok"]
 
 
 def test_another_process_restores_each_cpu_to_its_own_value(kernel):
-    kernel.write(GOVERNOR.format(1000), "performance")
-    arms, saved = chosen(kernel, "as_found", "governor_performance")
-    before = kernel.governors.copy()
+    kernel.write(PREFERENCE.format(1000), "performance")
+    arms, saved = chosen(kernel, "as_found", "epp_performance")
+    before = kernel.preferences.copy()
     said = " ".join(arms.announcement(60))
-    assert "is switched from powersave (CPUs 0-1,1001), performance (CPUs 1000) to performance" in said
-    arms.switch("governor_performance")
-    arms.prove("governor_performance")
+    assert "is switched from power (CPUs 0-1,1001), performance (CPUs 1000) to performance" in said
+    arms.switch("epp_performance")
+    arms.prove("epp_performance")
     difference = selection.differences(saved, files=kernel)
     assert len(difference["differences"]) == 1 and not difference["ok"]
-    assert selection.Arms(["as_found", "governor_performance"], host(kernel)).restore(saved) == []
-    assert kernel.governors == before and selection.differences(saved, files=kernel)["ok"]
+    assert selection.Arms(["as_found", "epp_performance"], host(kernel)).restore(saved) == []
+    assert kernel.preferences == before and selection.differences(saved, files=kernel)["ok"]
 
 
 def test_somebody_who_changes_a_cpu_in_the_middle_is_found(kernel):
-    arms, _saved = chosen(kernel, "as_found", "governor_performance")
-    arms.switch("governor_performance")
-    kernel.write(GOVERNOR.format(1001), "powersave")
-    with pytest.raises(base.ArmError, match=r"powersave \(CPUs 1001\), not performance"):
-        arms.prove("governor_performance")
+    arms, _saved = chosen(kernel, "as_found", "epp_performance")
+    arms.switch("epp_performance")
+    kernel.write(PREFERENCE.format(1001), "power")
+    with pytest.raises(base.ArmError, match=r"power \(CPUs 1001\), not performance"):
+        arms.prove("epp_performance")
 
 
 def test_a_value_that_a_cpu_does_not_take_is_taken_back_from_the_others(kernel):
-    arms, _saved = chosen(kernel, "as_found", "governor_performance")
+    arms, _saved = chosen(kernel, "as_found", "epp_performance")
     kernel.refusals[(1001, "performance")] = True
-    with pytest.raises(base.ArmError, match="cpu1001/cpufreq/scaling_governor: the kernel does not accept performance"):
-        arms.switch("governor_performance")
-    assert set(kernel.governors.values()) == {"powersave"}
+    with pytest.raises(
+        base.ArmError, match="cpu1001/cpufreq/energy_performance_preference: the kernel does not accept performance"
+    ):
+        arms.switch("epp_performance")
+    assert set(kernel.preferences.values()) == {"power"}
 
 
 def test_what_the_kernel_does_not_have_is_left_out_with_the_reason(kernel):
-    (left_out,) = chosen(kernel, "as_found", "governor_performance", "governor_schedutil")[0].left_out
-    assert left_out["reason"].endswith("does not take schedutil: the kernel has performance, powersave")
-    for cpu in kernel.governors:
-        (pathlib.Path(kernel.sysroot) / GOVERNOR.format(cpu)).unlink()
-    reasons = {arm["reason"] for arm in chosen(kernel, "as_found", "governor_performance")[0].left_out}
+    (left_out,) = chosen(kernel, "as_found", "epp_performance", "epp_default")[0].left_out
+    assert left_out["reason"].endswith("does not take default: the kernel has performance, power")
+    for cpu in kernel.preferences:
+        (pathlib.Path(kernel.sysroot) / PREFERENCE.format(cpu)).unlink()
+    reasons = {arm["reason"] for arm in chosen(kernel, "as_found", "epp_performance")[0].left_out}
     assert reasons == {
-        "this kernel has no frequency governor (no /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor)"
+        "this kernel has no energy preference (no /sys/devices/system/cpu/cpu*/cpufreq/energy_performance_preference)"
     }
 
 
 def test_a_trial_asks_its_file_for_the_options(monkeypatch):
-    asked = ["smt_on", "governor_performance"]
-    assert "governor_performance" in [arm.name for arm in map(catalogue.get, asked)]
+    asked = ["smt_on", "epp_performance"]
+    assert "epp_performance" in [arm.name for arm in map(catalogue.get, asked)]
     with pytest.raises(arm_states.ArmStateError, match="not an arm of a trial: choose from smt_on, "):
         arm_states.names(asked, with_boots=False)
-    monkeypatch.setattr(type(catalogue.get("governor_performance")), "trial", {"state": "enabled"}, raising=False)
+    monkeypatch.setattr(type(catalogue.get("epp_performance")), "trial", {"state": "enabled"}, raising=False)
     assert arm_states.names(asked, with_boots=False) == asked
-    assert arm_states.options("governor_performance") == {"state": "enabled"}
+    assert arm_states.options("epp_performance") == {"state": "enabled"}
 
 
 def test_variables_know_it():
-    given = [variables.Setting("h1", "smt_eval_arms", ["as_found", "governor_schedutil"])]
+    given = [variables.Setting("h1", "smt_eval_arms", ["as_found", "epp_default"])]
     assert variables.problems(given, variables.known(), 1) == []
-    assert catalogue.title("governor_schedutil") == "frequency governor: schedutil"
+    assert catalogue.title("epp_default") == "energy preference: default"

@@ -8,6 +8,7 @@ Real arms are switched in guests (molecule/).
 from __future__ import annotations
 
 import json
+import re
 import typing
 
 import pytest
@@ -226,6 +227,80 @@ def test_what_differs_is_said_by_each_lever(tmp_path):
     document = result_maker.result()
     document["restored"] = found
     assert results.parse(json.dumps(document), "a host").restored.after.settings["fan.speed"] == 4
+
+
+PAIRS = ("fan_2__lamp_3", "fan_2__lamp_4", "fan_5__lamp_3", "fan_5__lamp_4")
+
+
+def test_two_arms_at_once_are_both_switched_and_both_restored():
+    found = chosen(*PAIRS)
+    saved = found.save()
+    assert {name: saved[name] for name in ("fan", "lamp")} == {"fan": {"speed": 1}, "lamp": {"speed": 0}}
+    for name, fan, lamp in zip(PAIRS, (2, 2, 5, 5), (3, 4, 3, 4)):
+        found.switch(name)
+        found.prove(name)
+        assert (Fan.host_fan["speed"], Lamp.host_lamp["speed"]) == (fan, lamp)
+    assert found.restore(saved) == []
+    assert (Fan.host_fan["speed"], Lamp.host_lamp["speed"]) == (1, 0)
+
+
+def test_what_one_of_two_arms_switched_is_restored_for_an_arm_without_it():
+    found = chosen("as_found", "fan_5__lamp_4", "fan_6")
+    found.switch("fan_5__lamp_4")
+    found.switch("fan_6")
+    assert (Fan.host_fan["speed"], Lamp.host_lamp["speed"]) == (6, 0)
+    found.switch("as_found")
+    assert (Fan.host_fan["speed"], Lamp.host_lamp["speed"]) == (1, 0)
+
+
+def test_both_are_described_and_said():
+    found = chosen(*PAIRS)
+    assert found.described()[1] == {
+        "name": "fan_2__lamp_4",
+        "title": "fan 2, lamp 4",
+        "baseline": False,
+        "settings": {"speed": 4},
+    }
+    said = found.announcement(300)
+    assert "between fan 2, lamp 3, fan 2, lamp 4, fan 5, lamp 3 and fan 5, lamp 4" in said[0]
+    assert said[-1].startswith("Then the present state of the fan and the lamp is restored")
+
+
+def test_two_arms_are_possible_where_both_are():
+    found = chosen("fan_2__lamp_3", "fan_2__lamp_4", "fan_12__lamp_3")
+    assert found.names == ["fan_2__lamp_3", "fan_2__lamp_4"]
+    assert found.left_out[0]["reason"] == "this fan has 9 speeds"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["fan_2__fan_3", "fan_2__", "__fan_2", "fan_2__lamp_3__smt_on", "fan_2__nosmt", "fan_2__x", "smt_on__smt_off"],
+)
+def test_what_cannot_be_combined_is_no_arm(name):
+    with pytest.raises(base.ArmError, match="there is no arm"):
+        catalogue.check(["as_found", name])
+
+
+def test_factors_are_all_levels_of_one_with_all_of_the_other():
+    assert tuple(catalogue.of_factors([["fan_2", "fan_5"], ["lamp_3", "lamp_4"]])) == PAIRS
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([["smt_on", "smt_off"]], "are not two factors of two arms each"),
+        ([["smt_on", "smt_off"], ["thp_always"]], "are not two factors of two arms each"),
+        ("smt_on,smt_off", "are not two factors of two arms each"),
+        ([["smt_on", 3], ["thp_always", "thp_never"]], "are not two factors of two arms each"),
+        ([["smt_on", "smt_of"], ["thp_always", "thp_never"]], "there is no arm 'smt_of'"),
+        ([["smt_on", "nosmt"], ["thp_always", "thp_never"]], "nosmt and thp_always cannot be combined"),
+        ([["smt_on", "smt_off"], ["smt_on", "smt_off"]], "smt_on and smt_on cannot be combined"),
+        ([["smt_on", "smt_on"], ["thp_always", "thp_never"]], "arms has a name twice"),
+    ],
+)
+def test_what_are_no_factors_is_said(given, said):
+    with pytest.raises(base.ArmError, match=re.escape(said)):
+        catalogue.of_factors(given)
 
 
 @pytest.mark.parametrize("name", ["fan_", "Fan_3", "fan_3\n", "fan_3x", "", "../fan_3", "smt_on "])

@@ -38,7 +38,7 @@ def test_siblings_go_and_the_host_is_as_before(host):
     assert found.refused is None and found.cpus == SIBLINGS and host.online == set(range(8))
     assert found.different == {"cpus": [], "masks": [], "cpusets": [], "interrupts": []}
     assert found.seconds_off is not None and found.seconds_back is not None
-    # Meanwhile a timer would have brought the host back; now nothing waits, and the next change is a first one.
+    # Until then a timer would have brought the host back. Nothing waits now, and the next change is a first one.
     assert [command[0] for command in host.commands].count("systemd-run") == 1
     assert host.pending() is None and host.saved() is None and not host.is_waiting
 

@@ -10,7 +10,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import exposure, wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import exposure, factors, wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text as report_text
 
 Comparison = host_comparisons.Comparison
@@ -68,6 +68,31 @@ def forests(found: t.Sequence[Comparison]) -> list[charts.Picture]:
         pages[-1].append(group)
     most = max(1, MAX_ROWS // ROWS_OF_A_CHART)
     return [_forest(groups) for groups in pages[:most] if groups]
+
+
+def of_factors(found: t.Sequence[factors.Factorial], margin: float) -> list[tuple[factors.Factorial, charts.Picture]]:
+    """Draw what two factors do to each workload.
+
+    Args:
+        found: from :func:`factors.of_host`.
+        margin: effects within this share of 1 count as none.
+    """
+    drawn = []
+    for one in found[: MAX_ROWS // ROWS_OF_A_CHART]:
+        rows = [
+            {
+                "label": label,
+                "better": one.better,
+                "ratio": effect.ratio,
+                "low": effect.low or effect.ratio,
+                "high": effect.high or effect.ratio,
+                "verdict": effect.verdict,
+                "text": wording.change_and_interval(effect.change),
+            }
+            for label, effect in one.rows()
+        ]
+        drawn.append((one, charts.forest(rows, margin, report_text.SIDES_OF_ARMS, f"{one.title}: two factors")))
+    return drawn
 
 
 def _forest(groups: t.Sequence[t.Sequence[Comparison]]) -> charts.Picture:

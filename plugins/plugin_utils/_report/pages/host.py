@@ -18,7 +18,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import co
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult, Sample
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import load_limit, wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import factors, load_limit, wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import (
     answer as answer_part,
@@ -120,6 +120,7 @@ def render(analysis: HostAnalysis, summary: dict[str, t.Any], alone: bool) -> st
         question=report_text.question(summary),
         of_smt_alone=report_text.is_of_smt_alone(summary),
         exposure=arms_part.exposures(summary),
+        factors=arms_part.of_factors(factors.of_host(analysis), analysis.settings[0]),
         effects=_effects(comparisons),
         workloads=workloads,
         machine=_machine(result),

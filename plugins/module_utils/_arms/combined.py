@@ -1,0 +1,84 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Two arms at once, for an evaluation of two factors: ``smt_off__thp_never``."""
+
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import Host, RuntimeArm
+
+# Between the names of both.
+SEPARATOR = "__"
+
+
+class Combined(RuntimeArm):
+    """Two arms with different levers, each of which is switched, proved and restored as it is alone.
+
+    Args:
+        name: both names with ``SEPARATOR`` between them.
+        made_of: the two.
+    """
+
+    def __init__(self, name: str, made_of: "tuple[RuntimeArm, RuntimeArm]") -> None:
+        super().__init__(name)
+        self._made_of = made_of
+        self.switches_cpus = any(one.switches_cpus for one in made_of)
+        self.siblings = next((one.siblings for one in made_of if one.siblings is not None), None)
+        self.leaves_open = " and ".join(one.leaves_open for one in made_of if one.leaves_open)
+        self.settings = {key: value for one in made_of for key, value in one.settings.items()}
+
+    @property
+    def made_of(self) -> "tuple[RuntimeArm, ...]":
+        """The two arms."""
+        return self._made_of
+
+    @property
+    def title(self) -> str:
+        """Both titles."""
+        return ", ".join(one.title for one in self._made_of)
+
+    def examine(self, host: Host) -> None:
+        """Look at the host: it can have this arm where it can have both."""
+        super().examine(host)
+        for one in self._made_of:
+            one.examine(host)
+        self.reason = next((one.reason for one in self._made_of if one.reason is not None), None)
+        self.is_as_found = all(one.is_as_found for one in self._made_of)
+        self.settings = {key: value for one in self._made_of for key, value in one.settings.items()}
+
+    def online(self) -> "set[int]":
+        """Return the CPUs that are online in the arm that switches them."""
+        return next((one.online() for one in self._made_of if one.switches_cpus), super().online())
+
+    def for_workers(self, usable: "set[int]") -> "set[int]":
+        """Return which CPUs both leave."""
+        for one in self._made_of:
+            usable = one.for_workers(usable)
+        return usable
+
+    def announcement(self) -> "list[str]":
+        """Describe what both switch."""
+        return [sentence for one in self._made_of for sentence in one.announcement()]
+
+    def conflicts(self) -> "list[str]":
+        """Describe the affinity conflicts of both."""
+        return [sentence for one in self._made_of for sentence in one.conflicts()]
+
+    def switch(self) -> None:
+        """Switch the host to both."""
+        for one in self._made_of:
+            one.switch()
+
+    def prove(self) -> None:
+        """See that the host is in both."""
+        for one in self._made_of:
+            one.prove()
+
+
+def combined(name: str, found: "t.Sequence[t.Any]") -> "Combined | None":
+    """Return two arms as one, or None where they cannot be one: they are more or fewer than two, take a reboot, are
+    none, or switch the same thing.
+    """
+    arms = [one for one in found if isinstance(one, RuntimeArm)]
+    if len(arms) != 2 or len(found) != 2 or arms[0].lever == arms[1].lever:
+        return None
+    return Combined(name, (arms[0], arms[1]))

@@ -1,0 +1,252 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Two factors in one evaluation: what each does, and whether that depends on the other.
+
+Of four arms, both levels of one factor with both of the other, each block has a value of each: a main effect compares
+the geometric means over the levels of the other factor, so that every sample counts for both factors. The interaction
+is the effect of the first factor at the second level of the other one, divided by that at the first. Source: D. C.
+Montgomery, Design and Analysis of Experiments, the 2^k factorial design, on logarithms.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue
+from ansible_collections.threadwise.smt.plugins.module_utils._arms.combined import SEPARATOR
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
+    comparisons as host_comparisons,
+    paired,
+    recorded,
+)
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.change import Change
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
+
+CALLED = (paired.GAIN, paired.LOSS)
+# Arm -> values of its blocks, one number each.
+_Values = dict[str, dict[int, float]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Effect:
+    """What a factor does, or by how much one depends on the other.
+
+    Attributes:
+        change: of the metric; of an interaction that of an effect.
+        ratio: the same, turned so that above 1 is better.
+        low, high: the ends of its interval; None without one.
+        verdict: of :mod:`paired`.
+        blocks: how many were compared.
+    """
+
+    change: Change
+    ratio: float
+    low: float | None
+    high: float | None
+    verdict: str
+    blocks: int
+
+    @property
+    def is_called(self) -> bool:
+        """Whether it is known to be there."""
+        return self.verdict in CALLED
+
+    def described(self) -> dict[str, t.Any]:
+        """Return it as plain data."""
+        return {
+            "change": self.change.value,
+            "change_low": self.change.low,
+            "change_high": self.change.high,
+            "ratio": self.ratio,
+            "ci_low": self.low,
+            "ci_high": self.high,
+            "verdict": self.verdict,
+            "n": self.blocks,
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class Factorial:
+    """What two factors do to a workload.
+
+    Attributes:
+        workload: its name.
+        title: its title.
+        parameter: the value of its parameter, or None.
+        metric: its primary metric.
+        better: the direction of that.
+        placement: where it was compared.
+        levels: the titles of both levels of both factors, the baselines first.
+        main: what each factor does, over the levels of the other one.
+        interaction: how much what the first does differs between the levels of the other one.
+        first_at: what the first factor does at each level of the other one.
+    """
+
+    workload: str
+    title: str
+    parameter: float | None
+    metric: str
+    better: str
+    placement: str
+    levels: tuple[tuple[str, str], tuple[str, str]]
+    main: tuple[Effect, Effect]
+    interaction: Effect
+    first_at: tuple[Effect, Effect]
+
+    def described(self) -> dict[str, t.Any]:
+        """Return it as plain data."""
+        return {
+            **{name: getattr(self, name) for name in ("workload", "title", "parameter", "metric", "better")},
+            "placement": self.placement,
+            "levels": [list(pair) for pair in self.levels],
+            "main": [one.described() for one in self.main],
+            "interaction": self.interaction.described(),
+            "first_at": [one.described() for one in self.first_at],
+        }
+
+    def rows(self) -> list[tuple[str, Effect]]:
+        """Return each effect with its words, for a picture."""
+        (base, first), (second_base, second) = self.levels
+        return [
+            (f"{first} against {base}", self.main[0]),
+            (f"{second} against {second_base}", self.main[1]),
+            (f"{first}, with {second_base}", self.first_at[0]),
+            (f"{first}, with {second}", self.first_at[1]),
+            ("the last against the one before it", self.interaction),
+        ]
+
+    def sentence(self) -> str:
+        """Say what each factor does, or what the first does at each level of the other one where that differs."""
+        (_base, first), (second_base, second) = self.levels
+        of = self.title if self.better == "higher" else f"{self.title} {self.metric}"
+        if self.interaction.is_called:
+            here, there = map(_said, self.first_at)
+            return f"{of}: {first} changes it by {here} with {second_base}, and by {there} with {second}."
+        known = "neither depends on the other"
+        if self.interaction.verdict == paired.INCONCLUSIVE:
+            known = f"whether one depends on the other is not decided ({_said(self.interaction)})"
+        return f"{of}: {first} changes it by {_said(self.main[0])}, {second} by {_said(self.main[1])}; {known}."
+
+
+def of_host(analysis: HostAnalysis) -> list[Factorial]:
+    """Return what two factors do to each workload; nothing of a result of other arms.
+
+    Args:
+        analysis: of the host; its margin and its confidence hold for the main effects and interactions of all
+            workloads together, and for the effects at each level together.
+    """
+    result = analysis.result
+    arms = _arms(result)
+    if arms is None:
+        return []
+    values: list[_Values] = []
+    subjects: list[Comparison] = []
+    samples = recorded.by_key(result)
+    for one in _subjects(analysis, arms):
+        values.append(_values(result, samples, one, arms))
+        subjects.append(one)
+    pairs = [_sides(one, arms) for one in values]
+    main = _compared(analysis, subjects, [some[:3] for some in pairs])
+    at_levels = _compared(analysis, subjects, [some[3:] for some in pairs])
+    return [
+        Factorial(
+            one["workload"],
+            one["title"],
+            one.get("parameter"),
+            one["metric"],
+            one["better"],
+            one["placement"],
+            _levels(arms),
+            (first, second),
+            interaction,
+            (here, there),
+        )
+        for one, (first, second, interaction), (here, there) in zip(subjects, main, at_levels)
+    ]
+
+
+def _arms(result: HostResult) -> tuple[str, str, str, str] | None:
+    """Return the four arms of two factors in the order of the levels, None where the arms are others."""
+    names = tuple(arm.name for arm in result.arms)
+    parts = [tuple(name.split(SEPARATOR)) for name in names]
+    if len(parts) != 4 or any(len(part) != 2 for part in parts):
+        return None
+    firsts, seconds = (list(dict.fromkeys(level)) for level in zip(*parts))
+    wanted = [(first, second) for first in firsts for second in seconds]
+    return t.cast("tuple[str, str, str, str]", names) if parts == wanted else None
+
+
+def _levels(arms: tuple[str, str, str, str]) -> tuple[tuple[str, str], tuple[str, str]]:
+    (first, second), (_again, other), (changed, _base), _last = (arm.split(SEPARATOR) for arm in arms)
+    titles = [catalogue.title(name) or name for name in (first, changed, second, other)]
+    return (titles[0], titles[1]), (titles[2], titles[3])
+
+
+def _subjects(analysis: HostAnalysis, arms: tuple[str, ...]) -> list[Comparison]:
+    """Return a comparison of each workload that all other arms have with the first one, where they are compared."""
+    found: dict[tuple[t.Any, ...], list[Comparison]] = {}
+    for one in host_comparisons.at_widest(analysis.comparisons):
+        if one["baseline"]["arm"] == arms[0]:
+            found.setdefault((one["workload"], one.get("parameter"), one["placement"]), []).append(one)
+    return [some[0] for some in found.values() if {one["candidate"]["arm"] for one in some} == set(arms[1:])]
+
+
+def _values(result: HostResult, samples: recorded.Samples, one: Comparison, arms: tuple[str, ...]) -> _Values:
+    """Return the value of each arm in each block that has all of them."""
+    found: _Values = {}
+    for arm in arms:
+        place = recorded.sampled_as(result, one["placement"], arm)
+        blocks = samples.get((one["workload"], place, arm, one.get("parameter"))) or {}
+        good = recorded.good_values(blocks, one["metric"])
+        found[arm] = {block: _mean(of_block) for block, of_block in good.items() if of_block and min(of_block) > 0}
+    common = set.intersection(*(set(blocks) for blocks in found.values()))
+    return {arm: {block: blocks[block] for block in sorted(common)} for arm, blocks in found.items()}
+
+
+def _mean(values: t.Sequence[float]) -> float:
+    """Return the geometric mean."""
+    return math.exp(math.fsum(map(math.log, values)) / len(values))
+
+
+_Sides = tuple[list[float], list[float]]
+
+
+def _sides(values: _Values, arms: tuple[str, str, str, str]) -> list[_Sides]:
+    """Return the sides of each comparison: both main effects, the interaction, and the first factor at each level."""
+    base, second, first, both = ([values[arm][block] for block in values[arms[0]]] for arm in arms)
+
+    def products(one: list[float], other: list[float], power: float = 1.0) -> list[float]:
+        return [(a * b) ** power for a, b in zip(one, other)]
+
+    return [
+        (products(base, second, 0.5), products(first, both, 0.5)),
+        (products(base, first, 0.5), products(second, both, 0.5)),
+        (products(second, first), products(base, both)),
+        (base, first),
+        (second, both),
+    ]
+
+
+def _compared(
+    analysis: HostAnalysis, subjects: t.Sequence[Comparison], pairs: t.Sequence[t.Sequence[_Sides]]
+) -> list[list[Effect]]:
+    """Compare sides of all workloads as one family; a list for each workload."""
+    family = [(before, after, one["better"]) for one, some in zip(subjects, pairs) for before, after in some if before]
+    looks = [host_comparisons.looks_at(analysis.result, len(before)) for before, _after, _better in family]
+    judged = iter(paired.compare_family(family, *analysis.settings[:2], looks, [False] * len(family)) if family else ())
+    return [[_effect(next(judged), one["better"]) for _sides_of in some] for one, some in zip(subjects, pairs)]
+
+
+def _effect(judged: paired.Result, better: str) -> Effect:
+    low, high = judged["ci_low"], judged["ci_high"]
+    change = Change.of_ratios(better, judged["ratio"], low, high)
+    return Effect(change, judged["ratio"], low, high, judged["verdict"], judged["n"])
+
+
+def _said(one: Effect) -> str:
+    return wording.change_of(one.change) if one.low is None else wording.change_and_interval(one.change)

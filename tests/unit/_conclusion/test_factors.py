@@ -1,0 +1,141 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Two factors in one evaluation: planted effects and interactions, on made results and on recorded noise."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import pathlib
+
+import jsonschema_rs
+import pytest
+import result_maker
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import order
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, factors
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import host as host_page
+
+TESTS = pathlib.Path(__file__).resolve().parents[2]
+SCHEMA = TESTS.parent / "docs" / "results.schema.json"
+COUNT = 200
+ARMS = ("smt_on__thp_always", "smt_on__thp_never", "smt_off__thp_always", "smt_off__thp_never")
+
+
+def planted(*effects, arms=ARMS, blocks=20, **options):
+    """A result of four arms, each with what it multiplies the rate of the first one by."""
+    return result_maker.result(
+        workloads={"gzip": result_maker.GZIP},
+        names=("all_threads",),
+        arms=dict(zip(arms, effects)),
+        blocks=blocks,
+        **options,
+    )
+
+
+def found(document):
+    return factors.of_host(result_maker.analysed(document))
+
+
+def test_an_effect_that_turns_with_the_other_factor_is_said_at_each_of_its_levels():
+    """SMT off costs 4 % with huge pages and gives 9.5 % without."""
+    document = planted(1, 1.05, 0.96, 1.15)
+    (one,) = found(document)
+    here, there = one.first_at
+    assert here.change.value == pytest.approx(-0.04, abs=0.002)
+    assert there.change.value == pytest.approx(1.15 / 1.05 - 1, abs=0.002)
+    assert one.main[0].change.value == pytest.approx(math.sqrt(0.96 * 1.15 / 1.05) - 1, abs=0.002)
+    assert one.main[1].change.value == pytest.approx(math.sqrt(1.05 * 1.15 / 0.96) - 1, abs=0.002)
+    assert one.interaction.ratio == pytest.approx(1.15 / 1.05 / 0.96, abs=0.003) and one.interaction.is_called
+    said = conclusion.conclude(result_maker.analysed(document))["sentence"]
+    assert said.startswith(
+        "gzip of a fixed stream: SMT off changes it by \u22123.9 % (\u22124.1 to \u22123.8 %) with transparent huge"
+        " pages: always, and by +9.5 %"
+    )
+
+
+def test_factors_that_do_not_depend_on_each_other_are_said_by_themselves():
+    (one,) = found(planted(1, 1.05, 0.96, 1.05 * 0.96))
+    assert one.interaction.verdict == "equivalent"
+    assert one.sentence().endswith(
+        "transparent huge pages: never by +5.0 % (+4.8 to +5.0 %); neither depends on the other."
+    )
+
+
+def test_an_interaction_that_is_not_decided_is_said_to_be_that():
+    (one,) = found(planted(1, 1.05, 0.96, 1.02, noise=0.1, blocks=6))
+    assert "whether one depends on the other is not decided" in one.sentence()
+
+
+def test_a_metric_of_which_less_is_better_has_its_own_signs():
+    times = {"rate": 10.0, "share": 0.625, "unit": "ms", "title": "answer", "better": "lower"}
+    document = result_maker.result(
+        workloads={"own": times}, names=("single",), arms=dict(zip(ARMS, (1, 1.05, 0.96, 1.15)))
+    )
+    (workload,) = document["plan"]["workloads"]
+    metric = workload["primary"]
+    workload["metrics"][metric].update(better="lower", aggregate="mean")
+    for sample in document["samples"]:
+        sample["metrics"][metric]["better"] = "lower"
+    (one,) = found(document)
+    assert one.first_at[0].change.value == pytest.approx(-0.04, abs=0.002) and one.first_at[0].ratio > 1
+    assert f"answer {metric}: SMT off changes it by \u22124." in one.sentence()
+
+
+@pytest.mark.parametrize(
+    "arms",
+    [
+        ("smt_on", "smt_off", "thp_always", "thp_never"),
+        (*ARMS[:3], "smt_off"),
+        (ARMS[0], ARMS[3], ARMS[1], ARMS[2]),
+        ("smt_on__thp_always", "smt_on__thp_never", "smt_off__thp_always", "smt_off__thp_madvise"),
+    ],
+)
+def test_other_arms_are_no_factors(arms):
+    assert found(planted(1, 1, 1, 1, arms=arms)) == []
+
+
+def test_an_arm_that_was_left_out_leaves_no_factors():
+    document = planted(1, 1.05, 0.96, 1.15)
+    document["samples"] = [one for one in document["samples"] if one["arm"] != ARMS[3]]
+    assert found(document) == []
+
+
+def test_page_and_data_have_them():
+    document = planted(1, 1.05, 0.96, 1.15)
+    summary = result_maker.summarised(document)
+    schema = json.loads(SCHEMA.read_text())
+    jsonschema_rs.validator_for({**schema, "$ref": "#/$defs/host", "properties": {}, "required": []}).validate(summary)
+    assert summary["factors"][0]["interaction"]["verdict"] == "gain"
+    shown = host_page.render(result_maker.analysed(document), summary, True)
+    assert "<h2>Two factors" in shown and "SMT off, with transparent huge pages: never" in shown
+
+
+def recorded_results(blocks, effects):
+    """Results of recorded equal samples of a quiet machine, each arm with its effect."""
+    with gzip.open(TESTS / "calibration" / "data" / "equal_work.json.gz") as file:
+        series = [
+            one["microseconds"]
+            for one in json.load(file)["series"]
+            if (one["kind"], one["series"]) == ("quiet", "same")
+        ]
+    document = planted(1, 1, 1, 1, blocks=blocks)
+    rates = dict(zip(ARMS, effects))
+    for times in series[:COUNT]:
+        left = iter(times)
+        taken = {(block, arm): next(left) for block in range(blocks) for arm in order.of_block(ARMS, block)}
+        for sample in document["samples"]:
+            rate = 1e6 * rates[sample["arm"]] / taken[sample["block"], sample["arm"]]
+            sample["metrics"]["throughput"]["value"] = rate
+        yield document
+
+
+def test_intervals_hold_a_planted_interaction_on_recorded_noise():
+    effects = (1.0, 1.05, 0.96, 1.15)
+    truth = {"interaction": 1.15 / 1.05 / 0.96, "main": math.sqrt(1.05 * 1.15 / 0.96)}
+    held = dict.fromkeys(truth, 0)
+    for document in recorded_results(14, effects):
+        (one,) = found(document)
+        for name, effect in (("interaction", one.interaction), ("main", one.main[1])):
+            held[name] += effect.low <= truth[name] <= effect.high
+    assert min(held.values()) >= 0.95 * COUNT, held
