@@ -87,6 +87,7 @@ SCHEMAS = {
     "docs/compliance.schema.json": "_fleet.compliance_report",
     "docs/history.schema.json": "_history.document",
     "docs/proof.schema.json": "_proof.document",
+    "docs/exposure.schema.json": "_exposure.exposure_report",
     "docs/trial.schema.json": "_border.trials",
     "docs/trial-report.schema.json": "_trial.trial_report",
 }

@@ -14,6 +14,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import ter
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places, result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._exposure import exposure_report
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, cores_in_use, fields
 
 display = terminal.Terminal()
@@ -67,9 +68,9 @@ class ActionModule(ControllerAction):
             path = places.file(dest, places.PAGE)
             document = places.file(str(path.with_suffix(".json")), places.DOCUMENT)
             changed = result_files.write_page(
-                path, cores_in_use.page(hosts, now.strftime("%Y-%m-%d %H:%M UTC")), self._task.check_mode
+                path, exposure_report.page(hosts, now.strftime("%Y-%m-%d %H:%M UTC")), self._task.check_mode
             )
-            content = json.dumps(cores_in_use.document(hosts, now.strftime("%Y-%m-%dT%H:%M:%SZ")), indent=1) + "\n"
+            content = json.dumps(exposure_report.document(hosts, now.strftime("%Y-%m-%dT%H:%M:%SZ")), indent=1) + "\n"
             result_files.write_text(document, content, self._task.check_mode)
         except BorderError as error:
             raise AnsibleActionFail(f"smt_exposure: {error}") from None

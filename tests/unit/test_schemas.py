@@ -11,10 +11,17 @@ import pathlib
 import re
 
 import jsonschema_rs
+import looks
 import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results, trials
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, compliance_report, policy
+from ansible_collections.threadwise.smt.plugins.plugin_utils._exposure import exposure_report
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import (
+    compliance,
+    compliance_report,
+    cores_in_use,
+    policy,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._history import document as history
 from ansible_collections.threadwise.smt.plugins.plugin_utils._proof import document as proof
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import base
@@ -29,6 +36,7 @@ WRITTEN = {
     "compliance.schema.json": (compliance_report.SCHEMA_NAME, compliance_report.SCHEMA_VERSION),
     "history.schema.json": (history.SCHEMA_NAME, history.SCHEMA_VERSION),
     "proof.schema.json": (proof.SCHEMA_NAME, proof.SCHEMA_VERSION),
+    "exposure.schema.json": (exposure_report.SCHEMA_NAME, exposure_report.SCHEMA_VERSION),
     "trial.schema.json": (trials.SCHEMA_NAME, trials.SCHEMA_VERSION),
     "trial-report.schema.json": (trial_report.SCHEMA_NAME, trial_report.SCHEMA_VERSION),
 }
@@ -37,6 +45,7 @@ SOURCES = {
     "compliance.schema.json": compliance_report.SCHEMA,
     "history.schema.json": history.SCHEMA,
     "proof.schema.json": proof.SCHEMA,
+    "exposure.schema.json": exposure_report.SCHEMA,
     "trial.schema.json": trials.SCHEMA,
     "trial-report.schema.json": trial_report.SCHEMA,
 }
@@ -168,6 +177,24 @@ def test_a_file_of_this_version_stays_valid():
 def test_a_wrong_compliance_file_is_refused(name, value):
     check = jsonschema_rs.Draft202012Validator(published("compliance.schema.json"))
     assert not check.is_valid({**COMPLIANCE_1, name: value})
+
+
+def test_what_exposure_writes_is_as_its_schema_says_and_a_wrong_one_is_not():
+    check = jsonschema_rs.Draft202012Validator(published("exposure.schema.json"))
+    idle = looks.looked(use=dict(looks.USE, room=None, by_usage=None), switches_a_second=None, units=[], pairs=[])
+    hosts = [looks.looked(), idle, looks.looked(use=None), cores_in_use.host("web02", {"msg": "no route"}, [])]
+    document = exposure_report.document(hosts, "2026-03-01T12:00:00Z")
+    check.validate(document)
+    seen = next(host for host in document["hosts"] if host["use"])
+    for wrong in (
+        {"schema_version": 2},
+        {"version": 1},
+        {"hosts": [dict(seen, use=dict(looks.USE, work=[0.5]))]},
+        {"hosts": [dict(seen, method="guess")]},
+        {"hosts": [dict(seen, reason=7)]},
+        {"hosts": [{"host": "web01"}]},
+    ):
+        assert not check.is_valid({**document, **wrong}), wrong
 
 
 def test_a_result_is_as_its_schema_says_and_a_wrong_one_is_not():

@@ -20,6 +20,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border import (
     results,
     schema,
     text,
+    usage,
 )
 
 MIB = 1024 * 1024
@@ -35,21 +36,6 @@ _LINE = schema.text(MAX_MESSAGE, schema.ONE_LINE)
 _NAMES = schema.items(schema.text(300), 20_000)
 _WORKLOADS = schema.items(schema.NAME, 200)
 _RUNS = schema.items(schema.text(100, schema.RUN_NAME), 100)
-_SHARE: schema.Schema = {"type": "number", "minimum": 0, "maximum": 1.000001}
-# Whoever starts a task can choose the name of its cgroup.
-_UNIT = schema.or_null(schema.text(300))
-
-
-def _exactly(of: schema.Schema, count: int) -> schema.Schema:
-    return {**of, "minItems": count, "maxItems": count}
-
-
-def _spans(most: float) -> schema.Schema:
-    """Return the schema of two limits of a number."""
-    return _exactly(schema.items({"type": "number", "minimum": 0, "maximum": most}, 2), 2)
-
-
-_SPAN = _spans(1.000001)
 _DIFF_TEXT = schema.text(4 * MIB)
 _DIFF = schema.strict(
     before=_DIFF_TEXT, after=_DIFF_TEXT, before_header=schema.text(4096), after_header=schema.text(4096)
@@ -99,41 +85,7 @@ KINDS = {
         },
         optional=("ansible_facts",),
     ),
-    "smt_usage": Kind(
-        {
-            "changed": schema.BOOL,
-            "guessed": schema.BOOL,
-            "method": schema.one_of("switches", "counters"),
-            "reason": schema.or_null(schema.text(MAX_MESSAGE, schema.ONE_LINE)),
-            "seconds": schema.SECONDS,
-            "windows": schema.count(10_000),
-            "watched_seconds": schema.SECONDS,
-            "cut": schema.count(10_000),
-            "switches_a_second": schema.or_null(schema.count()),
-            "shared_ratio": schema.or_null(_SPAN),
-            "cores": schema.items(
-                schema.whole(
-                    cpus=schema.items(schema.count(schema.MAX_CPUS), 64), usage=_SHARE, busy=_SPAN, several=_SPAN
-                ),
-                schema.MAX_CPUS,
-            ),
-            "use": schema.or_null(
-                schema.whole(
-                    usage=_SHARE,
-                    busy=_SPAN,
-                    several=_SPAN,
-                    work=_SPAN,
-                    room=schema.or_null(_spans(1e9)),
-                    by_usage=schema.or_null({"type": "number", "minimum": 0, "maximum": 1e9}),
-                    bound={"type": "number", "minimum": 0, "maximum": 10},
-                )
-            ),
-            "units": schema.items(
-                schema.whole(unit=_UNIT, ran=schema.SECONDS, beside=schema.SECONDS, apart=schema.SECONDS), 100
-            ),
-            "pairs": schema.items(schema.whole(units=_exactly(schema.items(_UNIT, 2), 2), seconds=schema.SECONDS), 100),
-        }
-    ),
+    "smt_usage": Kind({"changed": schema.BOOL, "shared_ratio": usage.SHARED_RATIO, **usage.FIELDS}),
     "smt_proof_host": Kind(
         {
             "changed": schema.BOOL,

@@ -1,22 +1,21 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How the cores of many hosts are used, in sentences, a table and a page; what smt_usage answered on each."""
+"""How the cores of many hosts are used, in sentences and a table; what smt_usage answered on each."""
 
 from __future__ import annotations
 
 import dataclasses
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._usage import look
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import fields
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame
 
 MAX_TEXT = 200
-SCHEMA, VERSION = "threadwise.smt/exposure", 1
-COLUMNS = ("host", "usage", "of its work", "room for", "not for", "siblings busy together", "SMT off changes")
+# How much room is left, as :func:`cells` says it.
+ROOM_COLUMNS = ("usage", "of its work", "room for", "not for")
+COLUMNS = ("host", *ROOM_COLUMNS, "siblings busy together", "SMT off changes")
 # An effect of SMT within this share of the work counts as none, as in evaluations.
 MARGIN = 0.01
 # Of an almost idle host the room is not said to the percent.
@@ -78,7 +77,7 @@ def sentences(one: Host) -> list[str]:
     """Say what a look found, the most important first."""
     use = one.use
     if use is None:
-        return [f"How its CPUs are used is not known: {one.reason or 'it has no /proc/stat'}."]
+        return [f"How its CPUs are used is not known: {unknown(one)}."]
     found = [_of_room(use), _of_smt(one, use)]
     if not one.has_siblings:
         return found
@@ -99,13 +98,13 @@ def sentences(one: Host) -> list[str]:
 
 def _of_room(use: t.Mapping[str, t.Any]) -> str:
     """Return ``CPU usage is 50 %, and it does 80 % (76 to 84 %) of the work that it can do: ...``."""
-    begun = f"CPU usage is {wording.percent(use['usage'])}, and it does {_span(use['work'])} of the work that it can do"
+    begun = f"CPU usage is {wording.percent(use['usage'])}, and it does {span(use['work'])} of the work that it can do"
     if use["room"] is None:
         return f"{begun}."
     if use["room"][0] > MANY:
         return f"{begun}: there is room for more than {MANY:.0f} times as much of such work."
-    more = f"there is room for {_span(use['room'])} more of such work"
-    by_usage = f", not for {wording.percent(use['by_usage'])} as usage says" if _differs(use) else ""
+    more = f"there is room for {span(use['room'])} more of such work"
+    by_usage = f", not for {wording.percent(use['by_usage'])} as usage says" if differs(use) else ""
     return f"{begun}: {more}{by_usage}."
 
 
@@ -113,15 +112,15 @@ def room(use: t.Mapping[str, t.Any]) -> str:
     """Return the room that is left for a cell of a table."""
     if use["room"] is None:
         return "-"
-    return f"over {MANY:.0f} times" if use["room"][0] > MANY else f"{_span(use['room'])} more"
+    return f"over {MANY:.0f} times" if use["room"][0] > MANY else f"{span(use['room'])} more"
 
 
-def _differs(use: t.Mapping[str, t.Any]) -> bool:
+def differs(use: t.Mapping[str, t.Any]) -> bool:
     """Return whether usage says something else of the room, as far as that matters."""
     return use["room"][0] <= MANY and not use["room"][0] - MARGIN <= use["by_usage"] <= use["room"][1] + MARGIN
 
 
-def _span(ends: t.Sequence[float]) -> str:
+def span(ends: t.Sequence[float]) -> str:
     """Return a number with its limits, one where they are the same."""
     low, high = (wording.percent(end) for end in ends)
     return low if low == high else f"{low.removesuffix(' %')} to {high}"
@@ -130,7 +129,7 @@ def _span(ends: t.Sequence[float]) -> str:
 def _of_smt(one: Host, use: t.Mapping[str, t.Any]) -> str:
     if not one.has_siblings:
         return "No two siblings are online, so no work shares a core."
-    together = f"Siblings were busy together for {_span(use['several'])} of the time of a core"
+    together = f"Siblings were busy together for {span(use['several'])} of the time of a core"
     most = wording.percent(use["bound"])
     if use["bound"] <= MARGIN:
         return f"{together}: under this load SMT off cannot change what the host does by more than {most}."
@@ -187,16 +186,22 @@ def ordered(hosts: t.Sequence[Host]) -> list[Host]:
 def _cells(one: Host) -> tuple[str, ...]:
     use = one.use
     if use is None:
-        return (one.name, "-", "-", "-", "-", "-", one.reason or "not known")
-    return (
-        one.name,
-        wording.percent(use["usage"]),
-        _span(use["work"]),
-        room(use),
-        "-" if use["room"] is None or not _differs(use) else f"{wording.percent(use['by_usage'])} more",
-        _span(use["several"]),
-        f"at most {wording.percent(use['bound'])}",
-    )
+        return (one.name, *cells(one), "-", unknown(one))
+    return (one.name, *cells(one), span(use["several"]), f"at most {wording.percent(use['bound'])}")
+
+
+def cells(one: Host | None) -> tuple[str, ...]:
+    """Return how much room is left, a text for each of `ROOM_COLUMNS`; None stands for a host without a look."""
+    use = one and one.use
+    if not use:
+        return ("-",) * len(ROOM_COLUMNS)
+    by_usage = f"{wording.percent(use['by_usage'])} more" if use["room"] is not None and differs(use) else "-"
+    return (wording.percent(use["usage"]), span(use["work"]), room(use), by_usage)
+
+
+def unknown(one: Host) -> str:
+    """Return why it is not known how a host is used."""
+    return one.reason or "it has no /proc/stat"
 
 
 def summary(hosts: t.Sequence[Host]) -> str:
@@ -204,7 +209,7 @@ def summary(hosts: t.Sequence[Host]) -> str:
     looked = [one.use for one in hosts if one.use is not None]
     of_siblings = [one for one in hosts if one.use is not None and one.has_siblings]
     # Second threads that give more than their share leave more room.
-    other = [use["by_usage"] < use["room"][0] for use in looked if use["room"] and _differs(use)]
+    other = [use["by_usage"] < use["room"][0] for use in looked if use["room"] and differs(use)]
     counts = [
         (len(looked) - len(of_siblings), "without siblings online"),
         (
@@ -217,60 +222,3 @@ def summary(hosts: t.Sequence[Host]) -> str:
     ]
     said = ", ".join(f"{count} {words}" for count, words in counts if count)
     return f"{text.counted(len(hosts), 'host')}: {said or 'all as usage says'}."
-
-
-# Files
-
-
-def document(hosts: t.Sequence[Host], at: str) -> dict[str, t.Any]:
-    """Return all looks as plain data.
-
-    Args:
-        hosts: of the play.
-        at: when, in UTC.
-    """
-    return {
-        "schema": SCHEMA,
-        "version": VERSION,
-        "at": at,
-        "summary": summary(hosts),
-        "hosts": [
-            {
-                "host": one.name,
-                "reason": one.reason,
-                "yields": list(one.yields),
-                "open_to": list(one.open_to),
-                "sentences": sentences(one),
-                **{
-                    name: one.answer.get(name)
-                    for name in (
-                        *("method", "seconds", "windows", "watched_seconds", "cut", "switches_a_second"),
-                        *("use", "cores", "units", "pairs"),
-                    )
-                },
-            }
-            for one in ordered(hosts)
-        ],
-    }
-
-
-def page(hosts: t.Sequence[Host], at: str) -> str:
-    """Render the looks as one self-contained HTML page.
-
-    Args:
-        hosts: of the play.
-        at: when, as text.
-    """
-    return frame.render(
-        "exposure.html.j2",
-        at=at,
-        hosts=[one for one in ordered(hosts) if one.use],
-        missing=[one for one in hosts if one.use is None],
-        summary=summary(hosts),
-        sentences=sentences,
-        span=_span,
-        room=room,
-        differs=_differs,
-        unit=unit_title,
-        cpus=cpulist.render,
-    )

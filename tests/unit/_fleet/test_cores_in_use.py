@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 
 import pytest
 import result_maker
@@ -13,46 +12,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border import answ
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import cores_in_use, decisions, yields
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.cores_in_use import Host
-
-AT = "2026-11-27 10:00 UTC"
-USE = {
-    "usage": 0.5,
-    "busy": [0.9, 0.95],
-    "several": [0.05, 0.1],
-    "work": [0.76, 0.84],
-    "room": [0.19, 0.32],
-    "by_usage": 1.0,
-    "bound": 0.05,
-}
-UNITS = [
-    {"unit": "/system.slice/postgresql.service", "ran": 1000.0, "beside": 400.0, "apart": 310.0},
-    {"unit": "/system.slice/backup.service", "ran": 2000.0, "beside": 320.0, "apart": 310.0},
-    {"unit": None, "ran": 10.0, "beside": 9.0, "apart": 9.0},
-]
-
-
-def answer(**changed):
-    made = {
-        "changed": False,
-        "guessed": True,
-        "method": "switches",
-        "reason": None,
-        "seconds": 600.0,
-        "windows": 60,
-        "watched_seconds": 30.0,
-        "cut": 0,
-        "switches_a_second": 5000,
-        "shared_ratio": [0.05, 0.1],
-        "cores": [{"cpus": [0, 4], "usage": 0.5, "busy": [0.9, 0.95], "several": [0.05, 0.1]}],
-        "use": USE,
-        "units": UNITS,
-        "pairs": [{"units": ["/system.slice/backup.service", None], "seconds": 310.0}],
-    }
-    return {**made, **changed}
-
-
-def looked(**changed):
-    return cores_in_use.host("web01", answer(**changed), [])
+from looks import UNITS, USE, answer, looked
 
 
 def test_the_border_lets_an_answer_through_and_no_other():
@@ -173,30 +133,6 @@ def test_first_those_without_a_look_then_those_with_the_least_room():
         )
     ]
     assert names == ["gone", "full", "empty"]
-
-
-def test_nothing_of_a_host_is_markup_or_moves_the_terminal():
-    attack = "/user.slice/\x1b[2J<script>alert(1)</script>\u202e{{ 7 * 7 }}"
-    hosts = [
-        looked(
-            units=[{**UNITS[0], "unit": attack}],
-            pairs=[{"units": [attack, attack], "seconds": 1.0}],
-            method="counters",
-            reason="<b>\x1b]0;x\x07",
-        ),
-        Host("<i>web", "<u>why</u>", {}),
-    ]
-    page = cores_in_use.page(hosts, AT)
-    assert "<script>alert" not in page and "<b>\x1b" not in page and "<i>web" not in page and "<u>why" not in page
-    assert "\x1b" not in page and "49" not in page.replace("{{ 7 * 7 }}", "").split("<main", 1)[1].split("<script")[0]
-    assert "\x1b" not in "\n".join(cores_in_use.table(hosts))
-
-
-def test_the_document_has_all_hosts():
-    made = cores_in_use.document([looked(), Host("gone", "it is not reachable", {})], "2026-11-27T10:00:00Z")
-    assert json.loads(json.dumps(made)) == made
-    assert [one["host"] for one in made["hosts"]] == ["gone", "web01"]
-    assert made["hosts"][1]["use"] == USE and made["hosts"][0]["reason"] == "it is not reachable"
 
 
 # ---- what second threads give ----------------------------------------------------------------------------------------
