@@ -14,7 +14,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import ter
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places, result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, compliance_report
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, compliance_report, cores_in_use
 
 display = terminal.Terminal()
 
@@ -22,6 +22,7 @@ display = terminal.Terminal()
 FORMATS = {"json": places.DOCUMENT, "metrics": places.METRICS, "page": places.PAGE}
 ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "results": {"type": "str", "required": True},
+    "usage": {"type": "str"},
     **{name: {"type": "path"} for name in FORMATS},
 }
 
@@ -39,6 +40,11 @@ class ActionModule(ControllerAction):
             (text.line(host), compliance.from_registered(self._user.registered(options["results"], host)))
             for host in sorted(play["ansible_play_hosts_all"])
         ]
+        looks = {
+            text.line(host): cores_in_use.if_looked(host, self._user.registered(options["usage"], host))
+            for host in play["ansible_play_hosts_all"]
+            if options["usage"]
+        }
         left_out = [text.line(host) for host in self._user.other_hosts()]
         for line in compliance_report.table(judged, left_out):
             display.display(line)
@@ -47,7 +53,7 @@ class ActionModule(ControllerAction):
             # All of them before the first is written.
             paths = {name: places.file(options[name], suffixes) for name, suffixes in FORMATS.items() if options[name]}
             changed = [
-                result_files.write_page(path, _content(name, path, judged, now, left_out), self._task.check_mode)
+                result_files.write_page(path, _content(name, path, judged, now, left_out, looks), self._task.check_mode)
                 for name, path in paths.items()
             ]
         except text.BorderError as error:
@@ -69,9 +75,10 @@ def _content(
     judged: t.Sequence[compliance_report.Judged],
     now: datetime.datetime,
     left_out: t.Sequence[str],
+    looks: t.Mapping[str, cores_in_use.Host | None],
 ) -> str:
     """Return the text of the file of an option."""
     if name == "metrics":
         return compliance_report.metrics(judged, now, left_out, result_files.read_text(path))
     make = compliance_report.document if name == "json" else compliance_report.page
-    return make(judged, now, left_out)
+    return make(judged, now, left_out, looks)

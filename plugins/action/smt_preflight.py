@@ -38,7 +38,14 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "needs": {"type": "list", "elements": "str", "default": []},
 }
 # They decide which tasks a playbook has, which Ansible reads before it knows the hosts' variables.
-EXTRA_VARIABLES = ("smt_eval_boots", "smt_eval_install", "smt_eval_sample", "smt_survey_probe")
+EXTRA_VARIABLES = (
+    "smt_compliance_usage_seconds",
+    "smt_eval_boots",
+    "smt_eval_install",
+    "smt_eval_sample",
+    "smt_survey_probe",
+    "smt_survey_usage_seconds",
+)
 MAX_ORIGIN = 500
 # Of documentation, such as V(this).
 _MARKUP, _INSIDE = re.compile(r"\b[A-Z]\((.*?)\)"), r"\1"

@@ -13,12 +13,13 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import ter
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places, result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, fields, survey
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, cores_in_use, fields, survey
 
 display = terminal.Terminal()
 
 ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "results": {"type": "str", "required": True},
+    "usage": {"type": "str"},
     "not_contacted": {"type": "list", "elements": "str", "default": []},
     "dest": {"type": "path", "required": True},
 }
@@ -38,7 +39,10 @@ class ActionModule(ControllerAction):
             (
                 survey.unreached(host, compliance.NOT_CONTACTED)
                 if host in options["not_contacted"]
-                else self._row(host, self._user.registered(options["results"], host))
+                else survey.looked_at(
+                    self._row(host, self._user.registered(options["results"], host)),
+                    cores_in_use.if_looked(host, options["usage"] and self._user.registered(options["usage"], host)),
+                )
             )
             for host in hosts
         ]

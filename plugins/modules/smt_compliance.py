@@ -17,6 +17,11 @@ options:
     description: Name of the variable in which the result of M(threadwise.smt.smt_status) was registered.
     type: str
     required: true
+  usage:
+    description:
+      - Name of the variable in which the result of M(threadwise.smt.smt_usage) was registered, where the hosts were
+        looked at. How much room is left is in O(json) and on the O(page) then.
+    type: str
   json:
     description: File for the verdicts as JSON. The name has to end in C(.json). A relative path is below the current
       directory. The file is replaced as a whole, but only if this collection wrote it.
@@ -38,6 +43,7 @@ attributes:
     support: none
 seealso:
   - module: threadwise.smt.smt_status
+  - module: threadwise.smt.smt_usage
 author:
   - threadwise.smt contributors (@threadwise)
 """

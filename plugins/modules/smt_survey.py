@@ -18,6 +18,11 @@ options:
     description: Name of the variable in which the result of M(threadwise.smt.smt_facts) was registered.
     type: str
     required: true
+  usage:
+    description:
+      - Name of the variable in which the result of M(threadwise.smt.smt_usage) was registered, where the hosts were
+        looked at. How much room is left is in the table and on the page then.
+    type: str
   not_contacted:
     description: Hosts that this controller cannot reach, as M(threadwise.smt.smt_preflight) found. They have no result.
     type: list
@@ -39,6 +44,7 @@ attributes:
     support: none
 seealso:
   - module: threadwise.smt.smt_facts
+  - module: threadwise.smt.smt_usage
 author:
   - threadwise.smt contributors (@threadwise)
 """

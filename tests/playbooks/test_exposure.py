@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""smt_exposure.yml as users call it: on this machine, beside a host that is gone."""
+"""smt_exposure.yml, and a survey and a check with a look, as users call them: on this machine, beside a host that is
+gone.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,13 @@ HOSTS = {
 
 @pytest.fixture(name="called")
 def call_the_playbook(tmp_path):
-    def called(*words, hosts=("here", "gone"), **variables):
+    def called(*words, hosts=("here", "gone"), playbook="smt_exposure", **variables):
         inventory = {"all": {"hosts": {name: HOSTS[name] for name in hosts}}}
         (tmp_path / "inventory.yml").write_text(yaml.safe_dump(inventory))
-        given = {"smt_exposure_seconds": 1, **variables}
+        given = {f"{playbook}_{'' if playbook == 'smt_exposure' else 'usage_'}seconds": 1, **variables}
         return subprocess.run(
             [
-                *("ansible-playbook", "-i", str(tmp_path / "inventory.yml"), "threadwise.smt.smt_exposure"),
+                *("ansible-playbook", "-i", str(tmp_path / "inventory.yml"), f"threadwise.smt.{playbook}"),
                 *("-e", json.dumps(given), *words),
             ],
             cwd=tmp_path,
@@ -89,3 +91,24 @@ def test_wrong_values_are_named_before_anything_is_written(variables, said, call
     run = called(hosts=["here"], **variables)
     assert run.returncode == 2 and said in run.stdout + run.stderr, run.stdout + run.stderr
     assert not list(tmp_path.glob("smt_exposure*"))
+
+
+def test_a_survey_looks_in_check_mode_too(called, tmp_path):
+    run = called("--check", playbook="smt_survey")
+    assert run.returncode == 4, run.stdout + run.stderr
+    assert "TASK [Look how the CPUs are used, for so many seconds - 1]" in run.stdout
+    lines = run.stdout.splitlines()
+    head, here = (next(line for line in lines if line.startswith(name)) for name in ("host ", "here "))
+    assert "usage  of its work  room for" in head and " % " in here, run.stdout
+    assert "Use of CPUs: 1 host: " in run.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["inventory.yml"]
+
+
+def test_a_check_of_compliance_with_a_look(called, tmp_path):
+    run = called(playbook="smt_compliance", smt_policy={"threads_per_core": 1}, smt_policy_scope="boot")
+    assert run.returncode == 4, run.stdout + run.stderr
+    gone, here = json.loads((tmp_path / "smt_compliance.json").read_text())["hosts"]
+    assert gone["look"] is None and here["look"]["reason"] is None
+    assert (here["look"]["method"], here["look"]["guessed"]) == ("counters", True)
+    assert 0 <= here["look"]["use"]["work"][0] <= here["look"]["use"]["work"][1] <= 1
+    assert 'data-head="of its work"' in (tmp_path / "smt_compliance.html").read_text()

@@ -291,6 +291,7 @@ def test_an_evaluation_in_check_mode_leaves_nothing(tmp_path):
 
 def test_a_survey_shows_a_table_and_leaves_a_page(tmp_path):
     code, seen = play(tmp_path, "threadwise.smt.smt_survey")
+    assert "Look how" not in seen and "of its work" not in seen
     assert code == 0, seen
     assert "localhost" in seen and "1 host: " in seen
     assert (tmp_path / "smt_survey.html").stat().st_size > 0

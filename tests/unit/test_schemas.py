@@ -128,7 +128,8 @@ def judged():
 
 
 def test_what_compliance_writes_is_as_its_schema_says():
-    document = json.loads(compliance_report.document(judged(), NOW))
+    seen = {"a": looks.looked(), "b": cores_in_use.host("b", {"msg": "no route"}, []), "c": looks.looked(use=None)}
+    document = json.loads(compliance_report.document(judged(), NOW, (), seen))
     jsonschema_rs.Draft202012Validator(published("compliance.schema.json")).validate(document)
     assert {host["status"] for host in document["hosts"]} == {"drifted", "unknown", "bad_policy", "unreachable"}
 
@@ -165,6 +166,7 @@ WRONG = [
     ("more", 1),
     ("hosts", [{"host": "db1", "status": "compliant"}]),
     ("hosts", [dict(COMPLIANCE_1["hosts"][0], status="fine")]),
+    ("hosts", [dict(COMPLIANCE_1["hosts"][0], look={"reason": None})]),
     ("hosts", [dict(COMPLIANCE_1["hosts"][0], running={"status": "drifted", "reasons": "x"})]),
 ]
 

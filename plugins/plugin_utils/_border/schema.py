@@ -75,6 +75,11 @@ def whole(**properties: Schema) -> Schema:
     return strict(tuple(properties), **properties)
 
 
+def with_later(later: t.Mapping[str, Schema], /, **properties: Schema) -> Schema:
+    """Return the schema of an object with all of these fields, and fields that files of earlier releases lack."""
+    return strict(tuple(properties), **properties, **later)
+
+
 def mapping(values: Schema, most: int, names: str = r"^[^\n]{1,255}$") -> Schema:
     """Return the schema of an object whose keys are data.
 

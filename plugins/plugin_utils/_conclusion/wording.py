@@ -21,6 +21,10 @@ VERDICT_TITLES = {
 }
 # More workloads than this are counted, not named.
 NAMED = 3
+# An effect of SMT within this share of the work counts as none, as in evaluations.
+MARGIN = 0.01
+# Of an almost idle host the room is not said to the percent.
+MANY = 10.0
 
 
 def subject_of(one: Comparison) -> str:
@@ -33,6 +37,41 @@ def percent(share: float, unit: str = " %") -> str:
     """Format a share as percent, with one decimal below ten."""
     value = 100 * share
     return f"{value:.1f}{unit}" if abs(value) < 10 and round(value, 1) != round(value) else f"{value:.0f}{unit}"
+
+
+def span(ends: t.Sequence[float]) -> str:
+    """Return a share between two limits: ``76 to 84 %``, one number where they are the same."""
+    low, high = map(percent, ends)
+    return low if low == high else f"{low.removesuffix(' %')} to {high}"
+
+
+def room_left(use: t.Mapping[str, t.Any]) -> str:
+    """Return ``CPU usage is 50 %, and it does 76 to 84 % of the work that it can do: ...``.
+
+    Args:
+        use: the ``usage`` of a host's CPUs, the share of the ``work`` that it does, and the ``room`` for more of it,
+            each with its two limits, and what usage says of that room, ``by_usage``; both are None where it does none.
+    """
+    begun = f"CPU usage is {percent(use['usage'])}, and it does {span(use['work'])} of the work that it can do"
+    if use["room"] is None:
+        return f"{begun}."
+    if use["room"][0] > MANY:
+        return f"{begun}: there is room for more than {MANY:.0f} times as much of such work."
+    by_usage = f", not for {percent(use['by_usage'])} as usage says" if room_differs(use) else ""
+    return f"{begun}: there is room for {span(use['room'])} more of such work{by_usage}."
+
+
+def room(use: t.Mapping[str, t.Any]) -> str:
+    """Return the room that is left for a cell of a table; the argument is that of :func:`room_left`."""
+    if use["room"] is None:
+        return "-"
+    return f"over {MANY:.0f} times" if use["room"][0] > MANY else f"{span(use['room'])} more"
+
+
+def room_differs(use: t.Mapping[str, t.Any]) -> bool:
+    """Return whether usage says something else of the room, as far as that matters; likewise."""
+    low, high = use["room"]
+    return bool(low <= MANY and not low - MARGIN <= use["by_usage"] <= high + MARGIN)
 
 
 def signed(ratio: float, of: Comparison | None = None) -> str:

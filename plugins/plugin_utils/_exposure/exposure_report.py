@@ -8,6 +8,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, usage
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import cores_in_use
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.cores_in_use import Host
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame
@@ -92,9 +93,9 @@ def page(hosts: t.Sequence[Host], at: str) -> str:
         missing=[one for one in hosts if one.use is None],
         summary=cores_in_use.summary(hosts),
         sentences=cores_in_use.sentences,
-        span=cores_in_use.span,
-        room=cores_in_use.room,
-        differs=cores_in_use.differs,
+        span=wording.span,
+        room=wording.room,
+        differs=wording.room_differs,
         unit=cores_in_use.unit_title,
         cpus=cpulist.render,
     )

@@ -13,8 +13,8 @@ import json
 import re
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, fields, policy
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, usage
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, cores_in_use, fields, policy
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance import ComplianceResult
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import openmetrics
@@ -65,6 +65,12 @@ _ASPECT = schema.or_null(
         ),
     )
 )
+_LOOK = schema.or_null(
+    schema.whole(
+        reason=schema.about(_TEXT_OR_NULL, "Why it is not known how the host's CPUs are used; null where it is known."),
+        **{name: usage.where_looked(name) for name in cores_in_use.KEPT},
+    )
+)
 _ASPECT_OF = {
     "running": "The running system",
     "configured": "The next boot",
@@ -92,7 +98,14 @@ SCHEMA = schema.published(
         hosts=schema.about(
             {
                 "type": "array",
-                "items": schema.whole(
+                "items": schema.with_later(
+                    {
+                        "look": schema.about(
+                            _LOOK,
+                            "How its CPUs are used; null where nobody looked (smt_compliance_usage_seconds). Files of"
+                            " earlier releases lack it.",
+                        )
+                    },
                     host=schema.about(_TEXT, "Name of the host in the inventory."),
                     **KEPT,
                     pending_rollback=schema.about(
@@ -191,14 +204,21 @@ def _waiting(rollback: dict[str, str | None] | None) -> str:
     return f"changed by a rollout that was interrupted before the host was found healthy{back}"
 
 
-def document(judged: t.Sequence[Judged], at: datetime.datetime, left_out: t.Sequence[str] = ()) -> str:
+def document(
+    judged: t.Sequence[Judged],
+    at: datetime.datetime,
+    left_out: t.Sequence[str] = (),
+    looks: t.Mapping[str, cores_in_use.Host | None] | None = None,
+) -> str:
     """Format the results as JSON text that matches :data:`SCHEMA`.
 
     Args:
         judged: the hosts of the play.
         at: time of the check, UTC.
         left_out: the other hosts of the inventory.
+        looks: how the CPUs of hosts are used, where somebody looked.
     """
+    seen = looks or {}
     hosts = [
         {
             "host": host,
@@ -208,6 +228,7 @@ def document(judged: t.Sequence[Judged], at: datetime.datetime, left_out: t.Sequ
                 aspect: result[aspect] and {key: result[aspect][key] for key in ("status", "reasons")}
                 for aspect in compliance.ASPECTS
             },
+            "look": cores_in_use.described(look) if (look := seen.get(host)) else None,
         }
         for host, result in judged
     ]
@@ -271,8 +292,14 @@ def _written(at: datetime.datetime) -> str:
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def page(judged: t.Sequence[Judged], at: datetime.datetime, left_out: t.Sequence[str] = ()) -> str:
-    """Render the results as one self-contained HTML page."""
+def page(
+    judged: t.Sequence[Judged],
+    at: datetime.datetime,
+    left_out: t.Sequence[str] = (),
+    looks: t.Mapping[str, cores_in_use.Host | None] | None = None,
+) -> str:
+    """Render the results as one self-contained HTML page; the arguments are those of :func:`document`."""
+    seen = {host: look for host, look in (looks or {}).items() if look}
     return frame.render(
         "compliance.html.j2",
         at=_written(at),
@@ -286,6 +313,10 @@ def page(judged: t.Sequence[Judged], at: datetime.datetime, left_out: t.Sequence
         decided=any(result["decided_by"] for _host, result in judged),
         sentence=sentence(judged, left_out),
         left_out=left_out,
+        looks=seen,
+        unseen=[(host, cores_in_use.unknown(look)) for host, look in sorted(seen.items()) if not look.use],
+        room_columns=cores_in_use.ROOM_COLUMNS,
+        room_cells=cores_in_use.cells,
     )
 
 

@@ -16,10 +16,8 @@ MAX_TEXT = 200
 # How much room is left, as :func:`cells` says it.
 ROOM_COLUMNS = ("usage", "of its work", "room for", "not for")
 COLUMNS = ("host", *ROOM_COLUMNS, "siblings busy together", "SMT off changes")
-# An effect of SMT within this share of the work counts as none, as in evaluations.
-MARGIN = 0.01
-# Of an almost idle host the room is not said to the percent.
-MANY = 10.0
+# The fields of an answer that say how much room is left, and how that is known.
+KEPT = ("seconds", "method", "guessed", "use")
 # Units in a sentence, and their least share of CPU time beside others.
 NAMED, NOTABLE = 3, 0.05
 HOURS, MINUTE = 24, 60
@@ -73,12 +71,24 @@ def host(name: str, registered: t.Any, yields: t.Iterable[str], facts: t.Mapping
     return Host(name, None, answer, tuple(yields), fields.open_by_smt(facts or {}))
 
 
+def if_looked(name: str, registered: t.Any) -> Host | None:
+    """Return a host's look where there was to be one: its task was not skipped, and nothing before it failed.
+
+    Args:
+        name: of the host.
+        registered: of the task.
+    """
+    if not isinstance(registered, dict) or registered.get("skipped") is True:
+        return None
+    return host(name, registered, [])
+
+
 def sentences(one: Host) -> list[str]:
     """Say what a look found, the most important first."""
     use = one.use
     if use is None:
         return [f"How its CPUs are used is not known: {unknown(one)}."]
-    found = [_of_room(use), _of_smt(one, use)]
+    found = [wording.room_left(use), _of_smt(one, use)]
     if not one.has_siblings:
         return found
     found += [*_of_units(one), *_of_security(one)]
@@ -96,42 +106,12 @@ def sentences(one: Host) -> list[str]:
     return found
 
 
-def _of_room(use: t.Mapping[str, t.Any]) -> str:
-    """Return ``CPU usage is 50 %, and it does 80 % (76 to 84 %) of the work that it can do: ...``."""
-    begun = f"CPU usage is {wording.percent(use['usage'])}, and it does {span(use['work'])} of the work that it can do"
-    if use["room"] is None:
-        return f"{begun}."
-    if use["room"][0] > MANY:
-        return f"{begun}: there is room for more than {MANY:.0f} times as much of such work."
-    more = f"there is room for {span(use['room'])} more of such work"
-    by_usage = f", not for {wording.percent(use['by_usage'])} as usage says" if differs(use) else ""
-    return f"{begun}: {more}{by_usage}."
-
-
-def room(use: t.Mapping[str, t.Any]) -> str:
-    """Return the room that is left for a cell of a table."""
-    if use["room"] is None:
-        return "-"
-    return f"over {MANY:.0f} times" if use["room"][0] > MANY else f"{span(use['room'])} more"
-
-
-def differs(use: t.Mapping[str, t.Any]) -> bool:
-    """Return whether usage says something else of the room, as far as that matters."""
-    return use["room"][0] <= MANY and not use["room"][0] - MARGIN <= use["by_usage"] <= use["room"][1] + MARGIN
-
-
-def span(ends: t.Sequence[float]) -> str:
-    """Return a number with its limits, one where they are the same."""
-    low, high = (wording.percent(end) for end in ends)
-    return low if low == high else f"{low.removesuffix(' %')} to {high}"
-
-
 def _of_smt(one: Host, use: t.Mapping[str, t.Any]) -> str:
     if not one.has_siblings:
         return "No two siblings are online, so no work shares a core."
-    together = f"Siblings were busy together for {span(use['several'])} of the time of a core"
+    together = f"Siblings were busy together for {wording.span(use['several'])} of the time of a core"
     most = wording.percent(use["bound"])
-    if use["bound"] <= MARGIN:
+    if use["bound"] <= wording.MARGIN:
         return f"{together}: under this load SMT off cannot change what the host does by more than {most}."
     return f"{together}: under this load SMT off can change what the host does by up to {most}; an evaluation tells."
 
@@ -170,6 +150,14 @@ def unit_title(unit: str | None) -> str:
     return fields.line(unit, MAX_TEXT) or NOT_NAMED
 
 
+def described(one: Host) -> dict[str, t.Any]:
+    """Return a look as plain data, within the document of something else."""
+    return {
+        "reason": None if one.use else unknown(one),
+        **{name: one.answer.get(name) for name in KEPT},
+    }
+
+
 # The terminal
 
 
@@ -187,7 +175,7 @@ def _cells(one: Host) -> tuple[str, ...]:
     use = one.use
     if use is None:
         return (one.name, *cells(one), "-", unknown(one))
-    return (one.name, *cells(one), span(use["several"]), f"at most {wording.percent(use['bound'])}")
+    return (one.name, *cells(one), wording.span(use["several"]), f"at most {wording.percent(use['bound'])}")
 
 
 def cells(one: Host | None) -> tuple[str, ...]:
@@ -195,8 +183,10 @@ def cells(one: Host | None) -> tuple[str, ...]:
     use = one and one.use
     if not use:
         return ("-",) * len(ROOM_COLUMNS)
-    by_usage = f"{wording.percent(use['by_usage'])} more" if use["room"] is not None and differs(use) else "-"
-    return (wording.percent(use["usage"]), span(use["work"]), room(use), by_usage)
+    by_usage = (
+        f"{wording.percent(use['by_usage'])} more" if use["room"] is not None and wording.room_differs(use) else "-"
+    )
+    return (wording.percent(use["usage"]), wording.span(use["work"]), wording.room(use), by_usage)
 
 
 def unknown(one: Host) -> str:
@@ -209,11 +199,11 @@ def summary(hosts: t.Sequence[Host]) -> str:
     looked = [one.use for one in hosts if one.use is not None]
     of_siblings = [one for one in hosts if one.use is not None and one.has_siblings]
     # Second threads that give more than their share leave more room.
-    other = [use["by_usage"] < use["room"][0] for use in looked if use["room"] and differs(use)]
+    other = [use["by_usage"] < use["room"][0] for use in looked if use["room"] and wording.room_differs(use)]
     counts = [
         (len(looked) - len(of_siblings), "without siblings online"),
         (
-            sum(1 for one in of_siblings if one.use and one.use["bound"] <= MARGIN),
+            sum(1 for one in of_siblings if one.use and one.use["bound"] <= wording.MARGIN),
             "on which SMT cannot matter under this load",
         ),
         (sum(1 for more in other if not more), "with less room than usage says"),

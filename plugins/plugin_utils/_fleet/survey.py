@@ -13,7 +13,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import fields
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import cores_in_use, fields
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame
 
@@ -43,6 +43,7 @@ class Row:
         guest_unknown: vulnerabilities that a guest cannot determine.
         method: the method for a change at run time, or None.
         unknowns: sentences about missing or inconsistent facts.
+        look: how its CPUs are used; None where nobody looked.
     """
 
     host: str
@@ -58,6 +59,7 @@ class Row:
     guest_unknown: tuple[str, ...] = ()
     method: str | None = None
     unknowns: tuple[str, ...] = ()
+    look: cores_in_use.Host | None = None
 
 
 def unreached(host: str, reason: t.Any) -> Row:
@@ -84,6 +86,14 @@ def row(host: str, facts: t.Any) -> Row:
         method=_text(fields.mapping(fields.mapping(facts, "methods"), "runtime").get("chosen")),
         unknowns=_unknowns(facts),
     )
+
+
+def looked_at(one: Row, look: cores_in_use.Host | None) -> Row:
+    """Return the row of a host that was also looked at."""
+    if not look or not one.reached:
+        return one
+    missing = () if look.use else (f"how its CPUs are used: {cores_in_use.unknown(look)}",)
+    return dataclasses.replace(one, look=look, unknowns=(*one.unknowns, *missing))
 
 
 def _state(facts: dict[str, t.Any]) -> str:
@@ -147,7 +157,17 @@ def _texts(value: t.Any) -> tuple[str, ...] | None:
 
 def table(rows: t.Sequence[Row]) -> list[str]:
     """Format the hosts as lines of a table, and a last line with counts."""
-    return fields.table(COLUMNS, map(_cells, _ordered(rows)), sentence(rows))
+    ordered, with_room = _ordered(rows), bool(_looks(rows))
+    # Before the last column, which may be wide.
+    columns = (*COLUMNS[:-1], *(cores_in_use.ROOM_COLUMNS if with_room else ()), COLUMNS[-1])
+    cells = (
+        (*(row := _cells(one))[:-1], *(cores_in_use.cells(one.look) if with_room else ()), row[-1]) for one in ordered
+    )
+    return fields.table(columns, cells, sentence(rows))
+
+
+def _looks(rows: t.Iterable[Row]) -> list[cores_in_use.Host]:
+    return [one.look for one in rows if one.look]
 
 
 def _ordered(rows: t.Sequence[Row]) -> list[Row]:
@@ -201,7 +221,9 @@ def sentence(rows: t.Sequence[Row]) -> str:
         (len(rows) - len(reached), "without facts"),
     ]
     parts = ", ".join(f"{count} {words}" for count, words in counts if count)
-    return f"{text.counted(len(rows), 'host')}: {parts or 'none'}."
+    said = f"{text.counted(len(rows), 'host')}: {parts or 'none'}."
+    looks = _looks(rows)
+    return f"{said} Use of CPUs: {cores_in_use.summary(looks)}" if looks else said
 
 
 # The page
@@ -225,6 +247,9 @@ def page(rows: t.Sequence[Row], at: str) -> str:
         classes=classes(reached),
         sentence=sentence(rows),
         drift=_drift_text,
+        looks=_looks(rows),
+        room_columns=cores_in_use.ROOM_COLUMNS,
+        room_cells=cores_in_use.cells,
     )
 
 

@@ -90,12 +90,14 @@ PLAYBOOKS: dict[str, dict[str, Spec]] = {
         "smt_survey_hosts": _ANY,
         "smt_survey_page": _PATH,
         "smt_survey_probe": {"type": "str", "choices": ["auto", "always", "never"]},
+        "smt_survey_usage_seconds": {"type": "float"},
     },
     "smt_compliance": {
         "smt_compliance_hosts": _ANY,
         "smt_compliance_json": _PATH,
         "smt_compliance_metrics": _PATH,
         "smt_compliance_page": _PATH,
+        "smt_compliance_usage_seconds": {"type": "float"},
     },
     "smt_enforce": {
         "smt_enforce_health_check": _PATH,
@@ -112,6 +114,8 @@ RANGES: dict[str, tuple[float | None, float | None]] = {
     "smt_compare_confidence": (0.5, 0.9999),
     "smt_enforce_max_fail_percentage": (0, 100),
     **{f"smt_exposure_{name}": ends for name, ends in of_usage.RANGES.items()},
+    # 0 for no look.
+    **dict.fromkeys(("smt_compliance_usage_seconds", "smt_survey_usage_seconds"), (0, of_usage.RANGES["seconds"][1])),
     "smt_eval_sample": (1, None),
     "smt_history_margin": (0, 0.99),
     "smt_proof_seconds": (60, 86400),

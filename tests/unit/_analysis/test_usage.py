@@ -135,6 +135,28 @@ def test_results_and_page_have_it():
     assert re.fullmatch(r"\S+ % \([−±]\S+ % to [+±]\S+ %\)", cell), cell
 
 
+@pytest.mark.parametrize(
+    ("second_threads", "said"),
+    [
+        (0.0, r"room for 0 to 0\.[0-9] % more of such work, not for 100 % as usage says"),
+        (0.25, r"does 80 % of .* room for 25 % more of such work, not for 100 % as usage says"),
+        (1.0, None),
+    ],
+)
+def test_the_page_says_how_much_room_is_left_where_usage_says_otherwise(second_threads, said):
+    document = machine(second_threads)
+    document["plan"]["workloads"][0]["parameter"] = None
+    document["samples"] = [
+        {**sample, "parameter": None} for sample in document["samples"] if sample["parameter"] == LEVELS[-1]
+    ]
+    analysis = result_maker.analysed(document)
+    lines = [line for one in workloads_part.workloads(analysis) for line in one["smt_metrics"]]
+    rooms = [(name, reads) for name, _value, reads in lines if name == "room left"]
+    assert len(rooms) == (said is not None)
+    for _name, reads in rooms:
+        assert re.search(said, reads) and "CPU usage is 50 %" in reads, reads
+
+
 def test_only_the_full_load_is_compared():
     """Below it twice as many workers do twice the work because each is offered as much:
     that says nothing about second threads.

@@ -8,10 +8,11 @@ import datetime
 import json
 import re
 
+import looks
 import markup
 import pytest
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, compliance_report
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, compliance_report, cores_in_use
 from prometheus_client import parser
 from prometheus_client.openmetrics import parser as openmetrics_parser
 
@@ -195,3 +196,16 @@ def test_a_file_that_tells_nothing_new_but_the_time_is_written_and_is_no_change(
     assert path.read_text(encoding="utf-8") == make(same, later)
     assert result_files.write_page(path, make(other, later), dry_run=True)
     assert path.read_text(encoding="utf-8") == make(same, later)
+
+
+def test_how_much_room_is_left_is_in_the_document_and_on_the_page_where_somebody_looked():
+    burns = cores_in_use.if_looked("b", {"msg": f"it burns {EVIL}"})
+    seen = {"a": looks.looked(), "b": burns, "c": None}
+    hosts = {one["host"]: one["look"] for one in json.loads(compliance_report.document(FLEET, NOW, (), seen))["hosts"]}
+    assert hosts["a"] == {"reason": None, "seconds": 600.0, "method": "switches", "guessed": True, "use": looks.USE}
+    assert hosts["b"]["reason"].startswith("it burns") and hosts["b"]["use"] is None
+    assert hosts["c"] is None and hosts["d"] is None
+    page = compliance_report.page(FLEET, NOW, (), seen)
+    assert 'data-head="room for">19 to 32 % more<' in page and "<script>alert" not in page
+    assert "How the CPUs of 1 host are used is not known" in page and "<li>b: it burns" in page
+    assert "of its work" not in compliance_report.page(FLEET, NOW, (), {"a": None})

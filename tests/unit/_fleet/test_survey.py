@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 
+import looks
 import markup
 import pytest
 import result_maker
@@ -18,7 +19,7 @@ import sysfs_tree
 import yaml
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import survey
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import cores_in_use, survey
 from hypothesis import given, settings, strategies as st
 from sysfs_tree import Machine
 
@@ -307,3 +308,27 @@ def test_the_playbook_writes_the_page_in_the_current_directory(surveyed):
     assert f"The page: {root}/smt_survey.html" in run.stdout
     page = (root / "smt_survey.html").read_text()
     assert "x86_64-2s18c36t-split-" in page and "gone" in page and "is not a directory" in page
+
+
+# ---- with a look -----------------------------------------------------------------------------------------------------
+
+
+def test_how_much_room_is_left_is_beside_the_state_where_somebody_looked(known):
+    seen = survey.looked_at(survey.row("seen", known), looks.looked())
+    failed = cores_in_use.if_looked("failed", {"failed": True, "msg": f"it burns {EVIL}"})
+    rows = [seen, survey.looked_at(survey.row("failed", known), failed), survey.row("other", known)]
+    head, _line, *lines = survey.table(rows)[:5]
+    assert re.split("  +", head)[-6:] == ["vulnerable by SMT", *cores_in_use.ROOM_COLUMNS, "not known"]
+    said = {line.split()[0]: " ".join(line.split()) for line in lines}
+    assert "50 % 76 to 84 % 19 to 32 % more 100 % more" in said["seen"]
+    assert "- - - - how its CPUs are used: it burns" in said["failed"] and said["other"].endswith("- - - - -")
+    assert survey.sentence(rows).endswith("Use of CPUs: 2 hosts: 1 with less room than usage says, 1 without a look.")
+    page = survey.page(rows, "now")
+    assert 'data-head="of its work">76 to 84 %<' in page and "<script>alert" not in page
+
+
+def test_without_a_look_nothing_is_said_of_room(known):
+    skipped = cores_in_use.if_looked("a", {"skipped": True})
+    gone = survey.looked_at(survey.unreached("b", "gone"), looks.looked())
+    rows = [survey.looked_at(survey.row("a", known), skipped), gone]
+    assert "of its work" not in "".join(survey.table(rows)) + survey.page(rows, "now")

@@ -15,6 +15,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.measures import Level
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.streams import Crossover
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.usage import Usage
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import Sample, Workload
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
@@ -42,6 +43,7 @@ def lines(
     levels: t.Sequence[Level],
     samples: t.Sequence[Sample],
     crossover: Crossover | None,
+    spare: t.Iterable[Usage] = (),
 ) -> list[Line]:
     """Return the SMT metrics that a workload's measurements allow.
 
@@ -51,12 +53,14 @@ def lines(
         levels: of the workload.
         samples: of the workload.
         crossover: of the workload, or None where no streams were compared.
+        spare: its use of the CPUs with one worker a core.
 
     Returns:
         ``(name, value with its interval, meaning)`` each.
     """
     return [
         *_of_comparisons(workload.name, comparisons),
+        *_of_room(spare),
         *_of_streams(crossover),
         *_of_clients(workload, levels, samples),
     ]
@@ -78,6 +82,25 @@ def _value(effect: str, metric: smt_metrics.SmtMetric) -> str:
     if effect in ("smt_yield", "core_yield"):
         return f"{metric.value:.2f}" + ("" if metric.low is None else f" ({metric.low:.2f} to {metric.high:.2f})")
     return wording.change_and_interval(metric.change)
+
+
+def _of_room(spare: t.Iterable[Usage]) -> list[Line]:
+    """Return how much room is left with one worker a core, where usage says something else of it."""
+    found = []
+    for one in spare:
+        if one.by_usage is None or one.by_usage.value is None or one.real is None or one.real.low is None:
+            continue
+        # With a second thread there may be less of it, never less than none.
+        low, high = (max(0.0, end or 0.0) for end in (one.real.low, one.real.high))
+        use = {
+            "usage": one.share,
+            "work": (1 / (1 + high), 1 / (1 + low)),
+            "room": (low, high),
+            "by_usage": one.by_usage.value,
+        }
+        if wording.room_differs(use):
+            found.append(("room left", wording.room(use), f"one worker a core: {wording.room_left(use)}"))
+    return found
 
 
 def _of_streams(crossover: Crossover | None) -> list[Line]:

@@ -84,7 +84,9 @@ def workloads(analysis: HostAnalysis) -> list[dict[str, t.Any]]:
                 "compared_streams": compared,
                 "parameters": curves,
                 "load_curve": _load_curve(result, used.values(), about),
-                "smt_metrics": smt_metrics_part.lines(declared, comparisons, of_all_metrics, samples, crossover),
+                "smt_metrics": smt_metrics_part.lines(
+                    declared, comparisons, of_all_metrics, samples, crossover, _one_per_core(result, used.values())
+                ),
                 "telemetry": telemetry_part.table(result, samples, levels, used),
             }
         )
@@ -357,6 +359,17 @@ def _ipc(sample: Sample) -> float | None:
     """Return the instructions per cycle of the threads of a sample."""
     counts = telemetry_part.counts([sample], "cpus")
     return None if counts is None else 1 / smt_metrics.cpi(counts[0], sum(counts[1]))
+
+
+def _one_per_core(result: HostResult, used: t.Iterable[usage.Usage]) -> list[usage.Usage]:
+    """Return the usages with one worker a core, without those at several loads, which have a chart."""
+    return [
+        one
+        for one in used
+        if one.parameter is None
+        and one.placement == recorded.sampled_as(result, placements.ONE_PER_CORE, one.arm)
+        and one.placement != recorded.sampled_as(result, placements.ALL_THREADS, one.arm)
+    ]
 
 
 def _load_curve(result: HostResult, used: t.Iterable[usage.Usage], about: Measure) -> list[charts.Picture]:
