@@ -97,6 +97,18 @@ reason:
   description: Why the switches could not be watched, or null.
   returned: success
   type: str
+source:
+  description:
+    - What C(use) rests on - V(proc_stat), the kernel's busy times of each CPU and the windows; V(purr), how much of its
+      cores a partition of POWER used, as the processor counts it (root alone can read it, from Linux 5.8 on);
+      V(one_thread_active), the time in which one of two threads ran alone, as processors of Intel and IBM Z count it
+      and perf reads it.
+  returned: success
+  type: str
+source_reason:
+  description: Why such a counter was not used although the processor has it, or null.
+  returned: success
+  type: str
 seconds:
   description: How long was looked.
   returned: success
@@ -174,7 +186,7 @@ shared_ratio:
   type: list
   elements: float
 guessed:
-  description: Whether the yield was guessed.
+  description: Whether it was guessed what second threads give. With V(purr) the processor counts it.
   returned: success
   type: bool
 units:
@@ -257,7 +269,7 @@ def main() -> None:
             changed = textfile.write(fs, path, program.text(fs, known, found["shared_ratio"]), module.check_mode)
     except textfile.TextfileError as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=changed, guessed=not yields, **found)
+    module.exit_json(changed=changed, guessed=not yields and found["source"] != look.PURR, **found)
 
 
 def _end(_number: int, _frame: object) -> "t.NoReturn":

@@ -5,13 +5,18 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import pathlib
+import re
 
+import own_counters
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology
 from ansible_collections.threadwise.smt.plugins.module_utils._usage import (
     cores,
     counters,
+    one_thread,
+    purr,
     room,
     shared,
     switches,
@@ -113,3 +118,68 @@ def test_windows_exporter_787_bands_of_siblings_leave_less_room_than_their_mean_
     """Threads at 85 % with siblings at 35 %: usage 60 %."""
     used = room.use([cores.bounded((core, core + 8), {core: 0.85, core + 8: 0.35}) for core in range(8)])
     assert used.usage == pytest.approx(0.6) and used.work.low > 0.7 and used.room.high < used.by_usage
+
+
+def test_telegraf_17667_a_server_has_the_numbers_of_its_cores_cpus_and_sockets():
+    pairs = tuple((core, core + 128) for core in range(128))
+    sockets = (tuple(range(64)) + tuple(range(128, 192)), tuple(range(64, 128)) + tuple(range(192, 256)))
+    host = Topology(online=tuple(range(256)), cores=pairs, packages=sockets, nodes={})
+    lines = [line for line in textfile.text(host, [], None, 0.0).splitlines() if line.startswith("threadwise_smt_sib")]
+    labels = [dict(pair.split("=") for pair in re.search("{(.*)}", line)[1].split(",")) for line in lines]
+    assert [len({one[name] for one in labels}) for name in ("core", "cpu", "package")] == [128, 256, 2]
+
+
+def test_pcp_2471_four_siblings_are_as_many_of_one_core():
+    host = Topology(online=(0, 1, 2, 3), cores=((0, 1, 2, 3),), packages=((0, 1, 2, 3),), nodes={})
+    assert textfile.text(host, [], None, 0.0).count('core="0"') == 4
+
+
+def used(partition, seconds=2.0):
+    """What a partition of POWER says of its cores, of a time with the shares with which it was made."""
+    cpus = range(len(partition.threads))
+    before = purr.read(partition.fs, cpus)
+    partition.pass_time(seconds)
+    return purr.used(partition.fs, partition.cores, before, purr.read(partition.fs, cpus), seconds)
+
+
+@pytest.mark.parametrize(("running", "of_core"), [(1, 0.62), (2, 0.88), (4, 1.0)])
+def test_ksun_oracle_2015_threads_of_a_power7_core_are_more_than_their_number_says(tmp_path, running, of_core):
+    """Also zoltannyiri, "the power of POWER7": the system shows 25, 50 and 100 %."""
+    idle = (0.0, (1 - of_core) / max(1, 4 - running), 0.0)
+    partition = own_counters.Partition(tmp_path, [[(of_core / running, 0.0, 1.0)] * running + [idle] * (4 - running)])
+    assert used(partition) == pytest.approx(of_core)
+    busy = dict.fromkeys(range(running), 1.0)
+    by_usage = room.use([cores.bounded(range(4), {**dict.fromkeys(range(4), 0.0), **busy})], None, None, of_core)
+    assert by_usage.usage == running / 4 and by_usage.work == pytest.approx((of_core, of_core))
+
+
+def test_powerpc_utils_103_a_partition_is_never_busier_than_it_can_be(tmp_path):
+    """Lparstat said 101.54 % busy and -1.54 % idle of 12 CPUs, six threads a core."""
+    assert used(own_counters.Partition(tmp_path, [[(1.0154 / 6, 0.0, 1.0)] * 6] * 2)) == 1.0
+
+
+def test_powerpc_utils_64_all_eight_threads_of_one_virtual_processor_count(tmp_path):
+    """A shared partition that hardly does anything: lparstat took it for one CPU."""
+    partition = own_counters.Partition(tmp_path, [[(0.0823 / 8, 0.0, 0.08)] * 8])
+    assert len(partition.cores[0]) == 8 and used(partition) == pytest.approx(0.0823)
+
+
+@pytest.mark.parametrize(
+    ("alone", "of_threads", "share"),
+    [
+        # A Sandy Bridge as a whole, and two programs of one thread on other machines, one of them with counters that
+        # were read a little apart.
+        (14_931_177, 43_003_170, 0.5155),
+        (1_311_634_367, 1_312_820_545, 0.9995),
+        (49_591_815, 49_562_300, 1.0),
+    ],
+)
+def test_linux_perf_users_one_thread_active_beside_the_cycles_of_threads(alone, of_threads, share):
+    """As `perf stat` printed it on the list (TopDownL1_SMT and tma_info_*): counts of all threads together."""
+    pair = one_thread.INTEL[1]
+    text = "".join(
+        json.dumps({"cpu": cpu, "counter-value": str(value), "event": event}) + "\n"
+        for event, count in ((pair.alone, alone), (pair.other, of_threads))
+        for cpu, value in (("0", count), ("1", 0))
+    )
+    assert one_thread.shares(text, pair, [(0, 1)])[0, 1] == pytest.approx(share, abs=1e-4)

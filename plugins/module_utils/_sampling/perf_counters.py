@@ -35,7 +35,7 @@ TOPDOWN = {
 UNITS = ("cpu", "cpu_core")
 # How far the shares of all slots may be from 1 together.
 SLOTS_TOLERANCE = 0.05
-TEST_COMMAND = ["perf", "stat", "-j", "-a", "-A", "-e", ",".join(EVENTS), "true"]
+TEST_COMMAND = ["perf", "stat", "-j", "-a", "-A"]
 TIME_LIMIT = 30
 OUTPUT_LIMIT = 4 * 1024 * 1024
 REASON_LENGTH = 300
@@ -71,9 +71,19 @@ class CoreRates(TypedDict):
 
 def unavailable_reason() -> "str | None":
     """Return why this host cannot count the cycles and instructions of its CPUs, or None when it can."""
+    return refusal(",".join(EVENTS), parse)
+
+
+def refusal(wanted: str, read: "t.Callable[[str], object]") -> "str | None":
+    """Return why this host cannot count events of its CPUs, or None when it can.
+
+    Args:
+        wanted: the events, as ``perf stat -e`` takes them.
+        read: returns something true for output of perf that has their counts.
+    """
     try:
         done = subprocess.run(
-            TEST_COMMAND,
+            [*TEST_COMMAND, "-e", wanted, "true"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -90,8 +100,9 @@ def unavailable_reason() -> "str | None":
         return f"perf stat failed: {' '.join(output.split())[:REASON_LENGTH] or 'it printed no error message'}"
     return (
         None
-        if parse(output)
-        else "this host has no performance monitoring unit that perf may read (cycles and instructions: not supported)"
+        if read(output)
+        else "this host has no performance monitoring unit that perf may read"
+        f" ({wanted.replace(',', ' and ')}: not supported)"
     )
 
 
@@ -165,15 +176,7 @@ def parse(text: str) -> "dict[str, Counts]":
     Returns:
         CPU number -> counts, for the CPUs whose cycles and instructions were both counted and are above zero.
     """
-    counts: dict[str, dict[str, float]] = {}
-    for line in text.splitlines():
-        try:
-            entry = json.loads(line)
-            cpu, event, value = str(int(entry["cpu"])), _event(str(entry["event"])), float(entry["counter-value"])
-        except (ValueError, TypeError, LookupError, RecursionError):
-            continue
-        if event and math.isfinite(value) and value >= 0:
-            counts.setdefault(cpu, {})[event] = value
+    known = (*EVENTS, *STALLS, SLOTS, *TOPDOWN)
     return {
         cpu: {
             "cycles": found["cycles"],
@@ -181,20 +184,32 @@ def parse(text: str) -> "dict[str, Counts]":
             "stalls": _stalls(found),
             "topdown": _topdown(found),
         }
-        for cpu, found in counts.items()
+        for cpu, found in counted(text, known).items()
         if all(found.get(event) for event in EVENTS)
     }
 
 
-def _event(name: str) -> "str | None":
-    return next(
-        (
-            event
-            for event in (*EVENTS, *STALLS, SLOTS, *TOPDOWN)
-            if name.split(":", maxsplit=1)[0] == event or f"/{event}/" in name
-        ),
-        None,
-    )
+def counted(text: str, names: "Sequence[str]") -> "dict[str, dict[str, float]]":
+    """Read the counts of some events from what :func:`parse` reads, whatever they are.
+
+    Returns:
+        CPU number -> event -> count, of what was counted.
+    """
+    counts: dict[str, dict[str, float]] = {}
+    for line in text.splitlines():
+        try:
+            entry = json.loads(line)
+            cpu, value = str(int(entry["cpu"])), float(entry["counter-value"])
+            event = _event(str(entry["event"]), names)
+        except (ValueError, TypeError, LookupError, RecursionError):
+            continue
+        if event and math.isfinite(value) and value >= 0:
+            counts.setdefault(cpu, {})[event] = value
+    return counts
+
+
+def _event(name: str, known: "Sequence[str]") -> "str | None":
+    return next((event for event in known if name.split(":", maxsplit=1)[0] == event or f"/{event}/" in name), None)
 
 
 def _stalls(found: "Mapping[str, float]") -> "dict[str, float]":

@@ -57,6 +57,14 @@ def bounded(cpus: "t.Sequence[int]", usage: "t.Mapping[int, float]") -> "Core | 
     return Core(tuple(cpus), total, busy, Span(low, max(low, min(total / 2, total - most))))
 
 
+def alone(core: Core, share: float) -> Core:
+    """Return a core of two threads of whose busy time one ran alone for a share, as far as its usages allow it: the sum
+    of their times is that of one busy thread, and once more that of two.
+    """
+    several = core.threads * (1 - share) / (2 - share)
+    return seen(core, Span(several, several))
+
+
 def seen(core: Core, several: Span) -> Core:
     """Return a core whose time with several busy threads was seen, as far as its usages allow it.
 

@@ -15,6 +15,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._statistics import 
 from ansible_collections.threadwise.smt.plugins.module_utils._usage import (
     cores as usage_cores,
     counters,
+    one_thread,
+    purr,
     room,
     shared,
     tracing,
@@ -32,6 +34,8 @@ HOUR = 3600.0
 # The most units and pairs of units that are named.
 MAX_NAMED = 50
 SWITCHES, COUNTERS = "switches", "counters"
+# What true use rests on: the kernel's busy times, POWER's PURR, the time with one busy thread of Intel and IBM Z.
+STAT, PURR, ONE_THREAD = "proc_stat", "purr", "one_thread_active"
 
 
 class Plan(t.NamedTuple):
@@ -73,6 +77,8 @@ def take(
         dict: ``method`` (``switches`` or ``counters``), ``reason`` (why not the switches, or None), ``seconds``,
         ``windows``, ``watched_seconds``, ``cut`` (windows that ended early), ``switches_a_second``,
         ``shared_ratio`` (time of cores with several busy threads, by second of CPU time, as ``[low, high]``, or None),
+        ``source`` (what true use rests on: ``proc_stat``, or a counter of the processor itself, ``purr`` or
+        ``one_thread_active``), ``source_reason`` (why a counter that it has was not used, or None),
         ``cores`` (each ``cpus``, ``usage``, ``busy`` and ``several``, shares of the time as ``[low, high]``), ``use``
         (as :class:`room.Use`), ``units`` and ``pairs`` (seconds an hour).
     """
@@ -80,25 +86,38 @@ def take(
     parts = [tuple(cpu for cpu in core if cpu in online) for core in cores]
     present = [core for core in parts if core]
     seen, reason = _Seen(), None
-    begun, before = time.monotonic(), online
-    if plan.windows:
-        try:
-            with tracing.Instance() as instance:
-                _watch(instance, fs, present, plan, seen)
-        except tracing.TracingError as error:
-            reason = str(error)
-    time.sleep(max(0.0, begun + plan.seconds - time.monotonic()))
-    usage = counters.shares(before, counters.read(fs))
-    seconds = time.monotonic() - begun
+    with one_thread.Counting(fs, present) as counting, _Shares(fs, present) as resources:
+        begun, before = time.monotonic(), counters.read(fs)
+        if plan.windows:
+            try:
+                with tracing.Instance() as instance:
+                    _watch(instance, fs, present, plan, seen)
+            except tracing.TracingError as error:
+                reason = str(error)
+        time.sleep(max(0.0, begun + plan.seconds - time.monotonic()))
+        usage = counters.shares(before, counters.read(fs))
+        seconds = time.monotonic() - begun
     found = list(filter(None, (usage_cores.bounded(core, usage) for core in present)))
     is_seen = seen.taken >= MIN_WINDOWS
-    narrowed = [_narrowed(core, seen.of_cores.get(core.cpus, ())) for core in found] if is_seen else found
-    sums = _sums(found, seen) if is_seen else None
-    used = room.use(narrowed, gain, sums)
+    sums = None
+    if counting.alone:
+        narrowed = [
+            usage_cores.alone(core, counting.alone[core.cpus]) if core.cpus in counting.alone else core
+            for core in found
+        ]
+        sums = room.sums_of(narrowed)
+    elif is_seen:
+        narrowed = [_narrowed(core, seen.of_cores.get(core.cpus, ())) for core in found]
+        sums = _sums(found, seen)
+    else:
+        narrowed = found
+    used = room.use(narrowed, gain, sums, resources.used)
     threads = sum(core.threads for core in found)
     return {
         "method": SWITCHES if is_seen else COUNTERS,
         "reason": reason,
+        "source": ONE_THREAD if counting.alone else STAT if resources.used is None else PURR,
+        "source_reason": counting.reason or resources.reason,
         "seconds": round(seconds, 1),
         "windows": seen.taken,
         "watched_seconds": round(seen.seconds, 3),
@@ -110,6 +129,40 @@ def take(
         and {key: list(value) if isinstance(value, tuple) else value for key, value in used._asdict().items()},
         **_named(seen),
     }
+
+
+class _Shares:
+    """What the processor counts of the use of its cores while the body of a context runs, on POWER.
+
+    Attributes:
+        used: the share of what all cores can do; None where it does not count that.
+        reason: why it cannot be read; None where it can, and where it does not count it.
+    """
+
+    def __init__(self, fs: HostFs, cores: "t.Sequence[tuple[int, ...]]") -> None:
+        self._fs, self._cores = fs, cores
+        self.used: t.Optional[float] = None
+        self.reason: t.Optional[str] = None
+
+    def __enter__(self) -> "_Shares":
+        self._before, self._begun = self._read(), time.monotonic()
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        after, seconds = self._read(), time.monotonic() - self._begun
+        if self._before is None or after is None:
+            return
+        try:
+            self.used = purr.used(self._fs, self._cores, self._before, after, seconds)
+        except purr.PurrError as error:
+            self.reason = str(error)
+
+    def _read(self) -> "dict[int, counters.Ticks] | None":
+        try:
+            return purr.read(self._fs, [cpu for core in self._cores for cpu in core])
+        except purr.PurrError as error:
+            self.reason = str(error)
+            return None
 
 
 def _watch(

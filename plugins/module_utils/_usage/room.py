@@ -49,7 +49,9 @@ class Sums(t.NamedTuple):
     several: Span
 
 
-def use(cores: "t.Sequence[Core]", gain: "Span | None" = None, sums: "Sums | None" = None) -> "Use | None":
+def use(
+    cores: "t.Sequence[Core]", gain: "Span | None" = None, sums: "Sums | None" = None, own: "float | None" = None
+) -> "Use | None":
     """Return the use of a machine, or None without cores.
 
     Args:
@@ -57,12 +59,14 @@ def use(cores: "t.Sequence[Core]", gain: "Span | None" = None, sums: "Sums | Non
         gain: the work of a core with all threads busy, in that of one thread alone, with its interval; None where
             nobody has measured it.
         sums: of the windows.
+        own: the share that the machine does of the work it can do, as its processor counts it. It takes the place of a
+            guess; where second threads were measured, it counts as far as that allows it.
     """
     if not cores:
         return None
     most_threads = max(len(core.cpus) for core in cores)
     threads = sum(core.threads for core in cores)
-    known = Sums(_sum(core.busy for core in cores), _sum(core.several for core in cores))
+    known = sums_of(cores)
     busy, several = known if sums is None else (one.within(bounds) for one, bounds in zip(sums, known))
     done = GUESS if gain is None else gain
     # With more than one thread each share falls with the yield: what one thread does alone is less of what the core
@@ -73,6 +77,8 @@ def use(cores: "t.Sequence[Core]", gain: "Span | None" = None, sums: "Sums | Non
     high = _done(threads, busy.high, most, done.low) / _can(cores, done.low)
     low, high = (min(1.0, max(0.0, end)) for end in (low, high))
     work = Span(min(low, high), max(low, high))
+    if own is not None:
+        work = Span(own, own) if gain is None else Span(own, own).within(work)
     usage = threads / sum(len(core.cpus) for core in cores)
     left = None if work.low <= 0 else Span(1 / work.high - 1, 1 / work.low - 1)
     return Use(
@@ -94,6 +100,11 @@ def _changed(busy: Span, several: Span, gain: float) -> float:
         return 0.0
     alone = max(0.0, busy.low - several.high)
     return several.high * abs(gain - 1) / (alone + several.high * gain)
+
+
+def sums_of(cores: "t.Sequence[Core]") -> Sums:
+    """Return the times of all cores together, as far as each of them is known."""
+    return Sums(_sum(core.busy for core in cores), _sum(core.several for core in cores))
 
 
 def _sum(spans: "t.Iterable[Span]") -> Span:

@@ -44,7 +44,17 @@ FIELDS: dict[str, schema.Schema] = {
     ),
     "reason": schema.about(
         schema.or_null(schema.text(MAX_REASON, schema.ONE_LINE)),
-        "Why there are no windows; null if there are.",
+        "Why there are no windows.",
+    ),
+    "source": schema.about(
+        schema.one_of(look.STAT, look.PURR, look.ONE_THREAD),
+        "What true use rests on: proc_stat, the kernel's busy times of each CPU and the windows; purr, what a partition"
+        " of POWER counts of the use of its cores; one_thread_active, the time in which one of two threads ran alone,"
+        " as processors of Intel and IBM Z count it.",
+    ),
+    "source_reason": schema.about(
+        schema.or_null(schema.text(MAX_REASON, schema.ONE_LINE)),
+        "Why such a counter was not used although the processor has it.",
     ),
     "seconds": schema.about(schema.SECONDS, "How long was looked."),
     "windows": schema.about(schema.count(10_000), "Number of windows."),

@@ -16,7 +16,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages impor
 SCHEMA_NAME, SCHEMA_VERSION = "threadwise.smt/exposure", 1
 # The fields of an answer that the document has as they are.
 KEPT = (
-    *("method", "seconds", "windows", "watched_seconds", "cut", "switches_a_second"),
+    *("method", "source", "seconds", "windows", "watched_seconds", "cut", "switches_a_second"),
     *("use", "cores", "units", "pairs"),
 )
 _TEXT = {"type": "string"}

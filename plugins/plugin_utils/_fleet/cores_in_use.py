@@ -17,7 +17,7 @@ MAX_TEXT = 200
 ROOM_COLUMNS = ("usage", "of its work", "room for", "not for")
 COLUMNS = ("host", *ROOM_COLUMNS, "siblings busy together", "SMT off changes")
 # The fields of an answer that say how much room is left, and how that is known.
-KEPT = ("seconds", "method", "guessed", "use")
+KEPT = ("seconds", "method", "source", "guessed", "use")
 # Units in a sentence, and their least share of CPU time beside others.
 NAMED, NOTABLE = 3, 0.05
 HOURS, MINUTE = 24, 60
@@ -92,18 +92,27 @@ def sentences(one: Host) -> list[str]:
     if not one.has_siblings:
         return found
     found += [*_of_units(one), *_of_security(one)]
-    gain = (
-        f"as measured with {wording.named(one.yields)}"
-        if one.yields
-        else "a guess: 1.0 to 1.3 (no evaluation of this class)"
-    )
-    found.append(f"What second threads give is {gain}.")
-    if one.answer["method"] != look.SWITCHES:
+    found.append(_of_yield(one))
+    source, why_not = one.answer["source"], one.answer["source_reason"]
+    if why_not:
+        found.append(f"The processor's own counters were not used: {why_not}.")
+    if source == look.ONE_THREAD:
+        found.append("How long siblings were busy together is what the processor counted of the whole time.")
+    elif one.answer["method"] != look.SWITCHES:
         why = one.answer["reason"] or "too few windows were taken"
         found.append(f"When siblings were busy together was not seen, so the limits are those of its counters: {why}.")
-    elif one.answer["cut"]:
+    if one.answer["method"] == look.SWITCHES and one.answer["cut"]:
         found.append(f"{one.answer['cut']} of {one.answer['windows']} windows ended early, because a buffer was full.")
     return found
+
+
+def _of_yield(one: Host) -> str:
+    """Say how it is known what second threads give."""
+    if one.yields:
+        return f"What second threads give is as measured with {wording.named(one.yields)}."
+    if one.answer["source"] == look.PURR:
+        return "How much of its work it does is what the processor counts of its cores (PURR)."
+    return "What second threads give is a guess: 1.0 to 1.3 (no evaluation of this class)."
 
 
 def _of_smt(one: Host, use: t.Mapping[str, t.Any]) -> str:

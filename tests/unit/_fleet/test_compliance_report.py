@@ -202,7 +202,14 @@ def test_how_much_room_is_left_is_in_the_document_and_on_the_page_where_somebody
     burns = cores_in_use.if_looked("b", {"msg": f"it burns {EVIL}"})
     seen = {"a": looks.looked(), "b": burns, "c": None}
     hosts = {one["host"]: one["look"] for one in json.loads(compliance_report.document(FLEET, NOW, (), seen))["hosts"]}
-    assert hosts["a"] == {"reason": None, "seconds": 600.0, "method": "switches", "guessed": True, "use": looks.USE}
+    assert hosts["a"] == {
+        "reason": None,
+        "seconds": 600.0,
+        "method": "switches",
+        "source": "proc_stat",
+        "guessed": True,
+        "use": looks.USE,
+    }
     assert hosts["b"]["reason"].startswith("it burns") and hosts["b"]["use"] is None
     assert hosts["c"] is None and hosts["d"] is None
     page = compliance_report.page(FLEET, NOW, (), seen)

@@ -80,6 +80,36 @@ def test_what_was_not_seen_is_said(changed, said):
     assert said in cores_in_use.sentences(looked(**changed))[-1]
 
 
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (
+            {"source": "purr", "guessed": False, "method": "counters", "reason": "no tracefs"},
+            [
+                "How much of its work it does is what the processor counts of its cores (PURR).",
+                "When siblings were busy together was not seen, so the limits are those of its counters: no tracefs.",
+            ],
+        ),
+        (
+            {"source": "one_thread_active", "method": "counters", "reason": "only root can watch"},
+            [
+                "What second threads give is a guess: 1.0 to 1.3 (no evaluation of this class).",
+                "How long siblings were busy together is what the processor counted of the whole time.",
+            ],
+        ),
+        (
+            {"source_reason": "perf is not installed"},
+            [
+                "What second threads give is a guess: 1.0 to 1.3 (no evaluation of this class).",
+                "The processor's own counters were not used: perf is not installed.",
+            ],
+        ),
+    ],
+)
+def test_what_the_processor_counts_itself_is_said(changed, said):
+    assert cores_in_use.sentences(looked(**changed))[-2:] == said
+
+
 FACTS = {"vulnerabilities": {"mds": {"smt": "vulnerable"}, "l1tf": {"smt": "vulnerable"}, "gds": {"smt": "no"}, 5: 7}}
 
 

@@ -28,6 +28,8 @@ def answer(**changed):
         "guessed": True,
         "method": "switches",
         "reason": None,
+        "source": "proc_stat",
+        "source_reason": None,
         "seconds": 600.0,
         "windows": 60,
         "watched_seconds": 30.0,
