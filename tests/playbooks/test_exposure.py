@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
 import subprocess
 import sys
 
@@ -112,3 +113,33 @@ def test_a_check_of_compliance_with_a_look(called, tmp_path):
     assert (here["look"]["method"], here["look"]["guessed"]) == ("counters", True)
     assert 0 <= here["look"]["use"]["work"][0] <= here["look"]["use"]["work"][1] <= 1
     assert 'data-head="of its work"' in (tmp_path / "smt_compliance.html").read_text()
+
+
+ROLE = pathlib.Path(__file__).resolve().parents[2] / "roles/smt_usage/tasks"
+
+
+def test_the_role_removes_its_own_file_and_no_other_whatever_its_name_is(tmp_path):
+    """The task that looks for it: the others are for a host with systemd (molecule/smt_exposure)."""
+    names = ["*.prom", "[ab].prom", "a,b.prom", "a.prom"]
+    for name in (*names, "b.prom", "aXprom", "a.prom.old"):
+        (tmp_path / name).write_text("# HELP threadwise_smt_sibling_info 1 for each\n")
+    (task,) = [one for one in yaml.safe_load((ROLE / "absent.yml").read_text()) if "ansible.builtin.find" in one]
+    found = "{{ __smt_usage_textfile.files | map(attribute='path') | list | to_json }}"
+    plays = [
+        {
+            "hosts": "localhost",
+            "gather_facts": False,
+            "vars": {
+                "smt_usage_textfile": str(tmp_path / name),
+                "found": found,
+                "ansible_python_interpreter": sys.executable,
+            },
+            "tasks": [task, {"ansible.builtin.copy": {"dest": f"{tmp_path}/found-{number}", "content": "{{ found }}"}}],
+        }
+        for number, name in enumerate(names)
+    ]
+    (tmp_path / "plays.yml").write_text(yaml.safe_dump(plays))
+    command = [str(pathlib.Path(sys.executable).with_name("ansible-playbook")), "plays.yml"]
+    subprocess.run(command, cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
+    for number, name in enumerate(names):
+        assert json.loads((tmp_path / f"found-{number}").read_text()) == [str(tmp_path / name)]
