@@ -180,6 +180,11 @@ use:
     bound:
       description: The share of its work by which SMT off could change it at most, under the load that was seen.
       type: float
+busy_ratio:
+  description: Time of cores in which at least one thread was busy, by second of CPU time, between two limits; or null.
+  returned: success
+  type: list
+  elements: float
 shared_ratio:
   description: Time of cores in which several threads were busy, by second of CPU time, between two limits; or null.
   returned: success
@@ -266,7 +271,7 @@ def main() -> None:
         found = look.take(fs, topology.read_topology(fs).cores, plan, gain)
         if path:
             # Which CPUs are online may have changed.
-            changed = textfile.write(fs, path, program.text(fs, known, found["shared_ratio"]), module.check_mode)
+            changed = textfile.write(fs, path, program.text(fs, known, found), module.check_mode)
     except textfile.TextfileError as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=changed, guessed=not yields and found["source"] != look.PURR, **found)

@@ -76,7 +76,8 @@ def take(
     Returns:
         dict: ``method`` (``switches`` or ``counters``), ``reason`` (why not the switches, or None), ``seconds``,
         ``windows``, ``watched_seconds``, ``cut`` (windows that ended early), ``switches_a_second``,
-        ``shared_ratio`` (time of cores with several busy threads, by second of CPU time, as ``[low, high]``, or None),
+        ``busy_ratio`` and ``shared_ratio`` (time of cores with at least one and with several busy threads, by second of
+        CPU time, each as ``[low, high]``, or None),
         ``source`` (what true use rests on: ``proc_stat``, or a counter of the processor itself, ``purr`` or
         ``one_thread_active``), ``source_reason`` (why a counter that it has was not used, or None),
         ``cores`` (each ``cpus``, ``usage``, ``busy`` and ``several``, shares of the time as ``[low, high]``), ``use``
@@ -123,6 +124,7 @@ def take(
         "watched_seconds": round(seen.seconds, 3),
         "cut": seen.cut,
         "switches_a_second": round(seen.switches / seen.seconds) if seen.seconds else None,
+        "busy_ratio": list(_times(sums.busy, 1 / threads)) if sums and threads else None,
         "shared_ratio": list(_times(sums.several, 1 / threads)) if sums and threads else None,
         "cores": [_described(core) for core in narrowed],
         "use": used

@@ -11,6 +11,7 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import topology
 from ansible_collections.threadwise.smt.plugins.module_utils._usage import look, room, textfile
+from ansible_collections.threadwise.smt.plugins.module_utils._usage.cores import Span
 
 
 def main(root: str, settings: str) -> int:
@@ -55,18 +56,26 @@ def record(fs: HostFs, plan: look.Plan, yields: "t.Sequence[tuple[str, float, fl
     # Which CPUs share a core is known at once; a file of an earlier look says nothing of siblings that are gone.
     textfile.write(fs, path, text(fs, yields, None))
     found = look.take(fs, topology.read_topology(fs).cores, plan)
-    textfile.write(fs, path, text(fs, yields, found["shared_ratio"]))
+    textfile.write(fs, path, text(fs, yields, found))
     if found["shared_ratio"] is None:
         return f"no siblings were seen busy together or not: {found['reason'] or 'nothing ran'}"
     low, high = found["shared_ratio"]
     return f"siblings were busy together in {low:.3f} to {high:.3f} s of a second of CPU time"
 
 
-def text(fs: HostFs, yields: "t.Sequence[tuple[str, float, float]]", shared_ratio: "t.Sequence[float] | None") -> str:
-    """Return the file's content as of now."""
+def text(fs: HostFs, yields: "t.Sequence[tuple[str, float, float]]", found: "t.Optional[t.Mapping[str, t.Any]]") -> str:
+    """Return the file's content as of now.
+
+    Args:
+        fs: the host's files.
+        yields: as for :func:`record`.
+        found: of the look; None before it.
+    """
     known = yields or [(textfile.GUESS, *room.GUESS)]
-    shared = None if shared_ratio is None else (shared_ratio[0], shared_ratio[1])
-    return textfile.text(topology.read_topology(fs), known, shared, time.time())
+    ratios = None
+    if found is not None and found["shared_ratio"] is not None:
+        ratios = textfile.Ratios(Span(*found["busy_ratio"]), Span(*found["shared_ratio"]))
+    return textfile.text(topology.read_topology(fs), known, ratios, time.time())
 
 
 def _end(_number: int, _frame: object) -> "t.NoReturn":

@@ -9,8 +9,10 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology
+from ansible_collections.threadwise.smt.plugins.module_utils._usage.cores import Span
 
 LOW, HIGH = "low", "high"
+BUSY, SHARED = "threadwise_smt_busy_ratio", "threadwise_smt_shared_ratio"
 GUESS = "guess"
 # How a file of this collection begins, and how its name ends: the collector reads no others.
 OURS, SUFFIX = "# HELP threadwise_smt_", ".prom"
@@ -20,11 +22,22 @@ _HELP = {
     "threadwise_smt_yield": (
         "work of a core with all threads busy in that of one thread alone, as measured with a workload or as a guess"
     ),
-    "threadwise_smt_shared_ratio": (
-        "time in which several threads of a core were busy, by second of CPU time, as the last look found it"
-    ),
+    BUSY: "time in which at least one thread of a core was busy, by second of CPU time, as the last look found it",
+    SHARED: ("time in which several threads of a core were busy, by second of CPU time, as the last look found it"),
     "threadwise_smt_looked_timestamp_seconds": "time of that look, in seconds since 1970",
 }
+
+
+class Ratios(t.NamedTuple):
+    """What a look found of cores, each by second of CPU time.
+
+    Attributes:
+        busy: the time in which at least one thread was busy.
+        shared: the time in which several were.
+    """
+
+    busy: Span
+    shared: Span
 
 
 class TextfileError(Exception):
@@ -34,7 +47,7 @@ class TextfileError(Exception):
 def text(
     topology: Topology,
     yields: "t.Sequence[tuple[str, float, float]]",
-    shared: "tuple[float, float] | None",
+    ratios: "Ratios | None",
     at: float,
 ) -> str:
     """Return the content of a file for node_exporter's textfile collector.
@@ -42,7 +55,7 @@ def text(
     Args:
         topology: of the host.
         yields: workload, and the limits of its yield.
-        shared: the limits of what the look found of siblings that were busy together, None where it did not see them.
+        ratios: what the look found; None where it did not see when siblings were busy together.
         at: time of the look, in seconds since 1970.
     """
     return "".join(
@@ -57,11 +70,11 @@ def text(
                     for limit, value in ((LOW, low), (HIGH, high))
                 ],
             ),
-            (
-                "threadwise_smt_shared_ratio",
-                [f'{{limit="{limit}"}} {value:.6g}' for limit, value in zip((LOW, HIGH), shared or ())],
+            *(
+                (name, [f'{{limit="{limit}"}} {value:.6g}' for limit, value in zip((LOW, HIGH), ratio)])
+                for name, ratio in zip((BUSY, SHARED), ratios or ())
             ),
-            ("threadwise_smt_looked_timestamp_seconds", [f" {int(at)}"] if shared else []),
+            ("threadwise_smt_looked_timestamp_seconds", [f" {int(at)}"] if ratios else []),
         )
         if lines
     )

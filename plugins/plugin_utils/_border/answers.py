@@ -85,7 +85,7 @@ KINDS = {
         },
         optional=("ansible_facts",),
     ),
-    "smt_usage": Kind({"changed": schema.BOOL, "shared_ratio": usage.SHARED_RATIO, **usage.FIELDS}),
+    "smt_usage": Kind({"changed": schema.BOOL, **usage.RATIOS, **usage.FIELDS}),
     "smt_proof_host": Kind(
         {
             "changed": schema.BOOL,

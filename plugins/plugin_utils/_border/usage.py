@@ -104,7 +104,7 @@ FIELDS: dict[str, schema.Schema] = {
         "The pairs of units that shared cores most.",
     ),
 }
-SHARED_RATIO: schema.Schema = schema.or_null(_SPAN)
+RATIOS: dict[str, schema.Schema] = dict.fromkeys(("busy_ratio", "shared_ratio"), schema.or_null(_SPAN))
 
 
 def where_looked(name: str) -> schema.Schema:

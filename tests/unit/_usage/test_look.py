@@ -122,6 +122,7 @@ def test_work_and_room_of_a_measured_yield(looked):
     assert low - 0.01 <= 0.74 <= high + 0.01 and high - low < 0.04
     assert found["use"]["by_usage"] == pytest.approx(1.0, abs=0.02)
     assert found["shared_ratio"] == pytest.approx([0.1, 0.1], abs=0.03)
+    assert found["busy_ratio"] == pytest.approx([0.9, 0.9], abs=0.03)
 
 
 def test_without_switches_the_counters_bound_it_and_the_reason_is_said(looked):

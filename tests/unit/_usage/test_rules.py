@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import random
 import subprocess
 
 import prometheus_server
@@ -50,37 +51,32 @@ def counters(usage):
     ]
 
 
-def judged(promtool, tmp_path, inputs, expected, alerts=()):
-    """Check the values of expressions after an hour, and the alerts that fire then."""
-    test = {
-        "rule_files": [str(RULES)],
-        "evaluation_interval": "1m",
-        "tests": [
+def case(inputs, expected, alerts=()):
+    """The values of expressions after an hour of inputs, and the alerts that fire then."""
+    return {
+        "interval": "1m",
+        "input_series": inputs,
+        "promql_expr_test": [
             {
-                "interval": "1m",
-                "input_series": inputs,
-                "promql_expr_test": [
-                    {
-                        "expr": f"round({name}, 0.0001)",
-                        "eval_time": "55m",
-                        "exp_samples": [
-                            {"labels": f"{{{LABELS}}}", "value": round(round(value / 0.0001) * 0.0001, 10)}
-                        ],
-                    }
-                    for name, value in expected.items()
-                ],
-                "alert_rule_test": [
-                    {
-                        "eval_time": "55m",
-                        "alertname": "SmtUsageHidesLoad",
-                        "exp_alerts": [
-                            {"exp_labels": one, "exp_annotations": {"summary": said}} for one, said in alerts
-                        ],
-                    }
-                ],
+                # A text has six digits of each number.
+                "expr": f"round({name} - {value!r}, 0.0001)",
+                "eval_time": "55m",
+                "exp_samples": [{"labels": f"{{{LABELS}}}", "value": 0}],
+            }
+            for name, value in expected.items()
+        ],
+        "alert_rule_test": [
+            {
+                "eval_time": "55m",
+                "alertname": "SmtUsageHidesLoad",
+                "exp_alerts": [{"exp_labels": one, "exp_annotations": {"summary": said}} for one, said in alerts],
             }
         ],
     }
+
+
+def judged(promtool, tmp_path, *cases):
+    test = {"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": cases}
     (tmp_path / "test.yml").write_text(json.dumps(test))
     done = subprocess.run(
         [promtool, "test", "rules", str(tmp_path / "test.yml")], capture_output=True, text=True, check=False
@@ -88,50 +84,90 @@ def judged(promtool, tmp_path, inputs, expected, alerts=()):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-MACHINES = {
-    "one thread of each core": ({0: 0.9, 1: 0.0, 2: 0.9, 3: 0.0}, [("gzip", 1.2, 1.3)], None),
-    "half and half": ({0: 0.5, 1: 0.5, 2: 0.5, 3: 0.5}, [("gzip", 1.2, 1.3), ("oltp", 1.05, 1.1)], None),
-    "half and half, seen": ({0: 0.5, 1: 0.5, 2: 0.4, 3: 0.6}, [("gzip", 1.2, 1.3)], (0.05, 0.1)),
-    "nearly full": ({0: 0.95, 1: 0.9, 2: 0.99, 3: 0.97}, [("guess", 1.0, 1.3)], None),
-    "a look that contradicts the counters": ({0: 0.95, 1: 0.9, 2: 0.99, 3: 0.97}, [("guess", 1.0, 1.3)], (0.0, 0.01)),
-}
+def machine(*sizes):
+    """A machine whose cores have so many threads online."""
+    numbers = iter(range(sum(sizes)))
+    of_cores = tuple(tuple(next(numbers) for _thread in range(size)) for size in sizes)
+    online = tuple(range(sum(sizes)))
+    return Topology(online=online, cores=of_cores, packages=(online,), nodes={0: online})
 
 
-@pytest.mark.parametrize(("usage", "yields", "shared"), MACHINES.values(), ids=MACHINES)
-def test_rules_say_what_the_host_says(usage, yields, shared, promtool, tmp_path):
-    host = Topology(online=tuple(usage), cores=((0, 1), (2, 3)), packages=((0, 1, 2, 3),), nodes={0: (0, 1, 2, 3)})
-    found = [cores.bounded(core, usage) for core in host.cores]
-    threads = sum(usage.values())
-    sums = None
-    if shared:
-        low, high = (ratio * threads for ratio in shared)
-        sums = room.Sums(Span(threads - high, threads - low), Span(low, high))
-    used = room.use(found, Span(min(one[1] for one in yields), max(one[2] for one in yields)), sums)
-    text = textfile.text(host, yields, shared, 1.0)
-    expected = {
-        "threadwise_smt:usage:rate5m": used.usage,
-        "threadwise_smt:work_low:ratio": used.work.low,
-        "threadwise_smt:work_high:ratio": used.work.high,
-        "threadwise_smt:room_low:ratio": used.room.low,
-        "threadwise_smt:room_high:ratio": used.room.high,
-        "threadwise_smt:room_by_usage:ratio": used.by_usage,
-    }
-    judged(promtool, tmp_path, counters(usage) + series(text), expected)
+def seen(low, high):
+    """What a look says of cores with two threads whose siblings share so much of their CPU time."""
+    return textfile.Ratios(Span(1 - high, 1 - low), Span(low, high))
+
+
+TWICE, FOUR, EIGHT = machine(2, 2), machine(4, 4), machine(8)
+GZIP, POWER = [("gzip", 1.2, 1.3)], [("gzip", 1.6, 1.9), ("oltp", 2.2, 2.4)]
+FULL = (0.95, 0.9, 0.99, 0.97)
+LIGHT = (0.9, 0.3, 0.0, 0.1, 0.5, 0.5, 0.5, 0.5)
+# The machine, the usage of its CPUs, what second threads give, and what the last look saw.
+MACHINES = [
+    (TWICE, (0.9, 0.0, 0.9, 0.0), GZIP, None),
+    (TWICE, (0.5, 0.5, 0.5, 0.5), [*GZIP, ("oltp", 1.05, 1.1)], None),
+    (TWICE, (0.5, 0.5, 0.4, 0.6), GZIP, seen(0.05, 0.1)),
+    (TWICE, FULL, [("guess", 1.0, 1.3)], None),
+    # A look that contradicts the counters, and second threads that may take work away, or more than double it.
+    (TWICE, FULL, [("guess", 1.0, 1.3)], seen(0.0, 0.01)),
+    (TWICE, FULL, [("spin", 0.6, 1.2)], None),
+    (TWICE, (0.5, 0.5, 0.4, 0.6), [("odd", 2.5, 3.0)], None),
+    (FOUR, LIGHT, POWER, None),
+    (FOUR, LIGHT, POWER, textfile.Ratios(Span(0.55, 0.6), Span(0.2, 0.25))),
+    (FOUR, LIGHT, POWER, textfile.Ratios(Span(0.0, 0.1), Span(0.8, 0.9))),
+    (EIGHT, LIGHT, POWER, None),
+    (EIGHT, (0.2, *[0.1] * 7), [("many", 2.5, 3.5)], None),
+    (EIGHT, (1.0, *[0.0] * 7), [("many", 2.5, 3.5)], None),
+    # Cores with one thread beside others, and SMT off on a part of the machine.
+    (machine(1, 2, 1), (0.5, 0.4, 0.3, 1.0), GZIP, None),
+    (machine(1, 4), (0.5, 0.4, 0.3, 0.2, 0.1), POWER, None),
+]
+
+
+def at_random(chance):
+    """A machine, and what can be true of it at the same time."""
+    sizes = [chance.choice((1, 2, 4, 8)) for _core in range(3)]
+    host = machine(*sizes)
+    usage = [round(chance.choice((0.0, 1.0, chance.random())), 3) for _cpu in host.online]
+    ends = sorted((chance.uniform(0.8, 2.0), chance.uniform(0.8, 4.0)))
+    busy, several = (Span(*sorted((chance.random(), chance.random()))) for _time in range(2))
+    return host, usage, [("any", *ends)], chance.choice((None, textfile.Ratios(busy, several)))
+
+
+def test_rules_say_what_the_host_says(promtool, tmp_path):
+    chance = random.Random(20261127)
+    cases = []
+    for host, shares, yields, ratios in [*MACHINES, *(at_random(chance) for _machine in range(20))]:
+        usage = dict(zip(host.online, shares, strict=True))
+        threads = sum(shares)
+        sums = ratios and room.Sums(*(Span(*(end * threads for end in ratio)) for ratio in ratios))
+        gain = Span(min(one[1] for one in yields), max(one[2] for one in yields))
+        used = room.use([cores.bounded(core, usage) for core in host.cores], gain, sums)
+        expected = {
+            "threadwise_smt:usage:rate5m": used.usage,
+            "threadwise_smt:work_low:ratio": used.work.low,
+            "threadwise_smt:work_high:ratio": used.work.high,
+            "threadwise_smt:room_low:ratio": used.room.low,
+            "threadwise_smt:room_high:ratio": used.room.high,
+            "threadwise_smt:room_by_usage:ratio": used.by_usage,
+        }
+        text = textfile.text(host, yields, ratios, 1.0)
+        # Alerts are tried below.
+        cases.append({**case(counters(usage) + series(text), expected), "alert_rule_test": []})
+    judged(promtool, tmp_path, *cases)
 
 
 def test_siblings_that_are_offline(promtool, tmp_path):
     usage = {0: 0.5, 2: 0.7}
-    host = Topology(online=(0, 2), cores=((0, 1), (2, 3)), packages=((0, 1, 2, 3),), nodes={})
+    host = TWICE._replace(online=(0, 2))
     expected = {"threadwise_smt:work_low:ratio": 0.6, "threadwise_smt:work_high:ratio": 0.6}
     text = textfile.text(host, [("guess", 1.0, 1.3)], None, 1.0)
-    judged(promtool, tmp_path, counters(usage) + series(text), expected)
+    judged(promtool, tmp_path, case(counters(usage) + series(text), expected))
 
 
 def test_usage_of_60_percent_that_is_90_in_truth_is_an_alert(promtool, tmp_path):
     usage = {0: 0.98, 1: 0.22, 2: 0.98, 3: 0.22}
-    host = Topology(online=tuple(usage), cores=((0, 1), (2, 3)), packages=((0, 1, 2, 3),), nodes={})
     alert = {"severity": "warning", "job": "node", "instance": "web01"}
-    text = textfile.text(host, [("oltp", 1.0, 1.05)], None, 1.0)
+    text = textfile.text(TWICE, [("oltp", 1.0, 1.05)], None, 1.0)
     done = {"threadwise_smt:usage:rate5m": 0.6}
     said = "web01 does 94.38% or more of the work that it can do, and its CPU usage does not show it"
-    judged(promtool, tmp_path, counters(usage) + series(text), done, [(alert, said)])
+    judged(promtool, tmp_path, case(counters(usage) + series(text), done, [(alert, said)]))

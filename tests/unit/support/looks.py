@@ -35,6 +35,7 @@ def answer(**changed):
         "watched_seconds": 30.0,
         "cut": 0,
         "switches_a_second": 5000,
+        "busy_ratio": [0.9, 0.95],
         "shared_ratio": [0.05, 0.1],
         "cores": [{"cpus": [0, 4], "usage": 0.5, "busy": [0.9, 0.95], "several": [0.05, 0.1]}],
         "use": USE,
