@@ -183,3 +183,22 @@ def test_linux_perf_users_one_thread_active_beside_the_cycles_of_threads(alone, 
         for cpu, value in (("0", count), ("1", 0))
     )
     assert one_thread.shares(text, pair, [(0, 1)])[0, 1] == pytest.approx(share, abs=1e-4)
+
+
+def test_sysstat_188_counters_that_began_anew_are_no_usage_above_100_percent():
+    """A boot between two reads; also of one CPU alone, as after it was offline."""
+    before = ["cpu0 90000 0 900 500000 0 0 0 0 0 0", "cpu1 500 0 0 900 0 0 0 0 0 0"]
+    assert usage(before, ["cpu0 30 0 0 170 0 0 0 0 0 0", "cpu1 600 0 0 1200 0 0 0 0 0 0"]) == {1: 0.25}
+
+
+def test_node_exporter_873_threads_that_are_offline_share_no_core():
+    """SMT=2 of eight threads on a POWER8: the others stand for nothing."""
+    whole = tuple(tuple(range(core, core + 8)) for core in (0, 8))
+    host = Topology(online=(0, 1, 8, 9), cores=whole, packages=(tuple(range(16)),), nodes={})
+    lines = [line for line in textfile.text(host, [], None, 0.0).splitlines() if "sibling_info{" in line]
+    assert [re.search('cpu="([0-9]+)",core="([0-9]+)"', line).groups() for line in lines] == [
+        ("0", "0"),
+        ("1", "0"),
+        ("8", "8"),
+        ("9", "8"),
+    ]

@@ -74,6 +74,8 @@ MALFORMED = [
     ("smt_eval_sample", "all", "smt_eval_sample is 'all': it must be a whole number"),
     ("smt_eval_install", "maybe", "smt_eval_install is 'maybe': it must be true or false"),
     ("smt_survey_probe", False, "smt_survey_probe is False: it must be auto, always or never"),
+    ("smt_survey_usage_seconds", -1, "smt_survey_usage_seconds is -1: it must be from 0 to 86400"),
+    ("smt_compliance_usage_seconds", "long", "smt_compliance_usage_seconds is 'long': it must be a number"),
     ("smt_memory_overcommit", "strickt", "smt_memory_overcommit is 'strickt': it must be heuristic, always or strict"),
     ("smt_memory_nr_hugepages", "1G", "smt_memory_nr_hugepages is '1G': it must be a whole number"),
     ("smt_enforce_max_fail_percentage", "10%", "smt_enforce_max_fail_percentage is '10%': it must be a number"),
