@@ -132,8 +132,12 @@ def _known(fs: HostFs) -> "tuple[Pair, ...]":
     units = fs.names("sys/bus/event_source/devices")
     if IBM_Z.unit in units:
         return (IBM_Z,)
-    has_cpu = any(unit in units for unit in perf_counters.UNITS)
-    return INTEL if has_cpu and cpuinfo.read_first(fs).get("vendor_id") == "GenuineIntel" else ()
+    if not any(unit in units for unit in perf_counters.UNITS):
+        return ()
+    processor = cpuinfo.read_first(fs)
+    # The other thread of a virtual machine's CPU can be another machine's.
+    is_guest = "hypervisor" in processor.get("flags", "").split()
+    return INTEL if processor.get("vendor_id") == "GenuineIntel" and not is_guest else ()
 
 
 def _named(pair: Pair) -> str:

@@ -83,7 +83,7 @@ def test_a_cpu_that_goes_in_the_middle_and_a_host_without_a_time_base(tmp_path):
         purr.used(partition.fs, [(0, 1)], ticks, ticks, 1.0)
 
 
-@pytest.mark.parametrize("text", ["", "-1f", "ffffffffffffffffffffffff", "7 8", "\0"])
+@pytest.mark.parametrize("text", ["", "-1f", "ffffffffffffffff", "ffffffffffffffffffffffff", "7 8", "\0"])
 def test_no_number_of_a_host_ends_a_look(tmp_path, looked, text):
     partition = own_counters.Partition(tmp_path, [[(0.5, 0.0, 1.0), (0.0, 0.5, 0.0)]])
     partition.write = lambda: (tmp_path / "sys/devices/system/cpu/cpu1/idle_purr").write_text(text)
@@ -135,10 +135,10 @@ def test_what_was_not_counted_of_one_thread_is_not_known_of_the_core():
     assert one_thread.shares('{"cpu": "0", "counter-value": "<not counted>"}\nnonsense\n[]', NEW, [(0, 1)]) == {}
 
 
-def machine(root, vendor="GenuineIntel", unit="cpu"):
+def machine(root, vendor="GenuineIntel", unit="cpu", flags="fpu ht"):
     (root / f"sys/bus/event_source/devices/{unit}").mkdir(parents=True)
     (root / "proc").mkdir()
-    (root / "proc/cpuinfo").write_text(f"processor\t: 0\nvendor_id\t: {vendor}\n")
+    (root / "proc/cpuinfo").write_text(f"processor\t: 0\nvendor_id\t: {vendor}\nflags\t\t: {flags}\n")
     return HostFs(str(root))
 
 
@@ -172,15 +172,21 @@ def test_the_perf_of_this_machine_counts_two_events_together(monkeypatch, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("vendor", "unit", "reason"),
-    [("AuthenticAMD", "cpu", None), ("GenuineIntel", "software", None), ("GenuineIntel", "cpu_core", "not installed")],
+    ("of_machine", "reason"),
+    [
+        ({"vendor": "AuthenticAMD"}, None),
+        ({"unit": "software"}, None),
+        # The sibling of a guest's CPU can be another guest's.
+        ({"flags": "fpu ht hypervisor"}, None),
+        ({"unit": "cpu_core"}, "perf is not installed"),
+        ({"vendor": "IBM/S390", "unit": "cpum_cf"}, "perf is not installed"),
+    ],
 )
-def test_why_a_processor_did_not_count_it(vendor, unit, reason, tmp_path, monkeypatch):
+def test_why_a_processor_did_not_count_it(of_machine, reason, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with one_thread.Counting(machine(tmp_path, vendor, unit), [(0, 1)]) as counting:
+    with one_thread.Counting(machine(tmp_path, **of_machine), [(0, 1)]) as counting:
         pass
-    assert counting.alone == {}
-    assert counting.reason is None if reason is None else counting.reason == "perf is not installed"
+    assert (counting.alone, counting.reason) == ({}, reason)
 
 
 def test_a_host_whose_perf_does_not_know_its_events(tmp_path, monkeypatch):
