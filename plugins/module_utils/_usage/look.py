@@ -87,7 +87,7 @@ def take(
     parts = [tuple(cpu for cpu in core if cpu in online) for core in cores]
     present = [core for core in parts if core]
     seen, reason = _Seen(), None
-    with one_thread.Counting(fs, present) as counting, _Shares(fs, present) as resources:
+    with one_thread.Counting(fs, present) as counting, purr.Counting(fs, present) as resources:
         begun, before = time.monotonic(), counters.read(fs)
         if plan.windows:
             try:
@@ -131,40 +131,6 @@ def take(
         and {key: list(value) if isinstance(value, tuple) else value for key, value in used._asdict().items()},
         **_named(seen),
     }
-
-
-class _Shares:
-    """What the processor counts of the use of its cores while the body of a context runs, on POWER.
-
-    Attributes:
-        used: the share of what all cores can do; None where it does not count that.
-        reason: why it cannot be read; None where it can, and where it does not count it.
-    """
-
-    def __init__(self, fs: HostFs, cores: "t.Sequence[tuple[int, ...]]") -> None:
-        self._fs, self._cores = fs, cores
-        self.used: t.Optional[float] = None
-        self.reason: t.Optional[str] = None
-
-    def __enter__(self) -> "_Shares":
-        self._before, self._begun = self._read(), time.monotonic()
-        return self
-
-    def __exit__(self, *_raised: object) -> None:
-        after, seconds = self._read(), time.monotonic() - self._begun
-        if self._before is None or after is None:
-            return
-        try:
-            self.used = purr.used(self._fs, self._cores, self._before, after, seconds)
-        except purr.PurrError as error:
-            self.reason = str(error)
-
-    def _read(self) -> "dict[int, counters.Ticks] | None":
-        try:
-            return purr.read(self._fs, [cpu for core in self._cores for cpu in core])
-        except purr.PurrError as error:
-            self.reason = str(error)
-            return None
 
 
 def _watch(

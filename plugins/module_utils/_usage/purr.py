@@ -11,6 +11,7 @@ SPURR is the same by frequency, of which room for more work does not depend.
 """
 
 import re
+import time
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo
@@ -25,6 +26,46 @@ _COUNT = re.compile("[0-9a-f]{1,16}")
 
 class PurrError(Exception):
     """The host has such counters, and they cannot be used; the message says why."""
+
+
+class Counting:
+    """Context manager that counts while its body runs, where the host has such counters.
+
+    Args:
+        fs: the host's files.
+        cores: the online CPUs of each core.
+
+    Attributes:
+        used: after its end, the share that was used of what all cores can do; None where that was not counted.
+        reason: why a processor that counts it could not be used; None where it was, and where it does not count it.
+    """
+
+    def __init__(self, fs: HostFs, cores: "t.Sequence[tuple[int, ...]]") -> None:
+        self._fs, self._cores = fs, cores
+        self.used: t.Optional[float] = None
+        self.reason: t.Optional[str] = None
+
+    def __enter__(self) -> "Counting":
+        """Read the counters."""
+        self._before, self._begun = self._read(), time.monotonic()
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        """Read them again, and keep what was used."""
+        after, seconds = self._read(), time.monotonic() - self._begun
+        if self._before is None or after is None:
+            return
+        try:
+            self.used = used(self._fs, self._cores, self._before, after, seconds)
+        except PurrError as error:
+            self.reason = str(error)
+
+    def _read(self) -> "dict[int, Ticks] | None":
+        try:
+            return read(self._fs, [cpu for core in self._cores for cpu in core])
+        except PurrError as error:
+            self.reason = str(error)
+            return None
 
 
 def read(fs: HostFs, cpus: "t.Iterable[int]") -> "dict[int, Ticks] | None":
