@@ -51,6 +51,9 @@ OUTCOME_TITLES = {
 
 def question(summary: dict[str, t.Any]) -> str:
     """Return the question that a host's evaluation was to answer."""
+    if summary["factors"]:
+        (_base, first), (second_base, second) = summary["factors"][0]["levels"]
+        return f"What does {first} do with {second_base}, and with {second}?"
     others = [arm["title"] for arm in summary["recommendation"]["arms"]]
     asked = {arm["name"]: arm["title"] for arm in [*summary["arms"], *summary["arms_left_out"]]}
     if not others:

@@ -108,6 +108,7 @@ def test_page_and_data_have_them():
     jsonschema_rs.validator_for({**schema, "$ref": "#/$defs/host", "properties": {}, "required": []}).validate(summary)
     assert summary["factors"][0]["interaction"]["verdict"] == "gain"
     shown = host_page.render(result_maker.analysed(document), summary, True)
+    assert "What does SMT off do with transparent huge pages: always, and with" in shown.replace("\u00a0", " ")
     assert "<h2>Two factors" in shown and "SMT off, with transparent huge pages: never" in shown
 
 
