@@ -52,7 +52,7 @@ _PRIVATE = "__smt_"
 # These decide for other hosts, or what the controller reads, writes and sends: not even `set_fact`, which may pass on
 # what a host said, sets them.
 _FOR_ALL = re.compile(
-    r"smt_(compare|compliance|enforce|report|survey|trial)_.+|smt_eval_(boots|dest|install|run|sample|serial)"
+    r"smt_(compare|compliance|enforce|history|proof|report|survey|trial)_.+|smt_eval_(boots|dest|install|run|sample|serial)"
     r"|smt_exposure_(hosts|page|results)|smt_policy_(group|results)|smt_usage_results"
 )
 # A query may have in it what a host says of itself: it asks about that host alone.

@@ -28,12 +28,12 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import 
     advice,
     cautions as host_cautions,
     costs as host_costs,
-    exposure,
     findings,
     load_limit,
     outcomes,
     wording,
 )
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_arms import exposure
 
 ON, OFF, EITHER = "on", "off", "either"
 # Outcome of SMT off against SMT on -> what to choose.

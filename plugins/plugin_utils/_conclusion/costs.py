@@ -18,7 +18,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import exposure, wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_arms import exposure
 
 MIB = 1024 * 1024
 OVERCOMMIT_TESTS = {

@@ -19,7 +19,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult, Workload
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import factors
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_arms import factors
 
 # What two CPUs share -> its words.
 SHARED = {"core": "share a core", "cpu": "are one CPU"}

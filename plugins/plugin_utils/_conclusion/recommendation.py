@@ -20,11 +20,11 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import (
     advice,
     conclusion,
-    exposure,
     load_limit,
     outcomes,
     wording,
 )
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_arms import exposure
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,8 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import exposure, factors, wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_arms import exposure, factors
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text as report_text
 
 Comparison = host_comparisons.Comparison

@@ -9,7 +9,7 @@ import result_maker
 from ansible_collections.threadwise.smt.plugins.module_utils._facts.vulnerabilities import read
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import exposure
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_arms import exposure
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import boot_plan, boots
 from result_maker import accepted
 

@@ -13,10 +13,11 @@ import jsonschema_rs
 import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import order
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, factors
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_arms import factors
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import host as host_page
 
-TESTS = pathlib.Path(__file__).resolve().parents[2]
+TESTS = pathlib.Path(__file__).resolve().parents[3]
 SCHEMA = TESTS.parent / "docs" / "results.schema.json"
 COUNT = 200
 ARMS = ("smt_on__thp_always", "smt_on__thp_never", "smt_off__thp_always", "smt_off__thp_never")
