@@ -12,7 +12,8 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import libraries, result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import decisions, fields
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import fields
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding import decisions
 
 # The variable with the directory of evaluations; hosts of one play may have several.
 VARIABLE = "smt_policy_results"

@@ -40,7 +40,7 @@ class ActionModule(ControllerAction):
             return {"changed": False}
         result = compliance.from_registered(registered)
         status = result["status"]
-        if status == compliance.COMPLIANT or (status == compliance.DRIFTED and options["drifted_ok"]):
+        if status in compliance.FINE or (status == compliance.DRIFTED and options["drifted_ok"]):
             return {"changed": False}
         return _ended(f"{status.replace('_', ' ')}: {result['sentence']}", status == compliance.UNREACHABLE)
 

@@ -276,6 +276,6 @@ class ActionModule(ControllerAction):
         except AnsibleError as error:
             value = None
             # What Ansible says of a template that fails repeats it, and it may be a credential.
-            if is_for_all(name) and name not in (*OF_A_HOST, *variables.ACCESS):
+            if is_for_all(name) and name not in (*OF_A_HOST, *variables.ACCESS, *variables.JUDGED_PER_HOST):
                 found.append(unknown(name, error))
         return value, place(value) or place(name)

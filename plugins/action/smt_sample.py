@@ -9,7 +9,8 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import fields, sample
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import fields
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding import sample
 
 display = terminal.Terminal()
 

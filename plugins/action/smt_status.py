@@ -13,7 +13,12 @@ from ansible.errors import AnsibleActionFail
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostAction, HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places, result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, compliance_report, policy
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import (
+    compliance,
+    compliance_report,
+    policy,
+    waivers,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.errors import FleetError
 
 ARGUMENTS: dict[str, dict[str, t.Any]] = {
@@ -40,15 +45,23 @@ class ActionModule(HostAction):
         """Read a host's facts and compare them with its policy on the controller."""
         super().run(tmp, task_vars)
         _dummy, options = self.validate_argument_spec(argument_spec=ARGUMENTS)
-        result = self._status(options, task_vars or {})
+        host = (task_vars or {})["inventory_hostname"]
+        now = datetime.datetime.now(datetime.UTC)
+        try:
+            # Who may differ is what the user wrote, and no fact of a host.
+            waiver = waivers.parse(self._user.value(waivers.VARIABLE, host))
+        except (waivers.WaiverError, AnsibleActionFail) as error:
+            result = _refused(str(error))
+        else:
+            result = self._status(options, task_vars or {})
+            if "compliance" in result:
+                result["compliance"] = waivers.applied(result["compliance"], waiver, now)
         wanted = self._user.extra.get(STATUS_FILE)
         if wanted is not None and "compliance" in result:
-            judged = [(text.line((task_vars or {})["inventory_hostname"]), result["compliance"])]
+            judged = [(text.line(host), result["compliance"])]
             try:
                 path = places.file(str(wanted), places.DOCUMENT)
-                result_files.write_page(
-                    path, compliance_report.document(judged, datetime.datetime.now(datetime.UTC)), self._task.check_mode
-                )
+                result_files.write_page(path, compliance_report.document(judged, now), self._task.check_mode)
             except text.BorderError as error:
                 raise AnsibleActionFail(f"smt_status: {error}") from None
         return result
@@ -67,7 +80,7 @@ class ActionModule(HostAction):
             policy.check(_plain(options["policy"]), _plain(options["classes"]))
         except FleetError as error:
             # Known without the host, which is not asked.
-            return {"changed": False, "compliance": compliance.refused(str(error), compliance.BAD_POLICY)}
+            return _refused(str(error))
         try:
             facts = self.ask("smt_facts", "smt_facts", {"sysroot": options["sysroot"]}, task_vars)["ansible_facts"][
                 "smt"
@@ -109,6 +122,18 @@ class ActionModule(HostAction):
         return compliance.memory_aspects(answer["ansible_facts"]["smt_memory"])
 
 
+def _refused(reason: str) -> dict[str, t.Any]:
+    """Return the task's result for a policy that no host could have."""
+    return {"changed": False, "compliance": compliance.refused(reason, compliance.BAD_POLICY)}
+
+
 def _plain(value: t.Any) -> t.Any:
-    """Convert a value to plain data without Ansible's tags and lazy containers."""
-    return None if value is None else json.loads(json.dumps(value))
+    """Convert a value to plain data without Ansible's tags and lazy containers; days of YAML become texts.
+
+    Raises:
+        PolicyError: it has keys that are no texts, or is not finite.
+    """
+    try:
+        return None if value is None else json.loads(json.dumps(value, default=str, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise policy.PolicyError(f"the policy cannot be read: {text.line(error, 200)}") from None

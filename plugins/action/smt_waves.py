@@ -13,7 +13,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, rollout
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, rollout, waivers
 
 display = terminal.Terminal()
 
@@ -51,6 +51,8 @@ class ActionModule(ControllerAction):
             )
             if result["status"] == compliance.DRIFTED and not pending:
                 left_out[host] = f"it cannot be changed: {rollout.blocked_by(result, reboot_ok)}"
+            if result["status"] == compliance.WAIVED:
+                left_out[host] = f"it is {waivers.sentence(result)}"
         groups = {member.host: member.group for member in members}
         waiting = rollout.waiting(members)
         left_out.update(

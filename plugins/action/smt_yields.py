@@ -13,7 +13,8 @@ from ansible.errors import AnsibleActionFail
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import decisions, fields, yields
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import fields, yields
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding import decisions
 
 ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "facts": {"type": "str", "required": True},

@@ -63,14 +63,14 @@ EXAMPLES = r"""
 
 RETURN = r"""
 compliant:
-  description: Whether all hosts are compliant.
+  description: Whether all hosts are compliant or waived.
   returned: success
   type: bool
 counts:
   description: Hosts by status.
   returned: success
   type: dict
-  sample: {"compliant": 3, "drifted": 1, "bad_policy": 0, "unknown": 0, "unreachable": 0}
+  sample: {"compliant": 3, "waived": 0, "drifted": 1, "bad_policy": 0, "unknown": 0, "unreachable": 0}
 files:
   description: Files that were written, in check mode that would be.
   returned: success

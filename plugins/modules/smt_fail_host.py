@@ -10,8 +10,8 @@ version_added: 1.0.0
 description:
   - Used by the playbooks C(threadwise.smt.smt_eval), C(threadwise.smt.smt_survey), C(threadwise.smt.smt_compliance) and
     C(threadwise.smt.smt_enforce); not to be called directly.
-  - Succeeds on a compliant host. On another one it fails, or counts the host as unreachable where it could not be
-    reached, so that each host has its own result in the recap of the play.
+  - Succeeds on a host that is compliant or waived. On another one it fails, or counts the host as unreachable where it
+    could not be reached, so that each host has its own result in the recap of the play.
 options:
   results:
     description:

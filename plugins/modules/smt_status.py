@@ -85,12 +85,13 @@ compliance:
   contains:
     status:
       description:
-        - V(compliant), V(drifted), V(bad_policy) where no policy is set, it is not valid or the host lacks what it
-          names, or V(unknown) where facts or a decision are missing.
+        - V(compliant), V(drifted), V(waived) where it differs and a waiver is in force, V(bad_policy) where no policy
+          is set, it or the waiver is not valid or the host lacks what it names, or V(unknown) where facts or a decision
+          are missing.
       type: str
     sentence:
-      description: The differences from the policy; on a compliant host that there is no SMT or that a reboot is
-        pending, else empty.
+      description: The differences from the policy, with the waiver; on a compliant host that there is no SMT or that a
+        reboot is pending, else empty.
       type: str
       sample: "running: CPUs 4-7 are online"
     wanted:
@@ -126,9 +127,15 @@ compliance:
       description:
         - What leads to the policy - C(running), options of M(threadwise.smt.smt_state), C(configured), options of
           M(threadwise.smt.smt_boot_args), each null where nothing is to be done, C(memory), whether the memory policy
-          has to be put in force, and C(reboot), whether it comes into force by a reboot alone.
+          has to be put in force, and C(reboot), whether it comes into force by a reboot alone. Nothing is to be done
+          while a waiver is in force.
       type: dict
       sample: {"running": {"state": "disabled"}, "configured": {"smt": "disabled"}, "memory": false, "reboot": false}
+    waiver:
+      description:
+        - Of the host, as C(smt_policy_waiver) has it - C(until), its last day, C(state), V(valid), V(ending) within 30
+          days or V(expired), C(days_left), C(reason) and C(owner). Null without one.
+      type: dict
     pending_change:
       description: That a change waits for its confirmation, as a sentence. Nothing is changed until it is confirmed or
         rolled back.

@@ -12,7 +12,7 @@ import html
 import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import decisions
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding import decisions
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
 from result_maker import accepted
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import re
@@ -595,3 +596,55 @@ def test_one_host_of_seven_does_not_turn_a_decision(tmp_path, liar):
     assert (report["classes"][0]["recommendation"], report["classes"][0]["workloads"][0]["n"]) == ("on", 6) and len(
         report["refused"]
     ) == 1
+
+
+def test_a_waiver_of_a_host_is_said_and_kept_to_everywhere_and_is_no_fact(tmp_path):
+    today = datetime.datetime.now(datetime.UTC).date()
+    said = {"reason": "{{ 'the vendor ' ~ 'counts' }}", "owner": "jo"}
+    waived = {"until": today, **said}
+    fleet = Fleet(
+        tmp_path,
+        {
+            "h1": {"smt_policy_waiver": waived},
+            "h2": {"smt_policy_waiver": {"until": today - datetime.timedelta(days=2), **said}},
+            "h3": {"smt_policy_waiver": {"until": "soon", **said}},
+            "h4": {"smt_policy_waiver": "{{ no_such }}"},
+            "h5": {"smt_policy_waiver": {}},
+            "h6": dict(GONE, smt_policy_waiver=waived),
+            # As chef's inspec_7391 had it: a day of YAML where none was expected.
+            "h7": {"smt_policy_classes": {"c": today}},
+        },
+    )
+    bad = dict.fromkeys(["h3", "h4", "h7"], "bad_policy")
+    statuses = {"h1": "waived", "h2": "drifted", "h5": "drifted", "h6": "unreachable", **bad}
+    code, seen = fleet.play("smt_compliance", smt_policy="disabled")
+    assert code == 4 and table(seen) == statuses and recap(seen, "failed") == {"h2", "h5", *bad}, seen
+    lines = re.sub(r"\s+", " ", seen)
+    assert f"waived until {today} (UTC, its last day) by jo: the vendor counts" in lines
+    assert (
+        f"Waivers that ended: h2 ({today - datetime.timedelta(days=2)}). Waivers that end within 30 days: h1" in lines
+    )
+    assert "smt_policy_waiver has until 'soon': it must be a day" in lines and "'no_such' is undefined" in lines
+    hosts = {one["host"]: one for one in json.loads((tmp_path / "smt_compliance.json").read_text())["hosts"]}
+    assert hosts["h1"]["waiver"]["state"] == "ending" and hosts["h1"]["running"]["status"] == "drifted"
+    assert 'status="waived"} 1' in (tmp_path / "smt_compliance.prom").read_text()
+
+    here = "h1,h2,h5"
+    code, seen = fleet.play("smt_enforce", "--limit", here, smt_policy="disabled")
+    assert code == 0 and table(seen) == {"h1": "waived", "h2": "compliant", "h5": "compliant"}, seen
+    assert f"h1 is left out: it is waived until {today}" in re.sub(r"\s+", " ", seen)
+    # What a host says, and what passes it on, waives nothing.
+    fact = {"smt_policy_waiver": {"until": str(today), **said}}
+    fleet.set("h5", smt=True)
+    plays = [
+        {"hosts": "h1", "gather_facts": False, "roles": ["threadwise.smt.smt_policy"]},
+        {"hosts": "h5", "gather_facts": False, "tasks": [{"ansible.builtin.set_fact": fact}]},
+        {"ansible.builtin.import_playbook": "threadwise.smt.smt_compliance"},
+    ]
+    (tmp_path / "site.yml").write_text(json.dumps(plays))
+    code, seen = fleet.play("site.yml", "--limit", here, smt_policy="disabled")
+    lines = re.sub(r"\s+", " ", seen)
+    assert code == 2 and table(seen) == {"h1": "waived", "h2": "compliant", "h5": "unknown"}, seen
+    assert "h1 is left as it is: running: " in lines
+    assert "h5 is refused: set_fact or register gave it the variable smt_policy_waiver" in lines, seen
+    assert set(fleet.changes()) == {"h2", "h5"}

@@ -14,7 +14,7 @@ import result_maker
 from ansible_collections.threadwise.smt.plugins.action import smt_benchmark, smt_benchmark_stop
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import fetching, result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import decisions
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding import decisions
 
 DESCRIBED = {
     **{

@@ -21,6 +21,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import (
     compliance_report,
     cores_in_use,
     policy,
+    waivers,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._history import document as history
 from ansible_collections.threadwise.smt.plugins.plugin_utils._proof import document as proof
@@ -114,6 +115,9 @@ def facts(**known):
     return dict(copy.deepcopy(result_maker.result(blocks=1)["facts"]), **known)
 
 
+WAIVER = {"until": "2026-03-01", "reason": "measured by the vendor", "owner": "jo"}
+
+
 def judged():
     """Return a host of each kind that the check knows."""
     off = policy.desired_state("disabled", None, None, None, None, False)
@@ -124,6 +128,7 @@ def judged():
         ("d", compliance.refused("no policy is set", compliance.BAD_POLICY)),
         ("e", compliance.from_registered({"unreachable": True, "msg": "no route"})),
         ("f", compliance.from_registered(None)),
+        ("g", waivers.applied(compliance.judge(facts(), off, "both"), waivers.parse(WAIVER), NOW)),
     ]
 
 
@@ -131,15 +136,15 @@ def test_what_compliance_writes_is_as_its_schema_says():
     seen = {"a": looks.looked(), "b": cores_in_use.host("b", {"msg": "no route"}, []), "c": looks.looked(use=None)}
     document = json.loads(compliance_report.document(judged(), NOW, (), seen))
     jsonschema_rs.Draft202012Validator(published("compliance.schema.json")).validate(document)
-    assert {host["status"] for host in document["hosts"]} == {"drifted", "unknown", "bad_policy", "unreachable"}
+    assert {host["status"] for host in document["hosts"]} == set(compliance.STATUSES) - {"compliant"}
 
 
-# As version 1 wrote it. A change that makes it invalid needs another version.
-COMPLIANCE_1 = {
+# As version 2 wrote it. A change that makes it invalid needs another version.
+COMPLIANCE_2 = {
     "schema": "threadwise.smt/compliance",
-    "schema_version": 1,
+    "schema_version": 2,
     "at": "2026-11-22T12:00:00Z",
-    "counts": {"compliant": 1, "drifted": 0, "bad_policy": 0, "unknown": 0, "unreachable": 0},
+    "counts": {"compliant": 1, "waived": 0, "drifted": 0, "bad_policy": 0, "unknown": 0, "unreachable": 0},
     "hosts": [
         {
             "host": "db1",
@@ -150,6 +155,7 @@ COMPLIANCE_1 = {
             "hardware_class": "x86_64-1s2c4t-split-00000000",
             "decided_by": None,
             "reboot_pending": False,
+            "waiver": None,
             "pending_rollback": False,
             "running": {"status": "compliant", "reasons": []},
             "configured": None,
@@ -159,26 +165,26 @@ COMPLIANCE_1 = {
     ],
 }
 WRONG = [
-    ("schema_version", 2),
-    ("schema_version", "1"),
+    ("schema_version", 1),
+    ("schema_version", "2"),
     ("at", "2026-11-22 12:00"),
     ("counts", {"compliant": 1}),
     ("more", 1),
     ("hosts", [{"host": "db1", "status": "compliant"}]),
-    ("hosts", [dict(COMPLIANCE_1["hosts"][0], status="fine")]),
-    ("hosts", [dict(COMPLIANCE_1["hosts"][0], look={"reason": None})]),
-    ("hosts", [dict(COMPLIANCE_1["hosts"][0], running={"status": "drifted", "reasons": "x"})]),
+    ("hosts", [dict(COMPLIANCE_2["hosts"][0], status="fine")]),
+    ("hosts", [dict(COMPLIANCE_2["hosts"][0], running={"status": "drifted", "reasons": "x"})]),
+    ("hosts", [dict(COMPLIANCE_2["hosts"][0], look={"reason": None})]),
 ]
 
 
 def test_a_file_of_this_version_stays_valid():
-    jsonschema_rs.Draft202012Validator(published("compliance.schema.json")).validate(COMPLIANCE_1)
+    jsonschema_rs.Draft202012Validator(published("compliance.schema.json")).validate(COMPLIANCE_2)
 
 
 @pytest.mark.parametrize(("name", "value"), WRONG)
 def test_a_wrong_compliance_file_is_refused(name, value):
     check = jsonschema_rs.Draft202012Validator(published("compliance.schema.json"))
-    assert not check.is_valid({**COMPLIANCE_1, name: value})
+    assert not check.is_valid({**COMPLIANCE_2, name: value})
 
 
 def test_what_exposure_writes_is_as_its_schema_says_and_a_wrong_one_is_not():

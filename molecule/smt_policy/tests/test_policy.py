@@ -79,7 +79,9 @@ def play(playbook, variables, *arguments):
     )
     print(done.stdout)
     table = done.stdout.rpartition("\nhost  ")[2].partition("\n\n")[0]
-    statuses = dict(re.findall(r"^(\S+) +(compliant|drifted|bad_policy|unknown|unreachable)\b", table, re.MULTILINE))
+    statuses = dict(
+        re.findall(r"^(\S+) +(compliant|waived|drifted|bad_policy|unknown|unreachable)\b", table, re.MULTILINE)
+    )
     changes = dict(re.findall(r"^(\S+) +: ok=\d+ +changed=(\d+)", done.stdout, re.MULTILINE))
     return done.returncode, statuses, {host for host, count in changes.items() if int(count)}, done.stdout
 

@@ -31,7 +31,7 @@ _UNKNOWN = """\
 # HELP threadwise_smt_compliant 1 when the host complies with its SMT policy, 0 when it does not or is unknown
 # TYPE threadwise_smt_compliant gauge
 threadwise_smt_compliant{{host="{host}",hardware_class=""}} 0
-# HELP threadwise_smt_status 1 for the status of the host: compliant, drifted, bad_policy, unknown or unreachable
+# HELP threadwise_smt_status 1 for the status: compliant, waived, drifted, bad_policy, unknown or unreachable
 # TYPE threadwise_smt_status gauge
 threadwise_smt_status{{host="{host}",hardware_class="",status="unknown"}} 1
 """

@@ -21,7 +21,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._pull.commands impo
 
 PLAY_SECONDS = 3600.0
 # The statuses of compliance that judge a host: the policy of the commit is valid, and the host was compared with it.
-VERDICTS = ("compliant", "drifted")
+VERDICTS = ("compliant", "waived", "drifted")
 # The extra variable that smt_status knows.
 STATUS_FILE = "__smt_pull_status_file"
 CHECK = "threadwise.smt.smt_compliance"

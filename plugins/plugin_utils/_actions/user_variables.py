@@ -49,11 +49,11 @@ _NAMES = re.compile(r"\bsmt_[a-z0-9_]+")
 # The facts that this collection's modules return.
 _FACTS = ("smt", "smt_memory")
 _PRIVATE = "__smt_"
-# These decide for other hosts, or what the controller reads, writes and sends: not even `set_fact`, which may pass on
-# what a host said, sets them.
+# These decide for other hosts, what the controller reads, writes and sends, or who may differ from a policy: not even
+# `set_fact`, which may pass on what a host said, sets them.
 _FOR_ALL = re.compile(
     r"smt_(compare|compliance|enforce|history|proof|report|survey|trial)_.+|smt_eval_(boots|dest|install|run|sample|serial)"
-    r"|smt_exposure_(hosts|page|results)|smt_policy_(group|results)|smt_usage_results"
+    r"|smt_exposure_(hosts|page|results)|smt_policy_(group|results|waiver)|smt_usage_results"
 )
 # A query may have in it what a host says of itself: it asks about that host alone.
 OF_A_HOST = ("smt_trial_guardrails", "smt_trial_metrics")

@@ -136,6 +136,7 @@ SECONDS: Schema = {"type": "number", "minimum": 0, "maximum": MAX_SECONDS}
 SHARE: Schema = {"type": "number", "minimum": 0, "maximum": 2}
 # Names of runs and trials, which are directories on the controller.
 RUN_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+DAY = text(10, r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")
 MOMENT = text(20, r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$")
 CPU: Schema = {"type": "integer", "minimum": 0, "maximum": 65535}
 CPU_LIST = text(MAX_CPU_LIST, r"^[0-9,-]*$")

@@ -21,7 +21,11 @@ from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import fields, policy
 
 COMPLIANT, DRIFTED, BAD_POLICY, UNKNOWN, UNREACHABLE = "compliant", "drifted", "bad_policy", "unknown", "unreachable"
-STATUSES = (COMPLIANT, DRIFTED, BAD_POLICY, UNKNOWN, UNREACHABLE)
+# Drifted by somebody's leave, for a time: `waivers`.
+WAIVED = "waived"
+STATUSES = (COMPLIANT, WAIVED, DRIFTED, BAD_POLICY, UNKNOWN, UNREACHABLE)
+# Nobody has to do anything.
+FINE = (COMPLIANT, WAIVED)
 ASPECTS = ("running", "configured", "memory", "memory_configured")
 
 # The fields of a result.
@@ -36,6 +40,7 @@ _FIELDS = {
     "change",
     "pending_change",
     "pending_rollback",
+    "waiver",
     *ASPECTS,
 }
 
@@ -72,7 +77,8 @@ def judge(
         nothing to do, or no method), and whether the memory policy has to be put in force and a reboot is needed.
         ``pending_rollback`` says what an interrupted rollout saved on the host before it changed it:
         ``{since, back_to}``, each a text or None; it is None without one. ``pending_change`` says that a change waits
-        for its confirmation: until it is confirmed or rolled back, nothing is changed here.
+        for its confirmation: until it is confirmed or rolled back, nothing is changed here. ``waiver`` is None:
+        :func:`waivers.applied` adds it.
     """
     if not isinstance(facts, dict):
         return refused("it returned no facts", wanted=str(desired), scope=scope)
@@ -110,6 +116,7 @@ def judge(
         "reboot_pending": pending if isinstance(pending, bool) else None,
         "pending_change": waiting,
         "pending_rollback": _pending_rollback(facts.get("pending_rollback")),
+        "waiver": None,
         **aspects,
     }
     nothing = result["status"] == COMPLIANT and without_smt(facts)

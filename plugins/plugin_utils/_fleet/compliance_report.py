@@ -14,19 +14,26 @@ import re
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, usage
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, cores_in_use, fields, policy
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import (
+    compliance,
+    cores_in_use,
+    fields,
+    policy,
+    waivers,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance import ComplianceResult
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import openmetrics
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame
 
-SCHEMA_NAME, SCHEMA_VERSION = "threadwise.smt/compliance", 1
+SCHEMA_NAME, SCHEMA_VERSION = "threadwise.smt/compliance", 2
 # What needs action comes first, the hosts that nobody could judge before those that are well.
 ATTENTION = (
     compliance.DRIFTED,
     compliance.BAD_POLICY,
     compliance.UNREACHABLE,
     compliance.UNKNOWN,
+    compliance.WAIVED,
     compliance.COMPLIANT,
 )
 COLUMNS = ("host", "status", "wanted", "class", "how")
@@ -71,6 +78,20 @@ _LOOK = schema.or_null(
         **{name: usage.where_looked(name) for name in cores_in_use.KEPT},
     )
 )
+_WAIVER = schema.or_null(
+    schema.whole(
+        until=schema.about(schema.DAY, "Its last day, of UTC."),
+        state=schema.about(
+            schema.one_of(*waivers.STATES),
+            f"Whether it is valid, ends within {waivers.NOTICE_DAYS} days, or is over and excuses nothing.",
+        ),
+        days_left=schema.about(
+            {"type": "integer"}, "Whole days after that of the check: 0 on its last day, negative when it is over."
+        ),
+        reason=schema.about(_TEXT, "Why the host may differ."),
+        owner=schema.about(_TEXT, "Who answers for it."),
+    )
+)
 _ASPECT_OF = {
     "running": "The running system",
     "configured": "The next boot",
@@ -108,6 +129,9 @@ SCHEMA = schema.published(
                     },
                     host=schema.about(_TEXT, "Name of the host in the inventory."),
                     **KEPT,
+                    waiver=schema.about(
+                        _WAIVER, "What the user wrote of the host that may differ (smt_policy_waiver); null without it."
+                    ),
                     pending_rollback=schema.about(
                         schema.BOOL, "Whether an interrupted rollout changed the host and did not find it healthy."
                     ),
@@ -129,16 +153,21 @@ SCHEMA = schema.published(
 
 # With more compliant hosts the terminal shows their number only; the files list all.
 MAX_COMPLIANT_LINES = 50
+# Hosts that a sentence about many names.
+MAX_NAMED = 5
 
 # Name -> help text. Gauges without time stamps: the textfile collector accepts nothing else.
 METRICS = {
     "threadwise_smt_compliant": "1 when the host complies with its SMT policy, 0 when it does not or is unknown",
-    "threadwise_smt_status": "1 for the status of the host: compliant, drifted, bad_policy, unknown or unreachable",
+    "threadwise_smt_status": ("1 for the status: compliant, waived, drifted, bad_policy, unknown or unreachable"),
     "threadwise_smt_drifted": (
         "1 when an aspect (running, configured, memory, memory_configured) of the host differs from its policy, 0 when"
         " it complies"
     ),
     "threadwise_smt_reboot_pending": "1 when the next boot has other SMT-related arguments than the running kernel",
+    "threadwise_smt_waiver_end_timestamp_seconds": (
+        "when the waiver of the host ends or ended, in seconds since 1970; only of hosts that have one"
+    ),
     "threadwise_smt_checked_timestamp_seconds": "time of the check, in seconds since 1970",
 }
 
@@ -149,8 +178,8 @@ Judged = tuple[str, ComplianceResult]
 
 
 def exit_worthy(judged: t.Iterable[Judged]) -> bool:
-    """Return whether a pipeline must stop: some host is not compliant."""
-    return any(result["status"] != compliance.COMPLIANT for dummy, result in judged)
+    """Return whether a pipeline must stop: some host is neither compliant nor waived."""
+    return any(result["status"] not in compliance.FINE for dummy, result in judged)
 
 
 def counts(judged: t.Sequence[Judged]) -> dict[str, int]:
@@ -159,11 +188,12 @@ def counts(judged: t.Sequence[Judged]) -> dict[str, int]:
 
 
 def sentence(judged: t.Sequence[Judged], left_out: t.Sequence[str] = ()) -> str:
-    """Describe the fleet in a sentence, and in a second one what was not checked."""
+    """Describe the fleet in a sentence, and in others which waivers end and what was not checked."""
     counted = ", ".join(f"{number} {status}" for status, number in _by_attention(judged))
     checked = f"{text.counted(len(judged), 'host')}: {counted or 'none'}."
     others = text.counted(len(left_out), "other host")
-    return f"{checked} Not checked: {others} of the inventory." if left_out else checked
+    not_checked = f"Not checked: {others} of the inventory." if left_out else ""
+    return " ".join(filter(None, [checked, waivers.notice(judged, MAX_NAMED), not_checked]))
 
 
 def _by_attention(judged: t.Sequence[Judged]) -> list[tuple[str, int]]:
@@ -223,6 +253,7 @@ def document(
         {
             "host": host,
             **{key: result[key] for key in KEPT},
+            "waiver": result["waiver"],
             "pending_rollback": result["pending_rollback"] is not None,
             **{
                 aspect: result[aspect] and {key: result[aspect][key] for key in ("status", "reasons")}
@@ -271,6 +302,8 @@ def metrics(
                 add("threadwise_smt_drifted", int(state == compliance.DRIFTED), **known, aspect=aspect)
         if result["reboot_pending"] is not None:
             add("threadwise_smt_reboot_pending", int(result["reboot_pending"]), **known)
+        if result["waiver"] is not None:
+            add("threadwise_smt_waiver_end_timestamp_seconds", waivers.end(result["waiver"]), **known)
         if result["status"] != compliance.UNREACHABLE:
             add("threadwise_smt_checked_timestamp_seconds", int(at.timestamp()), **known)
     kept = {openmetrics.label(host) for host in left_out}

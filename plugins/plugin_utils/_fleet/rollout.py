@@ -8,7 +8,7 @@ import dataclasses
 import re
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, waivers
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance import ComplianceResult
 
 _SIZE = re.compile(r"([1-9][0-9]{0,6})(%?)")
@@ -119,7 +119,9 @@ def _size(value: t.Any, fleet: int) -> int:
 
 
 def is_pending(result: ComplianceResult, reboot_ok: bool) -> bool:
-    """Return whether a host needs a change and can be changed, or has a pending rollback."""
+    """Return whether a host needs a change and can be changed, or has a pending rollback, and no waiver."""
+    if waivers.in_force(result):
+        return False
     if result["status"] == compliance.DRIFTED:
         return blocked_by(result, reboot_ok) is None
     return result["status"] == compliance.COMPLIANT and (

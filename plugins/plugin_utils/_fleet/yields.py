@@ -8,8 +8,8 @@ import dataclasses
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._usage import room
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import decisions
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.decisions import Conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding import decisions
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding.decisions import Conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled import pooled
 
 

@@ -184,7 +184,7 @@ ONE_FOR_ALL = (
 )
 _ONE_REPORT = "smt_report_"
 # Each host has a status for a bad value of these: `bad_policy`.
-_JUDGED_PER_HOST = ("smt_policy", "smt_policy_classes", "smt_policy_scope")
+JUDGED_PER_HOST = ("smt_policy", "smt_policy_classes", "smt_policy_scope", "smt_policy_waiver")
 
 _ROLES = pathlib.Path(__file__).parents[3] / "roles"
 _TYPES = {
@@ -363,7 +363,7 @@ def _problem(one: Setting, specs: t.Mapping[str, Spec]) -> str | None:
             f"{one.name}{where} is not a variable of threadwise.smt; the nearest is {_nearest(one.name.lower(), specs)}"
         )
     # What is encrypted matters to whoever uses it, and others may lack the password.
-    if one.value is None or one.name in _JUDGED_PER_HOST or getattr(one.value, "__ENCRYPTED__", False):
+    if one.value is None or one.name in JUDGED_PER_HOST or getattr(one.value, "__ENCRYPTED__", False):
         return None
     if one.name in (*ACCESS, "smt_pull_url"):
         return _unusable_secret(one.name, one.value, where)

@@ -17,7 +17,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import co
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, recommendation
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import boot_plan, boots
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import decisions
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding import decisions
 from result_maker import accepted, analysed, compared
 
 NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)

@@ -12,7 +12,12 @@ import looks
 import markup
 import pytest
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, compliance_report, cores_in_use
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import (
+    compliance,
+    compliance_report,
+    cores_in_use,
+    waivers,
+)
 from prometheus_client import parser
 from prometheus_client.openmetrics import parser as openmetrics_parser
 
@@ -39,6 +44,7 @@ FLEET = [
 def test_the_counts_and_the_sentence():
     assert compliance_report.counts(FLEET) == {
         "compliant": 1,
+        "waived": 0,
         "drifted": 1,
         "bad_policy": 0,
         "unknown": 1,
@@ -51,11 +57,11 @@ def test_the_counts_and_the_sentence():
 
 def test_what_needs_action_comes_first_and_a_link_chooses_each_status():
     fleet = [(f"{status}-{name}", verdict(status)) for name in "ba" for status in compliance.STATUSES]
-    order = ["drifted", "bad_policy", "unreachable", "unknown", "compliant"]
+    order = ["drifted", "bad_policy", "unreachable", "unknown", "waived", "compliant"]
     names = [f"{status}-{name}" for status in order for name in "ab"]
     page = markup.whole(compliance_report.page(fleet, NOW))
     assert re.findall('<tr><th scope="row">([a-z_]+-[ab])</th>', page) == names
-    assert [line.split()[0] for line in compliance_report.table(fleet)[2:12]] == names
+    assert [line.split()[0] for line in compliance_report.table(fleet)[2:14]] == names
     assert re.findall('<a href="(.*?)" data-chooses="hosts">(.*?)</a>', page) == [
         (f"#status={status.replace('_', '+')}", f"{status.replace('_', ' ')} 2") for status in order
     ]
@@ -159,7 +165,8 @@ def test_nothing_from_a_host_becomes_markup_or_a_metric_or_steers_a_terminal():
     ids=["node_exporter's format", "OpenMetrics"],
 )
 def test_metrics_are_what_other_parsers_read(parse):
-    odd = (EVIL, verdict("drifted", running=aspect("drifted")))
+    waiver = waivers.Waiver(datetime.date(2026, 3, 9), EVIL, EVIL)
+    odd = (EVIL, waivers.applied(verdict("drifted", running=aspect("drifted")), waiver, NOW))
     families = {family.name: family for family in parse(compliance_report.metrics([*FLEET, odd], NOW))}
     assert set(families) == set(compliance_report.METRICS) and {family.type for family in families.values()} == {
         "gauge"
@@ -169,8 +176,12 @@ def test_metrics_are_what_other_parsers_read(parse):
         "b": "drifted",
         "c": "unknown",
         "d": "unreachable",
-        EVIL: "drifted",
+        EVIL: "waived",
     }
+    (end,) = families["threadwise_smt_waiver_end_timestamp_seconds"].samples
+    assert datetime.datetime.fromtimestamp(end.value, datetime.UTC) == datetime.datetime(
+        2026, 3, 10, tzinfo=datetime.UTC
+    )
     assert {sample.value for sample in families["threadwise_smt_checked_timestamp_seconds"].samples} == {
         NOW.timestamp()
     }

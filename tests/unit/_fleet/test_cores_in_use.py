@@ -10,8 +10,9 @@ import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import answers
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import cores_in_use, decisions, yields
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import cores_in_use, yields
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.cores_in_use import Host
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding import decisions
 from looks import UNITS, USE, answer, looked
 
 

@@ -15,7 +15,8 @@ import result_maker
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.scope import Scope
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import decisions, policy
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import policy
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding import decisions
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.policy import DesiredState
 from result_maker import accepted
 

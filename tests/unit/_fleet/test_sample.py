@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import sample
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding import sample
 
 CLASSES = {"web2": "x86-b", "db1": "x86-a", "web1": "x86-b", "old1": None, "web3": "x86-b", "old2": None}
 
