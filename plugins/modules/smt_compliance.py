@@ -10,6 +10,8 @@ version_added: 1.0.0
 description:
   - Shows on the terminal which hosts do not comply with their SMT policy, and writes all results to files on the
     controller.
+  - Sets the numbers of hosts by status as the custom statistic C(smt_compliance_counts), as
+    M(ansible.builtin.set_stats) does, for AWX and ansible-runner.
   - Takes what M(threadwise.smt.smt_status) returned on all hosts of the play, those that could not be reached included.
     Run it once.
 options:
@@ -32,6 +34,13 @@ options:
     type: path
   page:
     description: File for the verdicts as one HTML page. The name has to end in C(.html) or C(.htm).
+    type: path
+  junit:
+    description: File for the verdicts as JUnit XML, in which each host is a test. The name has to end in C(.xml).
+    type: path
+  sarif:
+    description: File for the verdicts as SARIF 2.1.0, in which each host that needs action is a result. The name has to
+      end in C(.sarif).
     type: path
 extends_documentation_fragment:
   - threadwise.smt.attributes.controller

@@ -54,7 +54,9 @@ by_path:
     - Directory to what its evaluations decide.
     - C(classes), hardware class to C(decision) (V(enabled), V(disabled), V(any) where SMT makes no difference that
       counts, or null), C(whose), C(sentence), C(hosts), C(runs), the latest first, C(age_days), of the oldest of them,
-      and C(not_counted), hosts with a result of this class that are of another one, with the reason.
+      C(rests_on), the kernels, microcode, mitigations, versions of this collection, governors and boost of its hosts,
+      and the first and the last day, and C(not_counted), hosts with a result of this class that are of another one,
+      with the reason.
     - C(error), why nothing could be read, or null.
     - C(refused), files that could not be used, each C(file) and C(reason).
     - C(evaluated), hosts with a result that counts, and the hardware class of their latest run.

@@ -148,6 +148,10 @@ ansible_facts:
           description: How the threads of a core are chosen where that is not on the host - a cloud's instance type or
             option. None elsewhere, and on a host that has SMT.
           type: str
+        kernel:
+          description: Release of the running kernel. Null when unknown.
+          type: str
+          sample: 6.1.0-28-amd64
         ppc64_cpu:
           description:
             - What C(ppc64_cpu --smt) says, on POWER where it is installed, such as V(SMT=4) or V(SMT is off). Lines are

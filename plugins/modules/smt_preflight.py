@@ -40,6 +40,11 @@ options:
     type: list
     elements: path
     default: []
+  answers:
+    description: Files of M(threadwise.smt.smt_compliance) that the play will write, by the names of its options. Until
+      it does, and where this task fails, they say so, and nothing of an earlier call.
+    type: dict
+    default: {}
   needs:
     description: Names of variables that have to be set.
     type: list

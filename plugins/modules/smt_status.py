@@ -31,6 +31,10 @@ options:
   decisions:
     description: What M(threadwise.smt.smt_decisions) returned. Needed by V(auto).
     type: dict
+  max_age:
+    description: Days after which a decision is stale.
+    type: int
+    default: 365
   memory:
     description: The desired memory policy, as options of M(threadwise.smt.smt_memory_facts). It takes one more call on
       the host.
@@ -131,6 +135,12 @@ compliance:
           while a waiver is in force.
       type: dict
       sample: {"running": {"state": "disabled"}, "configured": {"smt": "disabled"}, "memory": false, "reboot": false}
+    decision:
+      description:
+        - Of the evaluations that decided under V(auto) - C(rests_on), as M(threadwise.smt.smt_decisions) returns it,
+          and C(stale), why it is to be measured again, a list of sentences. A decision that is stale counts as before.
+          Null where no evaluation decided.
+      type: dict
     waiver:
       description:
         - Of the host, as C(smt_policy_waiver) has it - C(until), its last day, C(state), V(valid), V(ending) within 30

@@ -62,7 +62,7 @@ module.exit_json(changed=False, ansible_facts={"smt": {
     "threads_per_core": {"min": 2, "max": 2, "online_max": 1 + on}, "sibling_groups": ["0,2", "1,3"],
     "packages": ["0-3"], "nodes": {"0": "0-3"},
     "primaries": "0-1", "secondaries": "2-3", "numbering": "split", "source": "sysfs", "measured": None,
-    "vulnerabilities": {}, "hypervisor": None,
+    "vulnerabilities": {}, "hypervisor": None, "kernel": host.get("kernel"),
     "cpus": {"present": "0-3", "possible": "0-3", "online": "0-3" if on else "0-1", "offline": "" if on else "2-3",
         "isolated": ""},
     "boot": {"running": [], "configured": host["configured"], "loader": "grub_debian",

@@ -7,6 +7,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import pathlib
 import re
 import signal
 import time
@@ -336,7 +337,14 @@ def test_each_host_that_is_not_as_wanted_fails_itself_and_no_other(tmp_path, mon
     )
     written = json.loads((tmp_path / "smt_compliance.json").read_text())
     assert {host["host"]: host["status"] for host in written["hosts"]} == statuses
-    assert written["counts"] == {"compliant": 2, "drifted": 1, "bad_policy": 2, "unknown": 1, "unreachable": 1}
+    assert written["counts"] == {
+        "compliant": 2,
+        "waived": 0,
+        "drifted": 1,
+        "bad_policy": 2,
+        "unknown": 1,
+        "unreachable": 1,
+    }
     assert fleet.calls() == {
         "h1": 1,
         "h2": 1,
@@ -354,6 +362,7 @@ def test_each_host_that_is_not_as_wanted_fails_itself_and_no_other(tmp_path, mon
     assert code == 2 and recap(seen, "failed") == {"h3", "h4", "h5"} and table(seen)["h1"] == "compliant", seen
     code, seen = fleet.play("smt_compliance", "--limit", "h6")
     assert code == 4 and table(seen) == {"h6": "unreachable"}, seen
+    assert " enabled " in seen, "what is wanted of it is known without it"
     assert "1 host: 1 unreachable. Not checked: 6 other hosts of the inventory." in seen
     written = json.loads((tmp_path / "smt_compliance.json").read_text())
     assert written["counts"]["unreachable"] == 1 and written["left_out"] == ["h1", "h2", "h3", "h4", "h5", "h7"]
@@ -361,7 +370,9 @@ def test_each_host_that_is_not_as_wanted_fails_itself_and_no_other(tmp_path, mon
     assert all(f'threadwise_smt_compliant{{host="h{number}"' in metrics for number in range(1, 8))
 
 
-def test_a_call_that_checks_nothing_says_so_and_leaves_no_result_of_another(tmp_path):
+def test_a_call_that_checks_nothing_says_so_and_leaves_no_result_of_another(tmp_path, monkeypatch):
+    # What AWX and ansible-runner keep of a call.
+    monkeypatch.setenv("ANSIBLE_SHOW_CUSTOM_STATS", "1")
     fleet = Fleet(tmp_path, {"h1": {"smt_policy": "enabled"}})
     (tmp_path / "site.yml").write_text(
         "- import_playbook: threadwise.smt.smt_compliance\n  tags: [smt]\n"
@@ -376,14 +387,29 @@ def test_a_call_that_checks_nothing_says_so_and_leaves_no_result_of_another(tmp_
     assert code == 0 and {path.name for path in tmp_path.glob("smt_*")} == results, seen
     code, seen = fleet.play("site.yml", "--tags", "web")
     assert code == 0 and {path.name for path in tmp_path.glob("smt_*")} == results and "failed=1" not in seen, seen
-    for arguments in (("--tags", "web"), ("--skip-tags", "untagged")):
-        code, seen = fleet.play("smt_compliance", *arguments)
-        assert code == 1 and "the tags of this call leave out all that it does" in " ".join(seen.split()), seen
+    tags = "the tags of this call leave out all that it does"
+    files = {"smt_compliance_junit": "smt_tests.xml", "smt_compliance_sarif": "smt_findings.sarif"}
+    results |= set(files.values())
+    code, seen = fleet.play("smt_compliance", "--tags", "web", **files)
+    assert code == 1 and tags in " ".join(seen.split()), seen
+    assert {path.name for path in tmp_path.glob("smt_*")} == results, seen
+    for name in results - {"smt_compliance.prom"}:
+        text = (tmp_path / name).read_text()
         # Alerts live by metrics, which have their own time.
-        assert {path.name for path in tmp_path.glob("smt_*")} == {"smt_compliance.prom"}, seen
+        assert tags in text and '"h1"' not in text and ">h1<" not in text, name
     (tmp_path / "smt_compliance.json").write_text("{}")
-    code, seen = fleet.play("smt_compliance")
+    code, seen = fleet.play("smt_compliance", "--limit", "h1", **files)
     assert code == 1 and "this collection did not write it" in seen and fleet.calls()["h1"] == 2, seen
+    assert "this collection did not write it" in (tmp_path / "smt_findings.sarif").read_text()
+    (tmp_path / "smt_compliance.json").unlink()
+    code, seen = fleet.play("smt_compliance", "--limit", "h1", **files)
+    assert code == 0 and {path.name for path in tmp_path.glob("smt_*")} == results, seen
+    statistic = " ".join(seen[seen.index("CUSTOM STATS") :].split())
+    assert 'RUN: { "smt_compliance_counts": { "bad_policy": 0, "compliant": 1, "drifted": 0,' in statistic, seen
+    document = json.loads((tmp_path / "smt_compliance.json").read_text())
+    assert document["error"] is None and document["call"]["limit"] == "h1"
+    assert [pathlib.Path(one).name for one in document["call"]["inventory"]] == ["inventory.yml"]
+    assert json.loads((tmp_path / "smt_findings.sarif").read_text())["runs"][0]["results"] == []
 
 
 def test_variables_of_a_role_in_a_play_of_ones_own_are_checked_and_what_is_not_defined_is_no_default(tmp_path):
@@ -433,7 +459,10 @@ def test_misspelt_and_malformed_variables_stop_each_playbook_before_any_host_is_
         assert seen.count("smt_policy_scope") <= seen.count("smt_policy_scop "), (
             "what needs another variable is judged when it is used"
         )
-    assert fleet.calls() == {"h1": 0, "h2": 0, "h3": 0} and sorted(path.name for path in tmp_path.glob("smt_*")) == []
+    assert fleet.calls() == {"h1": 0, "h2": 0, "h3": 0}
+    # What a program reads says the same, and is no result.
+    assert {path.name for path in tmp_path.glob("smt_*")} == {"smt_compliance.html", "smt_compliance.json"}
+    assert "smt_policy_scop " in json.loads((tmp_path / "smt_compliance.json").read_text())["error"]
 
 
 @pytest.mark.parametrize("playbook", ["smt_compliance", "smt_enforce", "smt_eval", "smt_survey"])
@@ -494,7 +523,13 @@ def test_auto_takes_the_decision_of_the_same_class(tmp_path):
     code, seen = fleet.play("smt_enforce", smt_policy="auto", smt_policy_results="results")
     assert code != 0 and table(seen)["h3"] == "unknown" and f"no evaluation of hardware class {kinds[3]}" in seen, seen
     assert fleet.get("smt") == {"h1": True, "h2": False, "h3": True}, seen
-    code, seen = fleet.play("smt_compliance", smt_policy="auto", smt_policy_results="results")
+    fleet.set("h1", kernel="6.1.0-40-amd64")
+    fleet.set("h2", kernel="6.12.9-1-amd64")
+    code, seen = fleet.play("smt_compliance", smt_policy="auto", smt_policy_results="results", smt_policy_max_age=9999)
+    lines = re.sub(r"\s+", " ", seen)
+    assert code == 2 and table(seen) == {"h1": "compliant", "h2": "compliant", "h3": "unknown"}, seen
+    assert "is stale: it was measured on Linux 6.1, and the host runs 6.12" in lines and lines.count("is stale") == 1
+    assert f"Decisions to measure again: {kinds[2]}." in lines
     hosts = {host["host"]: host for host in json.loads((tmp_path / "smt_compliance.json").read_text())["hosts"]}
     assert hosts["h2"]["wanted"] == "disabled" and "evaluation of e2 in run r1" in hosts["h2"]["decided_by"]
 

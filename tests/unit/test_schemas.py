@@ -23,6 +23,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import (
     policy,
     waivers,
 )
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding import basis
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.remediation import Call
 from ansible_collections.threadwise.smt.plugins.plugin_utils._history import document as history
 from ansible_collections.threadwise.smt.plugins.plugin_utils._proof import document as proof
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import base
@@ -121,8 +123,9 @@ WAIVER = {"until": "2026-03-01", "reason": "measured by the vendor", "owner": "j
 def judged():
     """Return a host of each kind that the check knows."""
     off = policy.desired_state("disabled", None, None, None, None, False)
+    rests_on = basis.together([basis.Basis("6.1.0", "0x1", ("mds: Mitigation: x",), "1.0.0", None, True)], [NOW])
     return [
-        ("a", compliance.judge(facts(), off, "both")),
+        ("a", {**compliance.judge(facts(), off, "both"), "decision": {"rests_on": rests_on, "stale": ["it is old"]}}),
         ("b", compliance.judge(facts(supported=None, active=None, control="absent"), off, "both")),
         ("c", compliance.judge("no facts", off, "runtime")),
         ("d", compliance.refused("no policy is set", compliance.BAD_POLICY)),
@@ -134,7 +137,7 @@ def judged():
 
 def test_what_compliance_writes_is_as_its_schema_says():
     seen = {"a": looks.looked(), "b": cores_in_use.host("b", {"msg": "no route"}, []), "c": looks.looked(use=None)}
-    document = json.loads(compliance_report.document(judged(), NOW, (), seen))
+    document = json.loads(compliance_report.document(judged(), NOW, looks=seen))
     jsonschema_rs.Draft202012Validator(published("compliance.schema.json")).validate(document)
     assert {host["status"] for host in document["hosts"]} == set(compliance.STATUSES) - {"compliant"}
 
@@ -144,6 +147,8 @@ COMPLIANCE_2 = {
     "schema": "threadwise.smt/compliance",
     "schema_version": 2,
     "at": "2026-11-22T12:00:00Z",
+    "error": None,
+    "call": {"limit": None, "inventory": ["hosts.yml"]},
     "counts": {"compliant": 1, "waived": 0, "drifted": 0, "bad_policy": 0, "unknown": 0, "unreachable": 0},
     "hosts": [
         {
@@ -155,14 +160,17 @@ COMPLIANCE_2 = {
             "hardware_class": "x86_64-1s2c4t-split-00000000",
             "decided_by": None,
             "reboot_pending": False,
+            "stale": None,
             "waiver": None,
             "pending_rollback": False,
+            "remediation": None,
             "running": {"status": "compliant", "reasons": []},
             "configured": None,
             "memory": None,
             "memory_configured": None,
         }
     ],
+    "decisions": [],
 }
 WRONG = [
     ("schema_version", 1),
@@ -175,6 +183,11 @@ WRONG = [
     ("hosts", [dict(COMPLIANCE_2["hosts"][0], running={"status": "drifted", "reasons": "x"})]),
     ("hosts", [dict(COMPLIANCE_2["hosts"][0], look={"reason": None})]),
 ]
+
+
+def test_what_a_call_without_an_answer_writes_is_as_its_schema_says():
+    document = json.loads(compliance_report.document((), NOW, call=Call(error="smt_polciy is no variable")))
+    jsonschema_rs.Draft202012Validator(published("compliance.schema.json")).validate(document)
 
 
 def test_a_file_of_this_version_stays_valid():

@@ -6,12 +6,22 @@ import os
 import platform
 import time
 
+from ansible_collections.threadwise.smt.plugins.module_utils._arms import frequency
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import processors
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo, files
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import quotas, runner, telemetry
 
 # How often other work is looked at before a plan, and the pause before each look, in seconds.
 LOOKS, PAUSE = 5, 0.1
+
+
+def boost(fs: files.HostFs) -> "bool | None":
+    """Return whether CPUs may run faster than their nominal frequency; None where the kernel does not say it."""
+    for arm in (frequency.Turbo, frequency.Boost):
+        found = (fs.read(arm.path) or "").strip()
+        if found in ("0", "1"):
+            return int(found) == arm.on
+    return None
 
 
 def read(hypervisor: "str | None" = None) -> "dict[str, str | float | None]":
@@ -28,6 +38,7 @@ def read(hypervisor: "str | None" = None) -> "dict[str, str | float | None]":
         "python": platform.python_version(),
         "cmdline": (fs.read("proc/cmdline") or "").strip(),
         "governor": (fs.read("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") or "").strip() or None,
+        "boost": boost(fs),
         "hypervisor": hypervisor,
         "load_average": round(os.getloadavg()[0], 2),
         "cpu_model": processors.model(fields),

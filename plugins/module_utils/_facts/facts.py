@@ -125,6 +125,7 @@ def gather(fs: host_files.HostFs, siblings: object = sibling_source.KERNEL) -> "
         "vulnerabilities": vulnerabilities.read(fs, guest_of is not None, active),
         "hypervisor": guest_of,
         "provider": provider.about_threads(fs, supported),
+        "kernel": (fs.read("proc/sys/kernel/osrelease") or "").strip() or None,
         "ppc64_cpu": ppc64_cpu.read(fs),
         "methods": {
             "runtime": _runtime_methods(fs, control, topology, shown),

@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Extra variables that are whole lines, as they were typed.
+"""What the call says: extra variables that are whole lines, as they were typed, and which hosts it is about.
 
 Ansible splits ``-e name='a b c'`` into words: the shell has taken the quotes, so the variable is ``a``, and a word with
 ``=`` is another variable (parse_kv in ansible/parsing/splitter.py).
@@ -14,6 +14,7 @@ import typing as t
 from ansible import context
 from ansible.errors import AnsibleError
 from ansible.parsing.splitter import parse_kv
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 
 # Ansible's own function and object have no type hints.
 _PARSE: t.Callable[[str], dict[str, t.Any]] = parse_kv
@@ -42,3 +43,10 @@ def whole(name: str, value: t.Any) -> t.Any:
                 return value
             return line if is_of_it else value
     return value
+
+
+def hosts() -> tuple[str | None, tuple[str, ...]]:
+    """Return what ``--limit`` of the call says, None without it, and the sources of its inventory."""
+    limit = _ARGUMENTS.CLIARGS.get("subset")
+    sources = _ARGUMENTS.CLIARGS.get("inventory") or ()
+    return text.line(limit) if limit else None, tuple(map(text.line, sources))

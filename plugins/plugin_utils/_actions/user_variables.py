@@ -34,9 +34,10 @@ _PARSER: t.Any = ModuleArgsParser
 
 Variables = dict[str, t.Any]
 
-# What the roles set for users to read.
+# What the roles set for users to read; the counts are a statistic, of which AWX makes an extra variable of later jobs.
 RESULTS = (
     "smt_boot_reboot_required",
+    "smt_compliance_counts",
     "smt_eval_result",
     "smt_policy_before",
     "smt_policy_judged",
@@ -307,7 +308,8 @@ def _without_omitted(values: Variables, omitted: t.Any) -> Variables:
 def is_for_all(name: t.Any) -> bool:
     """Return whether a variable decides for other hosts, or what the controller reads, writes and sends."""
     # What users register, by the names of the examples, is no setting.
-    return isinstance(name, str) and not name.endswith("_result") and bool(_FOR_ALL.fullmatch(name))
+    is_setting = isinstance(name, str) and not name.endswith("_result") and name not in RESULTS
+    return is_setting and bool(_FOR_ALL.fullmatch(name))
 
 
 def _is_kept(name: t.Any) -> bool:

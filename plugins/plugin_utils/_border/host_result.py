@@ -84,6 +84,13 @@ class Environment(Part, frozen=True, kw_only=True):
     python: t.Annotated[Text | None, about("Version of the host's Python.")] = None
     cmdline: t.Annotated[Text | None, about("The kernel's command line.")] = None
     governor: t.Annotated[Text | None, about("Frequency governor; null without cpufreq.")] = None
+    boost: t.Annotated[
+        bool | None,
+        about(
+            "Whether CPUs may run faster than their nominal frequency; null where the kernel does not say it. Files of"
+            " earlier releases lack it."
+        ),
+    ] = None
     hypervisor: t.Annotated[Text | None, about("Name of the hypervisor; null on a machine of its own.")] = None
     cpu_model: t.Annotated[Text | None, about("Model of the processor.")] = None
     microcode: t.Annotated[Text | None, about("Version of the microcode.")] = None

@@ -23,6 +23,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border import resu
 # Kinds of files, by how their names end. A name that ends so is none of a configuration or of code, but what _MAIN and
 # _reader name.
 PAGE, DOCUMENT, METRICS = (".html", ".htm"), (".json",), (".prom",)
+TESTS, FINDINGS = (".xml",), (".sarif",)
 
 # Directories that Ansible reads beside an inventory, a playbook or in a role.
 _VARIABLES = ("host_vars", "group_vars")
@@ -52,6 +53,8 @@ _SIGNS = {
     ".htm": _PAGE_SIGN,
     ".json": DOCUMENT_SIGN,
     ".prom": METRICS_SIGN,
+    ".xml": re.compile(rb'<testsuites name="threadwise\.smt\.'),
+    ".sarif": re.compile(rb'"name": ?"threadwise\.smt"'),
 }
 # Bytes at the beginning and the end of a file in which its sign is: a page ends with its script, and a report's
 # document with its schema.
@@ -93,7 +96,7 @@ def file(path: str, suffixes: t.Sequence[str]) -> Path:
 
     Args:
         path: as the user wrote it; ``~`` is the user's home directory.
-        suffixes: its kind: ``PAGE``, ``DOCUMENT`` or ``METRICS``.
+        suffixes: its kind: ``PAGE``, ``DOCUMENT``, ``METRICS``, ``TESTS`` or ``FINDINGS``.
 
     Raises:
         BorderError: its name is that of another kind, a program reads its code or its configuration there, or the file

@@ -25,8 +25,10 @@ ResultError = results.ResultError
 # The largest file of a report that is read again, to see what changes.
 MAX_REPORT_BYTES = 64 * folders.MIB
 
-# Times in pages, JSON and OpenMetrics.
-_TIMES = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d[0-9:.]*(?: UTC|Z|\+00:00)|(?<=_timestamp_seconds).*")
+# Times in pages, JSON, SARIF, JUnit XML and OpenMetrics.
+_TIMES = re.compile(
+    r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d[0-9:.]*(?: UTC|Z|\+00:00)|(?<=_timestamp_seconds).*|(?<= timestamp=.)[0-9T:-]*"
+)
 
 # Names that a host's file and page may not have, without their suffixes; a file system that ignores case has one file
 # of each.

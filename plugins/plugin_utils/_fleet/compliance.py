@@ -40,6 +40,8 @@ _FIELDS = {
     "change",
     "pending_change",
     "pending_rollback",
+    "decision",
+    "undecided",
     "waiver",
     *ASPECTS,
 }
@@ -78,7 +80,7 @@ def judge(
         ``pending_rollback`` says what an interrupted rollout saved on the host before it changed it:
         ``{since, back_to}``, each a text or None; it is None without one. ``pending_change`` says that a change waits
         for its confirmation: until it is confirmed or rolled back, nothing is changed here. ``waiver`` is None:
-        :func:`waivers.applied` adds it.
+        :func:`waivers.applied` adds it. ``undecided`` says whether an evaluation is missing.
     """
     if not isinstance(facts, dict):
         return refused("it returned no facts", wanted=str(desired), scope=scope)
@@ -116,6 +118,8 @@ def judge(
         "reboot_pending": pending if isinstance(pending, bool) else None,
         "pending_change": waiting,
         "pending_rollback": _pending_rollback(facts.get("pending_rollback")),
+        "decision": None,
+        "undecided": False,
         "waiver": None,
         **aspects,
     }
@@ -139,16 +143,13 @@ def from_registered(variable: t.Any) -> ComplianceResult:
     or one with the reason where the task failed or did not run.
 
     Args:
-        variable: the registered variable; only a successful task has a result.
+        variable: the registered variable. A task that failed may say what is known of a host that nobody could judge,
+            and nothing else.
     """
     registered = variable if isinstance(variable, dict) else {}
-    result = registered.get("compliance")
-    if (
-        not registered.get("failed")
-        and isinstance(result, dict)
-        and result.get("status") in STATUSES
-        and set(result) >= _FIELDS
-    ):
+    result, is_judged = registered.get("compliance"), not (registered.get("failed") or registered.get("unreachable"))
+    possible = STATUSES if is_judged else (UNKNOWN, UNREACHABLE)
+    if isinstance(result, dict) and result.get("status") in possible and set(result) >= _FIELDS:
         return result
     return refused(
         fields.why(registered) or "it was not checked", UNREACHABLE if registered.get("unreachable") else UNKNOWN

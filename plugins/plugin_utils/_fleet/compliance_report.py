@@ -19,9 +19,11 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import (
     cores_in_use,
     fields,
     policy,
+    remediation,
     waivers,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance import ComplianceResult
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.remediation import Call
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import openmetrics
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame
@@ -46,7 +48,9 @@ KEPT = {
     "status": schema.about(_STATUS, "What the check found."),
     "sentence": schema.about(_TEXT, "Why, in one sentence; empty where there is nothing to say."),
     "wanted": schema.about(
-        _TEXT_OR_NULL, "The state that the policy wants; null where no policy is set, or no state follows from it."
+        _TEXT_OR_NULL,
+        "The state that the policy wants, also of a host that did not answer, unless its hardware class decides; null"
+        " where no policy is set, or no state follows from it.",
     ),
     "scope": schema.about(
         schema.one_of(*policy.SCOPES, None),
@@ -72,11 +76,23 @@ _ASPECT = schema.or_null(
         ),
     )
 )
-_LOOK = schema.or_null(
-    schema.whole(
-        reason=schema.about(_TEXT_OR_NULL, "Why it is not known how the host's CPUs are used; null where it is known."),
-        **{name: usage.where_looked(name) for name in cores_in_use.KEPT},
-    )
+_TEXTS = {"type": "array", "items": _TEXT}
+_DAY_OR_NULL = schema.or_null(schema.DAY)
+_RESTS_ON = schema.whole(
+    kernels=schema.about(_TEXTS, "Releases of the kernels."),
+    microcode=schema.about(_TEXTS, "Versions of the microcode."),
+    mitigations=schema.about(
+        {"type": "array", "items": _TEXTS},
+        "The mitigations that were in force, each as the vulnerability and what the kernel does; a list for each set of"
+        " them.",
+    ),
+    collection_versions=schema.about(_TEXTS, "Versions of this collection."),
+    governors=schema.about(_TEXTS, "Frequency governors."),
+    boost=schema.about(
+        {"type": "array", "items": schema.BOOL}, "Whether CPUs could run faster than their nominal frequency."
+    ),
+    first_day=schema.about(_DAY_OR_NULL, "Day of the first of the evaluations, of UTC; null when unknown."),
+    last_day=schema.about(_DAY_OR_NULL, "Day of the last of them."),
 )
 _WAIVER = schema.or_null(
     schema.whole(
@@ -92,6 +108,12 @@ _WAIVER = schema.or_null(
         owner=schema.about(_TEXT, "Who answers for it."),
     )
 )
+_LOOK = schema.or_null(
+    schema.whole(
+        reason=schema.about(_TEXT_OR_NULL, "Why it is not known how the host's CPUs are used; null where it is known."),
+        **{name: usage.where_looked(name) for name in cores_in_use.KEPT},
+    )
+)
 _ASPECT_OF = {
     "running": "The running system",
     "configured": "The next boot",
@@ -105,43 +127,84 @@ SCHEMA = schema.published(
     "smt_compliance.json on the controller, and /var/lib/threadwise-smt-pull/smt_compliance.json on a host with"
     " smt_pull, which lists that host alone.",
     schema.strict(
-        ("at", "counts", "hosts"),
+        ("at", "error", "call", "counts", "hosts", "decisions"),
         at=schema.about(schema.MOMENT, "Time of the check, UTC."),
-        counts=schema.about(
+        error=schema.about(
+            _TEXT_OR_NULL, "Why the call checked no host, or that it has not ended; null where it checked them."
+        ),
+        call=schema.about(
             schema.whole(
-                **{
-                    status: schema.about({"type": "integer", "minimum": 0}, f"Number of hosts that are {status}.")
-                    for status in compliance.STATUSES
-                }
+                limit=schema.about(_TEXT_OR_NULL, "What --limit said; null without it."),
+                inventory=schema.about(
+                    {"type": "array", "items": _TEXT}, "The sources of the inventory, as they were given."
+                ),
             ),
-            "Number of hosts by status; each status is listed.",
+            "What the call was about.",
+        ),
+        counts=schema.about(
+            schema.or_null(
+                schema.whole(
+                    **{
+                        status: schema.about({"type": "integer", "minimum": 0}, f"Number of hosts that are {status}.")
+                        for status in compliance.STATUSES
+                    }
+                )
+            ),
+            "Number of hosts by status; each status is listed. Null where no host was checked.",
         ),
         hosts=schema.about(
+            schema.or_null(
+                {
+                    "type": "array",
+                    "items": schema.with_later(
+                        {
+                            "look": schema.about(
+                                _LOOK,
+                                "How its CPUs are used; null where nobody looked (smt_compliance_usage_seconds). Files"
+                                " of earlier releases lack it.",
+                            )
+                        },
+                        host=schema.about(_TEXT, "Name of the host in the inventory."),
+                        **KEPT,
+                        stale=schema.about(
+                            schema.or_null(_TEXTS),
+                            "Why the decision that it is held to is to be measured again, a sentence for each reason;"
+                            " it counts as before. Null where no evaluation decided.",
+                        ),
+                        waiver=schema.about(
+                            _WAIVER,
+                            "What the user wrote of the host that may differ (smt_policy_waiver); null without it.",
+                        ),
+                        pending_rollback=schema.about(
+                            schema.BOOL, "Whether an interrupted rollout changed the host and did not find it healthy."
+                        ),
+                        remediation=schema.about(
+                            _TEXT_OR_NULL,
+                            "The command to give or the variable to set; null where nothing is to be done.",
+                        ),
+                        **{
+                            aspect: schema.about(
+                                _ASPECT, f"{_ASPECT_OF[aspect]}; null where the policy does not cover it."
+                            )
+                            for aspect in compliance.ASPECTS
+                        },
+                    ),
+                }
+            ),
+            "The hosts of the play, by name. Null where none was checked.",
+        ),
+        decisions=schema.about(
             {
                 "type": "array",
-                "items": schema.with_later(
-                    {
-                        "look": schema.about(
-                            _LOOK,
-                            "How its CPUs are used; null where nobody looked (smt_compliance_usage_seconds). Files of"
-                            " earlier releases lack it.",
-                        )
-                    },
-                    host=schema.about(_TEXT, "Name of the host in the inventory."),
-                    **KEPT,
-                    waiver=schema.about(
-                        _WAIVER, "What the user wrote of the host that may differ (smt_policy_waiver); null without it."
+                "items": schema.whole(
+                    hardware_class=schema.about(_TEXT, "The hardware class."),
+                    stale_hosts=schema.about(
+                        {"type": "integer", "minimum": 0}, "Number of hosts of the check for which it is stale."
                     ),
-                    pending_rollback=schema.about(
-                        schema.BOOL, "Whether an interrupted rollout changed the host and did not find it healthy."
-                    ),
-                    **{
-                        aspect: schema.about(_ASPECT, f"{_ASPECT_OF[aspect]}; null where the policy does not cover it.")
-                        for aspect in compliance.ASPECTS
-                    },
+                    rests_on=schema.about(_RESTS_ON, "What its evaluations rest on: each different value once."),
                 ),
             },
-            "The hosts of the play, by name.",
+            "The decisions of evaluations to which hosts of this check are held, by hardware class.",
         ),
         left_out=schema.about(
             {"type": "array", "items": _TEXT},
@@ -165,6 +228,9 @@ METRICS = {
         " it complies"
     ),
     "threadwise_smt_reboot_pending": "1 when the next boot has other SMT-related arguments than the running kernel",
+    "threadwise_smt_decision_stale": (
+        "1 when the decision of evaluations to which the host is held is to be measured again, 0 when not"
+    ),
     "threadwise_smt_waiver_end_timestamp_seconds": (
         "when the waiver of the host ends or ended, in seconds since 1970; only of hosts that have one"
     ),
@@ -188,12 +254,32 @@ def counts(judged: t.Sequence[Judged]) -> dict[str, int]:
 
 
 def sentence(judged: t.Sequence[Judged], left_out: t.Sequence[str] = ()) -> str:
-    """Describe the fleet in a sentence, and in others which waivers end and what was not checked."""
+    """Describe the fleet in a sentence, and in others which waivers end, what is to be measured again and what was
+    not checked.
+    """
     counted = ", ".join(f"{number} {status}" for status, number in _by_attention(judged))
     checked = f"{text.counted(len(judged), 'host')}: {counted or 'none'}."
     others = text.counted(len(left_out), "other host")
     not_checked = f"Not checked: {others} of the inventory." if left_out else ""
-    return " ".join(filter(None, [checked, waivers.notice(judged, MAX_NAMED), not_checked]))
+    return " ".join(filter(None, [checked, waivers.notice(judged, MAX_NAMED), _to_measure_again(judged), not_checked]))
+
+
+def _to_measure_again(judged: t.Sequence[Judged]) -> str:
+    """Return a sentence that names the hardware classes whose decision is stale; empty without one."""
+    found = [one["hardware_class"] for one in _decisions(judged) if one["stale_hosts"]]
+    more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
+    return f"Decisions to measure again: {', '.join(found[:MAX_NAMED])}{more}." if found else ""
+
+
+def _decisions(judged: t.Sequence[Judged]) -> list[dict[str, t.Any]]:
+    """Return the decisions of evaluations to which hosts are held, by hardware class."""
+    found: dict[str, dict[str, t.Any]] = {}
+    for _host, result in judged:
+        if result["decision"] is not None:
+            name = result["hardware_class"] or "unknown"
+            one = {"hardware_class": name, "stale_hosts": 0, "rests_on": result["decision"]["rests_on"]}
+            found.setdefault(name, one)["stale_hosts"] += bool(result["decision"]["stale"])
+    return [found[name] for name in sorted(found)]
 
 
 def _by_attention(judged: t.Sequence[Judged]) -> list[tuple[str, int]]:
@@ -202,15 +288,16 @@ def _by_attention(judged: t.Sequence[Judged]) -> list[tuple[str, int]]:
     return [(status.replace("_", " "), found[status]) for status in ATTENTION if found[status]]
 
 
-def _ordered(judged: t.Sequence[Judged]) -> list[Judged]:
+def ordered(judged: t.Sequence[Judged]) -> list[Judged]:
+    """Return the hosts in the order of :data:`ATTENTION`, and by name."""
     return sorted(judged, key=lambda one: (ATTENTION.index(one[1]["status"]), one[0]))
 
 
 def table(judged: t.Sequence[Judged], left_out: t.Sequence[str] = ()) -> list[str]:
     """Format the hosts as lines of a table, hosts that need attention first, and a last line with counts."""
-    ordered = _ordered(judged)
+    in_order = ordered(judged)
     fine = sum(1 for dummy, result in judged if result["status"] == compliance.COMPLIANT)
-    shown = ordered if fine <= MAX_COMPLIANT_LINES else ordered[: len(ordered) - fine]
+    shown = in_order if fine <= MAX_COMPLIANT_LINES else in_order[: len(in_order) - fine]
     return fields.table(COLUMNS, (_cells(host, result) for host, result in shown), sentence(judged, left_out))
 
 
@@ -220,7 +307,12 @@ def _cells(host: str, result: ComplianceResult) -> tuple[str, ...]:
 
 def how(result: ComplianceResult) -> str:
     """Describe what is wrong on a host; empty for a compliant one."""
-    return ". ".join(filter(None, [result["sentence"], _waiting(result["pending_rollback"])]))
+    return ". ".join(filter(None, [result["sentence"], _waiting(result["pending_rollback"]), _stale(result)]))
+
+
+def _stale(result: ComplianceResult) -> str:
+    reasons = (result["decision"] or {}).get("stale")
+    return f"the decision of its class is stale: {'; '.join(reasons)}" if reasons else ""
 
 
 def _waiting(rollback: dict[str, str | None] | None) -> str:
@@ -238,6 +330,7 @@ def document(
     judged: t.Sequence[Judged],
     at: datetime.datetime,
     left_out: t.Sequence[str] = (),
+    call: Call | None = None,
     looks: t.Mapping[str, cores_in_use.Host | None] | None = None,
 ) -> str:
     """Format the results as JSON text that matches :data:`SCHEMA`.
@@ -246,15 +339,18 @@ def document(
         judged: the hosts of the play.
         at: time of the check, UTC.
         left_out: the other hosts of the inventory.
+        call: what the call was about, and why it checked no host.
         looks: how the CPUs of hosts are used, where somebody looked.
     """
-    seen = looks or {}
+    call, seen = call or Call(), looks or {}
     hosts = [
         {
             "host": host,
             **{key: result[key] for key in KEPT},
+            "stale": result["decision"] and result["decision"]["stale"],
             "waiver": result["waiver"],
             "pending_rollback": result["pending_rollback"] is not None,
+            "remediation": remediation.text(host, result, call),
             **{
                 aspect: result[aspect] and {key: result[aspect][key] for key in ("status", "reasons")}
                 for aspect in compliance.ASPECTS
@@ -267,8 +363,12 @@ def document(
         "schema": SCHEMA_NAME,
         "schema_version": SCHEMA_VERSION,
         "at": _written(at),
-        "counts": counts(judged),
-        "hosts": hosts,
+        "error": call.error,
+        "call": {"limit": call.limit, "inventory": list(call.inventory)},
+        # No number of a call that failed can be taken for that of a fleet without drift.
+        "counts": None if call.error else counts(judged),
+        "hosts": None if call.error else hosts,
+        "decisions": _decisions(judged),
         "left_out": list(left_out),
     }
     return json.dumps(content, indent=1, allow_nan=False) + "\n"
@@ -300,12 +400,17 @@ def metrics(
             state = result[aspect] and result[aspect]["status"]
             if state in (compliance.COMPLIANT, compliance.DRIFTED):
                 add("threadwise_smt_drifted", int(state == compliance.DRIFTED), **known, aspect=aspect)
-        if result["reboot_pending"] is not None:
-            add("threadwise_smt_reboot_pending", int(result["reboot_pending"]), **known)
-        if result["waiver"] is not None:
-            add("threadwise_smt_waiver_end_timestamp_seconds", waivers.end(result["waiver"]), **known)
-        if result["status"] != compliance.UNREACHABLE:
-            add("threadwise_smt_checked_timestamp_seconds", int(at.timestamp()), **known)
+        values = {
+            "threadwise_smt_reboot_pending": result["reboot_pending"],
+            "threadwise_smt_decision_stale": result["decision"] and bool(result["decision"]["stale"]),
+            "threadwise_smt_waiver_end_timestamp_seconds": result["waiver"] and waivers.end(result["waiver"]),
+            "threadwise_smt_checked_timestamp_seconds": (
+                None if result["status"] == compliance.UNREACHABLE else at.timestamp()
+            ),
+        }
+        for name, value in values.items():
+            if value is not None:
+                add(name, int(value), **known)
     kept = {openmetrics.label(host) for host in left_out}
     for line in (earlier or "").splitlines(keepends=True):
         found = _OF_HOST.match(line)
@@ -329,15 +434,20 @@ def page(
     judged: t.Sequence[Judged],
     at: datetime.datetime,
     left_out: t.Sequence[str] = (),
+    call: Call | None = None,
     looks: t.Mapping[str, cores_in_use.Host | None] | None = None,
 ) -> str:
     """Render the results as one self-contained HTML page; the arguments are those of :func:`document`."""
+    call = call or Call()
+    remedies = {host: remediation.text(host, result, call) for host, result in judged}
     seen = {host: look for host, look in (looks or {}).items() if look}
     return frame.render(
         "compliance.html.j2",
         at=_written(at),
-        judged=_ordered(judged),
+        judged=ordered(judged),
+        call=call,
         how=how,
+        remedies=remedies if any(remedies.values()) else {},
         classes=_classes(judged),
         statuses=ATTENTION,
         choices=_by_attention(judged),

@@ -123,6 +123,21 @@ def check(value: t.Any, classes: t.Any) -> None:
         _explicit(value)
 
 
+def of_all_classes(value: t.Any, classes: t.Any) -> str | None:
+    """Return the desired state of a host whose hardware class is not known, for display;
+    None where it depends on the class or on evaluations.
+
+    Args:
+        value: as of :func:`desired_state`, valid.
+        classes: as of :func:`desired_state`, valid.
+    """
+    policies = [value, *(classes or {}).values()]
+    if None in policies or AUTO in policies:
+        return None
+    states_of_all = {str(_explicit(one)) for one in policies}
+    return states_of_all.pop() if len(states_of_all) == 1 else None
+
+
 def _check_classes(classes: t.Any) -> None:
     if classes is not None and not isinstance(classes, dict):
         raise PolicyError(

@@ -96,7 +96,9 @@ PLAYBOOKS: dict[str, dict[str, Spec]] = {
         "smt_compliance_hosts": _ANY,
         "smt_compliance_json": _PATH,
         "smt_compliance_metrics": _PATH,
+        "smt_compliance_junit": _PATH,
         "smt_compliance_page": _PATH,
+        "smt_compliance_sarif": _PATH,
         "smt_compliance_usage_seconds": {"type": "float"},
     },
     "smt_enforce": {
@@ -161,8 +163,10 @@ _INVALID = (
 # There is one of each for all hosts; those that a host alone can have differ.
 ONE_FOR_ALL = (
     "smt_compliance_json",
+    "smt_compliance_junit",
     "smt_compliance_metrics",
     "smt_compliance_page",
+    "smt_compliance_sarif",
     "smt_enforce_max_fail_percentage",
     "smt_enforce_waves",
     "smt_eval_dest",

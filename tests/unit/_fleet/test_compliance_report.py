@@ -71,9 +71,9 @@ def test_columns_that_are_empty_on_all_hosts_are_left_out():
     heads = re.findall(
         '<th scope="col">(.*?)</th>', markup.whole(compliance_report.page([("a", verdict("drifted"))], NOW))
     )
-    assert heads == ["class", "host", "status", "how", "wanted", "scope", "class"]
+    assert heads == ["class", "host", "status", "how", "to do", "wanted", "scope", "class"]
     heads = re.findall('<th scope="col">(.*?)</th>', markup.whole(compliance_report.page(FLEET, NOW)))
-    assert heads[5:] == ["scope", "running", "configured", "class"]
+    assert heads[6:] == ["scope", "running", "configured", "class"]
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,8 @@ def test_nothing_from_a_host_becomes_markup_or_a_metric_or_steers_a_terminal():
 )
 def test_metrics_are_what_other_parsers_read(parse):
     waiver = waivers.Waiver(datetime.date(2026, 3, 9), EVIL, EVIL)
-    odd = (EVIL, waivers.applied(verdict("drifted", running=aspect("drifted")), waiver, NOW))
+    result = verdict("drifted", running=aspect("drifted"), decision={"rests_on": {}, "stale": [EVIL]})
+    odd = (EVIL, waivers.applied(result, waiver, NOW))
     families = {family.name: family for family in parse(compliance_report.metrics([*FLEET, odd], NOW))}
     assert set(families) == set(compliance_report.METRICS) and {family.type for family in families.values()} == {
         "gauge"
@@ -212,7 +213,9 @@ def test_a_file_that_tells_nothing_new_but_the_time_is_written_and_is_no_change(
 def test_how_much_room_is_left_is_in_the_document_and_on_the_page_where_somebody_looked():
     burns = cores_in_use.if_looked("b", {"msg": f"it burns {EVIL}"})
     seen = {"a": looks.looked(), "b": burns, "c": None}
-    hosts = {one["host"]: one["look"] for one in json.loads(compliance_report.document(FLEET, NOW, (), seen))["hosts"]}
+    hosts = {
+        one["host"]: one["look"] for one in json.loads(compliance_report.document(FLEET, NOW, looks=seen))["hosts"]
+    }
     assert hosts["a"] == {
         "reason": None,
         "seconds": 600.0,
@@ -223,7 +226,7 @@ def test_how_much_room_is_left_is_in_the_document_and_on_the_page_where_somebody
     }
     assert hosts["b"]["reason"].startswith("it burns") and hosts["b"]["use"] is None
     assert hosts["c"] is None and hosts["d"] is None
-    page = compliance_report.page(FLEET, NOW, (), seen)
+    page = compliance_report.page(FLEET, NOW, looks=seen)
     assert 'data-head="room for">19 to 32 % more<' in page and "<script>alert" not in page
     assert "How the CPUs of 1 host are used is not known" in page and "<li>b: it burns" in page
-    assert "of its work" not in compliance_report.page(FLEET, NOW, (), {"a": None})
+    assert "of its work" not in compliance_report.page(FLEET, NOW, looks={"a": None})

@@ -30,6 +30,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, recommendation, wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import policy
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding import basis
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding.basis import Basis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.errors import FleetError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled import pooled
 
@@ -71,6 +73,7 @@ class Conclusion:
         choice: from :func:`recommendation.recommend`.
         sentence: the conclusion as text.
         workloads: name of each workload and value of its parameter -> its comparison of SMT off against SMT on.
+        basis: what it rests on.
         at: time when the controller fetched it, else the end of the run by the host's clock (aware), or None.
     """
 
@@ -81,6 +84,7 @@ class Conclusion:
     sentence: str
     workloads: t.Mapping[tuple[str, float | None], host_comparisons.Comparison]
     at: datetime.datetime | None
+    basis: Basis = dataclasses.field(default_factory=Basis)
 
 
 def read(path: Path, now: datetime.datetime) -> Conclusion | None:
@@ -154,6 +158,7 @@ def conclude(result: HostResult, now: datetime.datetime) -> Conclusion | None:
         conclusion.conclude(analysis)["sentence"],
         {(one["workload"], one.get("parameter")): {name: one[name] for name in COMBINED} for one in analysis.of_smt},
         _moment(result, "collected") or _moment(result, "finished") or _moment(result, "started"),
+        Basis.of(result),
     )
 
 
@@ -184,9 +189,10 @@ def decisions(
         classes: host -> the hardware class that its facts show now, of the hosts whose facts are known.
 
     Returns:
-        Hardware class -> ``{decision, whose, sentence, hosts, runs, age_days, not_counted}``: ``decision`` is
+        Hardware class -> ``{decision, whose, sentence, hosts, runs, age_days, rests_on, not_counted}``: ``decision`` is
         ``enabled``, ``disabled``, ``any``, or None where the hosts do not decide; ``runs`` are those that count, the
-        latest first; ``age_days`` is that of the oldest, None where a result has no time; ``not_counted`` has hosts
+        latest first; ``age_days`` is that of the oldest, None where a result has no time; ``rests_on`` is from
+        :func:`basis.together`; ``not_counted`` has hosts
         with a result that states this class while they are of another: name -> why it does not count.
     """
     by_class, not_counted = counted(conclusions, classes)
@@ -272,6 +278,7 @@ def _decide(latest: list[Conclusion], not_counted: dict[str, str], now: datetime
         "hosts": hosts,
         "runs": runs,
         "age_days": age,
+        "rests_on": basis.together([one.basis for one in counted], [one.at for one in counted]),
         "not_counted": not_counted,
     }
 

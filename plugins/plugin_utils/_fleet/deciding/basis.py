@@ -1,0 +1,167 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a decision rests on - kernel, mitigations, microcode, frequencies, the day -, and whether it is stale:
+a host of its class is now otherwise in what changes the answer, or the decision is too old.
+
+Kernels change how siblings are used from one series to the next, and mitigations what sharing a core costs. A decision
+that is stale stays in force: it says that its class is to be measured again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import re
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import fields
+
+MAX_AGE_DAYS = 365
+MAX_TEXT = 200
+NAMED = 3
+
+_SERIES = re.compile("[0-9]{1,4}[.][0-9]{1,4}")
+# Parts of a vulnerability's status that follow from the state of SMT, which a decision changes, or say that there is
+# nothing to mitigate.
+_NO_MITIGATION = re.compile(r"\bSMT\b|^STIBP\b|Not affected|^Vulnerable\b|^Unknown\b|^$")
+# Where SMT off is the mitigation, what would be in force with SMT on cannot be seen.
+_BY_SMT = "Mitigation: SMT disabled"
+# The same mitigation before and after updates of one series.
+_RENAMED = ("Enhanced / Automatic IBRS", "Enhanced IBRS")
+
+
+@dataclasses.dataclass(frozen=True)
+class Basis:
+    """What the evaluation of one host rests on; None is not known, as in results of earlier releases.
+
+    Attributes:
+        kernel: release of the kernel.
+        microcode: version of the microcode.
+        mitigations: those in force, each as ``vulnerability: what the kernel does``, sorted; None where it lists no
+            vulnerability.
+        collection_version: of this collection.
+        governor: the frequency governor.
+        boost: whether CPUs may run faster than their nominal frequency.
+    """
+
+    kernel: str | None = None
+    microcode: str | None = None
+    mitigations: tuple[str, ...] | None = None
+    collection_version: str | None = None
+    governor: str | None = None
+    boost: bool | None = None
+
+    @classmethod
+    def of(cls, result: HostResult) -> Basis:
+        """Return what a host's result rests on."""
+        environment = result.environment
+        return cls(
+            environment.kernel,
+            environment.microcode,
+            mitigations(result.facts),
+            result.collection_version,
+            environment.governor,
+            environment.boost,
+        )
+
+
+def mitigations(facts: t.Mapping[str, t.Any]) -> tuple[str, ...] | None:
+    """Return the mitigations that are in force by a host's facts, whatever the state of its SMT.
+
+    Args:
+        facts: ``ansible_facts['smt']``.
+
+    Returns:
+        Sorted, each as ``vulnerability: what the kernel does``; None where the kernel lists no vulnerability.
+    """
+    statuses = fields.mapping(facts, "vulnerabilities")
+    if not statuses:
+        return None
+    found = {
+        f"{name}: {part.strip()}"
+        for name in statuses
+        for part in re.split("[;,]", _status(statuses, name).replace(*_RENAMED))
+        if part.strip() == _BY_SMT or not _NO_MITIGATION.search(part.strip().removeprefix("Mitigation:").strip())
+    }
+    return tuple(sorted(fields.line(one, MAX_TEXT) or "?" for one in found))
+
+
+def _status(statuses: t.Mapping[str, t.Any], name: str) -> str:
+    return fields.if_text(fields.mapping(statuses, name).get("status")) or ""
+
+
+def together(bases: t.Sequence[Basis], days: t.Iterable[datetime.datetime | None]) -> dict[str, t.Any]:
+    """Return what the evaluations of a class rest on as plain data: each different value once.
+
+    Args:
+        bases: of the hosts that count.
+        days: when each was evaluated, aware; None where that is not known.
+    """
+
+    def values(name: str) -> list[t.Any]:
+        return sorted({getattr(one, name) for one in bases} - {None})
+
+    known = sorted(day.astimezone(datetime.UTC).date().isoformat() for day in days if day)
+    return {
+        "kernels": values("kernel"),
+        "microcode": values("microcode"),
+        "mitigations": [list(one) for one in values("mitigations")],
+        "collection_versions": values("collection_version"),
+        "governors": values("governor"),
+        "boost": values("boost"),
+        "first_day": known[0] if known else None,
+        "last_day": known[-1] if known else None,
+    }
+
+
+def stale(
+    rests_on: t.Mapping[str, t.Any], age_days: int | None, facts: t.Mapping[str, t.Any], max_age: int
+) -> list[str]:
+    """Return why a decision is stale for a host, as sentences without an end; empty where it is not.
+
+    Args:
+        rests_on: from :func:`together`.
+        age_days: of the decision; None where it is not known.
+        facts: of the host now.
+        max_age: days after which a decision is stale.
+    """
+    reasons = []
+    if age_days is None:
+        reasons.append("its age is not known")
+    elif age_days > max_age:
+        reasons.append(f"it is {age_days} days old, more than smt_policy_max_age ({max_age})")
+    now = series(fields.if_text(facts.get("kernel")))
+    measured = sorted({one for one in map(series, rests_on["kernels"]) if one}, key=_numbers)
+    if now and measured and now not in measured:
+        reasons.append(f"it was measured on Linux {' and '.join(measured)}, and the host runs {now}")
+    present = mitigations(facts)
+    if present is not None and rests_on["mitigations"]:
+        changes = [_changes(one, present) for one in rests_on["mitigations"]]
+        more, fewer = min(changes, key=lambda change: sum(map(len, change)))
+        said = [f"the host has {_named(more)}"] if more else []
+        said += [f"the host has no more {_named(fewer)}"] if fewer else []
+        if said:
+            reasons.append(f"the mitigations are others than when it was measured ({'; '.join(said)})")
+    return reasons
+
+
+def _changes(measured: t.Sequence[str], present: t.Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the mitigations that have come and those that have gone, as far as both sides can be seen."""
+    hidden = tuple(one.removesuffix(_BY_SMT) for one in (*measured, *present) if one.endswith(f": {_BY_SMT}"))
+    before, now = ({one for one in side if not one.startswith(hidden)} for side in (measured, present))
+    return sorted(now - before), sorted(before - now)
+
+
+def _named(found: t.Sequence[str]) -> str:
+    return ", ".join(found[:NAMED]) + (f" and {len(found) - NAMED} more" if len(found) > NAMED else "")
+
+
+def series(release: str | None) -> str | None:
+    """Return the series of a kernel's release, such as ``6.12`` of ``6.12.9-1-amd64``; None where it has none."""
+    found = _SERIES.match(release or "")
+    return found[0] if found else None
+
+
+def _numbers(name: str) -> list[int]:
+    return [int(number) for number in name.split(".")]

