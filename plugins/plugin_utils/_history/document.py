@@ -21,7 +21,6 @@ SCHEMA_NAME, SCHEMA_VERSION = "threadwise.smt/history", 1
 MAX_DRIFTS = 500
 # Points of a picture.
 MAX_POINTS = 400
-FINE = (compliance.COMPLIANT, "waived")
 SIDES = ("better with SMT on", "better with SMT off")
 _DAY = datetime.timedelta(days=1)
 _HOUR = datetime.timedelta(hours=1)
@@ -255,7 +254,7 @@ def _fleet(history: History) -> charts.Picture | None:
         {"x": (one.at - first) / _DAY, "arm": name, "value": value, "low": value, "high": value}
         for one in shown
         for name, value in (
-            ("compliant or waived", sum(one.counts.get(status, 0) for status in FINE)),
+            ("compliant or waived", sum(one.counts.get(status, 0) for status in compliance.FINE)),
             ("all hosts", sum(one.counts.values())),
         )
     ]
