@@ -17,6 +17,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compl
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files import registry
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files.base import Check
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.remediation import Call
+from ansible_collections.threadwise.smt.plugins.plugin_utils._history import checks
 
 display = terminal.Terminal()
 
@@ -24,6 +25,7 @@ FORMATS = registry.formats()
 ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "results": {"type": "str", "required": True},
     "usage": {"type": "str"},
+    "history": {"type": "path"},
     **{name: {"type": "path"} for name in FORMATS},
 }
 # The custom statistic with the numbers of hosts, as `set_stats` makes one, for AWX and ansible-runner.
@@ -34,7 +36,7 @@ class ActionModule(ControllerAction):
     """The action of smt_compliance; makes no call on any host."""
 
     arguments = ARGUMENTS
-    from_user = tuple(FORMATS)
+    from_user = ("history", *FORMATS)
     once_for_all = True
 
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
@@ -63,6 +65,10 @@ class ActionModule(ControllerAction):
                 )
                 for name, path in paths.items()
             ]
+            if options["history"] and not self._task.check_mode:
+                checks.add(
+                    places.directory(options["history"]), {host: result["status"] for host, result in judged}, now
+                )
         except text.BorderError as error:
             raise AnsibleActionFail(f"smt_compliance: {error}") from None
         if paths and not self._task.check_mode:

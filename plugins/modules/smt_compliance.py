@@ -24,6 +24,10 @@ options:
       - Name of the variable in which the result of M(threadwise.smt.smt_usage) was registered, where the hosts were
         looked at. How much room is left is in O(json) and on the O(page) then.
     type: str
+  history:
+    description: Directory that keeps a line of each check, with what has changed since the one before, for
+      M(threadwise.smt.smt_history). It is created if it is missing.
+    type: path
   json:
     description: File for the verdicts as JSON. The name has to end in C(.json). A relative path is below the current
       directory. The file is replaced as a whole, but only if this collection wrote it.
@@ -51,6 +55,7 @@ attributes:
   diff_mode:
     support: none
 seealso:
+  - module: threadwise.smt.smt_history
   - module: threadwise.smt.smt_status
   - module: threadwise.smt.smt_usage
 author:

@@ -11,14 +11,15 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 from ansible_collections.threadwise.smt.plugins.plugin_utils._history import checks
 
 START = datetime.datetime(2026, 1, 30, 6, tzinfo=datetime.UTC)
 
 
-def call(where, *words, **variables):
+def call(where, *words, playbook="smt_history", **variables):
     return subprocess.run(
-        ["ansible-playbook", "threadwise.smt.smt_history", "-e", json.dumps(variables), *words],
+        ["ansible-playbook", f"threadwise.smt.{playbook}", "-e", json.dumps(variables), *words],
         cwd=where,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -53,3 +54,18 @@ def test_what_is_wrong_is_said_and_nothing_is_written(variables, said, tmp_path)
     run = call(tmp_path, **variables)
     assert run.returncode == 2 and said in run.stdout + run.stderr, run.stdout + run.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_check_of_compliance_leaves_its_line_and_in_check_mode_none(tmp_path):
+    here = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "smt_policy": "disabled"}
+    gone = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1, "smt_policy": "disabled"}
+    (tmp_path / "inventory.yml").write_text(yaml.safe_dump({"all": {"hosts": {"here": here, "gone": gone}}}))
+    given = {"smt_compliance_history": "checks"}
+    words = ("-i", "inventory.yml")
+    call(tmp_path, "--check", *words, playbook="smt_compliance", **given)
+    assert not (tmp_path / "checks").exists()
+    for _again in range(2):
+        run = call(tmp_path, *words, playbook="smt_compliance", **given)
+        assert run.returncode == 4, run.stdout + run.stderr
+    found = checks.read(tmp_path / "checks")
+    assert found.statuses == {"here": "compliant", "gone": "unreachable"} and len(found.checks) == 2

@@ -96,6 +96,7 @@ PLAYBOOKS: dict[str, dict[str, Spec]] = {
         "smt_compliance_hosts": _ANY,
         "smt_compliance_json": _PATH,
         "smt_compliance_metrics": _PATH,
+        "smt_compliance_history": _PATH,
         "smt_compliance_junit": _PATH,
         "smt_compliance_page": _PATH,
         "smt_compliance_sarif": _PATH,
@@ -163,6 +164,7 @@ _INVALID = (
 # There is one of each for all hosts; those that a host alone can have differ.
 ONE_FOR_ALL = (
     "smt_compliance_json",
+    "smt_compliance_history",
     "smt_compliance_junit",
     "smt_compliance_metrics",
     "smt_compliance_page",
