@@ -4,6 +4,7 @@
 docs/verdicts.md explains both.
 """
 
+import functools
 import math
 import typing as t
 
@@ -51,16 +52,27 @@ class Decision(t.NamedTuple):
     outcome: str
 
 
-def main_comparisons(arms: "t.Sequence[str]") -> "tuple[list[tuple[Side, Side]], list[tuple[Side, Side]]]":
-    """Return pairs (baseline, candidate): one for each other arm than the baseline,
-    and those that stand in for a workload with none of these.
+def main_comparisons(
+    arms: "t.Sequence[str]", taken: "t.Callable[[tuple[Side, Side]], object]"
+) -> "list[tuple[Side, Side]]":
+    """Return the main comparisons of a workload, pairs (baseline, candidate): each other arm against the baseline with
+    all CPUs busy, without these the first one of sharing a core, without that each other arm with one worker alone.
 
     Args:
         arms: the arms, the baseline first.
+        taken: whether a pair has samples on two sides.
     """
-    baseline = arms[0]
-    of_arms = [((baseline, placements.ALL_THREADS), (arm, placements.ALL_THREADS)) for arm in arms[1:]]
-    return of_arms, [((baseline, one), (baseline, other)) for one, other in SHARING]
+    baseline, *others = arms
+
+    def of_arms(placement: str) -> "list[tuple[Side, Side]]":
+        return [((baseline, placement), (arm, placement)) for arm in others]
+
+    of_sharing = [((baseline, one), (baseline, other)) for one, other in SHARING]
+    for pairs in (of_arms(placements.ALL_THREADS), of_sharing, of_arms(placements.SINGLE)):
+        found = list(filter(taken, pairs))
+        if found:
+            return found[:1] if pairs is of_sharing else found
+    return []
 
 
 class Goal:
@@ -83,7 +95,7 @@ class Goal:
         self.decided: list[Decision] = []
         self._margin = margin
         self._better = better
-        self._of_arms, self._of_sharing = main_comparisons(list(assignments))
+        self._arms = list(assignments)
         self._sampled_as = {
             (arm, name): (arm, assignment["same_as"] or name)
             for arm, by_name in assignments.items()
@@ -117,38 +129,39 @@ class Goal:
     def deciding(self, planned: "t.Collection[Key]") -> "set[Key]":
         """Return those of the planned samples of a block that the main comparisons need."""
         found: set[Key] = set()
-        for measured in sorted({key[:2] for key in planned}, key=repr):
-            found.update(
-                self._needed(measured, self._of_arms, planned) or self._needed(measured, self._of_sharing, planned)[:2]
-            )
+        for measured in {key[:2] for key in planned}:
+            for pair in main_comparisons(self._arms, functools.partial(self._both, measured, set(planned))):
+                found.update(self._keys(measured, pair))
         return found
 
-    def _needed(
-        self, measured: Measured, pairs: "t.Sequence[tuple[Side, Side]]", planned: "t.Container[Key]"
-    ) -> "list[Key]":
-        keys = [[measured + self._sampled_as.get(side, side) for side in pair] for pair in pairs]
-        return [key for pair in keys if pair[0] != pair[1] and all(one in planned for one in pair) for key in pair]
+    def _both(self, measured: Measured, planned: "set[Key]", pair: "tuple[Side, Side]") -> bool:
+        """Return whether the sides of a pair are two of the planned samples."""
+        keys = set(self._keys(measured, pair))
+        return len(keys) == len(pair) and keys <= planned
+
+    def _keys(self, measured: Measured, pair: "tuple[Side, Side]") -> "list[Key]":
+        """Return under what the samples of both sides are."""
+        return [measured + self._sampled_as.get(side, side) for side in pair]
 
     def _main(self) -> "dict[Name, Paired]":
         """Return the main comparisons that have blocks with both sides."""
         found: dict[Name, Paired] = {}
         for measured in sorted({key[:2] for key in self._values}, key=repr):
-            found.update(
-                self._of(measured, self._of_arms) or dict(list(self._of(measured, self._of_sharing).items())[:1])
-            )
-        return found
-
-    def _of(self, measured: Measured, pairs: "t.Sequence[tuple[Side, Side]]") -> "dict[Name, Paired]":
-        found: dict[Name, Paired] = {}
-        for pair in pairs:
-            baseline, candidate = (self._values.get(measured + self._sampled_as.get(side, side)) for side in pair)
-            blocks = (
-                sorted(set(baseline) & set(candidate)) if baseline and candidate and baseline is not candidate else []
-            )
-            if baseline and candidate and blocks:
+            for pair in main_comparisons(self._arms, functools.partial(self._blocks, measured)):
+                blocks = self._blocks(measured, pair)
+                baseline, candidate = (self._values[key] for key in self._keys(measured, pair))
                 sides = [baseline[block] for block in blocks], [candidate[block] for block in blocks]
                 found[(measured, pair[1])] = Paired.of_values(*sides, better=self._better[measured[0]])
         return found
+
+    def _blocks(self, measured: Measured, pair: "tuple[Side, Side]") -> "list[int]":
+        """Return the blocks with values of both sides; none where one sample stands for both."""
+        baseline, candidate = self._keys(measured, pair)
+        return (
+            sorted(set(self._values.get(baseline, ())) & set(self._values.get(candidate, ())))
+            if baseline != candidate
+            else []
+        )
 
 
 class UntilDecided(Goal):

@@ -302,8 +302,9 @@ class PreparedWorkload:
         return pace
 
     def _start_seconds(self, limits: Work, alone: "t.Sequence[t.Sequence[int]]") -> float:
-        """Return the seconds of the command's start that its primary metric contains."""
-        if self.declaration["timed"] or not self.declaration["metrics"][0].get("rate"):
+        """Return the seconds of the command's start that a metric of it contains."""
+        of_its_run = any(metric.get("rate") or metric.get("clock") for metric in self.declaration["metrics"])
+        if self.declaration["timed"] or not of_its_run:
             return 0.0
         more = max(t.cast(int, self.work), 2 * limits["step"])
         less = max(limits["step"], more // 4 // limits["step"] * limits["step"])

@@ -407,10 +407,8 @@ def _decides(
         keys = [(workload, recorded.sampled_as(result, placement, arm), arm, parameter) for arm, placement in pair]
         return keys[0] != keys[1] and all(key in samples for key in keys)
 
-    of_arms, of_sharing = (
-        list(filter(taken, pairs)) for pairs in goals.main_comparisons([arm.name for arm in result.arms])
-    )
-    return tuple((arm, placement) for placement, arm in sides) in (of_arms or of_sharing[:1])
+    main = goals.main_comparisons([arm.name for arm in result.arms], taken)
+    return tuple((arm, placement) for placement, arm in sides) in main
 
 
 def looks_at(result: HostResult, blocks: int) -> paired.Looks:

@@ -202,6 +202,33 @@ def test_without_a_main_comparison_nothing_is_decided():
     assert goal.looks == [], "looks that can end nothing would only widen the intervals"
 
 
+def test_a_workload_of_one_worker_is_decided_by_that_and_the_plan_waits_for_it():
+    """The plan ended with the others' verdicts, and left it with as few blocks as those had needed."""
+    goal = decision_goal()
+    for block in range(4):
+        goal.add(*sample(block, "smt_on", "single", 100.0, "beside_others"))
+        goal.add(*sample(block, "smt_off", "single", 100.0 * WILD[block], "beside_others"))
+    assert looked(goal, gzip=CLEAR) == [None] * 4
+    assert [(one.workload, one.placement) for one in goal.decided] == [("gzip", "all_threads")]
+    assert goal.rests(("gzip", None)) and not goal.rests(("beside_others", None))
+
+
+def test_the_samples_of_one_worker_decide_where_a_workload_has_no_others():
+    planned = {
+        (workload, None, arm, placement)
+        for workload, names in {"gzip": ("single", "one_per_core", "all_threads"), "beside_others": ("single",)}.items()
+        for arm in PLACEMENTS
+        for placement in names
+        if not PLACEMENTS[arm][placement]["same_as"]
+    }
+    assert decision_goal().deciding(planned) == {
+        ("gzip", None, "smt_on", "all_threads"),
+        ("gzip", None, "smt_off", "one_per_core"),
+        ("beside_others", None, "smt_on", "single"),
+        ("beside_others", None, "smt_off", "single"),
+    }
+
+
 @pytest.mark.parametrize("name", goals.GOALS)
 def test_each_goal_has_its_name(name):
     assert isinstance(goals.goal(name, 0.01, PLACEMENTS, BETTER), goals.Goal)

@@ -13,6 +13,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declarat
 UNIT_SECONDS = 0.001
 RATE = {"name": "throughput", "unit": "1/s", "better": "higher", "aggregate": "sum", "rate": True}
 PRINTED = {"name": "throughput", "unit": "1/s", "better": "higher", "aggregate": "sum", "pattern": r"rate ([0-9.]+)"}
+TIME = {"name": "wall_time", "unit": "s", "better": "lower", "aggregate": "mean", "clock": "wall_seconds"}
 WORK = {"unit": "pieces", "start": 2, "step": 1, "limit": 100_000}
 
 
@@ -66,6 +67,9 @@ def calibrated(files, monkeypatch, start, seconds, **changed):
         (0.006, {"work": {"unit": "pieces", "start": 250, "step": 250, "limit": 100_000}}, 500, 750),
         # What the program reports of its work has no part in its start.
         (0.1, {"metrics": [PRINTED]}, 30, 200),
+        # The time of its run has, also beside what it reports, and also as the one that decides.
+        (0.1, {"metrics": [PRINTED, TIME]}, 560, 1500),
+        (0.006, {"metrics": [TIME]}, 390, 900),
     ],
 )
 def test_calibration_chooses_the_length_by_the_start_of_the_command(files, monkeypatch, start, changed, least, most):
