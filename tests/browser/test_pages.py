@@ -307,6 +307,18 @@ def test_a_wide_screen_is_used_and_nothing_but_tables_is_wider_than_a_telephone(
     assert max(streams) > 1
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+def test_what_each_arm_leaves_open_is_seen_whole(browser, tmp_path, width):
+    document = result_maker.result(blocks=4)
+    for name in ("indirect_target_selection", "mmio_stale_data"):
+        document["facts"]["vulnerabilities"][name] = {"status": "Vulnerable; SMT Host state unknown", "smt": "unknown"}
+    show(browser, build(tmp_path, [document]) / "index.html", width)
+    seen, whole = browser.execute_script(
+        "const wide = document.querySelector('.exposure').parentElement; return [wide.clientWidth, wide.scrollWidth]"
+    )
+    assert seen == whole
+
+
 def test_paper_shows_what_is_folded_but_not_what_is_long(browser, host_pages):
     for page in host_pages:
         show(browser, page)

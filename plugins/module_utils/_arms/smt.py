@@ -43,7 +43,8 @@ def why_smt_is_not_switched(facts: "t.Mapping[str, t.Any]") -> "str | None":
     if kernels and (control == smt_state.NOT_SUPPORTED or facts["supported"] is False):
         return f"this host has no SMT to switch (smt/control reads {control})"
     if facts["complete"] and facts["threads_per_core"]["max"] == 1 and control not in smt_state.OFF:
-        return "no core of this host has a second thread" + ("" if kernels else f" by the siblings {facts['source']}")
+        whose = "the kernel's topology" if kernels else f"the siblings {facts['source']}"
+        return f"no core of this host has a second thread by {whose}"
     runtime = facts["methods"]["runtime"]
     if runtime["chosen"] is None:
         reasons = "; ".join(f"{method}: {reason}" for method, reason in sorted(runtime["impossible"].items()))

@@ -368,14 +368,19 @@ def _without_comparison(analysis: HostAnalysis) -> list[str]:
 
 
 def _of_a_part(comparisons: t.Sequence[Comparison]) -> list[str]:
-    """Describe what SMT off does to workers that leave a part of the machine idle, where nothing else was compared."""
+    """Describe what SMT off does to workers that leave a part of the machine idle, where nothing else was compared;
+    where it changes something comes first.
+    """
     by_placement: dict[str, list[Comparison]] = {}
     for one in host_comparisons.at_widest(comparisons):
         if host_comparisons.is_of_smt(one):
             by_placement.setdefault(one["placement"], []).append(host_comparisons.as_of_smt_off(one))
+    changed = (paired.LOSS, paired.GAIN)
     return [
         f"With {placements.title(placement)}, {_clauses(group, 'turning SMT off', _undecided)}."
-        for placement, group in by_placement.items()
+        for placement, group in sorted(
+            by_placement.items(), key=lambda part: not any(one["verdict"] in changed for one in part[1])
+        )
     ]
 
 

@@ -89,16 +89,17 @@ def outcome_title(arm: str, outcome: str) -> str:
 def compared(one: dict[str, t.Any]) -> str:
     """Describe what a comparison compares: ``SMT off against SMT on, every online thread busy``."""
     if one["kind"] == "placement":
-        sides = (
-            f": {placements.title(one['candidate']['placement'])} against"
-            f" {placements.title(one['baseline']['placement'])}"
-        )
-        return EFFECT_TITLES[one["effect"]] + (
-            sides if one["effect"] in (host_comparisons.PACKING, host_comparisons.OTHER_CPUS) else ""
-        )
+        return compared_placements(one)
     return (
         f"{one['candidate']['arm_title']} against {one['baseline']['arm_title']}, {placements.title(one['placement'])}"
     )
+
+
+def compared_placements(one: dict[str, t.Any], several: bool = False) -> str:
+    """Describe what a comparison of placements compares; several of one effect in general."""
+    if several or one["effect"] not in (host_comparisons.PACKING, host_comparisons.OTHER_CPUS):
+        return EFFECT_TITLES[one["effect"]]
+    return " against ".join(placements.title(one[side]["placement"]) for side in ("candidate", "baseline"))
 
 
 def metric(one: dict[str, t.Any]) -> str:

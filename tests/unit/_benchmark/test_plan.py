@@ -413,7 +413,7 @@ def test_a_block_that_takes_much_longer_than_the_budget_ends_the_plan_with_the_r
     ("host_facts", "text"),
     [
         (facts(control="notsupported", supported=False), "no SMT to switch .smt/control reads notsupported"),
-        (facts(threads_per_core={"max": 1}), "no core of this host has a second thread"),
+        (facts(threads_per_core={"max": 1}), "no core of this host has a second thread by the kernel's topology"),
         (
             facts(
                 methods={

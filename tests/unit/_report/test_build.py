@@ -256,6 +256,14 @@ def test_the_first_picture_is_of_what_the_conclusion_says(tmp_path, made, placem
     assert first.startswith(f"Change with its interval: {label}") and placement in page.text()
 
 
+def test_two_explicit_placements_are_named_where_they_are_compared(tmp_path):
+    files = built(tmp_path, studies.pythian_pinned())[0]
+    named = "2 workers on CPUs 0, 1 against 2 workers on CPUs 0, 2"
+    assert f"<h3>{named}</h3>" in files["index.html"]
+    for name in ("index.html", "summary.md"):
+        assert named in files[name] and "on the first ones" not in files[name]
+
+
 def test_one_host_is_one_page(usual):
     files, refused = usual
     assert set(files) == FILES and refused == []

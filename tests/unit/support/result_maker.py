@@ -224,7 +224,7 @@ def result(
             }
         )
     smt = shape[2] > 1
-    reason = reason or (None if smt else "no core of this host has a second thread")
+    reason = reason or (None if smt else "no core of this host has a second thread by the kernel's topology")
     numbering = "adjacent" if smt else "none"
     state = {"control": "on" if smt else "notsupported", "online": everything}
     document = {

@@ -177,6 +177,22 @@ def busy_2014(blocks=6):
     return result_maker.result(workloads={"loop": loop}, shape=(1, 2, 2), blocks=blocks, noise=0.002, names=["single"])
 
 
+def both_2014(blocks=6):
+    """Both in one evaluation with SMT on and off: a loop by itself in each placement, and one beside busy threads."""
+    beside = busy_2014(blocks)
+    loop = {
+        "title": "busy loop",
+        "metrics": TIMES,
+        "model": lambda _arm, spot, placed: [THREADS[spot][1]] * len(placed),
+    }
+    document = result_maker.result(
+        workloads={"itself": loop}, shape=(1, 2, 2), blocks=blocks, noise=0.002, names=list(THREADS)
+    )
+    document["plan"]["workloads"] += beside["plan"]["workloads"]
+    document["samples"] += beside["samples"]
+    return document
+
+
 # Arm's sketch of headroom: 6 requests a second at 30 % usage, and 10 with every thread busy.
 ARM = {0.3: (6.0, 0.3), 1.0: (10.0, 1.0)}
 

@@ -17,7 +17,7 @@ THROUGHPUT = throughput("bogo ops/s", {"pattern": r"\bcpu\s+\d+\s+[0-9.]+\s+[0-9
 LOOP: Workload = {
     **PLAIN,
     "name": "int_float_loop",
-    "title": "integer and floating-point loop",
+    "title": "arithmetic loop",
     "description": "integer and floating-point arithmetic in a loop",
     "argv": ["stress-ng", "--cpu", "1", "--cpu-method", "int64double", "--cpu-ops", "{work}", "--metrics-brief"],
     "work": {"unit": "bogo ops", "start": 50, "step": 10, "limit": 1_000_000_000},
@@ -32,7 +32,7 @@ LOOP: Workload = {
 WITH_CO_RUNNERS: Workload = {
     **LOOP,
     "name": "int_float_loop_co_runners",
-    "title": "integer and floating-point loop with three co-runners on each CPU",
+    "title": "arithmetic loop beside three on each CPU",
     "description": "the same with three busy processes as co-runners on each of its CPUs; one and two workers only",
     "co_runners": 3,
     "placements": ["single", "same_cpu", "siblings", "cores"],
@@ -41,7 +41,7 @@ WITH_CO_RUNNERS: Workload = {
 NICED: Workload = {
     **WITH_CO_RUNNERS,
     "name": "int_float_loop_niced",
-    "title": "integer and floating-point loop at nice -20 with three co-runners on each CPU",
+    "title": "arithmetic loop at nice -20 beside three on each CPU",
     "description": "the same at nice -20; needs root",
     "nice": -20,
 }
@@ -49,7 +49,7 @@ NICED: Workload = {
 BUSY_SIBLING: Workload = {
     **WITH_CO_RUNNERS,
     "name": "int_float_loop_busy_sibling",
-    "title": "integer and floating-point loop with three co-runners on the sibling",
+    "title": "arithmetic loop beside a busy sibling",
     "description": "the same with three busy processes on the sibling of its CPU, where one is online; one worker only",
     "co_runners_on": SIBLING,
     "placements": ["single"],
@@ -58,7 +58,7 @@ BUSY_SIBLING: Workload = {
 BUSY_CORE_NICED: Workload = {
     **BUSY_SIBLING,
     "name": "int_float_loop_busy_core_niced",
-    "title": "integer and floating-point loop at nice -20 with three co-runners on each CPU of its core",
+    "title": "arithmetic loop at nice -20 on a busy core",
     "description": "the same at nice -20 with three busy processes on its CPU, too; needs root",
     "co_runners_on": BOTH,
     "nice": -20,

@@ -131,7 +131,7 @@ def environment() -> jinja2.Environment:
         interval=lambda one: report_text.interval(change.Change.read(one)),
         verdict=wording.VERDICT_TITLES.get,
         placement=placements.title,
-        effect=report_text.EFFECT_TITLES.get,
+        joined=wording.join,
         concluded=report_text.conclusion_title,
         address=quote,
         tied=report_text.tied,

@@ -185,7 +185,7 @@ def _effects(comparisons: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]
                 rows.append({"label": ", ".join(parts_of_label), **report_text.ratio_row(one)})
             found.append(
                 {
-                    "effect": effect,
+                    "title": wording.capital(report_text.compared_placements(group[0], several)),
                     "comparisons": group,
                     "several": several,
                     "chart": forest(rows, group, ("worse", "better")),
