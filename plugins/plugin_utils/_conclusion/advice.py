@@ -62,7 +62,8 @@ def more_to_measure(
         if result.plan.stopped == decisions.FUTILE
         else ""
     )
-    advice = f"{stopped}To decide, measure about {most} blocks{time}; a quieter host needs fewer."
+    fewer = "; a quieter host needs fewer" if most > paired.MIN_BLOCKS else ""
+    advice = f"{stopped}To decide, measure about {most} blocks{time}{fewer}."
     return {"blocks": most, "seconds": round(most * seconds) if seconds else None, "text": advice}
 
 

@@ -13,7 +13,11 @@ from ansible_collections.threadwise.smt.plugins.module_utils._siblings import (
     source as sibling_source,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.metrics import UNDECLARED
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import limits, recorded
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
+    comparisons as host_comparisons,
+    limits,
+    recorded,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
@@ -24,6 +28,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import 
     wording,
 )
 
+# How values of workers are combined that say what one of them has.
+OF_EACH_WORKER = ("mean", "max")
 # Shares of stolen time above this are reported.
 NOTABLE_SHARE = 0.01
 
@@ -35,6 +41,7 @@ def of_host(analysis: HostAnalysis) -> list[str]:
         *_of_the_run(result),
         *wording.first_of(disturbances.cautions(result, comparisons), "comparisons"),
         *load_limit.cautions(analysis),
+        *wording.first_of(_of_each_worker(result, comparisons), "workloads"),
         *_tails(comparisons),
     ]
 
@@ -79,6 +86,35 @@ def _undeclared(result: HostResult) -> list[str]:
         for name, metric in list(one.metrics.items())[:1]
         if metric.aggregate == UNDECLARED and len(result.arms) > 1
     ]
+
+
+def _of_each_worker(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[str]:
+    """Return cautions about what one worker has, such as a response time, where one side ran more of them at once."""
+    found = []
+    for one in host_comparisons.at_widest(comparisons):
+        declared = limits.meaning(recorded.declaration(result, one["workload"]), one["metric"])
+        ran = [_workers(result, one["placement"], one[side]["arm"]) for side in ("baseline", "candidate")]
+        if (
+            declared.aggregate in OF_EACH_WORKER
+            and one.get("parameter") is None
+            and None not in ran
+            and len(set(ran)) > 1
+        ):
+            sides = [
+                f"with {one[side]['arm_title']} {wording.counted(count or 0, 'worker')}"
+                for side, count in zip(("baseline", "candidate"), ran)
+            ]
+            found.append(
+                f"{wording.subject_of(one)} is that of each worker, and {wording.join(sides)} ran at once: it does not"
+                " say how much they did together."
+            )
+    return found
+
+
+def _workers(result: HostResult, placement: str, arm: str) -> int | None:
+    """Return how many workers a placement has in an arm, or None where it is not known."""
+    spot = (result.plan.placements or {}).get(arm, {}).get(recorded.sampled_as(result, placement, arm))
+    return len(spot.workers) if spot and spot.workers else None
 
 
 def _hypervisor(result: HostResult) -> list[str]:

@@ -17,6 +17,9 @@ MIN_CPU_SHARE = 0.9
 # From which difference of two sides on: in steal time, a share; in CPUs that others used, at least so many and so many
 # for each worker; in frequency, a ratio.
 STEAL, OTHERS, OTHERS_OF_WORKER, FREQUENCY = 0.02, 0.1, 0.05, 1.1
+# What each CPU has by itself grows with their number, and disturbs no side more: others count from this ratio of what
+# they used of a CPU on.
+OTHERS_OF_CPU = 1.1
 # A side is throttled where this share of its samples is, and the other side where not half as many are.
 THROTTLED = 0.2
 
@@ -40,6 +43,7 @@ class _Side:
 
     name: str
     workers: float
+    cpus: float
     steal: float | None
     share: float | None
     others: float | None
@@ -106,6 +110,7 @@ def _side(name: str, samples: t.Sequence[Sample], by_itself: bool) -> _Side:
     return _Side(
         name,
         workers=_mean([len(sample.workers or ()) for sample in samples]) or 0.0,
+        cpus=_mean([len(one.cpu_usage or ()) for one in telemetry]) or 0.0,
         steal=_mean([one.steal for one in telemetry if one.steal is not None]),
         share=share,
         # Workers that wait, as for a server, do not do the work themselves.
@@ -135,7 +140,8 @@ def _is_apart(name: str, more: _Side, less: _Side, of_arms: bool) -> bool:
     most, least = float(getattr(more, name)), float(getattr(less, name))
     return {
         "steal": most - least > STEAL,
-        "others": most - least > max(OTHERS, OTHERS_OF_WORKER * min(more.workers, less.workers)),
+        "others": most - least > max(OTHERS, OTHERS_OF_WORKER * min(more.workers, less.workers))
+        and most * less.cpus > OTHERS_OF_CPU * least * more.cpus,
         "share": least < MIN_CPU_SHARE <= most,
         "throttled": most >= max(THROTTLED, 2 * least),
         # The more workers, the lower is the frequency by design: placements are not compared in it.

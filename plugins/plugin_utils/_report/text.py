@@ -147,10 +147,10 @@ def ratio_row(one: dict[str, t.Any]) -> dict[str, t.Any]:
     }
 
 
-def cpu_list(value: t.Any) -> str:
+def cpu_list(value: str | tuple[int, ...] | None) -> str:
     """Format CPUs as a kernel CPU list, from such a text or from numbers."""
-    if isinstance(value, list):
-        return cpulist.render(one for one in value if isinstance(one, int) and 0 <= one <= cpulist.MAX_CPU) or "none"
+    if isinstance(value, tuple):
+        value = cpulist.render(value)
     return value or "none" if isinstance(value, str) else "unknown"
 
 

@@ -57,5 +57,11 @@ def test_what_both_sides_had_is_no_caution_of_a_comparison(change):
     assert cautions(lambda _sample: True, **change) == []
 
 
+def test_what_each_cpu_has_by_itself_disturbs_no_side_more():
+    """Each idle CPU is busy for 2 %, and with SMT on there are twice as many of them."""
+    analysis = analysed(result_maker.result(shape=(2, 24, 2), blocks=4, names=("single", "all_threads")))
+    assert disturbances.cautions(analysis.result, analysis.comparisons) == []
+
+
 def test_throttling_in_few_samples_is_none_of_the_arm():
     assert cautions(lambda sample: off(sample) and sample["block"] == 0, throttled=1) == []

@@ -264,6 +264,11 @@ def test_two_explicit_placements_are_named_where_they_are_compared(tmp_path):
         assert named in files[name] and "on the first ones" not in files[name]
 
 
+def test_the_cpus_that_were_online_before_and_after_are_said(tmp_path):
+    page = Page(page_of(tmp_path, result_maker.result(blocks=4, shape=(1, 2, 2), names=("all_threads",))))
+    assert "CPUs online 0-3 0-3" in " ".join(page.text().split())
+
+
 def test_one_host_is_one_page(usual):
     files, refused = usual
     assert set(files) == FILES and refused == []

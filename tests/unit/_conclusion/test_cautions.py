@@ -1,0 +1,44 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a page has to say beside a number, so that nobody takes it for more than it is."""
+
+from __future__ import annotations
+
+import pytest
+import result_maker
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
+from result_maker import analysed
+
+OF_EACH = "answers latency_p99 is that of each worker, and with SMT on 8 workers and with SMT off 4 workers ran at once"
+
+
+def concluded(aggregate, names=("all_threads",), blocks=6):
+    """A time of each worker that grows with how many of them run."""
+    answers = {
+        "title": "answers",
+        "metrics": {"latency_p99": {"unit": "ms", "better": "lower", "aggregate": aggregate}},
+        "model": lambda _arm, _spot, placed: [1.0 + 0.1 * len(placed)] * len(placed),
+    }
+    return conclusion.conclude(
+        analysed(result_maker.result(workloads={"own": answers}, shape=(1, 4, 2), blocks=blocks, names=names))
+    )
+
+
+@pytest.mark.parametrize("aggregate", ["max", "mean"])
+def test_a_time_of_each_worker_is_none_of_what_more_of_them_did_together(aggregate):
+    found = concluded(aggregate)
+    assert found["recommendation"] == "off" and any(one.startswith(OF_EACH) for one in found["cautions"])
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "names"), [("per_job", ("all_threads",)), ("max", ("cores",)), ("mean", ("free_6", "free_12"))]
+)
+def test_as_many_workers_or_a_time_of_all_need_no_such_word(aggregate, names):
+    assert not any("of each worker" in one for one in concluded(aggregate, names)["cautions"])
+
+
+@pytest.mark.parametrize(("noise", "fewer"), [(0.005, False), (0.2, True)])
+def test_no_host_needs_fewer_blocks_than_a_verdict(noise, fewer):
+    document = result_maker.result(blocks=3, noise=noise, shape=(1, 2, 2), names=("all_threads",))
+    step = conclusion.conclude(analysed(document))["next"]
+    assert step.startswith("To decide, measure about") and step.endswith("a quieter host needs fewer.") is fewer
