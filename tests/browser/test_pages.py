@@ -29,7 +29,7 @@ import result_maker
 import studies
 import trial_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, compliance_report
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, compliance_report, survey
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build as build_module, hardware_classes
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import fleet as fleet_page
 
@@ -315,6 +315,19 @@ def test_what_each_arm_leaves_open_is_seen_whole(browser, tmp_path, width):
     show(browser, build(tmp_path, [document]) / "index.html", width)
     seen, whole = browser.execute_script(
         "const wide = document.querySelector('.exposure').parentElement; return [wide.clientWidth, wide.scrollWidth]"
+    )
+    assert seen == whole
+
+
+def test_a_survey_of_guests_is_seen_whole_where_everything_is_known(browser, tmp_path):
+    facts = result_maker.result(shape=(1, 1, 2))["facts"]
+    facts["hypervisor"] = "qemu"
+    facts["vulnerabilities"] = {"mds": {"smt": "unknown"}, "spectre_v2": {"smt": "vulnerable"}}
+    page = tmp_path / "survey.html"
+    page.write_text(survey.page([survey.row(host, facts) for host in ("web1", "web2")], "now"), encoding="utf-8")
+    show(browser, page, 1100)
+    seen, whole = browser.execute_script(
+        "const wide = document.querySelector('#hosts').parentElement; return [wide.clientWidth, wide.scrollWidth]"
     )
     assert seen == whole
 
