@@ -12,7 +12,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import ONLINE
-from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms, placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     change,
     comparisons as host_comparisons,
@@ -402,7 +402,9 @@ def _from_placements(comparisons: t.Sequence[Comparison]) -> str | None:
             parts = [f"{did} ({first['title']})"] + [
                 f"{_times(one)} ({one['title']})" for one in group[1 : wording.NAMED]
             ]
-            return f"As it is now, {subject} {wording.join(parts)}."
+            arm = first["baseline"]
+            state = "As it is now" if arm["arm"] == arms.AS_FOUND else f"With {arm['arm_title']}"
+            return f"{state}, {subject} {wording.join(parts)}."
     return None
 
 
