@@ -237,7 +237,7 @@ def _class(
         "reboot_required": sum(1 for one in members if one["reboot_required"]),
         "workloads": [
             {
-                **(spread := _spread(key, alike[key])),
+                **(spread := _spread(key, alike[key], margin)),
                 **one,
                 **change.of(one, spread["better"]),
                 "sentence": sentence(one, alike[key]),
@@ -360,7 +360,7 @@ def described(classes: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
     ]
 
 
-def _spread(key: str, hosts: t.Mapping[str, dict[str, t.Any]]) -> dict[str, t.Any]:
+def _spread(key: str, hosts: t.Mapping[str, dict[str, t.Any]], margin: float) -> dict[str, t.Any]:
     ratios = {host: one["ratio"] for host, one in hosts.items()}
     return {
         "workload": key,
@@ -369,14 +369,16 @@ def _spread(key: str, hosts: t.Mapping[str, dict[str, t.Any]]) -> dict[str, t.An
         "ratios": list(ratios.values()),
         "least": min(ratios.values()),
         "most": max(ratios.values()),
-        "outliers": outliers(ratios),
+        "outliers": outliers(ratios, margin),
     }
 
 
-def outliers(ratios: t.Mapping[str, float]) -> dict[str, float]:
-    """Return the hosts whose log-ratio lies beyond Tukey's fences; none for fewer than five hosts."""
+def outliers(ratios: t.Mapping[str, float], margin: float) -> dict[str, float]:
+    """Return the hosts whose log-ratio lies beyond Tukey's fences, by more than what counts as no difference; none for
+    fewer than five hosts.
+    """
     if len(ratios) < MIN_HOSTS_FOR_OUTLIERS:
         return {}
     first, _median, third = statistics.quantiles(map(math.log, ratios.values()), method="inclusive")
-    reach = FENCE * (third - first)
+    reach = max(FENCE * (third - first), math.log1p(margin))
     return {host: ratio for host, ratio in ratios.items() if not first - reach <= math.log(ratio) <= third + reach}

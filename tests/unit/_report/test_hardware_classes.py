@@ -147,9 +147,15 @@ def test_a_host_that_was_not_compared_counts_without_a_ratio():
 
 def test_outliers_are_beyond_the_fences():
     usual = {f"web{number}": 0.8 + 0.001 * number for number in range(9)}
-    assert hardware_classes.outliers({**usual, "odd": 0.7}) == {"odd": 0.7}
-    assert hardware_classes.outliers(usual) == {}
-    assert hardware_classes.outliers({"a": 1.0, "b": 1.0, "c": 1.0, "odd": 2.0}) == {}
+    assert hardware_classes.outliers({**usual, "odd": 0.7}, 0.01) == {"odd": 0.7}
+    assert hardware_classes.outliers(usual, 0.01) == {}
+    assert hardware_classes.outliers({"a": 1.0, "b": 1.0, "c": 1.0, "odd": 2.0}, 0.01) == {}
+
+
+def test_a_host_that_differs_by_less_than_what_counts_is_none_of_them():
+    usual = {f"web{number}": 1.0 + 0.0001 * number for number in range(9)}
+    assert hardware_classes.outliers({**usual, "odd": 1.007}, 0.01) == {}
+    assert hardware_classes.outliers({**usual, "odd": 1.007}, 0.005) == {"odd": 1.007}
 
 
 def test_what_a_person_has_to_look_at_is_named_on_top():
