@@ -620,7 +620,7 @@ def test_another_setting_than_smt_is_compared_and_decides_nothing_about_smt(tmp_
     assert (
         "vm.overcommit_memory 0 0" in text
         and "transparent_hugepage/enabled madvise madvise" in text
-        and "switched between as found, strict overcommit, " in text
+        and "switched between as found and strict overcommit, " in text
     )
     host = json.loads(files["results.json"])["hosts"][0]
     assert host["recommendation"]["choice"] == "not_compared" and {one["effect"] for one in host["comparisons"]} >= {
@@ -653,7 +653,7 @@ def test_three_arms_are_each_compared_with_the_baseline(tmp_path):
         "Strict overcommit against SMT on, with every online thread busy: gzip of a fixed stream stays within 1 %"
         " either way." in text
     )
-    assert "switched between SMT on, SMT off, strict overcommit, " in text and "better than the baseline" in text
+    assert "switched between SMT on, SMT off and strict overcommit, " in text and "better than the baseline" in text
     host = json.loads(files["results.json"])["hosts"][0]
     assert host["recommendation"]["choice"] == "on" and [arm["outcome"] for arm in host["recommendation"]["arms"]] == [
         "equal"
