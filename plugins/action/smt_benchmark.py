@@ -16,9 +16,11 @@ import time
 import typing as t
 
 from ansible.errors import AnsibleConnectionFailure
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.threadwise.smt.plugins.module_utils._options.smt_benchmark import ARGUMENTS, RANGES
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import command_line, intake, terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostFailedError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import evaluation, visit
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import (
     progress,
@@ -38,7 +40,8 @@ ASYNC_STATUS = "ansible.legacy.async_status"
 # The step that reads the host and starts nothing; a task that asks for it alone shows nothing either.
 DESCRIBE = "describe"
 # What this action alone reads of the task's options.
-OF_THE_ACTION = ("probe", "progress", "wait_quiet", "_fails_later", *STATED)
+BY_BOOTS = ("boots", "reboot_ok", "reboot_timeout", "allow_mitigations_off")
+OF_THE_ACTION = ("probe", "progress", "wait_quiet", "_fails_later", *STATED, *BY_BOOTS)
 # The most seconds that the measurement of siblings takes which an evaluation follows; it ends as soon as they are
 # clear. Where there is nothing to place workers by without it, it takes longer; else only a part of the budget.
 PROBE_SECONDS = 120
@@ -103,13 +106,15 @@ class ActionModule(FetchingAction):
 
     # Seconds of the budget that were spent before the plan.
     _spent = 0
+    # Of an evaluation by boots.
+    _visit: visit.Visit | None = None
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Run the plan under async, show its progress, and fetch the result to the controller."""
         super().run(tmp, task_vars)
         later = bool(self._task.args.get("_fails_later"))
         try:
-            result = self._evaluate(task_vars or {})
+            result = self._evaluated(task_vars or {})
         except HostFailedError as failure:
             result = failure.answer
         except text.BorderError as error:
@@ -124,15 +129,58 @@ class ActionModule(FetchingAction):
             {name: value for name, value in result.items() if name not in ("failed", "exception")} if later else result
         )
 
-    def _evaluate(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        """Measure, collect, and return the task's result."""
+    def _evaluated(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+        """Evaluate the host, by boots where that is asked for, and return the task's result."""
         # Convert Ansible's tagged strings to plain ones for the schema.
         typed = {
             option: command_line.whole(name, self._task.args[option])
             for name, option in command_line.LINES.items()
             if self._task.args.get(option)
         }
-        self._task.args = {**self._task.args, **typed}
+        given = self._task.args = {**self._task.args, **typed}
+        checked = self._checked(*BY_BOOTS, "budget")
+        if not checked["boots"]:
+            return self._evaluate(task_vars)
+
+        def evaluate(**options: t.Any) -> dict[str, t.Any]:
+            # The budget of each boot is its own.
+            self._task.args, self._spent = {**given, **options}, 0
+            return self._evaluate(task_vars)
+
+        host, run, arms, siblings, length = json.loads(
+            json.dumps(
+                [
+                    task_vars["inventory_hostname"],
+                    given.get("run"),
+                    *(given.get(name, ARGUMENTS[name]["default"]) for name in ("arms", "siblings", "sample_seconds")),
+                ]
+            )
+        )
+        asked = evaluation.Asked(
+            host=host,
+            run=run,
+            arms=arms,
+            siblings=siblings,
+            sample_seconds=length,
+            directory=self.directory(run),
+            check_mode=self._task.check_mode,
+            **checked,
+        )
+        calls = time_limits.Calls(self, task_vars)
+        self._visit = visit.Visit(calls, "evaluation", run, asked.reboot_timeout)
+        return evaluation.EvaluationByBoots(asked, calls, self._visit, evaluate).run()
+
+    def _checked(self, *names: str) -> dict[str, t.Any]:
+        """Return some options of the task, of their types; raises HostFailedError."""
+        found = ArgumentSpecValidator({name: ARGUMENTS[name] for name in names}).validate(
+            {name: self._task.args[name] for name in names if name in self._task.args}
+        )
+        if found.error_messages:
+            raise HostFailedError({"msg": "; ".join(found.error_messages)})
+        return found.validated_parameters
+
+    def _evaluate(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+        """Measure, collect, and return the task's result."""
         host, run = json.loads(json.dumps([task_vars["inventory_hostname"], self._task.args.get("run")]))
         _see_that_it_is_read()
         # Check the destination first: a result that cannot be saved is not worth measuring.
@@ -254,6 +302,8 @@ class ActionModule(FetchingAction):
             )
             terminal.wait_while_read(QUIET_LOOK_SECONDS)
             _see_that_it_is_read()
+            if self._visit is not None:
+                self._visit.renew()
             described = self._step(task_vars, DESCRIBE)
         return described
 
@@ -327,8 +377,9 @@ class ActionModule(FetchingAction):
         try:
             return self._measure(task_vars, host, directory, lines)
         except BaseException as error:
-            # Releases of Ansible have it in different places, and it is no Exception.
-            if type(error).__name__ != "TaskTimeoutError":
+            # Releases of Ansible have it in different places, and it is no Exception. By boots the host goes back when
+            # the plan has ended.
+            if type(error).__name__ != "TaskTimeoutError" or self._visit is not None:
                 raise
             raise HostFailedError(
                 {

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import signal
 import time
 import typing as t
 
@@ -17,8 +16,9 @@ from ansible_collections.threadwise.smt.plugins.module_utils._arms.smt import wh
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostAction, HostFailedError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import visit
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text, trials
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places, time_limits
 from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import lineage, prometheus, server
 from ansible_collections.threadwise.smt.plugins.plugin_utils._options.smt_trial_host import ARGUMENTS
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import design, records
@@ -71,7 +71,8 @@ class ActionModule(HostAction):
         self._options, self._vars = options, task_vars or {}
         self._name = str(self._vars["inventory_hostname"])
         try:
-            with self._end_written() if options["_step"] == "follow" else contextlib.nullcontext():
+            end = self._end_written() if options["_step"] == "follow" else contextlib.nullcontext()
+            with time_limits.until_ended(), end:
                 self._metrics, self._limits = (
                     settings.metrics(options["metrics"]),
                     settings.guardrails(options["guardrails"]),
@@ -85,7 +86,7 @@ class ActionModule(HostAction):
                 return self._follow(clock) if options["_step"] == "follow" else self._describe()
         except HostFailedError as failure:
             return failure.answer
-        except follower.HostLostError as error:
+        except time_limits.HostLostError as error:
             return {"failed": True, "changed": False, "msg": f"{self._name}: {error}"}
         except (settings.TrialSettingsError, server.SourceError, arm_states.ArmStateError, text.BorderError) as error:
             return {"failed": True, "changed": False, "msg": str(error)}
@@ -112,7 +113,7 @@ class ActionModule(HostAction):
         arms = self._arms()
         reason = why_smt_is_not_switched(facts)
         obstacle = None if reason is None else f"it cannot be switched, because {reason}"
-        pending = live_host.AnsibleHost(self, self._vars, {}).pending() if obstacle is None else None
+        pending = live_host.AnsibleHost(time_limits.Calls(self, self._vars), {}).pending() if obstacle is None else None
         if pending is not None:
             obstacle = (
                 "a change on it waits to be confirmed, or a trial that lost its controller has not ended: confirm the"
@@ -144,24 +145,15 @@ class ActionModule(HostAction):
 
     def _conflicts(self, arm: str) -> str | None:
         """Return why smt_state would refuse an arm and the timer that takes it back, None where it would not."""
-        if catalogue.takes_reboot(arm):
-            module, arguments = "smt_boot_visit", booted_host.options(arm, self._options["run"])
-        else:
-            module, arguments = (
-                "smt_state",
-                {
-                    **arm_states.options(arm),
-                    **self._of_conflicts(),
-                    "rollback_after": follower.MIN_TIMER_SECONDS,
-                },
-            )
-        before, self._task.check_mode = self._task.check_mode, True
+        calls, options = time_limits.Calls(self, self._vars), arm_states.options(arm)
         try:
-            self.ask(module, module, arguments, self._vars)
-        except HostFailedError as failure:
+            if catalogue.takes_reboot(arm):
+                visit.Visit(calls, "trial", self._options["run"]).check(options)
+            else:
+                asked = {**options, **self._of_conflicts(), "rollback_after": follower.MIN_TIMER_SECONDS}
+                calls.ask("smt_state", asked, live_host.SWITCH_SECONDS, check_mode=True)
+        except (HostFailedError, visit.SwitchError) as failure:
             return f"{arm} is refused: {failure}"
-        finally:
-            self._task.check_mode = before
         return None
 
     def _arms(self) -> list[str]:
@@ -173,8 +165,6 @@ class ActionModule(HostAction):
     @contextlib.contextmanager
     def _end_written(self) -> t.Iterator[None]:
         """Write down how the host's part of the trial ended, whatever ends it: looks wait for a host without an end."""
-        # Ansible ends its workers with this signal, after Ctrl-C too: the host goes back on the way out.
-        signal.signal(signal.SIGTERM, _interrupted)
         self._files = directory.TrialDirectory(places.run_directory(self._options["dest"], self._options["run"]))
         self._in_trial: looking.HostFiles | None = None
         self._part: follower.Follower | None = None
@@ -219,10 +209,15 @@ class ActionModule(HostAction):
         self._in_trial = looking.HostFiles(
             self._files, trial, self._name, display.display, lambda: clock.now() - started
         )
-        kind = booted_host.BootedHost if any(map(catalogue.takes_reboot, trial.arms)) else live_host.AnsibleHost
-        host = kind(self, self._vars, self._of_conflicts(), self._options["after_switch"], self._readings.commands)
-        if isinstance(host, booted_host.BootedHost):
-            host.reboot_seconds, host.run = self._options["reboot_timeout"], self._options["run"]
+        given = (
+            *(time_limits.Calls(self, self._vars), self._of_conflicts()),
+            *(self._options["after_switch"], self._readings.commands),
+        )
+        host = (
+            booted_host.BootedHost(*given, run=self._options["run"], reboot_seconds=self._options["reboot_timeout"])
+            if any(map(catalogue.takes_reboot, trial.arms))
+            else live_host.AnsibleHost(*given)
+        )
         self._own = host.check().online
         self._part = follower.Follower(host, self._readings, self._in_trial, clock, times, self._own)
         first = trial.design.first[self._name]
@@ -263,9 +258,3 @@ class ActionModule(HostAction):
             display.display(f"{self._name}: left the trial, and is in its own state: {text.line(reason)}")
         reason = None if reason is None else text.line(reason, records.MAX_SAID)
         return {"changed": True, "reason": reason, "msg": reason or "its schedule is done"}
-
-
-def _interrupted(number: int, _frame: t.Any) -> None:
-    # A second one would keep the host from being restored.
-    signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt

@@ -30,8 +30,8 @@ options:
     required: true
   arms:
     description:
-      - What is compared, the baseline first, of the arms in docs/arms.md; those that take a reboot need
-        O(threadwise.smt.smt_eval#role:main:smt_eval_boots). V(as_found) alone measures only the placements.
+      - What is compared, the baseline first, of the arms in docs/arms.md; those that take a reboot need O(boots).
+        V(as_found) alone measures only the placements.
       - Each other arm is compared with the baseline.
       - Switched at run time are V(again), V(as_found), V(boost_off), V(boost_on), V(governor_NAME), V(hugepages_N),
         V(isolated), V(more_work_N), V(one_thread_per_core), V(one_thread_per_core_unit_NAME), V(overcommit_always),
@@ -61,6 +61,32 @@ options:
     type: list
     elements: raw
     default: []
+  boots:
+    description:
+      - Number of boots in each arm. V(0) switches the arms at run time, any other boots those that take a reboot, or
+        V(smt_on) and V(smt_off) where no such arm is named (docs/measuring.md). V(1) is confounded with the reboot and
+        gets no verdict, V(4) and more get one. C(smt_boot_reboot_ok) has to allow it. Needs systemd, which brings a
+        host back whose controller is lost.
+      - All boots share the budget. Pairs of boots get the verdict.
+      - Each boot is a run of its own, RUN-boot-N, in C(DEST/RUN/boots).
+    type: int
+    default: 0
+  reboot_ok:
+    description:
+      - Whether the host may be rebooted into arms, for O(boots). The role passes C(smt_boot_reboot_ok).
+    type: bool
+    default: false
+  reboot_timeout:
+    description:
+      - Time limit of a reboot in seconds, for O(boots).
+    type: int
+    default: 600
+  allow_mitigations_off:
+    description:
+      - Whether the arm V(mitigations_off) may be booted. It leaves every vulnerability of the processor open while it
+        is measured.
+    type: bool
+    default: false
   overcommit_ratio:
     description:
       - Percent of RAM that V(overcommit_strict) allows to be committed, beside swap. The default is the host's own
@@ -662,6 +688,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declarat
 # What is no setting of the plan: the run itself, and what the action reads, which sends none of it.
 OTHERS = (
     *("run", "dest", "probe", "price_per_hour", "licence_per", "nominal_ghz", "progress"),
+    *("boots", "reboot_ok", "reboot_timeout", "allow_mitigations_off"),
     *("_fails_later", "_sources", "_step"),
 )
 SETTINGS = tuple(name for name in ARGUMENTS if name not in OTHERS)

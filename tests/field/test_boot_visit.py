@@ -13,8 +13,10 @@ import sys
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "unit/support"))
+import rebooted_host
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import change
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.visit import program, record, steps
+from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import visit
 from visited_host import UNIT_FILE, Booted, Time
 
 
@@ -140,3 +142,13 @@ def test_systemd_26943_what_was_waited_for_before_a_boot_is_not_lost(booted):
             booted.follow(Time((300, again)))
     booted.follow(Time())
     booted.assert_back()
+
+
+def test_ansible_83018_a_host_that_shuts_down_is_not_taken_for_a_rebooted_one(monkeypatch):
+    """What a login says of a home directory that is unmounted already differs from the boot id of before."""
+    host = rebooted_host.RebootedHost(monkeypatch)
+    host.looks = 5
+    seen = []
+    monkeypatch.setattr(visit.Visit, "_verify", lambda *_given: seen.append(host.looks))
+    host.visit().enter({"smt": "disabled"})
+    assert seen == [0]

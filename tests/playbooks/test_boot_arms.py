@@ -13,8 +13,12 @@ from __future__ import annotations
 import json
 import pathlib
 import shutil
+import signal
+import subprocess
 import sys
 import textwrap
+import time
+import uuid
 
 import pytest
 import yaml
@@ -26,6 +30,7 @@ import boot_maker
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.visit import record
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
+from interruption import interrupt, lose
 
 HEAD = 'import os\nfrom ansible.module_utils.basic import AnsibleModule\nROOT = os.environ["SMT_HOST"] + "/root"\n'
 COLLECTION = "from ansible_collections.threadwise.smt.plugins.module_utils."
@@ -82,7 +87,7 @@ module.exit_json(changed=True, arguments=result["arguments"], reboot_required=re
 """
     ),
     "simulated_reboot": (
-        f"""import glob
+        f"""import glob, uuid
 {COLLECTION}_boot import entries
 {COLLECTION}_host import files
 module = AnsibleModule({{"reboot_timeout": {{}}, "msg": {{}}}}, supports_check_mode=True)
@@ -102,6 +107,7 @@ off = "nosmt" in arguments or "nosmt=force" in arguments or "mitigations=auto,no
 put(cpus + "online", primaries if off or "maxcpus=4" in arguments else "0-7")
 put(cpus + "smt/control", "forceoff" if "nosmt=force" in arguments else "off" if off else "on")
 put(cpus + "smt/active", "0" if off or "maxcpus=4" in arguments else "1")
+put("../boot_id", str(uuid.uuid4()))
 put(cpus + "vulnerabilities/mds", "Vulnerable; SMT vulnerable" if "mitigations=off" in arguments
     else "Mitigation: Clear CPU buffers; SMT vulnerable")
 for note in glob.glob(ROOT + "/run/threadwise-smt/*"):
@@ -110,44 +116,52 @@ module.exit_json(changed=True)
 """
     ),
 }
-# In the place of the action of smt_benchmark: a result of the arms that are asked for, with the facts of the tree.
-BENCHMARK = f"""import json, pathlib, sys
-from ansible.plugins.action import ActionBase
+# In the place of one evaluation by the action of smt_benchmark: a result of the arms that are asked for, with the facts
+# of the tree. And what smt_boot_visit reboots with sets what a kernel would.
+MEASURED = f"""
+import sys, time
 {COLLECTION}_facts import facts
 {COLLECTION}_host import files
 sys.path.insert(0, {str(ROOT / "tests/unit/support")!r})
 import result_maker
 
-class ActionModule(ActionBase):
-    _supports_check_mode = True
+def evaluate(self, task_vars):
+    given, place = self._task.args, pathlib.Path(task_vars["smt_facts_sysroot"])
+    described = {{"announcement": ["SMT off: CPUs 4-7 go offline."], "arms": [], "arms_left_out": [],
+        "workloads": ["gzip"], "workloads_left_out": [],
+                 "missing_packages": [], "obstacles": []}}
+    if given.get("_step") == "describe":
+        return dict(described, changed=False)
+    if given["run"] == task_vars.get("waits_in"):
+        (place / "waits").touch()
+        time.sleep(600)
+    seen = facts.gather(files.HostFs(str(place / "root")))
+    one = result_maker.result(host=task_vars["inventory_hostname"], run=given["run"], blocks=3)
+    arms = given["arms"]
+    kept = [dict(sample, arm="smt_on" if len(arms) > 1 and sample["arm"] == "smt_on" else sample["arm"])
+        for sample in one["samples"]]
+    if len(arms) == 1:
+        kept = [dict(sample, arm="as_found") for sample in kept
+            if sample["arm"] == ("smt_on" if seen["active"] else "smt_off")]
+        one["plan"]["placements"] = {{"as_found": one["plan"]["placements"]["smt_on" if seen["active"]
+            else "smt_off"]}}
+        one["arms"] = [result_maker.arm("as_found", "as found", True)]
+    one.update(samples=kept, facts=seen)
+    one["environment"]["cmdline"] = (place / "root/proc/cmdline").read_text().strip()
+    path = pathlib.Path(given["dest"]) / given["run"] / (task_vars["inventory_hostname"] + ".json")
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(one))
+    with open(place / "log", "a") as stream:
+        stream.write("measured %s for %s s\\n" % (",".join(arms), given["budget"]))
+    return dict(described, changed=False, error=None, outcome="completed", restored=None, path=str(path))
 
+ActionModule._evaluate = evaluate
+"""
+REBOOT = """from ansible.plugins.action import ActionBase
+
+class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
-        super().run(tmp, task_vars)
-        given, place = self._task.args, pathlib.Path(task_vars["smt_facts_sysroot"])
-        described = {{"announcement": ["SMT off: CPUs 4-7 go offline."], "arms": [], "arms_left_out": [],
-            "workloads": ["gzip"], "workloads_left_out": [],
-                     "missing_packages": [], "obstacles": []}}
-        if given.get("_step") == "describe":
-            return dict(described, changed=False)
-        seen = facts.gather(files.HostFs(str(place / "root")))
-        one = result_maker.result(host=task_vars["inventory_hostname"], run=given["run"], blocks=3)
-        arms = given["arms"]
-        kept = [dict(sample, arm="smt_on" if len(arms) > 1 and sample["arm"] == "smt_on" else sample["arm"])
-            for sample in one["samples"]]
-        if len(arms) == 1:
-            kept = [dict(sample, arm="as_found") for sample in kept
-                if sample["arm"] == ("smt_on" if seen["active"] else "smt_off")]
-            one["plan"]["placements"] = {{"as_found": one["plan"]["placements"]["smt_on" if seen["active"]
-                else "smt_off"]}}
-            one["arms"] = [result_maker.arm("as_found", "as found", True)]
-        one.update(samples=kept, facts=seen)
-        one["environment"]["cmdline"] = (place / "root/proc/cmdline").read_text().strip()
-        path = pathlib.Path(given["dest"]) / given["run"] / (task_vars["inventory_hostname"] + ".json")
-        path.parent.mkdir(parents=True)
-        path.write_text(json.dumps(one))
-        with open(place / "log", "a") as stream:
-            stream.write("measured %s for %s s\\n" % (",".join(arms), given["budget"]))
-        return dict(described, changed=False, error=None, outcome="completed", restored=None, path=str(path))
+        return dict(self._execute_module("threadwise.smt.simulated_reboot", self._task.args, task_vars=task_vars))
 """
 ARMS = ["smt_on", "maxcpus_4", "nosmt", "mitigations_auto_nosmt"]
 
@@ -192,7 +206,24 @@ class BootFleet(Fleet):
         for folder in ("plugins/action", "roles"):
             (collection / folder).unlink()
             shutil.copytree(ROOT / folder, collection / folder)
-        (collection / "plugins/action/smt_benchmark.py").write_text(BENCHMARK)
+        (collection / "plugins/action/smt_benchmark.py").write_text(
+            (ROOT / "plugins/action/smt_benchmark.py").read_text() + MEASURED
+        )
+        # The collection's own code, with a reboot that the tree knows.
+        (collection / "plugins/plugin_utils").unlink()
+        shutil.copytree(ROOT / "plugins/plugin_utils", collection / "plugins/plugin_utils")
+        (collection / "plugins/action/simulated_reboot.py").write_text(REBOOT)
+        visit = collection / "plugins/plugin_utils/_boots/visit.py"
+        text = visit.read_text()
+        for real, simulated in {
+            "ansible.builtin.reboot": "threadwise.smt.simulated_reboot",
+            "/proc/sys/kernel/random/boot_id": f"{self.place}/boot_id",
+            "self._signal(record.UNDO_NOW)": f"self._signal('echo goes back by itself >>{self.place}/log')",
+        }.items():
+            assert real in text
+            text = text.replace(real, simulated)
+        visit.write_text(text)
+        (self.place / "boot_id").write_text(f"{uuid.uuid4()}\n")
         reboot = collection / "roles/smt_boot/tasks/restart.yml"
         reboot.write_text(reboot.read_text().replace("ansible.builtin.reboot:", "threadwise.smt.simulated_reboot:"))
         self.before = boot_maker.snapshot(self.tree)
@@ -201,6 +232,14 @@ class BootFleet(Fleet):
         self, *arguments: str, arms: list[str] | None = None, boots: int = 2, **variables
     ) -> tuple[int, str, list[str]]:
         """Evaluate. Returns (exit code, what a person sees, what was done on the host)."""
+        with self.start_evaluation(*arguments, arms=arms, boots=boots, **variables) as process:
+            seen = process.communicate()[0]
+        return process.returncode, " ".join(seen.split()), self.changes().get("db1", [])
+
+    def start_evaluation(
+        self, *arguments: str, arms: list[str] | None = None, boots: int = 2, **variables
+    ) -> subprocess.Popen:
+        """Start an evaluation."""
         playbook = [
             {
                 "hosts": "all",
@@ -216,8 +255,7 @@ class BootFleet(Fleet):
             "smt_boot_reboot_ok": True,
             "smt_eval_budget": 80,
         }
-        code, seen = self.play("evaluate.yml", *arguments, **{**known, **variables})
-        return code, " ".join(seen.split()), self.changes().get("db1", [])
+        return self.start("evaluate.yml", *arguments, **{**known, **variables})
 
     def result(self):
         """The data of the combined result."""
@@ -320,6 +358,20 @@ def test_a_boot_that_fails_leaves_the_host_as_it_was(tmp_path):
     assert done == ["boot ", "measured as_found for 40 s", "boot mitigations=off"]
     fleet.assert_as_before()
     assert fleet.result()["outcome"] == "failed"
+
+
+def test_after_ctrl_c_the_host_goes_back_by_itself_and_the_boots_before_are_kept(tmp_path):
+    fleet = BootFleet(tmp_path, waits_in="r-boot-2")
+    process = fleet.start_evaluation(arms=["smt_on", "nosmt"], boots=1)
+    try:
+        while not (fleet.place / "waits").exists():
+            assert process.poll() is None, process.stdout.read()
+            time.sleep(0.2)
+        interrupt(process, signal.SIGINT)
+    finally:
+        lose(process)
+    assert fleet.changes()["db1"] == ["boot ", "measured as_found for 40 s", "boot nosmt", "goes back by itself"]
+    assert fleet.result()["outcome"] == "interrupted" and len(fleet.result()["arms"]) == 2
 
 
 def test_what_mitigations_off_leaves_open_is_kept_and_the_host_boots_without_it(tmp_path):

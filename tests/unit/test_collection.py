@@ -51,9 +51,7 @@ def documented_modules():
 
 
 NOT_FOR_USERS = {
-    "smt_boot_plan",
     "smt_boot_visit",
-    "smt_boots",
     "smt_decisions",
     "smt_fail_host",
     "smt_preflight",

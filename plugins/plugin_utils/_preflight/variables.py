@@ -33,8 +33,9 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads import (
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import WorkloadError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import user_variables
+from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import boot_plan
 from ansible_collections.threadwise.smt.plugins.plugin_utils._credentials import secret
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import boot_plan, quiet
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import quiet
 from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import server
 from ansible_collections.threadwise.smt.plugins.plugin_utils._options import variables as declared
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import arm_states, settings as trial_settings

@@ -10,9 +10,10 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.selection import length
+from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import visit
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial.records import Trial
-from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import booted_host, follower, overlap
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import follower, overlap
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run.settings import Limit
 
 # Hosts whose schedule is shown on the terminal; the file of the trial has all of them.
@@ -66,7 +67,7 @@ def sentences(trial: Trial, longest: overlap.Longest, guardrails: t.Sequence[Lim
     if booted:
         found.append(
             f"Hosts are rebooted into {' and '.join(booted)}, and rebooted to go back; without this controller they do"
-            f" so after {length(max(timer, booted_host.MIN_TIMER_SECONDS))}."
+            f" so after {length(max(timer, visit.MIN_SECONDS))}."
         )
     return found
 

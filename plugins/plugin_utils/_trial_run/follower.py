@@ -15,6 +15,8 @@ import math
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
+from ansible_collections.threadwise.smt.plugins.plugin_utils._boots.visit import SwitchError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation.time_limits import HostLostError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import host_check
 
 # Checks that a host can miss before its rollback timer ends: one slow answer must not end a trial.
@@ -24,14 +26,6 @@ MIN_TIMER_SECONDS = 60
 MAX_CLOCK_SECONDS = 2.0
 # Of the part of a period that is to count, so much has to be left after the switch.
 MIN_COUNTED = 0.5
-
-
-class HostLostError(Exception):
-    """The host does not answer, or was restarted."""
-
-
-class SwitchError(Exception):
-    """The host cannot be put into an arm; it is in the state before that."""
 
 
 class Clock(t.Protocol):

@@ -27,11 +27,6 @@ COMMAND_SECONDS = 10
 _ONLINE = "cat /sys/devices/system/cpu/online"
 # What starts the time anew of what brings a host back. One that is not there stays so.
 RENEW = f"systemctl kill --kill-who=main --signal=HUP {UNIT} >/dev/null 2>&1"
-# One that is just being started has its time before it.
-RENEW_BOOT_VISIT = (
-    f"{{ systemctl reload {boot_visit.UNIT}.service || systemctl is-active {boot_visit.UNIT}.service | grep -qx"
-    " activating; } >/dev/null 2>&1"
-)
 
 
 class CheckError(text.BorderError):

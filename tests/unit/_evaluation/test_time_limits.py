@@ -77,3 +77,17 @@ def test_a_task_with_much_time_of_its_own_does_not_wait_for_a_call_so_long(task_
     task_timeout(0.1)
     with pytest.raises(TimeoutError, match="the task's own"):
         subprocess.run(["sleep", "100"], check=False)
+
+
+@pytest.mark.parametrize("first", time_limits.ENDS)
+def test_a_second_signal_does_not_keep_a_host_from_being_restored(first):
+    before = [signal.getsignal(number) for number in time_limits.ENDS]
+    with time_limits.until_ended():
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(first)
+        try:
+            for number in time_limits.ENDS:
+                signal.raise_signal(number)
+        except KeyboardInterrupt:
+            pytest.fail("it was interrupted again")
+    assert [signal.getsignal(number) for number in time_limits.ENDS] == before

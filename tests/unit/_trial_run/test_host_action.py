@@ -198,19 +198,6 @@ def test_a_record_that_cannot_be_written_is_the_hosts_failure_and_its_state_is_n
     assert len(warned) == 1 and "web1.ended.jsonl: cannot be written" in warned[0]
 
 
-def test_a_second_signal_does_not_keep_a_host_from_being_restored():
-    before = signal.signal(signal.SIGTERM, smt_trial_host._interrupted)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGTERM)
-        try:
-            signal.raise_signal(signal.SIGTERM)
-        except KeyboardInterrupt:
-            pytest.fail("it was interrupted again")
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
 def test_names_of_hosts_that_could_not_be_read_again_are_left_out():
     reason = smt_trial_design._why_not_this_name
     assert reason("web1") is None and reason("wéb-1") is None

@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
+from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import visit
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import host_check
 
 COMMANDS = [
@@ -63,7 +64,7 @@ def test_whether_what_undoes_a_boot_waits(tmp_path, reload, state, is_armed):
     (tmp_path / "systemctl").write_text(f'#!/bin/sh\n[ "$1" = is-active ] && echo {state} && exit 3\nexit {reload}\n')
     (tmp_path / "systemctl").chmod(0o755)
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    line = host_check.check((), host_check.RENEW_BOOT_VISIT)
+    line = host_check.check((), visit.RENEW)
     printed = subprocess.run(["sh", "-c", line], check=True, capture_output=True, text=True, env=environment).stdout
     assert host_check.parse(printed, 0).is_armed is is_armed
 

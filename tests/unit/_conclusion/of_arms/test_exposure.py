@@ -8,9 +8,9 @@ import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.module_utils._facts.vulnerabilities import read
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
+from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import boot_plan, boot_results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_arms import exposure
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import boot_plan, boots
 from result_maker import accepted
 
 # As the kernel's arch/x86/kernel/cpu/bugs.c writes them.
@@ -164,9 +164,9 @@ def test_what_was_read_in_an_arm_counts_and_not_what_it_should_be(tmp_path):
         leg["facts"]["vulnerabilities"] = kernels(
             tmp_path / arm, mds=mds, **({"meltdown": "Vulnerable"} if arm == "smt_off" else {})
         )
-        made.append(boots.BootResult(number, arm, leg))
+        made.append(boot_results.BootResult(number, arm, leg))
     facts = made[0].result["facts"]
-    result = boots.join("r", made, boot_plan.make(["smt_on", "smt_off"], 1), facts, facts)
+    result = boot_results.join("r", made, boot_plan.make(["smt_on", "smt_off"], 1), facts, facts)
     results.accept(result, "joined")
     found = {one.name: one for one in exposure.of_arms(accepted(result))}
     assert {one.basis for one in found.values()} == {"read"}

@@ -59,25 +59,21 @@ class BootPlan:
         boots = self.order
         return len(boots) + (1 if self.arm(boots[-1]).boot.argument else 0)
 
+    @property
+    def arms(self) -> list[dict[str, t.Any]]:
+        """All arms that are measured, the baseline first, as a result has them."""
+        return [
+            {"name": arm.name, "title": arm.title, "baseline": arm.name == self.asked[0], "settings": arm.settings}
+            for arm in map(catalogue.get, self.asked)
+        ]
+
     def arm(self, name: str) -> Arm:
         """Return a booted arm."""
         return next(arm for arm in self.booted if arm.name == name)
 
-    def described(self) -> list[dict[str, t.Any]]:
-        """Return the booted arms for the role: ``{name, title, smt, maxcpus, mitigations, arms}``;
-        ``arms`` are measured in each of its boots.
-        """
-        return [
-            {
-                "name": arm.name,
-                "title": arm.title,
-                "smt": arm.boot.smt,
-                "maxcpus": arm.boot.maxcpus,
-                "mitigations": arm.boot.mitigations,
-                "arms": list(self.within) if arm is self.booted[0] else [names_of_arms.AS_FOUND],
-            }
-            for arm in self.booted
-        ]
+    def measured_in(self, name: str) -> list[str]:
+        """Return the arms that are measured in each boot of an arm, as smt_benchmark is asked for them."""
+        return list(self.within) if name == self.booted[0].name else [names_of_arms.AS_FOUND]
 
 
 def names(asked: t.Any) -> list[str]:

@@ -10,7 +10,7 @@ import collections
 import itertools
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import boot_plan
+from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import boot_plan
 
 REASON = "maxcpus=4 would not leave one thread of each core"
 
@@ -19,7 +19,7 @@ def test_two_arms_alternate():
     plan = boot_plan.make(["smt_on", "smt_off"], 3)
     assert plan.order == ["smt_on", "smt_off", "smt_off", "smt_on", "smt_on", "smt_off"]
     assert plan.reboots == 7 and boot_plan.make(["smt_on", "smt_off"], 2).reboots == 4
-    assert [one["smt"] for one in plan.described()] == ["enabled", "disabled"] and plan.within == ("as_found",)
+    assert [arm.boot.smt for arm in plan.booted] == ["enabled", "disabled"] and plan.within == ("as_found",)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_each_arm_follows_each_other_one_equally_often(asked):
 def test_arms_that_are_switched_at_run_time_are_measured_within_the_boots_of_the_baseline():
     plan = boot_plan.make(["smt_on", "smt_off", "nosmt"], 2)
     assert plan.order == ["smt_on", "nosmt", "nosmt", "smt_on"]
-    assert {one["name"]: one["arms"] for one in plan.described()} == {
+    assert {arm.name: plan.measured_in(arm.name) for arm in plan.booted} == {
         "smt_on": ["smt_on", "smt_off"],
         "nosmt": ["as_found"],
     }

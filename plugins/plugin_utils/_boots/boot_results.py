@@ -16,7 +16,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.arms import SMT_ON
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation.boot_plan import BootPlan
+from ansible_collections.threadwise.smt.plugins.plugin_utils._boots.boot_plan import BootPlan
 
 # With fewer boots in each arm, other differences between two boots cannot be separated from the arm.
 MIN_BOOTS = 2

@@ -14,9 +14,9 @@ import random
 import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
+from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import boot_plan, boot_results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, recommendation
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import boot_plan, boots
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding import decisions
 from result_maker import accepted, analysed, compared
 
@@ -48,14 +48,16 @@ def legs(pairs, scatter=0.0, seed=1):
             arms_left_out=[],
         )
         whole["plan"]["placements"] = {"as_found": whole["plan"]["placements"][arm]}
-        made.append(boots.BootResult(number, arm, whole))
+        made.append(boot_results.BootResult(number, arm, whole))
     return made
 
 
 def joined(pairs, scatter=0.0, after=None, **changes):
     made = legs(pairs, scatter)
     before = made[0].result["facts"]
-    result = boots.join("r", made, planned(pairs), before, before if after is None else after, changes.get("error"))
+    result = boot_results.join(
+        "r", made, planned(pairs), before, before if after is None else after, changes.get("error")
+    )
     results.accept(result, "joined")
     return result
 
@@ -95,7 +97,7 @@ def test_what_differs_between_boots_alone_is_rarely_called():
             speed = source.gauss(0, 0.03)
             for sample in leg.result["samples"]:
                 sample["metrics"]["throughput"]["value"] *= math.exp(speed + source.gauss(0, 0.002))
-        result = boots.join("r", made, planned(4), made[0].result["facts"], made[0].result["facts"])
+        result = boot_results.join("r", made, planned(4), made[0].result["facts"], made[0].result["facts"])
         called += primary(result)["verdict"] in ("gain", "loss")
     assert called <= 3
 
@@ -123,7 +125,7 @@ def test_a_boot_that_left_nothing_breaks_its_pair_alone():
     made = legs(3)
     facts = made[0].result["facts"]
     del made[2]
-    result = boots.join("r", made, planned(3), facts, facts, "boot 3: no space")
+    result = boot_results.join("r", made, planned(3), facts, facts, "boot 3: no space")
     assert (result["outcome"], result["message"]) == ("failed", "boot 3: no space")
     assert primary(result)["n"] == 2
 
@@ -131,7 +133,7 @@ def test_a_boot_that_left_nothing_breaks_its_pair_alone():
 def test_a_host_that_is_not_booted_as_before_is_not_done():
     made = legs(1)
     facts = made[0].result["facts"]
-    result = boots.join("r", made, planned(1), facts, None)
+    result = boot_results.join("r", made, planned(1), facts, None)
     assert result["outcome"] == "interrupted" and result["restored"] is None
 
 
@@ -172,7 +174,7 @@ def mixed(boots_each, scatter=0.0, noise=0.01):
         for sample in whole["samples"]:
             sample["metrics"]["throughput"]["value"] *= speed
         whole["environment"]["cmdline"] = f"quiet {'nosmt' if arm == 'nosmt' else ''}".strip()
-        made.append(boots.BootResult(number, arm, whole))
+        made.append(boot_results.BootResult(number, arm, whole))
     return made, plan
 
 
@@ -180,7 +182,7 @@ def joined_mix(boots_each, scatter=0.0, made=None):
     legs_of_all, plan = mixed(boots_each, scatter)
     legs_of_all = made(legs_of_all) if made else legs_of_all
     facts = mixed(1)[0][0].result["facts"]
-    result = boots.join("r", legs_of_all, plan, facts, facts)
+    result = boot_results.join("r", legs_of_all, plan, facts, facts)
     results.accept(result, "mixed")
     return result
 
@@ -287,7 +289,7 @@ def test_four_arms_are_joined_round_by_round():
         leg = copy.deepcopy(legs(1)[0 if arm in ("smt_on", "mitigations_auto_nosmt") else 1])
         made.append(leg._replace(number=number, arm=arm))
     facts = made[0].result["facts"]
-    result = boots.join("r", made, plan, facts, facts)
+    result = boot_results.join("r", made, plan, facts, facts)
     results.accept(result, "four")
     assert result["outcome"] == "completed" and {(sample["pair"], sample["arm"]) for sample in result["samples"]} == {
         (r, a) for r in (0, 1) for a in asked
@@ -299,7 +301,7 @@ def test_four_arms_are_joined_round_by_round():
 def test_mitigations_that_are_not_as_before_are_named():
     made = legs(1)
     facts = made[0].result["facts"]
-    result = boots.join("r", made, planned(1), facts, facts, None, [[], ["mitigations=off"]])
+    result = boot_results.join("r", made, planned(1), facts, facts, None, [[], ["mitigations=off"]])
     assert (
         result["restored"]["differences"] == ["the running kernel's mitigations: none before, mitigations=off now"]
         and not result["restored"]["ok"]

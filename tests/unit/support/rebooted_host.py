@@ -1,0 +1,97 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A host as an action that reboots it sees it: modules that answer, short commands, and Ansible's own reboot."""
+
+from __future__ import annotations
+
+import types
+import uuid
+
+from ansible.errors import AnsibleConnectionFailure
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostFailedError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import visit
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import time_limits
+
+ANSWER = {
+    "loader": "grub",
+    "configured": [],
+    "running": [],
+    "mitigations_running": [],
+    "differences": [],
+    "reboot_required": False,
+    "changed": False,
+}
+
+
+class RebootedHost:
+    """The action of a task, and its host.
+
+    Attributes:
+        log: what was asked of the host.
+        fails: module, command or ``reboot`` -> why it fails; of "lost" the host does not answer.
+        looks: how often a host that is said to be rebooted is still seen in its old boot.
+        differences: what is not as asked for after the next reboots, one list each.
+    """
+
+    def __init__(self, monkeypatch):
+        monkeypatch.setattr(time_limits.time, "sleep", lambda _seconds: None)
+        self.log, self.fails, self.differences, self.looks = [], {}, [], 0
+        self.boot, self.old = str(uuid.uuid4()), None
+        self.configured, self.running = {}, {}
+        self._task = types.SimpleNamespace(check_mode=False, copy=lambda: types.SimpleNamespace(args={}))
+        self._connection = types.SimpleNamespace(reset=lambda: None)
+        self._play_context = self._loader = self._templar = None
+        self._shared_loader_obj = types.SimpleNamespace(action_loader=types.SimpleNamespace(get=self._plugin))
+
+    def _plugin(self, name, task, **_more):
+        assert name == "ansible.builtin.reboot"
+        self.task = task
+        return types.SimpleNamespace(run=self._reboot, cleanup=lambda: self.log.append("cleaned"))
+
+    def _see(self, name):
+        why = self.fails.get(name)
+        if why == "lost":
+            raise AnsibleConnectionFailure("no route to host")
+        return why
+
+    def _reboot(self, task_vars):
+        why = self._see("reboot")
+        self.log.append("reboot")
+        if why:
+            return {"failed": True, "rebooted": False, "msg": why}
+        self.boot, self.old = str(uuid.uuid4()), self.boot
+        self.running = dict(self.configured)
+        return {"rebooted": True}
+
+    def ask(self, _kind, module, arguments, _task_vars):
+        """Answer as a module does."""
+        why = self._see(module)
+        if why:
+            raise HostFailedError({"msg": why})
+        if module == "smt_boot_visit":
+            self.log.append(f"{'check ' if self._task.check_mode else ''}{arguments.get('state', 'begun')}")
+            self.given = arguments
+            if not self._task.check_mode:
+                self.configured = {} if "state" in arguments else {"smt": arguments["smt"]}
+            is_there = self.configured != self.running
+            return {"changed": True, "arguments": [], "reboot_required": is_there}
+        if module == "smt_facts":
+            return {"ansible_facts": {"smt": {"running": self.running}}}
+        assert self._task.check_mode, "it was to look only"
+        differences = self.differences.pop(0) if self.differences else []
+        return {**ANSWER, "differences": differences}
+
+    def _low_level_execute_command(self, command):
+        if "boot_id" not in command:
+            self._see("command")
+            self.log.append(command)
+            return {"rc": 0, "stdout": ""}
+        self._see("boot_id")
+        is_old = self.old is not None and self.looks > 0
+        self.looks -= is_old
+        noise = "Could not chdir to home directory /home/a: No such file or directory\r\n" if is_old else ""
+        return {"rc": 0, "stdout": f"{noise}{self.old if is_old else self.boot}\r\n"}
+
+    def visit(self, kind="evaluation", seconds=600):
+        """A visit of this host."""
+        return visit.Visit(time_limits.Calls(self, {"inventory_hostname": "db1"}), kind, "r", seconds)
