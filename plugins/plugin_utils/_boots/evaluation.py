@@ -127,9 +127,10 @@ class EvaluationByBoots:
         if obstacles:
             self._refuse("; ".join([*obstacles, *(one["reason"] for one in without)]))
         for one in without:
-            display.display(f"{text.line(asked.host)}: {one['name']} is left out: {text.line(one['reason'])}")
+            display.display(text.line(f"{asked.host}: the workload {one['name']} is left out: {one['reason']}", 2000))
         self._before = self._facts()
-        left_out = [*self._cannot(), *(one for one in described["arms_left_out"] if self._is_left_out(one, baseline))]
+        measured = (baseline.name, names_of_arms.AS_FOUND)
+        left_out = [*self._cannot(), *(one for one in described["arms_left_out"] if one["name"] not in measured)]
         self._mitigations = [self._own_mitigations()]
         # Only what this collection sets can be removed without a trace.
         self._visit.check(OWN)
@@ -164,10 +165,6 @@ class EvaluationByBoots:
                 self._calls.ask("smt_boot_args", dict(arm.boot.options), MIN_SECONDS, check_mode=True)
             except HostFailedError as failure:
                 yield {"name": arm.name, "reason": str(failure)}
-
-    @staticmethod
-    def _is_left_out(one: t.Mapping[str, str], baseline: Arm) -> bool:
-        return one["name"] not in (baseline.name, names_of_arms.AS_FOUND)
 
     def _facts(self) -> dict[str, t.Any]:
         found: dict[str, t.Any] = self._calls.ask("smt_facts", {}, MIN_SECONDS)["ansible_facts"]["smt"]
