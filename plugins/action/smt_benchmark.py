@@ -138,46 +138,30 @@ class ActionModule(FetchingAction):
             if self._task.args.get(option)
         }
         given = self._task.args = {**self._task.args, **typed}
-        checked = self._checked(*BY_BOOTS, "budget")
-        if not checked["boots"]:
+        if not self._checked("boots")["boots"]:
             return self._evaluate(task_vars)
+        checked = self._checked(*BY_BOOTS, "run", "arms", "budget", "siblings", "sample_seconds")
 
         def evaluate(**options: t.Any) -> dict[str, t.Any]:
             # The budget of each boot is its own.
             self._task.args, self._spent = {**given, **options}, 0
             return self._evaluate(task_vars)
 
-        host, run, arms, siblings, length = json.loads(
-            json.dumps(
-                [
-                    task_vars["inventory_hostname"],
-                    given.get("run"),
-                    *(given.get(name, ARGUMENTS[name]["default"]) for name in ("arms", "siblings", "sample_seconds")),
-                ]
-            )
-        )
-        asked = evaluation.Asked(
-            host=host,
-            run=run,
-            arms=arms,
-            siblings=siblings,
-            sample_seconds=length,
-            directory=self.directory(run),
-            check_mode=self._task.check_mode,
-            **checked,
-        )
+        host, directory = str(task_vars["inventory_hostname"]), self.directory(checked["run"])
+        asked = evaluation.Asked(host=host, directory=directory, check_mode=self._task.check_mode, **checked)
         calls = time_limits.Calls(self, task_vars)
-        self._visit = visit.Visit(calls, "evaluation", run, asked.reboot_timeout)
+        self._visit = visit.Visit(calls, "evaluation", asked.run, asked.reboot_timeout)
         return evaluation.EvaluationByBoots(asked, calls, self._visit, evaluate).run()
 
     def _checked(self, *names: str) -> dict[str, t.Any]:
-        """Return some options of the task, of their types; raises HostFailedError."""
+        """Return some options of the task as plain data of their types; raises HostFailedError."""
         found = ArgumentSpecValidator({name: ARGUMENTS[name] for name in names}).validate(
             {name: self._task.args[name] for name in names if name in self._task.args}
         )
         if found.error_messages:
             raise HostFailedError({"msg": "; ".join(found.error_messages)})
-        return found.validated_parameters
+        plain: dict[str, t.Any] = json.loads(json.dumps(found.validated_parameters))
+        return plain
 
     def _evaluate(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         """Measure, collect, and return the task's result."""

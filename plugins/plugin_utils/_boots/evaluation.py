@@ -37,30 +37,24 @@ class Asked:
     """What an evaluation by boots is asked for.
 
     Attributes:
-        host, run: names.
-        arms: as the user wrote them.
-        boots: boots in each arm.
-        budget: seconds of all measurements together.
-        reboot_ok: whether the host may be rebooted.
-        reboot_timeout: the time limit of a reboot in seconds.
-        allow_mitigations_off: whether the arm of this name may be booted.
-        siblings, sample_seconds: options of smt_benchmark.
+        host: its name.
         directory: of the run on the controller.
         check_mode: whether only the checks are made.
+        others: the options of smt_benchmark.
     """
 
     host: str
+    directory: Path
+    check_mode: bool
     run: str
-    arms: t.Any
+    arms: list[t.Any]
     boots: int
     budget: int
     reboot_ok: bool
     reboot_timeout: int
     allow_mitigations_off: bool
     siblings: t.Any
-    sample_seconds: t.Any
-    directory: Path
-    check_mode: bool
+    sample_seconds: str
 
 
 class Evaluate(t.Protocol):
