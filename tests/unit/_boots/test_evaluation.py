@@ -85,6 +85,7 @@ def test_each_boot_is_measured_alike_and_the_host_has_the_time_of_a_reboot(evalu
     result = evaluated.run()
     assert result["outcome"] == "completed" and not result["failed"] and result["restored"]["ok"]
     assert [arm["name"] for arm in result["arms"]] == ["smt_on", "nosmt"]
+    assert evaluated.host.given == {"smt": "disabled", "owner": "the evaluation r", "seconds": 1200}
     assert evaluated.measured == [
         {
             "arms": ["as_found"],

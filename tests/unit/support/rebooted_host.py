@@ -28,6 +28,7 @@ class RebootedHost:
 
     Attributes:
         log: what was asked of the host.
+        given: the options of the visit that was asked for last.
         fails: module, command or ``reboot`` -> why it fails; of "lost" the host does not answer.
         looks: how often a host that is said to be rebooted is still seen in its old boot.
         differences: what is not as asked for after the next reboots, one list each.
@@ -37,7 +38,7 @@ class RebootedHost:
         monkeypatch.setattr(time_limits.time, "sleep", lambda _seconds: None)
         self.log, self.fails, self.differences, self.looks = [], {}, [], 0
         self.boot, self.old = str(uuid.uuid4()), None
-        self.configured, self.running = {}, {}
+        self.configured, self.running, self.given = {}, {}, {}
         self._task = types.SimpleNamespace(check_mode=False, copy=lambda: types.SimpleNamespace(args={}))
         self._connection = types.SimpleNamespace(reset=lambda: None)
         self._play_context = self._loader = self._templar = None
@@ -70,7 +71,7 @@ class RebootedHost:
             raise HostFailedError({"msg": why})
         if module == "smt_boot_visit":
             self.log.append(f"{'check ' if self._task.check_mode else ''}{arguments.get('state', 'begun')}")
-            self.given = arguments
+            self.given = self.given if "state" in arguments else arguments
             if not self._task.check_mode:
                 self.configured = {} if "state" in arguments else {"smt": arguments["smt"]}
             is_there = self.configured != self.running
