@@ -296,7 +296,7 @@ def test_a_host_is_waited_for_until_it_is_quiet(tmp_path, monkeypatch, capsys):
     assert waiting.asked[:6] == ["describe", "describe", "describe", "smt_probe", "describe", "measure"]
     assert len(paused) == 2
     assert "web01: waiting until it is quiet, for up to 600 s more: other work wants 350 %" in capsys.readouterr().out
-    # A host that was booted into its arm does not go back meanwhile.
+    # A host that was booted into its arm hears of its controller while it waits.
     away = Guest(tmp_path / "away", busy=[3.5, 0.11, 0.1]).with_options(wait_quiet="10m")
     away._visit = types.SimpleNamespace(renew=lambda: away.asked.append("renew"))
     away.evaluate()
