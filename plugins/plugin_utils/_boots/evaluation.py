@@ -12,7 +12,7 @@ import dataclasses
 import typing as t
 from pathlib import Path
 
-from ansible.errors import AnsibleConnectionFailure
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import Arm
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms as names_of_arms
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import terminal
@@ -26,8 +26,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import 
 # measured alike.
 SAMPLE_SECONDS = 0.5
 
-# Why a boot, or going back, ends in an error.
-FAILURES = (SwitchError, HostFailedError, text.BorderError, time_limits.HostLostError)
+# Why a boot, or going back, ends in an error; Ansible's own errors are among them, as of a module that finds no room.
+FAILURES = (SwitchError, HostFailedError, text.BorderError, time_limits.HostLostError, AnsibleError)
 
 display = terminal.Terminal()
 
@@ -199,7 +199,7 @@ class EvaluationByBoots:
                     probe="never",
                 )
                 error = ended["msg"] if ended.get("failed") else None
-            except (*FAILURES, AnsibleConnectionFailure) as failure:
+            except FAILURES as failure:
                 error = str(failure)
             try:
                 self._keep(number, name)

@@ -111,8 +111,8 @@ class Visit:
     def _asked(self, module: str, arguments: dict[str, t.Any], check_mode: bool = False) -> dict[str, t.Any]:
         try:
             return self._calls.ask(module, arguments, max(self._seconds, MIN_SECONDS), check_mode)
-        except HostFailedError as failure:
-            raise SwitchError(str(failure)) from None
+        except (HostFailedError, AnsibleError) as failure:
+            raise SwitchError(text.line(failure, 2000)) from None
 
     def _verify(self, options: dict[str, str]) -> None:
         found = self._asked("smt_boot_args", dict(options), check_mode=True)
@@ -145,8 +145,8 @@ class Visit:
         )
         try:
             answer = plugin.run(task_vars=self._calls.task_vars)
-            # A directory for modules may not have outlived the reboot.
-            plugin.cleanup()
+            # The directory of this task's modules may not have outlived the reboot.
+            action.cleanup()
         except AnsibleError as error:
             raise HostLostError(f"it did not come back from a reboot: {text.line(error, 300)}") from error
         if answer.get("failed"):

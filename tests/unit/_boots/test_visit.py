@@ -48,12 +48,13 @@ def test_a_host_that_was_not_rebooted_is_not_rebooted_to_go_back(host):
     assert host.log == ["begun", "reboot", "cleaned", "ended"]
 
 
-def test_arguments_that_are_refused_are_ended_all_the_same(host):
+@pytest.mark.parametrize("why", ["the disk is full", "failed to transfer file"])
+def test_arguments_that_are_refused_are_ended_all_the_same(host, why):
     there = host.visit()
-    host.fails = {"smt_boot_visit": "the disk is full"}
-    with pytest.raises(visit.SwitchError, match="the disk is full"):
+    host.fails = {"smt_boot_visit": why}
+    with pytest.raises(visit.SwitchError, match=why):
         there.enter(NOSMT)
-    with pytest.raises(visit.SwitchError, match="the disk is full"):
+    with pytest.raises(visit.SwitchError, match=why):
         there.back()
     # The host itself goes on trying.
     assert host.log == [record.UNDO_NOW] and there.is_begun

@@ -7,7 +7,7 @@ from __future__ import annotations
 import types
 import uuid
 
-from ansible.errors import AnsibleConnectionFailure
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import visit
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import time_limits
@@ -47,7 +47,11 @@ class RebootedHost:
     def _plugin(self, name, task, **_more):
         assert name == "ansible.builtin.reboot"
         self.task = task
-        return types.SimpleNamespace(run=self._reboot, cleanup=lambda: self.log.append("cleaned"))
+        return types.SimpleNamespace(run=self._reboot)
+
+    def cleanup(self):
+        """Remove the directory of the task's modules, which this action made and no other removes."""
+        self.log.append("cleaned")
 
     def _see(self, name):
         why = self.fails.get(name)
@@ -68,7 +72,7 @@ class RebootedHost:
         """Answer as a module does."""
         why = self._see(module)
         if why:
-            raise HostFailedError({"msg": why})
+            raise AnsibleError(why) if why.startswith("failed to transfer") else HostFailedError({"msg": why})
         if module == "smt_boot_visit":
             self.log.append(f"{'check ' if self._task.check_mode else ''}{arguments.get('state', 'begun')}")
             self.given = self.given if "state" in arguments else arguments
