@@ -140,6 +140,12 @@ class ActionModule(FetchingAction):
         given = self._task.args = {**self._task.args, **typed}
         if not self._checked("boots")["boots"]:
             return self._evaluate(task_vars)
+        if self._task.args.get("factors"):
+            raise HostFailedError(
+                {
+                    "msg": "factors are switched at run time, and boots is set: leave out one of the two; nothing was done"
+                }
+            )
         checked = self._checked(*BY_BOOTS, "run", "arms", "budget", "siblings", "sample_seconds")
 
         def evaluate(**options: t.Any) -> dict[str, t.Any]:

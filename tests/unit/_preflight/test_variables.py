@@ -367,3 +367,14 @@ def test_arms_that_take_a_reboot_are_judged_by_all_their_variables(values, expec
 def test_arms_that_do_not_exist_are_told_before_any_host_is_contacted():
     assert "there is no arm 'nosmtt': choose from as_found" in sentences("smt_eval_arms", ["smt_on", "nosmtt"])[0]
     assert sentences("smt_eval_arms", "smt_on,maxcpus_4") == []
+
+
+def test_factors_are_not_booted_and_wrong_ones_are_named_before_any_host_is_contacted():
+    factors = [["smt_on", "smt_off"], ["thp_always", "thp_never"]]
+    given = {"smt_eval_factors": factors, "smt_eval_boots": 4, "smt_boot_reboot_ok": True}
+    settings = [variables.Setting("h1", name, value) for name, value in given.items()]
+    (problem,) = variables.boot_problems(settings, 1)
+    assert "smt_eval_factors is set and smt_eval_boots is 4: factors are switched at run time" in problem
+    wrong = [variables.Setting("h1", "smt_eval_factors", [["smt_on", "nosmt"], ["thp_always", "thp_never"]])]
+    (problem,) = variables.problems(wrong, SPECS, 1)
+    assert "nosmt and thp_always cannot be combined" in problem
