@@ -14,6 +14,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -131,6 +132,8 @@ def main() -> None:
     Raises:
         subprocess.CalledProcessError: a command failed; it has said why.
     """
+    # As Ctrl-C: what was started is ended on the way out.
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(143))
     names = [f"trial-demo-{number}" for number in range(1, GUESTS + 1)]
     os.environ["PATH"] = f"{pathlib.Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:

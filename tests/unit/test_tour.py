@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 
 import pytest
 
@@ -202,3 +203,33 @@ def test_the_page_is_whole():
         pathlib.PurePath(part.file).name for part in pictures
     }
     assert not re.search(r"/(root|home|tmp|work|dev/shm)\b", text)
+
+
+# The example of a trial with guests that are only written down, which waits where they are set up.
+EXAMPLE = """
+import pathlib, sys, time
+sys.path.insert(0, sys.argv[1])
+import laboratory
+written = pathlib.Path(sys.argv[2])
+def lab(*words):
+    with written.open("a") as file:
+        file.write(" ".join(words) + "\\n")
+    return ""
+def wait(*_words):
+    lab("waiting")
+    time.sleep(600)
+laboratory.lab, laboratory.serve = lab, wait
+laboratory.main()
+"""
+
+
+def test_the_example_of_a_trial_takes_its_guests_down_when_it_is_ended(tmp_path):
+    written = tmp_path / "written"
+    words = [sys.executable, "-c", EXAMPLE, str(ROOT / "examples" / "trial"), str(written)]
+    with subprocess.Popen(words, stdin=subprocess.DEVNULL) as process:
+        while not (written.exists() and "waiting" in written.read_text()):
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.terminate()
+    downs = [line for line in written.read_text().splitlines() if line.startswith("down")]
+    assert sorted(downs) == ["down --name trial-demo-1", "down --name trial-demo-2"]
