@@ -143,7 +143,9 @@ class ActionModule(FetchingAction):
         if self._task.args.get("factors"):
             raise HostFailedError(
                 {
-                    "msg": "factors are switched at run time, and boots is set: leave out one of the two; nothing was done"
+                    "msg": (
+                        "factors are switched at run time, and boots is set: leave out one of the two; nothing was done"
+                    )
                 }
             )
         checked = self._checked(*BY_BOOTS, "run", "arms", "budget", "siblings", "sample_seconds")
