@@ -426,15 +426,18 @@ options:
   goal:
     description:
       - What the plan stops for before its budget is spent (docs/verdicts.md). V(decision) stops when verdicts are
-        clear, or cannot be expected any more, V(precision) when intervals are as narrow as the margin.
+        clear, or cannot be expected any more, V(precision) when intervals are as narrow as the margin, V(recheck) after
+        one or two looks, which is enough to see whether an earlier result still holds.
       - V(decision) looks at the samples after planned numbers of blocks, with levels that are adjusted for it. A
         workload is decided when its main comparison is a gain, a loss or equivalent, or when the rest of the budget
         could not decide it any more. It then rests.
       - V(precision) goes on until half the width of the interval of each workload's main comparison is at most
         O(margin). It never stops because of what a comparison says.
+      - V(recheck) stops after 6 blocks where half the width of each interval is at most 3 %, and after 12 otherwise.
+        smt_history.yml then says of each hardware class whether the runs before it still hold.
       - A plan that shares its budget with other hosts (O(shared_by)) is measured with V(precision).
     type: str
-    choices: [decision, precision]
+    choices: [decision, precision, recheck]
     default: decision
   margin:
     description:

@@ -89,7 +89,7 @@ ARGUMENTS: "dict[str, dict[str, t.Any]]" = {
     "response_limit": {"type": "dict", "default": {}},
     "budget": {"type": "int", "default": 300},
     "shared_by": {"type": "int", "default": 1},
-    "goal": {"type": "str", "choices": ["decision", "precision"], "default": "decision"},
+    "goal": {"type": "str", "choices": ["decision", "precision", "recheck"], "default": "decision"},
     "margin": {"type": "float", "default": 0.01},
     "blocks": {"type": "int"},
     "sample_seconds": {"type": "str", "default": "auto"},

@@ -14,9 +14,13 @@ from ansible_collections.threadwise.smt.plugins.module_utils._statistics.spendin
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.placement import Assignment
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 
-DECISION, PRECISION = "decision", "precision"
-GOALS = (DECISION, PRECISION)
-PRECISE = "precise"
+DECISION, PRECISION, RECHECK = "decision", "precision", "recheck"
+GOALS = (DECISION, PRECISION, RECHECK)
+PRECISE, RECHECKED = "precise", "rechecked"
+# The two looks of a plan that asks whether an earlier result still holds, and half the width of an interval that tells
+# a change of 10 points from none at the first one.
+RECHECK_LOOKS = (6, 12)
+RECHECK_WIDTH = math.log(1.03)
 CONFIDENCE = 0.95
 
 # (baseline, candidate) of the comparisons that show the cost and the benefit of sharing a core.
@@ -220,6 +224,21 @@ class UntilPrecise(Goal):
         return False
 
 
+class TwoLooks(UntilPrecise):
+    """Two planned looks, of which the first is enough where all intervals are narrow: as for the other goal, it is the
+    width that counts, and never the position.
+    """
+
+    def after_block(self, blocks: int, more: int) -> "str | None":
+        """Return ``rechecked`` after the second look, or the first where that is enough; see :class:`Goal`."""
+        main = self._main()
+        if not main or blocks not in RECHECK_LOOKS:
+            return None
+        level = (1 - CONFIDENCE) / len(main)
+        is_enough = all(half_width(comparison, level) <= RECHECK_WIDTH for comparison in main.values())
+        return RECHECKED if is_enough or blocks == RECHECK_LOOKS[-1] else None
+
+
 def half_width(comparison: Paired, level: float) -> float:
     """Return half of the width of a comparison's interval; infinity for few blocks,
     whose interval is too often narrow by chance.
@@ -234,4 +253,4 @@ def goal(
     name: str, margin: float, assignments: "t.Mapping[str, t.Mapping[str, Assignment]]", better: "t.Mapping[str, str]"
 ) -> Goal:
     """Return the goal with one of the names of :data:`GOALS`."""
-    return {DECISION: UntilDecided, PRECISION: UntilPrecise}[name](margin, assignments, better)
+    return {DECISION: UntilDecided, PRECISION: UntilPrecise, RECHECK: TwoLooks}[name](margin, assignments, better)

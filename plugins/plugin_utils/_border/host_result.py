@@ -248,7 +248,7 @@ class Plan(Part, frozen=True, kw_only=True):
     margin: t.Annotated[Share | None, about("Equivalence margin, as a share: 0.02 is 2 %.")] = None
     order: t.Annotated[Text | None, about("How the arms are ordered in the blocks.")] = None
     goal: t.Annotated[
-        Text | None, about("What the plan stops for before its budget is spent: decision or precision.")
+        Text | None, about("What the plan stops for before its budget is spent: decision, precision or recheck.")
     ] = None
     looks: t.Annotated[
         t.Annotated[tuple[Look, ...], at_most(MAX_LOOKS)] | None,

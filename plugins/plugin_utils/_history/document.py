@@ -12,7 +12,16 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border import sche
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance
 from ansible_collections.threadwise.smt.plugins.plugin_utils._history.checks import Drift, History
-from ansible_collections.threadwise.smt.plugins.plugin_utils._history.effects import Effect, Key, Turn, turns
+from ansible_collections.threadwise.smt.plugins.plugin_utils._history.effects import (
+    CHANGED,
+    HOLDS,
+    NOT_DECIDED,
+    Effect,
+    Key,
+    Turn,
+    standing,
+    turns,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame
 
@@ -83,6 +92,10 @@ SCHEMA = schema.published(
                         },
                         "Where the effect has changed.",
                     ),
+                    latest=schema.about(
+                        schema.one_of(HOLDS, CHANGED, NOT_DECIDED, None),
+                        "Whether the latest run says what those before it say; null for a single run.",
+                    ),
                 ),
             },
             "What SMT off did to each workload of each hardware class.",
@@ -101,12 +114,14 @@ class Record(t.NamedTuple):
         history: of checks, None without any.
         effects: by hardware class and workload.
         turns: of each of them.
+        latest: of each of them, from :func:`effects.standing`.
         refused: runs that could not be read.
     """
 
     history: History | None
     effects: Effects
     turns: t.Mapping[Key, t.Sequence[Turn]]
+    latest: t.Mapping[Key, str | None]
     refused: t.Sequence[str]
 
 
@@ -119,7 +134,9 @@ def joined(history: History | None, effects: Effects, refused: t.Sequence[str], 
         refused: likewise.
         margin: effects within this share of 1 count as none.
     """
-    return Record(history, effects, {key: turns(one, margin) for key, one in effects.items()}, refused)
+    found = {key: turns(one, margin) for key, one in effects.items()}
+    latest = {key: standing(one, found[key], margin) for key, one in effects.items()}
+    return Record(history, effects, found, latest, refused)
 
 
 def sentences(one: Record) -> list[str]:
@@ -138,7 +155,21 @@ def sentences(one: Record) -> list[str]:
     if one.effects and not any(one.turns.values()):
         runs = {effect.run for of_key in one.effects.values() for effect in of_key}
         found.append(f"In {wording.counted(len(runs), 'run')} of evaluations no effect of SMT has changed.")
+    found += _of_latest(one)
     return [*found, *(f"A run was left out: {reason}" for reason in one.refused)]
+
+
+def _of_latest(one: Record) -> list[str]:
+    """Say of which effects the latest run says what those before it say, and of which that is not decided."""
+    found = []
+    for state, words in (
+        (HOLDS, "The latest run says what those before it say, within 5 %"),
+        (NOT_DECIDED, "Not decided by the latest run, which takes more blocks"),
+    ):
+        named = [f"{workload} of {name}" for (name, workload), latest in one.latest.items() if latest == state]
+        if named:
+            found.append(f"{words}: {wording.named(named)}.")
+    return found
 
 
 def _kernels(before: Effect, after: Effect) -> str:
@@ -198,6 +229,7 @@ def document(one: Record, at: datetime.datetime) -> dict[str, t.Any]:
                     }
                     for turn in one.turns[key]
                 ],
+                "latest": one.latest[key],
             }
             for key, effects in one.effects.items()
         ],

@@ -67,6 +67,12 @@ class Effect(t.NamedTuple):
         return Change.of_ratios(self.better, self.ratio, self.low, self.high)
 
 
+# Whether the latest run says what those before it say.
+HOLDS, CHANGED, NOT_DECIDED = "holds", "changed", "not decided"
+# What it may differ by and still hold, a share.
+NEAR = 0.05
+
+
 class Turn(t.NamedTuple):
     """A change between two runs.
 
@@ -175,10 +181,33 @@ def turns(effects: t.Sequence[Effect], margin: float) -> list[Turn]:
     return [Turn(place, *pair, p_value) for (place, p_value), pair in zip(places, itertools.pairwise(means))]
 
 
+def standing(effects: t.Sequence[Effect], found: t.Sequence[Turn], margin: float) -> str | None:
+    """Return whether the latest run says what those before it say since the last turn: ``HOLDS`` where it cannot differ
+    by more than :data:`NEAR`, ``CHANGED`` where a turn is at it, or ``NOT_DECIDED``; None for a single run.
+
+    Args:
+        effects: of one workload of one class, in order.
+        found: from :func:`turns`.
+        margin: as there.
+    """
+    last = len(effects) - 1
+    if last < 1:
+        return None
+    if found and found[-1].place == last:
+        return CHANGED
+    since = found[-1].place if found else 0
+    difference, error = _difference(effects[since:last], effects[last:], margin)
+    reach = difference + statistics.NormalDist().inv_cdf(1 - LEVEL) * error
+    return HOLDS if reach <= math.log1p(NEAR) else NOT_DECIDED
+
+
 def _split(effects: t.Sequence[Effect], first: int, margin: float) -> list[tuple[int, float]]:
     if len(effects) < 2:
         return []
-    tried = [(*_difference(effects[:place], effects[place:], margin), place) for place in range(1, len(effects))]
+    tried = []
+    for place in range(1, len(effects)):
+        difference, error = _difference(effects[:place], effects[place:], margin)
+        tried.append((difference / error, difference, place))
     score, difference, place = max(tried)
     p_value = min(1.0, 2 * (1 - statistics.NormalDist().cdf(score)) * len(tried))
     if p_value > LEVEL or difference <= math.log1p(margin):
@@ -191,13 +220,13 @@ def _split(effects: t.Sequence[Effect], first: int, margin: float) -> list[tuple
 
 
 def _difference(before: t.Sequence[Effect], after: t.Sequence[Effect], margin: float) -> tuple[float, float]:
-    """Return by how many standard errors, and by how much, two parts differ."""
+    """Return by how much two parts differ, and the standard error of that."""
     pairs = [_heterogeneity(part) for part in (before, after) if len(part) > 1]
     denominator = sum(scale for _excess, scale in pairs)
     between = sum(excess for excess, _scale in pairs) / denominator if denominator else 0.0
     variance = max(math.log1p(margin) ** 2, between)
     (first, of_first), (second, of_second) = _mean(before, variance), _mean(after, variance)
-    return abs(second - first) / math.sqrt(of_first + of_second), abs(second - first)
+    return abs(second - first), math.sqrt(of_first + of_second)
 
 
 def _mean(effects: t.Sequence[Effect], between: float) -> tuple[float, float]:

@@ -52,7 +52,8 @@ def test_a_change_with_a_kernel_is_named_with_both(tmp_path):
         ("2026-07-01", ("6.12.0",)),
     ]
     record = document.joined(None, found, refused, MARGIN)
-    (sentence,) = document.sentences(record)
+    sentence, latest = document.sentences(record)
+    assert latest.startswith("The latest run says what those before it say, within 5 %: gzip of a fixed stream of")
     assert (
         "gzip of a fixed stream of x86_64" in sentence
         and "from 2026-05-01 on SMT off changes it by \u22129." in sentence
@@ -70,9 +71,9 @@ def test_runs_that_say_the_same_have_no_change(tmp_path):
     for month in (1, 3, 5):
         run(tmp_path, month, 0.6, "6.1.0")
     found, _refused = effects.read(tmp_path)
-    assert document.sentences(document.joined(None, found, [], MARGIN)) == [
-        "In 3 runs of evaluations no effect of SMT has changed."
-    ]
+    record = document.joined(None, found, [], MARGIN)
+    assert document.sentences(record)[0] == "In 3 runs of evaluations no effect of SMT has changed."
+    assert set(record.latest.values()) == {effects.HOLDS}
 
 
 def simulated(source, runs, change, between):
@@ -100,6 +101,35 @@ def test_on_simulated_runs_a_change_is_found_and_none_is_called_where_there_is_n
     print(runs, between, called, found)
     # Of 200, five in a hundred give more than 15 in one of 25 such tests; 10 points are found in 95 of 100.
     assert called <= 17 and found >= 0.93 * count
+
+
+def of_two(change, error):
+    """An earlier run, and a later one that differs by a change."""
+    made = []
+    for number, log in enumerate((0.0, change)):
+        ends = (math.exp(log - 1.96 * error), math.exp(log + 1.96 * error))
+        made.append(effects.Effect(str(number), "", (), "higher", math.exp(log), *ends, 0.95, ""))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "state"),
+    [
+        (0.0, 0.005, effects.HOLDS),
+        (0.01, 0.005, effects.HOLDS),
+        (0.1, 0.005, effects.CHANGED),
+        (0.04, 0.005, effects.CHANGED),
+        (0.03, 0.005, effects.NOT_DECIDED),
+        (0.0, 0.05, effects.NOT_DECIDED),
+    ],
+)
+def test_the_latest_run_holds_has_changed_or_decides_nothing(change, error, state):
+    made = of_two(change, error)
+    assert effects.standing(made, effects.turns(made, MARGIN), MARGIN) == state
+
+
+def test_a_single_run_holds_nothing():
+    assert effects.standing(of_two(0, 0.005)[:1], [], MARGIN) is None
 
 
 def test_two_changes_are_two():

@@ -229,6 +229,28 @@ def test_the_samples_of_one_worker_decide_where_a_workload_has_no_others():
     }
 
 
+def rechecked(ratios):
+    goal = measured(ratios, goals.TwoLooks(0.01, PLACEMENTS, BETTER))
+    return goal.after_block(len(ratios), 20)
+
+
+def test_a_recheck_ends_at_its_first_look_where_intervals_are_narrow_and_at_the_second_otherwise():
+    quiet = [0.9 + 0.002 * (-1) ** block for block in range(12)]
+    noisy = [0.9 + 0.2 * (-1) ** block for block in range(12)]
+    assert [rechecked(quiet[:blocks]) for blocks in (4, 5, 6)] == [None, None, goals.RECHECKED]
+    assert [rechecked(noisy[:blocks]) for blocks in (5, 6, 7, 11, 12)] == [None, None, None, None, goals.RECHECKED]
+
+
+@pytest.mark.parametrize("effect", [0.5, 0.95, 1.0, 1.02, 3.0])
+def test_what_the_effect_is_ends_no_recheck(effect):
+    assert rechecked([effect * (1 + 0.002 * (-1) ** block) for block in range(6)]) == goals.RECHECKED
+    assert rechecked([effect * (1 + 0.2 * (-1) ** block) for block in range(6)]) is None
+
+
+def test_a_recheck_without_a_main_comparison_goes_on():
+    assert goals.TwoLooks(0.01, PLACEMENTS, BETTER).after_block(12, 20) is None
+
+
 @pytest.mark.parametrize("name", goals.GOALS)
 def test_each_goal_has_its_name(name):
     assert isinstance(goals.goal(name, 0.01, PLACEMENTS, BETTER), goals.Goal)

@@ -406,8 +406,8 @@ def _command(result: HostResult) -> str:
     names = list(dict.fromkeys(name for by_name in (result.plan.placements or {}).values() for name in by_name))
     if names and tuple(names) != placements.DEFAULT:
         command += ["-e", json.dumps({"smt_eval_placements": names})]
-    if result.plan.goal == goals.PRECISION and not result.plan.boots:
-        command += ["-e", f"smt_eval_goal={goals.PRECISION}"]
+    if result.plan.goal not in (None, goals.DECISION) and not result.plan.boots:
+        command += ["-e", f"smt_eval_goal={result.plan.goal}"]
     for variable, field in (
         ("budget", "seconds_budget"),
         ("sample_seconds", "sample_seconds"),
