@@ -263,8 +263,7 @@ class Plan(Part, frozen=True, kw_only=True):
         Text | None,
         about(
             "Why the plan ended: gain, loss, equivalent or futile (of the comparison that ended last), precise,"
-            " rechecked,"
-            " budget, blocks, nothing or size."
+            " rechecked, budget, blocks, nothing or size."
         ),
     ] = None
     switches: t.Annotated[
