@@ -30,6 +30,11 @@ SCHEMA_NAME, SCHEMA_VERSION = "threadwise.smt/history", 1
 MAX_DRIFTS = 500
 # Points of a picture.
 MAX_POINTS = 400
+# What a picture of the fleet has, with the statuses of each.
+NOT_AS_WANTED = {
+    "drifted": (compliance.DRIFTED, compliance.BAD_POLICY),
+    "not known": (compliance.UNKNOWN, compliance.UNREACHABLE),
+}
 SIDES = ("better with SMT on", "better with SMT off")
 _DAY = datetime.timedelta(days=1)
 _HOUR = datetime.timedelta(hours=1)
@@ -279,21 +284,19 @@ def page(one: Record, at: datetime.datetime, margin: float) -> str:
 
 
 def _fleet(history: History) -> charts.Picture | None:
-    """Draw how many hosts were as wanted, by day; None for a single check."""
+    """Draw how many hosts were not as wanted, by day; None for a single check."""
     first, step = history.checks[0].at, max(1, len(history.checks) // MAX_POINTS)
     shown = [*history.checks[::step], history.checks[-1]]
+    if shown[-1].at == first:
+        return None
     rows = [
         {"x": (one.at - first) / _DAY, "arm": name, "value": value, "low": value, "high": value}
         for one in shown
-        for name, value in (
-            ("compliant or waived", sum(one.counts.get(status, 0) for status in compliance.FINE)),
-            ("all hosts", sum(one.counts.values())),
-        )
+        for name, statuses in NOT_AS_WANTED.items()
+        for value in [sum(one.counts.get(status, 0) for status in statuses)]
     ]
-    if shown[-1].at == first:
-        return None
     along = f"days since {first:%Y-%m-%d}"
-    return charts.points(rows, ["compliant or waived", "all hosts"], "hosts", along, "Hosts as wanted, over time")
+    return charts.points(rows, list(NOT_AS_WANTED), "hosts", along, "Hosts that were not as wanted, over time")
 
 
 def _picture(key: Key, effects: t.Sequence[Effect], found: t.Sequence[Turn], margin: float) -> charts.Picture:
