@@ -71,7 +71,9 @@ def answer(**changes):
     return answers.accept("smt_proof_host", json.dumps(given))
 
 
-def looked(facts, measured=MEASURED, reason=None, **changes):
+def looked(facts, reason=None, **changes):
+    """A host that was looked at; without a reason its siblings were measured, too."""
+    measured = None if reason else changes.pop("measured", MEASURED)
     return host_proof.of_host("web01", facts, answer(**changes), measured, reason)
 
 
@@ -116,7 +118,7 @@ def test_a_host_on_which_all_holds(facts):
 
 
 def lying(facts):
-    return looked(facts, {**MEASURED, "pairs": ["0,2", "1,3"], "agrees_with_kernel": False})
+    return looked(facts, measured={**MEASURED, "pairs": ["0,2", "1,3"], "agrees_with_kernel": False})
 
 
 @pytest.mark.parametrize(
@@ -177,7 +179,7 @@ def test_a_tool_that_differs_from_the_kernel_is_named_and_is_no_fault_of_the_hos
 
 
 def test_what_was_not_tried_is_said_with_its_reason(facts):
-    proof = host_proof.without_result(looked(facts, None, "needs two CPUs", switch=None), "the budget is too short")
+    proof = host_proof.without_result(looked(facts, "needs two CPUs", switch=None), "the budget is too short")
     assert sentence(proof, "siblings") == "Siblings were not measured: needs two CPUs."
     assert sentence(proof, "switch") == "Siblings were not switched (smt_proof_switch is false)."
     assert sentence(proof, "equal arms") == "Equal arms were not compared: the budget is too short."
@@ -198,11 +200,10 @@ def recorded_proofs(kind, blocks):
             one["microseconds"] for one in json.load(file)["series"] if (one["kind"], one["series"]) == (kind, "same")
         ]
     for times in series:
-        left = iter(times[: 3 * blocks])
+        spots = [(block, arm) for block in range(blocks) for arm in order.of_block(arms, block)]
         taken = {arm: [] for arm in arms}
-        for block in range(blocks):
-            for arm in order.of_block(arms, block):
-                taken[arm].append([next(left) * (1 + host_proof.EFFECT * (arm == host_proof.PLANTED))])
+        for (_block, arm), time in zip(spots, times):
+            taken[arm].append([time * (1 + host_proof.EFFECT * (arm == host_proof.PLANTED))])
         family = [(taken[host_proof.AS_FOUND], taken[arm], "lower") for arm in arms[1:]]
         yield [host_proof.Measured.read({**one, **change.of(one, "lower")}) for one in paired.compare_family(family)]
 
@@ -223,7 +224,7 @@ def test_the_document_matches_its_schema_and_names_nobody(facts):
         "views": [{**VIEW, "reason": f"{ATTACK} on secret-host", "cores": None}],
         "kernel": f"6.1.0 {ATTACK}",
     }
-    for proof in (evaluated(looked(facts), EFFECTS), looked(facts, None, "secret-host said so", **spoilt)):
+    for proof in (evaluated(looked(facts), EFFECTS), looked(facts, "secret-host said so", **spoilt)):
         made = document.made(proof, "2026-11-27")
         jsonschema_rs.validator_for(document.SCHEMA).validate(made)
         text = json.dumps(made)

@@ -124,8 +124,8 @@ def recorded_results(blocks, effects):
     document = planted(1, 1, 1, 1, blocks=blocks)
     rates = dict(zip(ARMS, effects))
     for times in series[:COUNT]:
-        left = iter(times)
-        taken = {(block, arm): next(left) for block in range(blocks) for arm in order.of_block(ARMS, block)}
+        spots = [(block, arm) for block in range(blocks) for arm in order.of_block(ARMS, block)]
+        taken = dict(zip(spots, times))
         for sample in document["samples"]:
             rate = 1e6 * rates[sample["arm"]] / taken[sample["block"], sample["arm"]]
             sample["metrics"]["throughput"]["value"] = rate
