@@ -517,7 +517,8 @@ def test_the_reason_is_on_the_screen_of_a_telephone(browser, judged):
         return [...document.querySelectorAll('#hosts td.note')].filter((cell) => cell.textContent)
             .map((cell) => cell.getBoundingClientRect()).map((box) => [box.left, box.right]);
     """)
-    assert len(places) == 4 and all(left >= 0 and right <= 400 for left, right in places)
+    # The reason of each, and what to do.
+    assert len(places) == 8 and all(left >= 0 and right <= 400 for left, right in places)
     assert browser.execute_script("return document.documentElement.scrollWidth") <= 400
     browser.find_element(By.LINK_TEXT, "unknown 1").click()
     WebDriverWait(browser, 10).until(lambda _driver: shown_hosts(browser) == ["b-unknown"])
