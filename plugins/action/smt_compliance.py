@@ -57,6 +57,9 @@ class ActionModule(ControllerAction):
         try:
             # All of them before the first is written.
             paths = {name: places.file(options[name], one.suffixes) for name, one in FORMATS.items() if options[name]}
+            if options["history"]:
+                statuses = {host: result["status"] for host, result in judged}
+                checks.add(places.directory(options["history"]), statuses, left_out, now, self._task.check_mode)
             changed = [
                 result_files.write_page(
                     path,
@@ -65,10 +68,6 @@ class ActionModule(ControllerAction):
                 )
                 for name, path in paths.items()
             ]
-            if options["history"] and not self._task.check_mode:
-                checks.add(
-                    places.directory(options["history"]), {host: result["status"] for host, result in judged}, now
-                )
         except text.BorderError as error:
             raise AnsibleActionFail(f"smt_compliance: {error}") from None
         if paths and not self._task.check_mode:

@@ -21,7 +21,7 @@ class ActionModule(ModuleAction):
     """The action of smt_proof_host: a sentence, and one module call with the task's arguments."""
 
     module = "smt_proof_host"
-    from_user = ("switch", "affinity_conflicts_of")
+    from_user = ("switch",)
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Say what will be done, and do it."""

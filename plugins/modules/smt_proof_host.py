@@ -9,20 +9,15 @@ short_description: (internal) what a host shows of itself, and a switch of its s
 version_added: 1.0.0
 description:
   - Used by the playbook smt_proof.yml; not to be called directly.
-  - Compares the facts with what the kernel's files and other tools say, tries what
-    there is to measure with, takes siblings offline once and brings the host back, and looks whether each CPU, mask,
-    cpuset and interrupt is as it was.
+  - Compares the facts with what the kernel's files and other tools say, tries what there is to measure with, takes
+    siblings offline once and brings the host back, and looks whether each CPU, mask, cpuset and interrupt is as it was.
+    Affinity conflicts of services refuse that, as in M(threadwise.smt.smt_state).
   - The rollback timer of M(threadwise.smt.smt_state) brings the host back where this module dies in between.
 options:
   switch:
     description: Whether siblings go offline at all.
     type: bool
     default: true
-  affinity_conflicts_of:
-    description: Whose affinity conflicts refuse the switch, as in M(threadwise.smt.smt_state).
-    type: list
-    elements: str
-    default: [services]
 extends_documentation_fragment:
   - threadwise.smt.attributes
 attributes:
@@ -134,13 +129,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._topology import ca
 
 def main() -> None:
     """Look at a host, and switch its siblings there and back."""
-    module = AnsibleModule(
-        argument_spec={
-            "switch": {"type": "bool", "default": True},
-            "affinity_conflicts_of": {"type": "list", "elements": "str", "default": ["services"]},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec={"switch": {"type": "bool", "default": True}}, supports_check_mode=True)
     fs = HostFs("/")
     # Before the switch, which can only make the facts richer.
     shown = topology.read_topology(fs, topology_cache.load(fs))
@@ -148,11 +137,8 @@ def main() -> None:
     recorded = recording.read(fs)
     switched = None
     if module.params["switch"]:
-        conflicts_of = module.params["affinity_conflicts_of"]
         try:
-            switched = switching.there_and_back(
-                module.run_command, os.sysconf("SC_CLK_TCK"), conflicts_of, module.check_mode
-            )
+            switched = switching.there_and_back(module.run_command, os.sysconf("SC_CLK_TCK"), module.check_mode)
         except HostError as error:
             module.fail_json(
                 msg=f"the host is not as before: {error}. Its rollback timer goes on trying, within"

@@ -38,7 +38,7 @@ def main():
             statuses = dict.fromkeys(names, "compliant")
             drifting = source.sample(names, int(options.drifting * options.hosts))
             statuses.update(dict.fromkeys(drifting, "drifted"))
-            checks.add(directory, statuses, START + datetime.timedelta(days=day))
+            checks.add(directory, statuses, (), START + datetime.timedelta(days=day))
         added = time.process_time()
         found = checks.read(directory)
         record = document.joined(found, {}, [], 0.01)

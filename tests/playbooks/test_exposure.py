@@ -7,39 +7,20 @@ gone.
 from __future__ import annotations
 
 import json
-import os
 import pathlib
 import subprocess
 import sys
 
 import pytest
+import this_machine
 import yaml
-
-HOSTS = {
-    "here": {"ansible_connection": "local", "ansible_python_interpreter": sys.executable},
-    "gone": {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1},
-}
 
 
 @pytest.fixture(name="called")
 def call_the_playbook(tmp_path):
     def called(*words, hosts=("here", "gone"), playbook="smt_exposure", **variables):
-        inventory = {"all": {"hosts": {name: HOSTS[name] for name in hosts}}}
-        (tmp_path / "inventory.yml").write_text(yaml.safe_dump(inventory))
-        given = {f"{playbook}_{'' if playbook == 'smt_exposure' else 'usage_'}seconds": 1, **variables}
-        return subprocess.run(
-            [
-                *("ansible-playbook", "-i", str(tmp_path / "inventory.yml"), f"threadwise.smt.{playbook}"),
-                *("-e", json.dumps(given), *words),
-            ],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-            env=dict(
-                os.environ, PATH=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"], ANSIBLE_NOCOLOR="1"
-            ),
-        )
+        seconds = f"{playbook}_{'' if playbook == 'smt_exposure' else 'usage_'}seconds"
+        return this_machine.call(tmp_path, playbook, *words, hosts=hosts, **{seconds: 1, **variables})
 
     return called
 
@@ -92,6 +73,13 @@ def test_wrong_values_are_named_before_anything_is_written(variables, said, call
     run = called(hosts=["here"], **variables)
     assert run.returncode == 2 and said in run.stdout + run.stderr, run.stdout + run.stderr
     assert not list(tmp_path.glob("smt_exposure*"))
+
+
+@pytest.mark.parametrize("playbook", ["smt_survey", "smt_compliance"])
+def test_who_asks_for_no_look_sees_one_line_of_it_and_no_warning(playbook, called):
+    run = called(playbook=playbook, smt_policy="disabled", **{f"{playbook}_usage_seconds": 0})
+    assert run.stdout.partition("Leave out how the CPUs are used")[2].count("skipping: ") == 1, run.stdout
+    assert "[WARNING]" not in run.stdout + run.stderr, run.stdout + run.stderr
 
 
 def test_a_survey_looks_in_check_mode_too(called, tmp_path):

@@ -4,45 +4,19 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
+import functools
 
 import pytest
-import yaml
-
-HOSTS = {
-    "here": {"ansible_connection": "local", "ansible_python_interpreter": sys.executable},
-    "gone": {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1},
-}
+import this_machine
 
 
 @pytest.fixture(name="called")
 def call_the_playbook(tmp_path):
-    def called(*words, hosts=("here",), **variables):
-        inventory = {"all": {"hosts": {name: HOSTS[name] for name in hosts}}}
-        (tmp_path / "inventory.yml").write_text(yaml.safe_dump(inventory))
-        return subprocess.run(
-            [
-                *("ansible-playbook", "-i", str(tmp_path / "inventory.yml"), "threadwise.smt.smt_proof"),
-                *("-e", json.dumps({"smt_proof_switch": False, **variables}), *words),
-            ],
-            cwd=tmp_path,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            env=dict(
-                os.environ, PATH=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"], ANSIBLE_NOCOLOR="1"
-            ),
-        )
-
-    return called
+    return functools.partial(this_machine.call, tmp_path, "smt_proof", hosts=["here"])
 
 
 def test_check_mode_asks_the_kernel_and_its_tools_and_measures_nothing(called, tmp_path):
-    run = called("--check", hosts=("here", "gone"))
+    run = called("--check", hosts=["here", "gone"], smt_proof_switch=False)
     assert run.returncode == 4, run.stdout + run.stderr
     assert "here: facts: holds. The facts say what these say of CPUs and cores: " in run.stdout
     assert "topology/core_cpus_list" in run.stdout and "lscpu" in run.stdout
@@ -52,7 +26,7 @@ def test_check_mode_asks_the_kernel_and_its_tools_and_measures_nothing(called, t
 
 
 def test_what_would_be_done_to_siblings_is_said_before(called):
-    run = called("--check", smt_proof_switch=True)
+    run = called("--check")
     said = run.stdout.index("here: would take its second threads offline once")
     assert said < run.stdout.index("here: switch: "), run.stdout
 
@@ -67,6 +41,6 @@ def test_what_would_be_done_to_siblings_is_said_before(called):
     ],
 )
 def test_wrong_values_are_named_before_anything_is_written(variables, said, called, tmp_path):
-    run = called(**variables)
+    run = called(**{"smt_proof_switch": False, **variables})
     assert run.returncode == 2 and said in run.stdout + run.stderr, run.stdout + run.stderr
     assert not list(tmp_path.glob("smt_proof*"))

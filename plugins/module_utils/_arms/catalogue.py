@@ -34,12 +34,10 @@ def asked_by_trials(kind: "type[Arm]") -> "str | None":
 
 def find(name: str) -> "Arm | None":
     """Return the arm with a name, or None where this collection has none."""
-    files = (*registry.ARMS, *booted_registry.ARMS)
-    kind = _kind(name, files)
+    kind = _kind(name, (*registry.ARMS, *booted_registry.ARMS))
     if kind is not None or combined.SEPARATOR not in name or not re.match(vocabulary.NAME, name):
         return kind(name) if kind else None
-    found = [(one, _kind(one, files)) for one in name.split(combined.SEPARATOR)]
-    return combined.combined(name, [of(one) for one, of in found if of is not None])
+    return combined.combined(name, [find(part) for part in name.split(combined.SEPARATOR)])
 
 
 @functools.lru_cache(maxsize=256)

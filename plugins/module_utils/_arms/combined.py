@@ -4,7 +4,7 @@
 
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import Host, RuntimeArm
+from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import Arm, Host, RuntimeArm
 
 # Between the names of both.
 SEPARATOR = "__"
@@ -21,6 +21,7 @@ class Combined(RuntimeArm):
     def __init__(self, name: str, made_of: "tuple[RuntimeArm, RuntimeArm]") -> None:
         super().__init__(name)
         self._made_of = made_of
+        self.more_work = made_of[0].more_work * made_of[1].more_work
         self.switches_cpus = any(one.switches_cpus for one in made_of)
         self.siblings = next((one.siblings for one in made_of if one.siblings is not None), None)
         self.leaves_open = " and ".join(one.leaves_open for one in made_of if one.leaves_open)
@@ -74,11 +75,15 @@ class Combined(RuntimeArm):
             one.prove()
 
 
-def combined(name: str, found: "t.Sequence[t.Any]") -> "Combined | None":
+def combined(name: str, found: "t.Sequence[Arm | None]") -> "Combined | None":
     """Return two arms as one, or None where they cannot be one: they are more or fewer than two, take a reboot, are
     none, or switch the same thing.
+
+    Args:
+        name: of both together.
+        found: the arm of each part of the name; None where there is none.
     """
     arms = [one for one in found if isinstance(one, RuntimeArm)]
-    if len(arms) != 2 or len(found) != 2 or arms[0].lever == arms[1].lever:
+    if len(found) != 2 or len(arms) != 2 or arms[0].lever == arms[1].lever:
         return None
     return Combined(name, (arms[0], arms[1]))

@@ -121,15 +121,12 @@ class Switched(t.NamedTuple):
     not_restored: "t.Sequence[str]" = ()
 
 
-def there_and_back(
-    run: Run, ticks_a_second: int, conflicts_of: "t.Sequence[str]", check: bool, sysroot: str = "/"
-) -> Switched:
-    """Take the siblings offline and bring the host back.
+def there_and_back(run: Run, ticks_a_second: int, check: bool, sysroot: str = "/") -> Switched:
+    """Take the siblings offline and bring the host back. The affinity conflicts of services refuse it.
 
     Args:
         run: runs a command, as ``AnsibleModule.run_command`` does.
         ticks_a_second: of the start of threads in /proc.
-        conflicts_of: whose affinity conflicts refuse it, as in ``affinity.selected``.
         check: only say whether it would be refused.
         sysroot: of the host.
     """
@@ -138,19 +135,21 @@ def there_and_back(
         return Switched(
             "a change waits for its confirmation, which this would give: confirm it, or wait for its rollback"
         )
-    asked = change.Request(change.DISABLED, conflicts_of=conflicts_of, rollback_after=ROLLBACK_SECONDS, check=check)
+    asked = change.Request(change.DISABLED, rollback_after=ROLLBACK_SECONDS)
     try:
+        # Without online siblings there is nothing to try, and a change would still switch the control.
+        expected = change.RuntimeChange(asked._replace(check=True), run, sysroot).run()
+        going = _online(expected["before"]) - _online(expected["after"])
+        if check or not going:
+            return Switched(None if going else "no sibling is online", cpus=cpulist.render(going))
         # What is to be the same afterwards: in any form, also one that an earlier change has left.
         was = smt_frame.present(host, fs)
         before = picture(host)
-        off, seconds_off = _timed(asked, run, sysroot)
+        _off, seconds_off = _timed(asked, run, sysroot)
     except change.ChangeRefusedError as error:
         return Switched(str(error), conflicts=len(error.findings))
     except HostError as error:
         return Switched(str(error), failed=True)
-    going = set(before.state["online"]) - cpulist.parse_or_empty(off["after"]["online"])
-    if check or not going:
-        return Switched(None if going else "no sibling is online", cpus=cpulist.render(going))
     back = change.Request(change.PREVIOUS, frame=was)
     # The timer still runs, and does it where this fails.
     restored, seconds_back = _timed(back, run, sysroot)
@@ -163,6 +162,10 @@ def there_and_back(
         different=differences(before, picture(host), ticks_a_second),
         not_restored=[one for one in restored["not_restored"] if not isinstance(one, affinity.Harmless)],
     )
+
+
+def _online(shown: change.ShownState) -> "set[int]":
+    return set(cpulist.parse_or_empty(shown["online"]))
 
 
 def _timed(request: change.Request, run: Run, sysroot: str) -> "tuple[change.Result, float]":

@@ -20,7 +20,7 @@ class CheckLine(parts.Part, frozen=True):
         at: UTC.
         hosts: how many it was about.
         whole: whether all hosts that are known are in it, and not those alone whose status has changed.
-        statuses: host -> status.
+        statuses: host -> status; null for a host that is not in the inventory any more.
     """
 
     schema: t.Literal["threadwise.smt/checks"]
@@ -28,7 +28,7 @@ class CheckLine(parts.Part, frozen=True):
     at: parts.Moment
     hosts: parts.Count
     whole: bool
-    statuses: t.Annotated[dict[parts.Key, Status], parts.at_most(MAX_HOSTS)]
+    statuses: t.Annotated[dict[parts.Key, Status | None], parts.at_most(MAX_HOSTS)]
 
 
 class _Excerpt(parts.Part, frozen=True, forbid_unknown_fields=False):

@@ -9,6 +9,7 @@ itself, old months can be removed, and a check of 10,000 hosts of which three ha
 from __future__ import annotations
 
 import collections
+import contextlib
 import datetime
 import json
 import os
@@ -49,16 +50,18 @@ class Drift(t.NamedTuple):
         host: the host.
         since: the first check that saw it.
         until: the first check that did not any more; None where none has.
+        is_removed: whether the host was not mended, but removed from the inventory.
     """
 
     host: str
     since: datetime.datetime
     until: datetime.datetime | None
+    is_removed: bool = False
 
     @property
     def lasted(self) -> datetime.timedelta | None:
-        """From the check that saw it first to the one that saw it mended; None where it is not."""
-        return None if self.until is None else self.until - self.since
+        """From the check that saw it first to the one that saw it mended; None where none has."""
+        return None if self.until is None or self.is_removed else self.until - self.since
 
 
 class History(t.NamedTuple):
@@ -75,39 +78,50 @@ class History(t.NamedTuple):
     statuses: dict[str, str]
 
 
-def add(directory: str | os.PathLike[str], statuses: Statuses, at: datetime.datetime) -> bool:
+def add(
+    directory: str | os.PathLike[str],
+    statuses: Statuses,
+    others: t.Iterable[str],
+    at: datetime.datetime,
+    dry_run: bool = False,
+) -> None:
     """Add a check.
 
     Args:
         directory: of the files; it is created if it is missing.
         statuses: host -> status, of the hosts that were checked.
+        others: the other hosts of the inventory; of earlier hosts that are neither it is taken down that they left it.
         at: when (aware).
-
-    Returns:
-        Whether anything had changed since the last one.
+        dry_run: only see that it can be added to what is there.
 
     Raises:
         BorderError: a file cannot be read or written, or is none of this collection's.
     """
+    if dry_run and not os.path.lexists(directory):
+        return
     month = at.strftime("%Y-%m")
     try:
-        with folders.opened(directory, make=True) as folder, folder.locked(LOCK, LOCK_SECONDS):
+        with (
+            folders.opened(directory, make=not dry_run) as folder,
+            contextlib.nullcontext() if dry_run else folder.locked(LOCK, LOCK_SECONDS),
+        ):
             names = _names(directory)
             known = _state(folder, names[-1]) if names else {}
+            if dry_run:
+                return
             is_first = f"checks-{month}.jsonl" not in names
-            new = {host: status for host, status in statuses.items() if known.get(host) != status}
+            now = {**known, **statuses, **dict.fromkeys(known.keys() - statuses.keys() - set(others))}
             line = {
                 "schema": SCHEMA,
                 "schema_version": VERSION,
                 "at": at.strftime("%Y-%m-%dT%H:%M:%SZ"),
                 "hosts": len(statuses),
                 "whole": is_first,
-                "statuses": {**known, **statuses} if is_first else new,
+                "statuses": {host: one for host, one in now.items() if is_first or known.get(host) != one},
             }
             folder.append(f"checks-{month}.jsonl", json.dumps(line).encode() + b"\n", MAX_FILE)
     except OSError as error:
         raise text.BorderError(f"{directory}: the history of checks: {error.strerror}") from None
-    return bool(new)
 
 
 def read(directory: str | os.PathLike[str]) -> History:
@@ -121,7 +135,7 @@ def read(directory: str | os.PathLike[str]) -> History:
     """
     found = History([], [], {})
     lasting: dict[str, datetime.datetime] = {}
-    counts: collections.Counter[str] = collections.Counter()
+    counts: collections.Counter[str | None] = collections.Counter()
     try:
         with folders.opened(directory) as folder:
             for name in _names(directory):
@@ -129,12 +143,10 @@ def read(directory: str | os.PathLike[str]) -> History:
                     at = datetime.datetime.strptime(line.at, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=datetime.UTC)
                     for host, status in line.statuses.items():
                         _see(found, lasting, host, status, at)
-                        before = found.statuses.get(host)
+                        counts[found.statuses.get(host)] -= 1
                         counts[status] += 1
-                        if before is not None:
-                            counts[before] -= 1
-                        found.statuses[host] = status
-                    found.checks.append(Check(at, dict(+counts)))
+                        _take(found.statuses, host, status)
+                    found.checks.append(Check(at, {one: count for one, count in counts.items() if one and count > 0}))
     except OSError as error:
         raise text.BorderError(f"{directory}: the history of checks: {error.strerror}") from None
     if not found.checks:
@@ -146,12 +158,21 @@ def read(directory: str | os.PathLike[str]) -> History:
     return found
 
 
-def _see(found: History, lasting: dict[str, datetime.datetime], host: str, status: str, at: datetime.datetime) -> None:
+def _see(
+    found: History, lasting: dict[str, datetime.datetime], host: str, status: str | None, at: datetime.datetime
+) -> None:
     """Take note of a host's status: a drift begins, or has ended."""
     if status == compliance.DRIFTED:
         lasting.setdefault(host, at)
     elif status not in _NOT_SEEN and host in lasting:
-        found.drifts.append(Drift(host, lasting.pop(host), at))
+        found.drifts.append(Drift(host, lasting.pop(host), at, is_removed=status is None))
+
+
+def _take(statuses: dict[str, str], host: str, status: str | None) -> None:
+    """Keep the latest word on a host; of one that left the inventory there is none."""
+    statuses.pop(host, None)
+    if status is not None:
+        statuses[host] = status
 
 
 def _names(directory: str | os.PathLike[str]) -> list[str]:
@@ -162,7 +183,8 @@ def _state(folder: folders.Folder, name: str) -> dict[str, str]:
     """Return the statuses at the end of a file."""
     found: dict[str, str] = {}
     for line in _lines(folder, name):
-        found.update(line.statuses)
+        for host, status in line.statuses.items():
+            _take(found, host, status)
     return found
 
 

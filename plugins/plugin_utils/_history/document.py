@@ -59,7 +59,12 @@ SCHEMA = schema.published(
                     host=schema.about(_TEXT, "Name of the host in the inventory."),
                     since=schema.about(schema.MOMENT, "The first check that saw it."),
                     until=schema.about(_MOMENT_OR_NULL, "The first check that did not any more; null where none has."),
-                    seconds=schema.about(schema.or_null(_NUMBER), "Seconds between the two."),
+                    seconds=schema.about(
+                        schema.or_null(_NUMBER), "Seconds between the two; null where it was not seen mended."
+                    ),
+                    removed=schema.about(
+                        schema.BOOL, "Whether it was not seen mended because the host left the inventory."
+                    ),
                 ),
             },
             "Hosts that differed from their policy, those that still do first.",
@@ -191,11 +196,14 @@ def _of_checks(history: History) -> str:
         return f"{begun} no host has drifted."
     lasted = [one.lasted for one in drifts if one.lasted is not None]
     open_now = [one for one in drifts if one.until is None]
+    removed = sum(one.is_removed for one in drifts)
     hosts = len({one.host for one in drifts})
     said = f"{begun} {wording.counted(hosts, 'host')} drifted, {wording.counted(len(drifts), 'time')} in all"
     if lasted:
         median = datetime.timedelta(seconds=statistics.median(one.total_seconds() for one in lasted))
         said += f"; it was seen mended after {length(median)} in the median, {length(max(lasted))} at most"
+    if removed:
+        said += f"; {removed} left the inventory so"
     if open_now:
         said += f"; {len(open_now)} {'is' if len(open_now) == 1 else 'are'} still so"
     return f"{said}."
@@ -252,6 +260,7 @@ def _drift(one: Drift) -> dict[str, t.Any]:
         "since": _moment(one.since),
         "until": None if one.until is None else _moment(one.until),
         "seconds": None if one.lasted is None else one.lasted.total_seconds(),
+        "removed": one.is_removed,
     }
 
 

@@ -167,9 +167,8 @@ def turns(effects: t.Sequence[Effect], margin: float) -> list[Turn]:
     other days differ by more than their own intervals say: by the margin, or by as much as the runs within the parts do
     (DerSimonian and Laird, Control. Clin. Trials 7, 1986). A difference below the margin is none.
 
-    On simulated runs with a change of 10 points it was found within one run in 95 to 100 of 100, and a change was
-    called where there is none in at most 5, with 2 to 24 runs (docs/fleet.md). apache-otava, which does not know the
-    intervals, found it in 87 to 99 from four runs on, and called 18 to 44.
+    docs/fleet.md says how often it finds a change, and calls one where there is none. apache-otava, which finds changes
+    in series of values, does not know their intervals and needs four of them, so it is not used.
 
     Args:
         effects: of one workload of one class, in order.

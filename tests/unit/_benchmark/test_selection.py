@@ -266,6 +266,11 @@ def test_both_are_described_and_said():
     assert said[-1].startswith("Then the present state of the fan and the lamp is restored")
 
 
+def test_more_work_in_one_of_two_arms_is_more_work_in_both():
+    """The known effect beside another factor: as_found switches nothing, and neither does more work."""
+    assert catalogue.get("fan_2__more_work_5").more_work == 1.05 and catalogue.get("fan_2__lamp_3").more_work == 1
+
+
 def test_two_arms_are_possible_where_both_are():
     found = chosen("fan_2__lamp_3", "fan_2__lamp_4", "fan_12__lamp_3")
     assert found.names == ["fan_2__lamp_3", "fan_2__lamp_4"]
@@ -274,7 +279,10 @@ def test_two_arms_are_possible_where_both_are():
 
 @pytest.mark.parametrize(
     "name",
-    ["fan_2__fan_3", "fan_2__", "__fan_2", "fan_2__lamp_3__smt_on", "fan_2__nosmt", "fan_2__x", "smt_on__smt_off"],
+    [
+        *("fan_2__fan_3", "fan_2__", "__fan_2", "fan_2__nosmt", "fan_2__x", "smt_on__smt_off", "fan_2____lamp_3"),
+        *("fan_2__lamp_3__smt_on", "fan_2__x__lamp_3", "x__fan_2__lamp_3"),
+    ],
 )
 def test_what_cannot_be_combined_is_no_arm(name):
     with pytest.raises(base.ArmError, match="there is no arm"):

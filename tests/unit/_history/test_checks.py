@@ -6,10 +6,13 @@ from __future__ import annotations
 
 import datetime
 import json
+import typing
 
 import jsonschema_rs
 import pytest
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import histories
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance
 from ansible_collections.threadwise.smt.plugins.plugin_utils._history import checks, document
 
 START = datetime.datetime(2026, 1, 30, 6, tzinfo=datetime.UTC)
@@ -24,10 +27,13 @@ LINE = {
 }
 
 
-def add(directory, *days, start=START):
+OTHERS = ("a", "b", "c")
+
+
+def add(directory, *days, others=OTHERS):
     """Add a check a day: each is host -> status."""
     for number, statuses in enumerate(days):
-        checks.add(directory, statuses, start + number * DAY)
+        checks.add(directory, statuses, others, START + number * DAY)
 
 
 def test_a_drift_lasts_from_the_check_that_saw_it_to_the_one_that_saw_it_mended(tmp_path):
@@ -62,6 +68,32 @@ def test_a_check_of_some_hosts_says_nothing_of_the_others(tmp_path):
     assert [(one.host, one.until) for one in found.drifts] == [("a", None), ("b", START + 2 * DAY)]
 
 
+def test_a_host_that_left_the_inventory_is_neither_drifted_for_ever_nor_mended(tmp_path):
+    add(tmp_path, {"a": "compliant", "b": "drifted"}, {"a": "compliant"}, {"a": "compliant"}, others=["a"])
+    (drift,) = checks.read(tmp_path).drifts
+    assert drift == checks.Drift("b", START, START + DAY, is_removed=True) and drift.lasted is None
+    assert [one.counts for one in checks.read(tmp_path).checks][1:] == [{"compliant": 1}] * 2
+    said = document.sentences(joined(tmp_path))
+    assert said == ["In 3 checks since 2026-01-30 1 host drifted, 1 time in all; 1 left the inventory so."]
+    assert document.page(joined(tmp_path), START, 0.01).count("left the inventory") == 2
+    # It comes back, and is seen as it is then.
+    checks.add(tmp_path, {"a": "compliant", "b": "drifted"}, (), START + 3 * DAY)
+    assert checks.read(tmp_path).drifts[0] == checks.Drift("b", START + 3 * DAY, None)
+
+
+def test_check_mode_sees_what_is_there_and_leaves_it(tmp_path):
+    checks.add(tmp_path / "new", {"a": "compliant"}, (), START, dry_run=True)
+    add(tmp_path / "old", {"a": "compliant"})
+    before = {path.name: path.read_bytes() for path in (tmp_path / "old").iterdir()}
+    checks.add(tmp_path / "old", {"a": "drifted"}, (), START + DAY, dry_run=True)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "old").iterdir()} == before
+    assert [path.name for path in tmp_path.iterdir()] == ["old"]
+
+
+def test_the_statuses_of_a_history_are_those_of_a_check():
+    assert set(typing.get_args(histories.Status)) == set(compliance.STATUSES)
+
+
 @pytest.mark.parametrize("status", ["unknown", "unreachable", "bad_policy"])
 def test_a_host_of_which_nothing_is_known_has_not_been_mended(status, tmp_path):
     add(tmp_path, {"a": "drifted"}, {"a": status}, {"a": "drifted"}, {"a": "compliant"})
@@ -70,17 +102,17 @@ def test_a_host_of_which_nothing_is_known_has_not_been_mended(status, tmp_path):
 
 def test_only_what_has_changed_is_written(tmp_path):
     hosts = {f"host{number}": "compliant" for number in range(1000)}
-    assert checks.add(tmp_path, hosts, START) is True
-    size = sum(path.stat().st_size for path in tmp_path.glob("*.jsonl"))
-    assert checks.add(tmp_path, hosts, START + datetime.timedelta(hours=1)) is False
-    assert sum(path.stat().st_size for path in tmp_path.glob("*.jsonl")) - size < 200
+    for hour in range(2):
+        checks.add(tmp_path, hosts, (), START + datetime.timedelta(hours=hour))
+    first, second = (json.loads(line) for line in (tmp_path / "checks-2026-01.jsonl").read_text().splitlines())
+    assert first["statuses"] == hosts and second["statuses"] == {}
 
 
 def test_a_line_that_was_not_written_whole_is_lost_alone(tmp_path):
     add(tmp_path, {"a": "compliant"})
     path = tmp_path / "checks-2026-01.jsonl"
     path.write_text(path.read_text() + '{"schema": "threadwise.smt/che')
-    checks.add(tmp_path, {"a": "drifted"}, START + DAY)
+    checks.add(tmp_path, {"a": "drifted"}, (), START + DAY)
     assert [one.counts for one in checks.read(tmp_path).checks] == [{"compliant": 1}, {"drifted": 1}]
 
 
@@ -97,7 +129,7 @@ def test_a_line_that_was_not_written_whole_is_lost_alone(tmp_path):
 )
 def test_a_file_of_somebody_else_is_refused_with_its_line(line, tmp_path):
     (tmp_path / "checks-2026-01.jsonl").write_text(line + "\n")
-    for call in (lambda: checks.read(tmp_path), lambda: checks.add(tmp_path, {"a": "compliant"}, START)):
+    for call in (lambda: checks.read(tmp_path), lambda: checks.add(tmp_path, {"a": "compliant"}, (), START, dry_run=True)):
         with pytest.raises(BorderError, match="line 1 is no check of this collection"):
             call()
 
@@ -106,7 +138,7 @@ def test_a_link_is_not_followed(tmp_path):
     (tmp_path / "other").write_text("mine\n")
     (tmp_path / "checks-2026-01.jsonl").symlink_to(tmp_path / "other")
     with pytest.raises(BorderError, match="link"):
-        checks.add(tmp_path, {"a": "compliant"}, START)
+        checks.add(tmp_path, {"a": "compliant"}, (), START)
     assert (tmp_path / "other").read_text() == "mine\n"
 
 

@@ -30,7 +30,7 @@ def make_host(tmp_path, monkeypatch):
 
 
 def there_and_back(host, check=False):
-    return switching.there_and_back(host.run_command, TICKS, ["services"], check, host.sysroot)
+    return switching.there_and_back(host.run_command, TICKS, check, host.sysroot)
 
 
 def test_siblings_go_and_the_host_is_as_before(host):
@@ -79,6 +79,14 @@ def test_a_host_without_online_siblings_has_nothing_to_switch(host):
     host.ask("disabled")
     assert there_and_back(host).refused == "no sibling is online"
     assert host.saved() is not None
+
+
+def test_siblings_that_somebody_took_offline_one_by_one_are_left_as_they_are(host):
+    """The control still reads on: a change would switch it to off, and nothing would bring it back."""
+    host.online -= {1, 3, 5, 7}
+    host._show_all()
+    assert there_and_back(host).refused == "no sibling is online"
+    assert host.control == "on" and host.writes == [] and host.pending() is None and not host.is_waiting
 
 
 def picture(seconds=100.0, masks=None, cpusets=None, interrupts=None, online=(0, 1, 2, 3)):
