@@ -84,7 +84,7 @@ BEGIN, END = "<!-- The table is written by tools/registries.py. -->\n", "<!-- En
 # Published schemas, and the modules of plugins/plugin_utils whose SCHEMA each of them is.
 SCHEMAS = {
     "docs/host.schema.json": "_border.results",
-    "docs/compliance.schema.json": "_fleet.compliance_report",
+    "docs/compliance.schema.json": "_fleet.compliance_files.json_text",
     "docs/history.schema.json": "_history.document",
     "docs/proof.schema.json": "_proof.document",
     "docs/exposure.schema.json": "_exposure.exposure_report",

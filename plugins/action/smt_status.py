@@ -16,11 +16,12 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import (
     compliance,
-    compliance_report,
     fields,
     policy,
     waivers,
 )
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files import json_text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files.base import Check
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding import basis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.errors import FleetError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.remediation import Call
@@ -66,7 +67,7 @@ class ActionModule(HostAction):
             judged = [(text.line(host), result["compliance"])]
             try:
                 path = places.file(str(wanted), places.DOCUMENT)
-                content = compliance_report.document(judged, now, call=Call(*command_line.hosts()))
+                content = json_text.document(Check(judged, now, call=Call(*command_line.hosts())))
                 result_files.write_page(path, content, self._task.check_mode)
             except text.BorderError as error:
                 raise AnsibleActionFail(f"smt_status: {error}") from None

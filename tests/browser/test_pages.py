@@ -29,7 +29,9 @@ import result_maker
 import studies
 import trial_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, compliance_report, survey
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, survey
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files import registry
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files.base import Check
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build as build_module, hardware_classes
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import fleet as fleet_page
 
@@ -465,7 +467,9 @@ def judged_fixture(tmp_path):
         ("e-drifted", of("drifted", "the next boot has no nosmt")),
     ]
     page = tmp_path / "compliance.html"
-    page.write_text(compliance_report.page(judged, datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)), "utf-8")
+    page.write_text(
+        registry.formats()["page"].make(Check(judged, datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC))), "utf-8"
+    )
     return page
 
 

@@ -42,7 +42,12 @@ def test_what_is_wrong_is_said_and_nothing_is_written(variables, said, tmp_path)
 
 def test_a_check_of_compliance_leaves_its_line_and_in_check_mode_none(tmp_path):
     check = functools.partial(
-        call, tmp_path, "smt_compliance", smt_policy="disabled", smt_policy_scope="boot", smt_compliance_history="checks"
+        call,
+        tmp_path,
+        "smt_compliance",
+        smt_policy="disabled",
+        smt_policy_scope="boot",
+        smt_compliance_history="checks",
     )
     check("--check", hosts=["here", "gone"])
     assert not (tmp_path / "checks").exists()

@@ -20,7 +20,9 @@ import result_maker
 import sysfs_tree
 import yaml
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, compliance_report
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files import registry
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files.base import Check
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -68,7 +70,9 @@ def project_fixture(tmp_path_factory):
         ),
         ("db1", compliance.refused("no route to host", "unreachable")),
     ]
-    (directory / "smt_compliance.json").write_text(compliance_report.document(judged, NOW), encoding="utf-8")
+    (directory / "smt_compliance.json").write_text(
+        registry.formats()["json"].make(Check(judged, NOW)), encoding="utf-8"
+    )
     return directory
 
 

@@ -18,11 +18,12 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border import resu
 from ansible_collections.threadwise.smt.plugins.plugin_utils._exposure import exposure_report
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import (
     compliance,
-    compliance_report,
     cores_in_use,
     policy,
     waivers,
 )
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files import json_text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files.base import Check
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding import basis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.remediation import Call
 from ansible_collections.threadwise.smt.plugins.plugin_utils._history import document as history
@@ -36,7 +37,7 @@ NOW = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
 WRITTEN = {
     "host.schema.json": (results.SCHEMA_NAME, results.SCHEMA_VERSION),
     "results.schema.json": (base.SCHEMA_NAME, base.SCHEMA_VERSION),
-    "compliance.schema.json": (compliance_report.SCHEMA_NAME, compliance_report.SCHEMA_VERSION),
+    "compliance.schema.json": (json_text.SCHEMA_NAME, json_text.SCHEMA_VERSION),
     "history.schema.json": (history.SCHEMA_NAME, history.SCHEMA_VERSION),
     "proof.schema.json": (proof.SCHEMA_NAME, proof.SCHEMA_VERSION),
     "exposure.schema.json": (exposure_report.SCHEMA_NAME, exposure_report.SCHEMA_VERSION),
@@ -45,7 +46,7 @@ WRITTEN = {
 }
 SOURCES = {
     "host.schema.json": results.SCHEMA,
-    "compliance.schema.json": compliance_report.SCHEMA,
+    "compliance.schema.json": json_text.SCHEMA,
     "history.schema.json": history.SCHEMA,
     "proof.schema.json": proof.SCHEMA,
     "exposure.schema.json": exposure_report.SCHEMA,
@@ -137,7 +138,7 @@ def judged():
 
 def test_what_compliance_writes_is_as_its_schema_says():
     seen = {"a": looks.looked(), "b": cores_in_use.host("b", {"msg": "no route"}, []), "c": looks.looked(use=None)}
-    document = json.loads(compliance_report.document(judged(), NOW, looks=seen))
+    document = json.loads(json_text.document(Check(judged(), NOW, looks=seen)))
     jsonschema_rs.Draft202012Validator(published("compliance.schema.json")).validate(document)
     assert {host["status"] for host in document["hosts"]} == set(compliance.STATUSES) - {"compliant"}
 
@@ -186,7 +187,7 @@ WRONG = [
 
 
 def test_what_a_call_without_an_answer_writes_is_as_its_schema_says():
-    document = json.loads(compliance_report.document((), NOW, call=Call(error="smt_polciy is no variable")))
+    document = json.loads(json_text.document(Check((), NOW, call=Call(error="smt_polciy is no variable"))))
     jsonschema_rs.Draft202012Validator(published("compliance.schema.json")).validate(document)
 
 

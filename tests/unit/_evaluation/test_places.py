@@ -13,7 +13,9 @@ import pytest
 from ansible import context
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, compliance_report, survey
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, survey
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files import registry
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files.base import Check
 
 
 @pytest.fixture(name="project")
@@ -59,6 +61,7 @@ def test_a_run_that_leads_elsewhere_is_refused(project, run):
         places.run_directory("smt_eval_results", run)
 
 
+FORMATS = registry.formats()
 READ = [
     "inventory",
     "inventory/host_vars",
@@ -165,11 +168,11 @@ def test_a_file_that_is_an_inventory_is_not_written(project, monkeypatch):
 NOW = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
 JUDGED = [("web01", compliance.refused("no facts", compliance.UNKNOWN))]
 OURS = {
-    "smt.html": (places.PAGE, lambda: compliance_report.page(JUDGED, NOW)),
+    "smt.html": (places.PAGE, lambda: FORMATS["page"].make(Check(JUDGED, NOW))),
     "survey.html": (places.PAGE, lambda: survey.page([survey.unreached("web01", "no")], "now")),
-    "smt.json": (places.DOCUMENT, lambda: compliance_report.document(JUDGED, NOW)),
-    "smt.prom": (places.METRICS, lambda: compliance_report.metrics(JUDGED, NOW)),
-    "none.prom": (places.METRICS, lambda: compliance_report.metrics([], NOW)),
+    "smt.json": (places.DOCUMENT, lambda: FORMATS["json"].make(Check(JUDGED, NOW))),
+    "smt.prom": (places.METRICS, lambda: FORMATS["metrics"].make(Check(JUDGED, NOW))),
+    "none.prom": (places.METRICS, lambda: FORMATS["metrics"].make(Check([], NOW))),
     "empty.json": (places.DOCUMENT, lambda: ""),
 }
 

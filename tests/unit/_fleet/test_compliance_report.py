@@ -18,9 +18,12 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import (
     cores_in_use,
     waivers,
 )
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files import metrics, registry
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files.base import Check
 from prometheus_client import parser
 from prometheus_client.openmetrics import parser as openmetrics_parser
 
+FORMATS = registry.formats()
 NOW = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
 EVIL = "<script>alert(1)</script>\x1b[31m\"'&\\\n{{ 7 * 7 }}"
 
@@ -59,7 +62,7 @@ def test_what_needs_action_comes_first_and_a_link_chooses_each_status():
     fleet = [(f"{status}-{name}", verdict(status)) for name in "ba" for status in compliance.STATUSES]
     order = ["drifted", "bad_policy", "unreachable", "unknown", "waived", "compliant"]
     names = [f"{status}-{name}" for status in order for name in "ab"]
-    page = markup.whole(compliance_report.page(fleet, NOW))
+    page = markup.whole(FORMATS["page"].make(Check(fleet, NOW)))
     assert re.findall('<tr><th scope="row">([a-z_]+-[ab])</th>', page) == names
     assert [line.split()[0] for line in compliance_report.table(fleet)[2:14]] == names
     assert re.findall('<a href="(.*?)" data-chooses="hosts">(.*?)</a>', page) == [
@@ -69,10 +72,10 @@ def test_what_needs_action_comes_first_and_a_link_chooses_each_status():
 
 def test_columns_that_are_empty_on_all_hosts_are_left_out():
     heads = re.findall(
-        '<th scope="col">(.*?)</th>', markup.whole(compliance_report.page([("a", verdict("drifted"))], NOW))
+        '<th scope="col">(.*?)</th>', markup.whole(FORMATS["page"].make(Check([("a", verdict("drifted"))], NOW)))
     )
     assert heads == ["class", "host", "status", "how", "to do", "wanted", "scope", "class"]
-    heads = re.findall('<th scope="col">(.*?)</th>', markup.whole(compliance_report.page(FLEET, NOW)))
+    heads = re.findall('<th scope="col">(.*?)</th>', markup.whole(FORMATS["page"].make(Check(FLEET, NOW))))
     assert heads[6:] == ["scope", "running", "configured", "class"]
 
 
@@ -92,7 +95,7 @@ def test_a_pipeline_stops_for_anything_but_compliant(statuses, worthy):
 
 
 def test_json_says_all_of_it():
-    actual = json.loads(compliance_report.document(FLEET, NOW))
+    actual = json.loads(FORMATS["json"].make(Check(FLEET, NOW)))
     assert actual["at"] == "2026-03-01T12:00:00Z" and [host["host"] for host in actual["hosts"]] == list("abcd")
     assert (
         actual["hosts"][1]["running"] == {"status": "drifted", "reasons": ["x"]}
@@ -107,8 +110,8 @@ def test_a_change_that_nobody_confirmed_is_shown_everywhere():
     ]
     actual = "changed by a rollout that was interrupted before the host was found healthy"
     assert [actual in line for line in compliance_report.table(fleet)[2:4]] == [True, False]
-    assert compliance_report.page(fleet, NOW).count(actual) == 1
-    assert [host["pending_rollback"] for host in json.loads(compliance_report.document(fleet, NOW))["hosts"]] == [
+    assert FORMATS["page"].make(Check(fleet, NOW)).count(actual) == 1
+    assert [host["pending_rollback"] for host in json.loads(FORMATS["json"].make(Check(fleet, NOW)))["hosts"]] == [
         True,
         False,
     ]
@@ -121,7 +124,7 @@ def test_a_change_that_nobody_confirmed_tells_what_the_host_can_be_brought_back_
 
 
 def test_metrics_say_what_is_known_and_leave_the_rest_out():
-    lines = compliance_report.metrics(FLEET, NOW).splitlines()
+    lines = FORMATS["metrics"].make(Check(FLEET, NOW)).splitlines()
     assert 'threadwise_smt_drifted{host="b",hardware_class="c1",aspect="running"} 1' in lines
     assert 'threadwise_smt_drifted{host="b",hardware_class="c1",aspect="configured"} 0' in lines
     assert 'threadwise_smt_compliant{host="d",hardware_class=""} 0' in lines
@@ -130,15 +133,15 @@ def test_metrics_say_what_is_known_and_leave_the_rest_out():
 
 
 def test_what_a_call_was_not_about_is_named_and_keeps_its_metrics():
-    earlier = compliance_report.metrics(FLEET, NOW)
+    earlier = FORMATS["metrics"].make(Check(FLEET, NOW))
     checked, others = [FLEET[1]], ["a", "c"]
     later = NOW + datetime.timedelta(hours=1)
     sentence = compliance_report.sentence(checked, others)
     assert sentence == "1 host: 1 drifted. Not checked: 2 other hosts of the inventory."
-    assert json.loads(compliance_report.document(checked, later, others))["left_out"] == others
-    assert "2 other hosts of the inventory" in compliance_report.page(checked, later, others)
-    assert "Not checked" not in compliance_report.page(checked, later)
-    lines = compliance_report.metrics(checked, later, others, earlier).splitlines()
+    assert json.loads(FORMATS["json"].make(Check(checked, later, others)))["left_out"] == others
+    assert "2 other hosts of the inventory" in FORMATS["page"].make(Check(checked, later, others))
+    assert "Not checked" not in FORMATS["page"].make(Check(checked, later))
+    lines = FORMATS["metrics"].make(Check(checked, later, others, earlier=earlier)).splitlines()
     assert [line for line in lines if 'host="a"' in line or 'host="c"' in line] == [
         line for line in earlier.splitlines() if 'host="a"' in line or 'host="c"' in line
     ]
@@ -146,15 +149,15 @@ def test_what_a_call_was_not_about_is_named_and_keeps_its_metrics():
     assert not any('host="d"' in line for line in lines) and len(lines) == len(set(lines))
     assert f'threadwise_smt_checked_timestamp_seconds{{host="b",hardware_class="c1"}} {later.timestamp():.0f}' in lines
     # A name with each character that is special there.
-    (other,) = compliance_report.metrics([(EVIL, FLEET[0][1])], NOW).splitlines()[2:3]
-    assert other in compliance_report.metrics([], NOW, [EVIL], other + "\n")
+    (other,) = FORMATS["metrics"].make(Check([(EVIL, FLEET[0][1])], NOW)).splitlines()[2:3]
+    assert other in FORMATS["metrics"].make(Check([], NOW, [EVIL], earlier=other + "\n"))
 
 
 def test_nothing_from_a_host_becomes_markup_or_a_metric_or_steers_a_terminal():
     fleet = [
         (EVIL, dict(verdict("drifted", running=aspect("drifted")), sentence=EVIL, hardware_class=EVIL, decided_by=EVIL))
     ]
-    page = compliance_report.page(fleet, NOW)
+    page = FORMATS["page"].make(Check(fleet, NOW))
     assert page.count("<script") == 1 and "&lt;script&gt;alert(1)" in page
     assert all(line.isprintable() for line in compliance_report.table(fleet))
 
@@ -168,10 +171,8 @@ def test_metrics_are_what_other_parsers_read(parse):
     waiver = waivers.Waiver(datetime.date(2026, 3, 9), EVIL, EVIL)
     result = verdict("drifted", running=aspect("drifted"), decision={"rests_on": {}, "stale": [EVIL]})
     odd = (EVIL, waivers.applied(result, waiver, NOW))
-    families = {family.name: family for family in parse(compliance_report.metrics([*FLEET, odd], NOW))}
-    assert set(families) == set(compliance_report.METRICS) and {family.type for family in families.values()} == {
-        "gauge"
-    }
+    families = {family.name: family for family in parse(FORMATS["metrics"].make(Check([*FLEET, odd], NOW)))}
+    assert set(families) == set(metrics.METRICS) and {family.type for family in families.values()} == {"gauge"}
     assert {sample.labels["host"]: sample.labels["status"] for sample in families["threadwise_smt_status"].samples} == {
         "a": "compliant",
         "b": "drifted",
@@ -194,12 +195,15 @@ def test_a_thousand_hosts():
     assert len(lines) == 2 + 10 + 2 and lines[-1] == "1000 hosts: 10 drifted, 990 compliant.", (
         "compliant hosts are counted, not listed"
     )
-    assert compliance_report.page(fleet, NOW).count("<tr>") == 1000 + 3
-    assert len(json.loads(compliance_report.document(fleet, NOW))["hosts"]) == 1000
+    assert FORMATS["page"].make(Check(fleet, NOW)).count("<tr>") == 1000 + 3
+    assert len(json.loads(FORMATS["json"].make(Check(fleet, NOW)))["hosts"]) == 1000
 
 
-@pytest.mark.parametrize("make", [compliance_report.document, compliance_report.metrics, compliance_report.page])
-def test_a_file_that_tells_nothing_new_but_the_time_is_written_and_is_no_change(tmp_path, make):
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_file_that_tells_nothing_new_but_the_time_is_written_and_is_no_change(tmp_path, name):
+    def make(fleet, at):
+        return FORMATS[name].make(Check(fleet, at))
+
     first, later = (datetime.datetime(2026, 1, day, 3, 4, 5, tzinfo=datetime.UTC) for day in (2, 3))
     path = tmp_path / "written"
     same, other = [("h", verdict())], [("h", verdict(status="drifted"))]
@@ -214,7 +218,7 @@ def test_how_much_room_is_left_is_in_the_document_and_on_the_page_where_somebody
     burns = cores_in_use.if_looked("b", {"msg": f"it burns {EVIL}"})
     seen = {"a": looks.looked(), "b": burns, "c": None}
     hosts = {
-        one["host"]: one["look"] for one in json.loads(compliance_report.document(FLEET, NOW, looks=seen))["hosts"]
+        one["host"]: one["look"] for one in json.loads(FORMATS["json"].make(Check(FLEET, NOW, looks=seen)))["hosts"]
     }
     assert hosts["a"] == {
         "reason": None,
@@ -226,7 +230,7 @@ def test_how_much_room_is_left_is_in_the_document_and_on_the_page_where_somebody
     }
     assert hosts["b"]["reason"].startswith("it burns") and hosts["b"]["use"] is None
     assert hosts["c"] is None and hosts["d"] is None
-    page = compliance_report.page(FLEET, NOW, looks=seen)
+    page = FORMATS["page"].make(Check(FLEET, NOW, looks=seen))
     assert 'data-head="room for">19 to 32 % more<' in page and "<script>alert" not in page
     assert "How the CPUs of 1 host are used is not known" in page and "<li>b: it burns" in page
-    assert "of its work" not in compliance_report.page(FLEET, NOW, looks={"a": None})
+    assert "of its work" not in FORMATS["page"].make(Check(FLEET, NOW, looks={"a": None}))

@@ -18,6 +18,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import (
     rollout,
     waivers,
 )
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files import registry
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files.base import Check
 
 RULES = pathlib.Path(__file__).resolve().parents[3] / "examples" / "prometheus-rules.yml"
 NEXT = {"reason": "the vendor counts threads", "owner": "jo"}
@@ -194,7 +196,11 @@ def test_alerts_leave_a_waived_host_alone_and_name_its_waiver_before_it_ends(tmp
         (host, waivers.applied(dict(drifted(), running=aspect), until and waivers.parse(written(until)), start))
         for host, until in (("a", None), ("b", "1970-01-10"), ("c", "1971-01-01"))
     ]
-    lines = [line.rpartition(" ") for line in compliance_report.metrics(fleet, start).splitlines() if line[0] != "#"]
+    lines = [
+        line.rpartition(" ")
+        for line in registry.formats()["metrics"].make(Check(fleet, start)).splitlines()
+        if line[0] != "#"
+    ]
     alerts = {
         "SmtPolicyDrifted": [
             (

@@ -129,7 +129,10 @@ def test_a_line_that_was_not_written_whole_is_lost_alone(tmp_path):
 )
 def test_a_file_of_somebody_else_is_refused_with_its_line(line, tmp_path):
     (tmp_path / "checks-2026-01.jsonl").write_text(line + "\n")
-    for call in (lambda: checks.read(tmp_path), lambda: checks.add(tmp_path, {"a": "compliant"}, (), START, dry_run=True)):
+    for call in (
+        lambda: checks.read(tmp_path),
+        lambda: checks.add(tmp_path, {"a": "compliant"}, (), START, dry_run=True),
+    ):
         with pytest.raises(BorderError, match="line 1 is no check of this collection"):
             call()
 

@@ -16,7 +16,7 @@ import sys
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._pull import commands, metrics, program, repository
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance_report
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files import metrics as of_check
 from containers import UNSHARE, why_none
 from prometheus_client import parser
 from prometheus_client.openmetrics import parser as openmetrics_parser
@@ -77,7 +77,7 @@ def test_the_metrics_of_an_unknown_host_are_those_of_compliance(place):
         families = {family.name: family for family in parse(text)}
         judged = {name: family.documentation for name, family in families.items() if "_pull_" not in name}
         assert judged == {
-            name: compliance_report.METRICS[name] for name in ("threadwise_smt_compliant", "threadwise_smt_status")
+            name: of_check.METRICS[name] for name in ("threadwise_smt_compliant", "threadwise_smt_status")
         }
         assert {
             sample.labels["use"]: sample.labels["commit"][0]

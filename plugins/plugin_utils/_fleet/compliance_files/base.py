@@ -1,6 +1,7 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The base of all files of a check: what a format has to offer, and what it is given.
+"""The base of all files of a check: what a format has to offer, and what it is given. Texts in results come from hosts:
+each format escapes them for its readers.
 
 A format is one file of this folder with a ``FORMAT``; the registry finds it.
 """
@@ -38,8 +39,8 @@ class Check:
 
     @property
     def written(self) -> str:
-        """The time as files have it, without a zone: UTC."""
-        return f"{self.at:%Y-%m-%dT%H:%M:%S}"
+        """The time as files have it."""
+        return f"{self.at:%Y-%m-%dT%H:%M:%SZ}"
 
     def said(self, host: str, result: compliance.ComplianceResult) -> str:
         """Return why a host is not as wanted and what to do, in lines."""

@@ -53,7 +53,7 @@ def _text(check: Check) -> str:
         {
             "name": CLASS,
             "hostname": "controller",
-            "timestamp": check.written,
+            "timestamp": check.written.removesuffix("Z"),
             **counted,
             "skipped": skipped,
             "time": "0",

@@ -4,13 +4,79 @@
 
 from __future__ import annotations
 
+import re
+
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance_report
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, waivers
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files.base import Check, Format
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import openmetrics
+
+# Name -> help text. Gauges without time stamps: the textfile collector accepts nothing else.
+METRICS = {
+    "threadwise_smt_compliant": "1 when the host complies with its SMT policy, 0 when it does not or is unknown",
+    "threadwise_smt_status": "1 for the status: compliant, waived, drifted, bad_policy, unknown or unreachable",
+    "threadwise_smt_drifted": (
+        "1 when an aspect (running, configured, memory, memory_configured) of the host differs from its policy, 0 when"
+        " it complies"
+    ),
+    "threadwise_smt_reboot_pending": "1 when the next boot has other SMT-related arguments than the running kernel",
+    "threadwise_smt_decision_stale": (
+        "1 when the decision of evaluations to which the host is held is to be measured again, 0 when not"
+    ),
+    "threadwise_smt_waiver_end_timestamp_seconds": (
+        "when the waiver of the host ends or ended, in seconds since 1970; only of hosts that have one"
+    ),
+    "threadwise_smt_checked_timestamp_seconds": "time of the check, in seconds since 1970",
+}
+
+# A line of a metric, as `metrics` writes it.
+_OF_HOST = re.compile(r'(?P<name>\w+)\{host="(?P<host>(?:[^"\\\n]|\\.)*)".*\} [0-9]+\n')
 
 
-def _text(check: Check) -> str:
-    return compliance_report.metrics(check.judged, check.at, check.left_out, check.earlier)
+def metrics(check: Check) -> str:
+    """Format the results as OpenMetrics text, which the textfile collector accepts; unknown values have no line.
+
+    Metrics of the other hosts of the inventory stay as an earlier check left them: without them an alert about a host
+    would end because somebody checked another one.
+    """
+    lines: dict[str, list[str]] = {name: [] for name in METRICS}
+
+    def add(name: str, value: float, **labels: str) -> None:
+        pairs = ",".join(f'{key}="{openmetrics.label(value)}"' for key, value in labels.items())
+        lines[name].append(f"{name}{{{pairs}}} {value}\n")
+
+    for host, result in check.judged:
+        known = {"host": host, "hardware_class": result["hardware_class"] or ""}
+        add("threadwise_smt_compliant", int(result["status"] == compliance.COMPLIANT), **known)
+        add("threadwise_smt_status", 1, **known, status=result["status"])
+        for aspect in compliance.ASPECTS:
+            state = result[aspect] and result[aspect]["status"]
+            if state in (compliance.COMPLIANT, compliance.DRIFTED):
+                add("threadwise_smt_drifted", int(state == compliance.DRIFTED), **known, aspect=aspect)
+        values = {
+            "threadwise_smt_reboot_pending": result["reboot_pending"],
+            "threadwise_smt_decision_stale": result["decision"] and bool(result["decision"]["stale"]),
+            "threadwise_smt_waiver_end_timestamp_seconds": result["waiver"] and waivers.end(result["waiver"]),
+            "threadwise_smt_checked_timestamp_seconds": (
+                None if result["status"] == compliance.UNREACHABLE else check.at.timestamp()
+            ),
+        }
+        for name, value in values.items():
+            if value is not None:
+                add(name, int(value), **known)
+    kept = {openmetrics.label(host) for host in check.left_out}
+    for line in (check.earlier or "").splitlines(keepends=True):
+        found = _OF_HOST.match(line)
+        if found and found["name"] in lines and found["host"] in kept:
+            lines[found["name"]].append(line)
+    return (
+        "".join(
+            f"# HELP {name} {METRICS[name]}\n# TYPE {name} gauge\n{''.join(of_name)}"
+            for name, of_name in lines.items()
+            if of_name
+        )
+        + "# EOF\n"
+    )
 
 
-FORMAT = Format("metrics", places.METRICS, _text, is_kept=True)
+FORMAT = Format("metrics", places.METRICS, metrics, is_kept=True)

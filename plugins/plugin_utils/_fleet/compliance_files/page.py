@@ -4,13 +4,56 @@
 
 from __future__ import annotations
 
+import typing as t
+
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance_report
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import (
+    compliance,
+    compliance_report,
+    cores_in_use,
+    remediation,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files.base import Check, Format
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_report import Judged
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame
 
 
-def _text(check: Check) -> str:
-    return compliance_report.page(check.judged, check.at, check.left_out, check.call, check.looks)
+def page(check: Check) -> str:
+    """Render the results as one self-contained HTML page."""
+    judged, call = check.judged, check.call
+    remedies = {host: remediation.text(host, result, call) for host, result in judged}
+    seen = {host: look for host, look in check.looks.items() if look}
+    return frame.render(
+        "compliance.html.j2",
+        at=check.written,
+        judged=compliance_report.ordered(judged),
+        call=call,
+        how=compliance_report.how,
+        remedies=remedies if any(remedies.values()) else {},
+        classes=_classes(judged),
+        statuses=compliance_report.ATTENTION,
+        choices=compliance_report.by_attention(judged),
+        # A column that is empty on all hosts takes the room of the reason.
+        aspects=[aspect for aspect in compliance.ASPECTS if any(result[aspect] for _host, result in judged)],
+        decided=any(result["decided_by"] for _host, result in judged),
+        sentence=compliance_report.sentence(judged, check.left_out),
+        left_out=check.left_out,
+        looks=seen,
+        unseen=[(host, cores_in_use.unknown(look)) for host, look in sorted(seen.items()) if not look.use],
+        room_columns=cores_in_use.ROOM_COLUMNS,
+        room_cells=cores_in_use.cells,
+    )
 
 
-FORMAT = Format("page", places.PAGE, _text)
+def _classes(judged: t.Sequence[Judged]) -> list[tuple[str, dict[str, int]]]:
+    """Count the hosts by hardware class, the largest class first."""
+    found: dict[str, list[Judged]] = {}
+    for one in judged:
+        found.setdefault(one[1]["hardware_class"] or "unknown", []).append(one)
+    return sorted(
+        ((name, compliance_report.counts(hosts)) for name, hosts in found.items()),
+        key=lambda pair: (-sum(pair[1].values()), pair[0]),
+    )
+
+
+FORMAT = Format("page", places.PAGE, page)

@@ -60,7 +60,7 @@ def _text(check: Check) -> str:
         "invocations": [
             {
                 "executionSuccessful": not check.call.error,
-                "endTimeUtc": f"{check.written}Z",
+                "endTimeUtc": check.written,
                 "toolExecutionNotifications": [
                     {"level": "error", "message": {"text": text.showable(reason)}} for reason in said
                 ],

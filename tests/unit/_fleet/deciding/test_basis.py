@@ -13,9 +13,12 @@ import result_maker
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import environment
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, compliance_report
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files import registry
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files.base import Check
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding import basis, decisions
 from result_maker import accepted
 
+FORMATS = registry.formats()
 NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
 # Statuses as kernels print them: of an Intel server with SMT on, the same with it off, and of an AMD server.
 INTEL = {
@@ -192,11 +195,11 @@ def test_a_stale_decision_is_said_everywhere_and_counts_as_before():
     said = "the decision of its class is stale: it is 400 days old; another"
     assert said in compliance_report.table(judged)[2] and not compliance_report.exit_worthy(judged)
     assert compliance_report.sentence(judged) == "3 hosts: 3 compliant. Decisions to measure again: c1."
-    page = compliance_report.page(judged, NOW)
+    page = FORMATS["page"].make(Check(judged, NOW))
     assert page.count(said) == 1 and "Measure its hardware class again: ansible-playbook" in page
-    document = json.loads(compliance_report.document(judged, NOW))
+    document = json.loads(FORMATS["json"].make(Check(judged, NOW)))
     assert [host["stale"] for host in document["hosts"]] == [["it is 400 days old", "another"], [], None]
     assert document["decisions"] == [{"hardware_class": "c1", "stale_hosts": 1, **known}]
-    lines = compliance_report.metrics(judged, NOW).splitlines()
+    lines = FORMATS["metrics"].make(Check(judged, NOW)).splitlines()
     metric = [line.rpartition(" ")[2] for line in lines if line.startswith("threadwise_smt_decision_stale{")]
     assert metric == ["1", "0"]
