@@ -17,6 +17,7 @@ import typing as t
 
 from ansible.errors import AnsibleConnectionFailure
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.settings import BY_BOOTS
 from ansible_collections.threadwise.smt.plugins.module_utils._options.smt_benchmark import ARGUMENTS, RANGES
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import command_line, intake, terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostFailedError
@@ -40,7 +41,6 @@ ASYNC_STATUS = "ansible.legacy.async_status"
 # The step that reads the host and starts nothing; a task that asks for it alone shows nothing either.
 DESCRIBE = "describe"
 # What this action alone reads of the task's options.
-BY_BOOTS = ("boots", "reboot_ok", "reboot_timeout", "allow_mitigations_off")
 OF_THE_ACTION = ("probe", "progress", "wait_quiet", "_fails_later", *STATED, *BY_BOOTS)
 # The most seconds that the measurement of siblings takes which an evaluation follows; it ends as soon as they are
 # clear. Where there is nothing to place workers by without it, it takes longer; else only a part of the budget.

@@ -691,8 +691,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declarat
 # What is no setting of the plan: the run itself, and what the action reads, which sends none of it.
 OTHERS = (
     *("run", "dest", "probe", "price_per_hour", "licence_per", "nominal_ghz", "progress"),
-    *("boots", "reboot_ok", "reboot_timeout", "allow_mitigations_off"),
     *("_fails_later", "_sources", "_step"),
+    *plan_settings.BY_BOOTS,
 )
 SETTINGS = tuple(name for name in ARGUMENTS if name not in OTHERS)
 

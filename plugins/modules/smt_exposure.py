@@ -10,6 +10,7 @@ version_added: 1.0.0
 description:
   - Shows a table on the terminal and writes an HTML page and a JSON document on the controller - CPU usage, what that
     is of the work that a host can do, the room that is left, how long siblings were busy together, and with whose work.
+    The document is beside the page, C(.json).
   - Takes what M(threadwise.smt.smt_usage) returned on all hosts of the play, those that could not be reached included.
     Run it once.
 options:
@@ -26,20 +27,10 @@ options:
     description: C(by_host) of M(threadwise.smt.smt_yields), whose workloads are named.
     type: dict
     default: {}
-  not_contacted:
-    description: Hosts that this controller cannot reach, as M(threadwise.smt.smt_preflight) found. They have no result.
-    type: list
-    elements: str
-    default: []
-  dest:
-    description:
-      - The page, on the controller; a relative path is below the current directory. The name has to end in C(.html) or
-        C(.htm). The document is beside it, C(.json). Files are replaced as a whole, but only if this collection wrote
-        them.
-    type: path
-    required: true
 extends_documentation_fragment:
   - threadwise.smt.attributes.controller
+  - threadwise.smt.pages
+  - threadwise.smt.pages.not_contacted
 attributes:
   check_mode:
     support: full

@@ -8,8 +8,7 @@ module: smt_fail_host
 short_description: (internal) Fail a host that is not as its policy wants it, or that was not evaluated
 version_added: 1.0.0
 description:
-  - Used by the playbooks C(threadwise.smt.smt_eval), C(threadwise.smt.smt_survey), C(threadwise.smt.smt_compliance) and
-    C(threadwise.smt.smt_enforce); not to be called directly.
+  - Used by the playbooks of this collection; not to be called directly.
   - Succeeds on a host that is compliant or waived. On another one it fails, or counts the host as unreachable where it
     could not be reached, so that each host has its own result in the recap of the play.
 options:
@@ -19,11 +18,6 @@ options:
         the failure of a module before it, was registered.
     type: str
     required: true
-  not_contacted:
-    description: Hosts that this controller cannot reach, as M(threadwise.smt.smt_preflight) found. They have no result.
-    type: list
-    elements: str
-    default: []
   drifted_ok:
     description: Whether it succeeds on a host that has drifted. A rollout in check mode sets this for hosts that it
       would change.
@@ -31,6 +25,7 @@ options:
     default: false
 extends_documentation_fragment:
   - threadwise.smt.attributes.controller
+  - threadwise.smt.pages.not_contacted
 attributes:
   check_mode:
     support: full

@@ -10,7 +10,7 @@ version_added: 1.0.0
 description:
   - Reads what checks of compliance have found over time, and the reports of evaluations, and says which hosts drifted
     when, how long that lasted, and whether the effect of SMT on a workload of a hardware class has changed.
-  - Makes no call on any host.
+  - The document is beside the page, C(.json). Makes no call on any host.
 options:
   checks:
     description:
@@ -22,18 +22,13 @@ options:
       - Directory of evaluations on the controller, such as C(smt_eval_results). Runs without a report are none.
     type: path
   margin:
-    description: Effects within this share of 1 count as none, and so does a change of an effect by less.
+    description: Effects within this share of 1 count as none, and so does a change of an effect by less. From 0 to
+      below 1.
     type: float
     default: 0.01
-  dest:
-    description:
-      - The page, on the controller; a relative path is below the current directory. The name has to end in C(.html) or
-        C(.htm). The document is beside it, C(.json). Files are replaced as a whole, but only if this collection wrote
-        them.
-    type: path
-    required: true
 extends_documentation_fragment:
   - threadwise.smt.attributes.controller
+  - threadwise.smt.pages
 attributes:
   check_mode:
     support: full

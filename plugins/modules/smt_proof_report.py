@@ -36,13 +36,9 @@ options:
     description: Directory of runs on the controller. The page and the documents are in C(proof) below that of the run.
     type: path
     required: true
-  not_contacted:
-    description: Hosts that this controller cannot reach, as M(threadwise.smt.smt_preflight) found. They have no result.
-    type: list
-    elements: str
-    default: []
 extends_documentation_fragment:
   - threadwise.smt.attributes.controller
+  - threadwise.smt.pages.not_contacted
 attributes:
   check_mode:
     support: full

@@ -23,19 +23,10 @@ options:
       - Name of the variable in which the result of M(threadwise.smt.smt_usage) was registered, where the hosts were
         looked at. How much room is left is in the table and on the page then.
     type: str
-  not_contacted:
-    description: Hosts that this controller cannot reach, as M(threadwise.smt.smt_preflight) found. They have no result.
-    type: list
-    elements: str
-    default: []
-  dest:
-    description:
-      - The page, on the controller; a relative path is below the current directory. The name has to end in C(.html) or
-        C(.htm). The file is replaced as a whole, but only if this collection wrote it.
-    type: path
-    required: true
 extends_documentation_fragment:
   - threadwise.smt.attributes.controller
+  - threadwise.smt.pages
+  - threadwise.smt.pages.not_contacted
 attributes:
   check_mode:
     support: full

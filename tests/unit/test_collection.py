@@ -97,13 +97,31 @@ def anchors(page):
     return {f"{name}-{earlier}" if (earlier := names[:place].count(name)) else name for place, name in enumerate(names)}
 
 
-def test_links_between_pages_lead_somewhere():
-    lost, with_anchor = [], 0
-    for page in [
+def pages():
+    return [
         *sorted(ROOT.glob("*.md")),
         *sorted((ROOT / "docs").glob("*.md")),
         *sorted((ROOT / "roles").glob("*/README.md")),
-    ]:
+    ]
+
+
+def test_files_that_pages_name_are_there():
+    """Those that begin with a folder of the collection and end as files do; words in capitals stand for any name."""
+    named = re.compile(
+        r"(?<![\w/.{-])((?:docs|examples|molecule|playbooks|plugins|roles|tests|tools)/[\w./*-]+\.[a-z]{1,4})\b"
+    )
+    found = [(page, path) for page in pages() for path in named.findall(page.read_text(encoding="utf-8"))]
+    lost = [
+        f"{page.relative_to(ROOT)} -> {path}"
+        for page, path in found
+        if not list(ROOT.glob(re.sub("[A-Z]{4,}", "*", path)))
+    ]
+    assert lost == [] and len(found) > 50
+
+
+def test_links_between_pages_lead_somewhere():
+    lost, with_anchor = [], 0
+    for page in pages():
         for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", page.read_text(encoding="utf-8")):
             there = page.parent / target if target else page
             with_anchor += bool(anchor)

@@ -26,6 +26,8 @@ AUTO = "auto"
 # What is measured where nobody says what.
 USUAL = ("gzip", "sysbench_cpu")
 SECONDS = ("sample_seconds", "settle_seconds")
+# Options of an evaluation by boots, which its controller leads and no plan knows.
+BY_BOOTS = ("boots", "reboot_ok", "reboot_timeout", "allow_mitigations_off")
 # Hosts with so many CPUs have each number of streams; more would leave too little time for each.
 FEW_CPUS = 8
 

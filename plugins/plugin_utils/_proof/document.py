@@ -1,7 +1,7 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What came of a host as a document that its owner may hand on: no names, no addresses, no serial numbers, and no
-sentence that a host has written.
+"""What came of a host as a document that its owner may hand on: no names, no addresses, no serial numbers, and none of
+the reasons that a host gives, in which units, users and paths are named.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._proof import recording
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.version import COLLECTION_VERSION
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import facts, schema
 from ansible_collections.threadwise.smt.plugins.plugin_utils._proof import findings
 from ansible_collections.threadwise.smt.plugins.plugin_utils._proof.host_proof import (
     EFFECT,
@@ -28,9 +28,10 @@ FACTS = (
     *("hardware_class", "hypervisor", "supported", "control", "active", "sockets", "cores", "threads_per_core"),
     *("numbering", "source", "complete", "sibling_groups"),
 )
-# What a release of a kernel is made of; a builder can put anything behind it.
-_RELEASE = re.compile(r"\d+(\.\d+)*[-+.~_\w]{0,60}")
+# The numbers of a kernel's release. A builder can put anything behind them, such as the name of a company.
+_RELEASE = re.compile(r"[0-9]+(?:[.-][0-9]+)*(?![0-9A-Za-z])")
 
+_KNOWN = facts.SMT["properties"]
 _TEXT = schema.text()
 _SHARE: schema.Schema = {"type": "number"}
 _SECONDS = schema.or_null(schema.SECONDS)
@@ -56,8 +57,11 @@ SCHEMA = schema.published(
     schema.whole(
         day=schema.about(schema.text(10, r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"), "Day of the proof, UTC."),
         collection_version=schema.about(schema.text(100), "Version of the collection."),
-        kernel=schema.about(schema.text(100), "Release of the kernel; empty where it is not one."),
-        facts=schema.about({"type": "object"}, "Facts that say what the machine is, as in docs/facts.md."),
+        kernel=schema.about(schema.text(100), "Numbers of the kernel's release; empty without any."),
+        facts=schema.about(
+            schema.strict((), **{name: _KNOWN[name] for name in FACTS}),
+            "Facts that say what the machine is, as in docs/facts.md.",
+        ),
         findings=schema.about(
             schema.whole(
                 **{
@@ -79,9 +83,7 @@ SCHEMA = schema.published(
             ),
             "What others say of CPUs.",
         ),
-        siblings=schema.about(
-            schema.or_null(schema.mapping({}, 20)), "What was measured, as the fact `measured`; null if nothing was."
-        ),
+        siblings=schema.about(_KNOWN["measured"], "What was measured, as the fact `measured`; null if nothing was."),
         switch=schema.about(
             schema.or_null(
                 schema.whole(
@@ -141,7 +143,7 @@ def made(proof: HostProof, day: str) -> dict[str, t.Any]:
         "schema_version": SCHEMA_VERSION,
         "day": day,
         "collection_version": COLLECTION_VERSION,
-        "kernel": proof.kernel if _RELEASE.fullmatch(proof.kernel) else "",
+        "kernel": found.group() if (found := _RELEASE.match(proof.kernel)) else "",
         "facts": {name: proof.facts[name] for name in FACTS if name in proof.facts},
         "findings": states,
         "views": [_view(one) for one in proof.views],

@@ -46,7 +46,12 @@ MEASURED = {
     "pairs": ["0-1", "2-3"],
     "singles": "",
     "unclear": "",
+    "rounds": 4,
+    "seconds": 12.5,
+    "confidence": 0.99,
     "agrees_with_kernel": True,
+    "measured_at": "2026-11-27T10:00:00Z",
+    "ratios": [{"pair": "0-1", "result": "shares", "ratio": 0.55, "low": 0.53, "high": 0.57}],
 }
 ATTACK = "<script>alert(1)</script>\x1b[2J{{ 7 * 7 }}"
 
@@ -212,10 +217,26 @@ def test_on_recorded_noise_equal_arms_are_called_equal_and_five_percent_are_foun
     """A dozen blocks of 50 ms; a proof on a host has some hundred of half a second and more."""
     proofs = list(recorded_proofs("quiet", 12))
     count = len(proofs)
-    assert count >= 300
-    assert sum(equal.is_called for equal, _planted in proofs) <= 0.05 * count
-    assert sum(planted.is_called for _equal, planted in proofs) >= 0.95 * count
-    assert sum(planted.holds_the_effect for _equal, planted in proofs) >= 0.95 * count
+    called = sum(equal.is_called for equal, _planted in proofs)
+    found = sum(planted.is_called for _equal, planted in proofs)
+    held = sum(planted.holds_the_effect for _equal, planted in proofs)
+    print(f"{count} proofs: {called} called equal arms different, {found} found 5 %, {held} have it in the interval")
+    assert count >= 300 and called <= 0.05 * count and found >= 0.95 * count and held >= 0.95 * count
+
+
+@pytest.mark.parametrize(
+    ("release", "numbers"),
+    [
+        ("6.1.0-28-amd64", "6.1.0-28"),
+        ("5.14.0-503.11.1.el9_5.x86_64", "5.14.0-503.11.1"),
+        ("6.8.0-acme-db-prod", "6.8.0"),
+        ("6.12.9", "6.12.9"),
+        ("5.10acme", "5"),
+        ("acme", ""),
+    ],
+)
+def test_of_a_kernels_release_the_document_has_the_numbers(release, numbers, facts):
+    assert document.made(looked(facts, kernel=release), "2026-11-27")["kernel"] == numbers
 
 
 def test_the_document_matches_its_schema_and_names_nobody(facts):
@@ -229,7 +250,7 @@ def test_the_document_matches_its_schema_and_names_nobody(facts):
         jsonschema_rs.validator_for(document.SCHEMA).validate(made)
         text = json.dumps(made)
         assert "web01" not in text and "secret" not in text and "script" not in text
-    assert made["kernel"] == "" and made["switch"]["conflicts"] == 1 and made["switch"]["refused"] is True
+    assert made["kernel"] == "6.1.0" and made["switch"]["conflicts"] == 1 and made["switch"]["refused"] is True
 
 
 @pytest.fixture(name="machine", scope="module")

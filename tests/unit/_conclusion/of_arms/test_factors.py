@@ -140,4 +140,5 @@ def test_intervals_hold_a_planted_interaction_on_recorded_noise():
         (one,) = found(document)
         for name, effect in (("interaction", one.interaction), ("main", one.main[1])):
             held[name] += effect.low <= truth[name] <= effect.high
+    print(f"of {COUNT} intervals so many hold the planted effect: {held}")
     assert min(held.values()) >= 0.95 * COUNT, held
