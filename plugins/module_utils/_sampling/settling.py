@@ -59,14 +59,16 @@ class Settling:
         if self._is_chosen:
             time.sleep(self.seconds)
             return
-        started = time.monotonic()
+        started = quiet_since = time.monotonic()
         quiet = 0
         while quiet < WINDOWS_QUIET and time.monotonic() - started < MAX_SECONDS:
-            quiet = quiet + 1 if self._busy() <= (self._quiet or 0.0) else 0
-        took = time.monotonic() - started
-        # The windows that show it are no part of what is needed.
-        self._longest = max(self._longest, took - quiet * WINDOW_SECONDS)
-        time.sleep(max(0.0, FIRST_SECONDS - took))
+            if self._busy() <= (self._quiet or 0.0):
+                quiet += 1
+            else:
+                quiet, quiet_since = 0, time.monotonic()
+        # The windows that show it are no part of what is needed, however long a busy machine takes over them.
+        self._longest = max(self._longest, quiet_since - started)
+        time.sleep(max(0.0, FIRST_SECONDS - (time.monotonic() - started)))
 
     def choose(self) -> bool:
         """Choose the wait of all later switches, after the first block.

@@ -101,10 +101,10 @@ def add(
         return
     month = at.strftime("%Y-%m")
     try:
-        with (
-            folders.opened(directory, make=not dry_run) as folder,
-            contextlib.nullcontext() if dry_run else folder.locked(LOCK, LOCK_SECONDS),
-        ):
+        with contextlib.ExitStack() as stack:
+            folder = stack.enter_context(folders.opened(directory, make=not dry_run))
+            if not dry_run:
+                stack.enter_context(folder.locked(LOCK, LOCK_SECONDS))
             names = _names(directory)
             known = _state(folder, names[-1]) if names else {}
             if dry_run:

@@ -16,15 +16,15 @@ from ansible_collections.threadwise.smt.plugins.module_utils._sampling import se
 class Host:
     """A host with a clock of its own, whose CPUs are busy for some time after each switch."""
 
-    def __init__(self, busy_seconds, quiet=0.1):
+    def __init__(self, busy_seconds, quiet=0.1, window=settling.WINDOW_SECONDS):
         self.now, self.until = 0.0, 0.0
-        self.busy_seconds, self.quiet = busy_seconds, quiet
+        self.busy_seconds, self.quiet, self.window = busy_seconds, quiet, window
 
     def switch(self):
         self.until = self.now + self.busy_seconds
 
     def busy(self):
-        self.sleep(settling.WINDOW_SECONDS)
+        self.sleep(self.window)
         return 2.0 if self.now <= self.until + 1e-9 else self.quiet
 
     def sleep(self, seconds):
@@ -59,6 +59,10 @@ def test_the_pause_is_half_as_long_again_as_the_host_was_busier_than_before(monk
 
 def test_a_host_that_is_busy_anyway_is_not_waited_for(monkeypatch):
     assert chosen(Host(0.0, quiet=3.0), monkeypatch)[1] == 0.2
+
+
+def test_windows_that_take_longer_than_they_should_are_no_time_that_the_host_needs(monkeypatch):
+    assert chosen(Host(0.0, window=0.3), monkeypatch)[1] == 0.2
 
 
 def test_a_pause_that_is_given_is_kept(monkeypatch):
