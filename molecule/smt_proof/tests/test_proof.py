@@ -5,35 +5,13 @@
 from __future__ import annotations
 
 import json
-import os
-import pathlib
-import subprocess
 
 import pytest
+from proofs import document, prove
 
-EPHEMERAL = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
-INVENTORY = EPHEMERAL / "inventory"
 GUEST = "smt-proof"
+testinfra_hosts = [f"ansible://{GUEST}"]
 ONLINE = "/sys/devices/system/cpu/online"
-
-
-def prove(where, *words, **variables):
-    return subprocess.run(
-        [
-            *("ansible-playbook", "-i", str(INVENTORY), "threadwise.smt.smt_proof", "--limit", GUEST),
-            *("-e", json.dumps({"smt_proof_run": "first", **variables}), *words),
-        ],
-        cwd=where,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "ANSIBLE_FORCE_COLOR": "false", "ANSIBLE_NOCOLOR": "true"},
-    )
-
-
-def documents(where):
-    return json.loads((where / "smt_proof_results" / "first" / "proof" / f"{GUEST}.json").read_text())
 
 
 @pytest.fixture(name="pinned")
@@ -47,9 +25,9 @@ def pin_a_process_of_a_user(host):
 
 def test_a_whole_proof(host, pinned, tmp_path):
     before = host.check_output(f"cat {ONLINE}; taskset -pc {pinned}")
-    done = prove(tmp_path, smt_proof_seconds=240)
+    done = prove(GUEST, tmp_path, smt_proof_seconds=240)
     print(done.stdout[-6000:], done.stderr[-2000:])
-    found = documents(tmp_path)
+    found = document(GUEST, tmp_path)
     assert found["findings"]["facts"] == "holds"
     assert {one["source"] for one in found["views"] if one["answered"]} >= {"lscpu", "topology/core_cpus_list"}
     # The truth of this guest: its siblings are two threads of the emulator, which share nothing.
@@ -68,7 +46,7 @@ def test_a_whole_proof(host, pinned, tmp_path):
 def test_a_conflict_is_named_and_nothing_is_switched(host, tmp_path):
     host.check_output("systemd-run --quiet --unit=bound --property=CPUAffinity=3 sleep 10000")
     try:
-        done = prove(tmp_path, "--check")
+        done = prove(GUEST, tmp_path, "--check")
         assert "would take its second threads offline once" in done.stdout, done.stdout + done.stderr
         assert "bound.service" in done.stdout and "Siblings were not switched" in done.stdout
         assert not (tmp_path / "smt_proof_results" / "first" / "proof").exists()
@@ -81,7 +59,7 @@ def test_a_cpu_that_the_kernel_refuses_is_named(host, tmp_path):
     path = "/sys/devices/system/cpu/smt/control"
     host.check_output(f"echo on >/run/refusing; mount --bind /run/refusing {path}; mount -o remount,bind,ro {path}")
     try:
-        done = prove(tmp_path, "--check")
+        done = prove(GUEST, tmp_path, "--check")
         assert "Siblings were not switched" in done.stdout and "smt/control" in done.stdout, done.stdout
     finally:
         host.check_output(f"umount {path}")

@@ -11,10 +11,15 @@ import time
 import types
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity, bindings, cpusets, tasks
-from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, files, kernel_files
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import bindings, cpusets, tasks
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, files, kernel_files, locks
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import change, frame as smt_frame, state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
+    change,
+    frame as smt_frame,
+    restore as smt_restore,
+    state as smt_state,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback import pending as pending_rollback
 
 # The timer of the change: switching hundreds of cores takes a minute.
@@ -31,7 +36,7 @@ class Picture(t.NamedTuple):
     Attributes:
         seconds: since the boot when it was taken, as far as that is known.
         state: the state of the CPUs.
-        masks: (thread, its start) -> CPU list, of threads that may not run on all CPUs.
+        masks: (thread, its start) -> CPU list, of threads that may not run on all CPUs, or could not before.
         cpusets: path -> what it has, of each with CPUs of its own.
         interrupts: number -> CPU list.
     """
@@ -43,14 +48,25 @@ class Picture(t.NamedTuple):
     interrupts: "dict[str, str]"
 
 
-def picture(host: kernel_files.KernelFiles) -> Picture:
-    """Return what a switch can change, as it is now."""
+def picture(host: kernel_files.KernelFiles, known: "t.Iterable[tuple[int, str]]" = ()) -> Picture:
+    """Return what a switch can change, as it is now.
+
+    Args:
+        host: its files.
+        known: threads whose masks are read whatever they are, as (thread, its start); those that have ended are left
+            out.
+    """
     state = smt_state.read(files=host)
     online = frozenset(state["online"])
+    masks = {(one.pid, one.start): one.mask for one in tasks.restricted(host, online)}
+    for key in known:
+        mask = masks.get(key) or tasks.current_mask(host, *key)
+        if mask is not None:
+            masks[key] = mask
     return Picture(
         _since_boot(host),
         state,
-        {(one.pid, one.start): cpulist.render(one.mask) for one in tasks.restricted(host, online)},
+        {key: cpulist.render(mask) for key, mask in masks.items()},
         {
             one.path: f"{cpulist.render(one.cpus)} ({one.partition or 'member'})"
             for one in cpusets.find(host)
@@ -80,7 +96,7 @@ def differences(before: Picture, after: Picture, ticks_a_second: int) -> "dict[s
     return {
         "cpus": smt_state.differences(before.state, after.state),
         "masks": [
-            f"thread {key[0]} may run on {mask} only, before on {before.masks.get(key, 'all CPUs')}"
+            f"thread {key[0]} may run on {mask}, before on {before.masks.get(key, 'all CPUs')}"
             for key, mask in sorted(after.masks.items())
             if key in existed and before.masks.get(key) != mask
         ][:MAX_NAMED],
@@ -151,17 +167,30 @@ def there_and_back(run: Run, ticks_a_second: int, check: bool, sysroot: str = "/
     except HostError as error:
         return Switched(str(error), failed=True)
     back = change.Request(change.PREVIOUS, frame=was)
-    # The timer still runs, and does it where this fails.
-    restored, seconds_back = _timed(back, run, sysroot)
-    _timed(back._replace(confirm=True), run, sysroot)
+    begun = time.monotonic()
+    # The timer still runs, and does it where this process dies.
+    try:
+        not_restored = _timed(back, run, sysroot)[0]["not_restored"]
+        seconds_back = round(time.monotonic() - begun, 3)
+        _timed(back._replace(confirm=True), run, sysroot)
+    except HostError as error:
+        # A request brings back all or nothing. What can come back does now, and the timer goes on with the rest.
+        not_restored = _restored_as_far_as_it_goes(host, fs) or [str(error)]
+        seconds_back = round(time.monotonic() - begun, 3)
     return Switched(
         None,
         seconds_off=seconds_off,
         seconds_back=seconds_back,
         cpus=cpulist.render(going),
-        different=differences(before, picture(host), ticks_a_second),
-        not_restored=[one for one in restored["not_restored"] if not isinstance(one, affinity.Harmless)],
+        different=differences(before, picture(host, before.masks), ticks_a_second),
+        not_restored=smt_restore.left(not_restored),
     )
+
+
+def _restored_as_far_as_it_goes(host: kernel_files.KernelFiles, fs: files.HostFs) -> "list[str]":
+    with locks.HostLock(fs.sysroot, "a proof that brings siblings back", locks.CHANGE_SECONDS):
+        pending = pending_rollback.load(fs)
+        return [] if pending is None else smt_restore.restore(host, pending)
 
 
 def _online(shown: change.ShownState) -> "set[int]":

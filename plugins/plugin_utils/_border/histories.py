@@ -41,25 +41,53 @@ class Environment(_Excerpt, frozen=True):
     kernel: parts.Text | None = None
 
 
-class ReportedHost(_Excerpt, frozen=True):
-    """A host of a report."""
-
-    hardware_class: parts.Text | None = None
-    started: parts.Text | None = None
-    environment: Environment | None = None
-
-
-class ReportedWorkload(_Excerpt, frozen=True):
-    """What a report says of a workload of a class; one that its hosts do not measure alike has no ratio."""
+class Compared(_Excerpt, frozen=True):
+    """What a report says of a workload, of one host or of several; one that hosts do not measure alike has no ratio."""
 
     title: parts.Text
-    of_smt: bool = False
     better: parts.Better | None = None
     ratio: parts.Number | None = None
     ci_low: parts.Number | None = None
     ci_high: parts.Number | None = None
     interval_confidence: parts.Number | None = None
     verdict: parts.Text | None = None
+
+
+class ReportedSide(_Excerpt, frozen=True):
+    """A side of a comparison."""
+
+    arm: parts.Text
+
+
+class ReportedComparison(Compared, frozen=True, kw_only=True):
+    """A comparison of a host."""
+
+    baseline: ReportedSide
+    candidate: ReportedSide
+    placement: parts.Text
+    primary: bool
+
+
+class ReportedHost(_Excerpt, frozen=True):
+    """A host of a report."""
+
+    host: parts.Text
+    hardware_class: parts.Text | None = None
+    started: parts.Text | None = None
+    environment: Environment | None = None
+    comparisons: tuple[ReportedComparison, ...] = ()
+
+
+class ReportedWorkload(Compared, frozen=True):
+    """What the hosts of a class that measured a workload say of it.
+
+    Attributes:
+        of_smt: whether it is about SMT off against on, with every online thread busy.
+        n: how many hosts measured it.
+    """
+
+    of_smt: bool = False
+    n: parts.Count = 0
 
 
 class ReportedClass(_Excerpt, frozen=True):

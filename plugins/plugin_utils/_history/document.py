@@ -110,7 +110,7 @@ SCHEMA = schema.published(
             },
             "What SMT off did to each workload of each hardware class.",
         ),
-        refused=schema.about({"type": "array", "items": _TEXT}, "Runs whose report could not be read."),
+        left_out=schema.about({"type": "array", "items": _TEXT}, "Runs that are left out, a sentence each."),
     ),
 )
 
@@ -125,28 +125,28 @@ class Record(t.NamedTuple):
         effects: by hardware class and workload.
         turns: of each of them.
         latest: of each of them, from :func:`effects.standing`.
-        refused: runs that could not be read.
+        left_out: runs that are left out, a sentence each.
     """
 
     history: History | None
     effects: Effects
     turns: t.Mapping[Key, t.Sequence[Turn]]
     latest: t.Mapping[Key, str | None]
-    refused: t.Sequence[str]
+    left_out: t.Sequence[str]
 
 
-def joined(history: History | None, effects: Effects, refused: t.Sequence[str], margin: float) -> Record:
+def joined(history: History | None, effects: Effects, left_out: t.Sequence[str], margin: float) -> Record:
     """Return a history with where its effects have changed.
 
     Args:
         history: of checks, or None.
         effects: from :func:`effects.read`.
-        refused: likewise.
+        left_out: likewise.
         margin: effects within this share of 1 count as none.
     """
     found = {key: turns(one, margin) for key, one in effects.items()}
     latest = {key: standing(one, found[key], margin) for key, one in effects.items()}
-    return Record(history, effects, found, latest, refused)
+    return Record(history, effects, found, latest, left_out)
 
 
 def sentences(one: Record) -> list[str]:
@@ -166,7 +166,7 @@ def sentences(one: Record) -> list[str]:
         runs = {effect.run for of_key in one.effects.values() for effect in of_key}
         found.append(f"In {wording.counted(len(runs), 'run')} of evaluations no effect of SMT has changed.")
     found += _of_latest(one)
-    return [*found, *(f"A run was left out: {reason}" for reason in one.refused)]
+    return [*found, *(f"Left out: {reason}." for reason in one.left_out)]
 
 
 def _of_latest(one: Record) -> list[str]:
@@ -246,7 +246,7 @@ def document(one: Record, at: datetime.datetime) -> dict[str, t.Any]:
             }
             for key, effects in one.effects.items()
         ],
-        "refused": list(one.refused),
+        "left_out": list(one.left_out),
     }
 
 

@@ -13,8 +13,10 @@ import pathlib
 import statistics
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons, paired, recorded
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.change import Change
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import histories, parts, results, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import folders
 
 REPORT = "results.json"
@@ -30,6 +32,7 @@ class Effect(t.NamedTuple):
 
     Attributes:
         run: its name.
+        host: that says it by itself; empty where several hosts do, combined.
         day: ``YYYY-MM-DD``, of its first host.
         kernels: releases of its hosts' kernels.
         better: the direction of the metric.
@@ -41,6 +44,7 @@ class Effect(t.NamedTuple):
     """
 
     run: str
+    host: str
     day: str
     kernels: tuple[str, ...]
     better: str
@@ -65,6 +69,11 @@ class Effect(t.NamedTuple):
     def change(self) -> Change:
         """The change of the metric itself."""
         return Change.of_ratios(self.better, self.ratio, self.low, self.high)
+
+    def turned(self) -> Effect:
+        """Return what the baseline is against the candidate."""
+        verdict = {paired.GAIN: paired.LOSS, paired.LOSS: paired.GAIN}.get(self.verdict, self.verdict)
+        return self._replace(ratio=1 / self.ratio, low=1 / self.high, high=1 / self.low, verdict=verdict)
 
 
 # Whether the latest run says what those before it say.
@@ -94,7 +103,10 @@ Key = tuple[str, str]
 
 def read(directory: str | os.PathLike[str]) -> tuple[dict[Key, list[Effect]], list[str]]:
     """Return the effects of each workload of each hardware class in the order of their days, and a sentence about each
-    run whose report cannot be read.
+    run that is left out.
+
+    The hosts of a class differ. So what a host says by itself in the latest run is compared with what it has said
+    before, and what several say combined with what several have said.
 
     Args:
         directory: that of runs, such as ``smt_eval_results``.
@@ -103,7 +115,7 @@ def read(directory: str | os.PathLike[str]) -> tuple[dict[Key, list[Effect]], li
         BorderError: it cannot be read.
     """
     found: dict[Key, list[Effect]] = collections.defaultdict(list)
-    refused = []
+    left_out = []
     try:
         runs = sorted(path for path in pathlib.Path(directory).iterdir() if results.is_run_name(path.name))[:MAX_RUNS]
     except OSError as error:
@@ -115,41 +127,60 @@ def read(directory: str | os.PathLike[str]) -> tuple[dict[Key, list[Effect]], li
             for key, effect in _of_run(path):
                 found[key].append(effect)
         except (OSError, text.BorderError) as error:
-            refused.append(f"{text.line(path.name)}: {text.line(error, MAX_TEXT)}")
-    return {
-        key: sorted(one, key=lambda effect: (effect.day, effect.run)) for key, one in sorted(found.items())
-    }, refused
+            left_out.append(f"{text.line(path.name)}: {text.line(error, MAX_TEXT)}")
+    alike: dict[Key, list[Effect]] = {}
+    by_others: dict[tuple[str, str], list[str]] = collections.defaultdict(list)
+    for key, effects in sorted(found.items()):
+        effects.sort(key=lambda effect: (effect.day, effect.run))
+        latest = effects[-1].run
+        host = min(one.host for one in effects if one.run == latest)
+        alike[key] = [one for one in effects if one.host == host]
+        others = dict.fromkeys(one.run for one in effects if one.run not in {kept.run for kept in alike[key]})
+        for run in others:
+            by_others[run, f"{host} alone" if host else "several hosts"].append(" of ".join(filter(None, key[::-1])))
+    left_out += [
+        f"{run} for {wording.named(measured)}: it was not measured by {by}, as in the latest run"
+        for (run, by), measured in by_others.items()
+    ]
+    return alike, left_out
 
 
 def _of_run(path: pathlib.Path) -> t.Iterator[tuple[Key, Effect]]:
+    """Yield what each host says by itself, and what those of a class say combined where they are several."""
     report = parts.decoded(folders.read(path / REPORT, MAX_BYTES).decode("utf-8", "replace"), histories.Report)
     kernels: dict[str, set[str]] = collections.defaultdict(set)
-    days = []
+    day = min(filter(_is_day, ((host.started or "")[:10] for host in report.hosts)), default="")
     for host in report.hosts:
-        if host.environment is not None and host.environment.kernel:
-            kernels[host.hardware_class or ""].add(text.line(host.environment.kernel, 100))
-        days.append((host.started or "")[:10])
-    day = min((day for day in days if _is_day(day)), default="")
-    for one in report.classes:
-        for workload in one.workloads:
-            low, high, ratio = workload.ci_low, workload.ci_high, workload.ratio
-            if not (workload.of_smt and workload.better and low and high and ratio and 0 < low <= ratio <= high):
+        name = host.hardware_class or ""
+        kernel = host.environment and host.environment.kernel
+        ran = {text.line(kernel, MAX_TEXT)} if kernel else set()
+        kernels[name] |= ran
+        for one in host.comparisons:
+            sides = one.baseline.arm, one.candidate.arm
+            if not (one.primary and one.placement == comparisons.WHOLE_MACHINE and set(sides) == set(recorded.OF_SMT)):
                 continue
-            name = one.hardware_class or ""
-            yield (
-                (text.line(name, MAX_TEXT), text.line(workload.title, MAX_TEXT)),
-                Effect(
-                    path.name,
-                    day,
-                    tuple(sorted(kernels[name])),
-                    workload.better,
-                    ratio,
-                    low,
-                    high,
-                    min(0.9999, max(0.5, workload.interval_confidence or 0.95)),
-                    workload.verdict or "",
-                ),
-            )
+            effect = _effect(one, path.name, text.line(host.host, MAX_TEXT), day, ran)
+            if effect is not None:
+                # Of SMT off against on, whatever the baseline was.
+                yield _key(name, one), effect if sides == recorded.OF_SMT else effect.turned()
+    for of_class in report.classes:
+        name = of_class.hardware_class or ""
+        for workload in of_class.workloads:
+            effect = _effect(workload, path.name, "", day, kernels[name])
+            if workload.of_smt and workload.n > 1 and effect is not None:
+                yield _key(name, workload), effect
+
+
+def _key(name: str, one: histories.Compared) -> Key:
+    return text.line(name, MAX_TEXT), text.line(one.title, MAX_TEXT)
+
+
+def _effect(one: histories.Compared, run: str, host: str, day: str, kernels: t.Iterable[str]) -> Effect | None:
+    low, high, ratio = one.ci_low, one.ci_high, one.ratio
+    if not (one.better and low and high and ratio and 0 < low <= ratio <= high):
+        return None
+    confidence = min(0.9999, max(0.5, one.interval_confidence or 0.95))
+    return Effect(run, host, day, tuple(sorted(kernels)), one.better, ratio, low, high, confidence, one.verdict or "")
 
 
 def _is_day(day: str) -> bool:

@@ -97,7 +97,14 @@ def _of_switch(proof: HostProof) -> Finding:
     )
     if switch.is_as_before:
         return Finding("switch", HOLDS, f"{times}, and each CPU, mask, cpuset and interrupt is as before.")
-    left = [*switch.not_restored, *(one for kind in KINDS for one in switch.different.get(kind, ()))]
+    # What was not restored says why, too.
+    left = list(switch.not_restored)
+    left += [
+        one
+        for kind in KINDS
+        for one in switch.different.get(kind, ())
+        if not any(said.startswith(one) for said in switch.not_restored)
+    ]
     return Finding("switch", FAILS, f"{times}, but not all is as before: {'; '.join(left[:MAX_NAMED])}{_more(left)}.")
 
 

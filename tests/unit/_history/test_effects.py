@@ -20,12 +20,12 @@ NOW = datetime.datetime(2026, 11, 27, tzinfo=datetime.UTC)
 MARGIN = 0.01
 
 
-def run(directory, month, share, kernel, hosts=2):
+def run(directory, month, share, kernel, hosts=(0, 1)):
     """An evaluation of some hosts with its report: second threads give twice ``share``."""
     name = f"2026{month:02d}01T000000Z"
     path = directory / name
     path.mkdir(parents=True)
-    for number in range(hosts):
+    for number in hosts:
         made = result_maker.result(
             host=f"web{number}",
             run=name,
@@ -42,8 +42,8 @@ def run(directory, month, share, kernel, hosts=2):
 def test_a_change_with_a_kernel_is_named_with_both(tmp_path):
     for month, share, kernel in ((1, 0.6, "6.1.0"), (3, 0.6, "6.1.0"), (5, 0.55, "6.12.0"), (7, 0.55, "6.12.0")):
         run(tmp_path, month, share, kernel)
-    found, refused = effects.read(tmp_path)
-    assert refused == [] and len(found) == 1
+    found, left_out = effects.read(tmp_path)
+    assert left_out == [] and len(found) == 1
     (of_key,) = found.values()
     assert [(one.day, one.kernels) for one in of_key] == [
         ("2026-01-01", ("6.1.0",)),
@@ -51,7 +51,7 @@ def test_a_change_with_a_kernel_is_named_with_both(tmp_path):
         ("2026-05-01", ("6.12.0",)),
         ("2026-07-01", ("6.12.0",)),
     ]
-    record = document.joined(None, found, refused, MARGIN)
+    record = document.joined(None, found, left_out, MARGIN)
     sentence, latest = document.sentences(record)
     assert latest.startswith("The latest run says what those before it say, within 5 %: gzip of a fixed stream of")
     assert (
@@ -70,10 +70,51 @@ def test_a_change_with_a_kernel_is_named_with_both(tmp_path):
 def test_runs_that_say_the_same_have_no_change(tmp_path):
     for month in (1, 3, 5):
         run(tmp_path, month, 0.6, "6.1.0")
-    found, _refused = effects.read(tmp_path)
+    found, _left_out = effects.read(tmp_path)
     record = document.joined(None, found, [], MARGIN)
     assert document.sentences(record)[0] == "In 3 runs of evaluations no effect of SMT has changed."
     assert set(record.latest.values()) == {effects.HOLDS}
+
+
+def test_one_host_is_compared_with_itself_and_not_with_all_of_its_class(tmp_path):
+    """As smt_eval_sample=1 with smt_eval_goal=recheck measures it."""
+    run(tmp_path, 1, 0.6, "6.1.0", hosts=(0, 1, 2))
+    run(tmp_path, 3, 0.6, "6.12.0", hosts=(0,))
+    found, left_out = effects.read(tmp_path)
+    (of_key,) = found.values()
+    assert [(one.host, one.kernels) for one in of_key] == [("web0", ("6.1.0",)), ("web0", ("6.12.0",))]
+    record = document.joined(None, found, left_out, MARGIN)
+    assert set(record.latest.values()) == {effects.HOLDS} and left_out == []
+    run(tmp_path, 5, 0.5, "6.12.0", hosts=(0,))
+    record = document.joined(None, *effects.read(tmp_path), MARGIN)
+    assert set(record.latest.values()) == {effects.CHANGED}
+    # A host that was not measured before is compared with nothing, and that is said.
+    run(tmp_path, 7, 0.5, "6.12.0", hosts=(5,))
+    found, left_out = effects.read(tmp_path)
+    record = document.joined(None, found, left_out, MARGIN)
+    assert set(record.latest.values()) == {None} and len(left_out) == 3
+    assert document.sentences(record)[-1] == (
+        "Left out: 20260501T000000Z for gzip of a fixed stream of x86_64-2s4c8t-adjacent-0f3a9c1e: it was not measured"
+        " by web5 alone, as in the latest run."
+    )
+    # Several hosts again are compared with several.
+    run(tmp_path, 9, 0.6, "6.12.0", hosts=(0, 1, 2))
+    (of_key,) = effects.read(tmp_path)[0].values()
+    assert [(one.run[:6], one.host) for one in of_key] == [("202601", ""), ("202609", "")]
+
+
+def test_what_the_baseline_was_does_not_matter(tmp_path):
+    run(tmp_path, 1, 0.6, "6.1.0", hosts=(0,))
+    run(tmp_path, 3, 0.6, "6.1.0", hosts=(0,))
+    path = tmp_path / "20260301T000000Z" / "results.json"
+    report = json.loads(path.read_text())
+    for one in report["hosts"][0]["comparisons"]:
+        one["baseline"], one["candidate"] = one["candidate"], one["baseline"]
+        one["ratio"], one["ci_low"], one["ci_high"] = 1 / one["ratio"], 1 / one["ci_high"], 1 / one["ci_low"]
+        one["verdict"] = "gain"
+    path.write_text(json.dumps(report))
+    ((first, second),) = effects.read(tmp_path)[0].values()
+    assert second.ratio == pytest.approx(first.ratio, abs=0.01) and first.verdict == second.verdict == "loss"
 
 
 def simulated(source, runs, change, between):
@@ -84,7 +125,7 @@ def simulated(source, runs, change, between):
         error = source.uniform(0.005, 0.02)
         log = source.gauss(0, math.hypot(error, between)) + (change if number >= place else 0)
         ends = (math.exp(log - 1.96 * error), math.exp(log + 1.96 * error))
-        made.append(effects.Effect(f"run{number}", "", (), "higher", math.exp(log), *ends, 0.95, ""))
+        made.append(effects.Effect(f"run{number}", "", "", (), "higher", math.exp(log), *ends, 0.95, ""))
     return made, place
 
 
@@ -108,7 +149,7 @@ def of_two(change, error):
     made = []
     for number, log in enumerate((0.0, change)):
         ends = (math.exp(log - 1.96 * error), math.exp(log + 1.96 * error))
-        made.append(effects.Effect(str(number), "", (), "higher", math.exp(log), *ends, 0.95, ""))
+        made.append(effects.Effect(str(number), "", "", (), "higher", math.exp(log), *ends, 0.95, ""))
     return made
 
 
@@ -145,7 +186,7 @@ def test_two_changes_are_two():
 
 def test_a_change_below_the_margin_is_none():
     made = [
-        effects.Effect(str(number), "", (), "higher", ratio, ratio * 0.9999, ratio * 1.0001, 0.95, "")
+        effects.Effect(str(number), "", "", (), "higher", ratio, ratio * 0.9999, ratio * 1.0001, 0.95, "")
         for number, ratio in enumerate([1.0] * 10 + [1.008] * 10)
     ]
     assert effects.turns(made, MARGIN) == [] and len(effects.turns(made, 0.0)) == 1
@@ -169,17 +210,17 @@ def test_a_report_that_is_none_is_named_and_the_others_are_read(report, tmp_path
     other = tmp_path / "20260201T000000Z"
     other.mkdir()
     (other / "results.json").write_text(report)
-    found, refused = effects.read(tmp_path)
-    assert len(found) == 1 and len(refused) == 1 and refused[0].startswith("20260201T000000Z: ")
+    found, left_out = effects.read(tmp_path)
+    assert len(found) == 1 and len(left_out) == 1 and left_out[0].startswith("20260201T000000Z: ")
 
 
 def test_a_report_with_impossible_numbers_has_no_effect(tmp_path):
-    workload = {"title": "w", "of_smt": True, "better": "higher", "ratio": 1.0, "ci_low": 2.0, "ci_high": 0.5}
+    workload = {"title": "w", "of_smt": True, "n": 2, "better": "higher", "ratio": 1.0, "ci_low": 2.0, "ci_high": 0.5}
     report = {
         "schema": "threadwise.smt/report",
         "schema_version": 2,
         "classes": [{"hardware_class": "c", "workloads": [workload, {**workload, "ci_low": -1.0}]}],
-        "hosts": [{"started": "0000-99-99T", "hardware_class": "c", "environment": {"kernel": "\x1b[2J"}}],
+        "hosts": [{"host": "h", "started": "0000-99-99T", "hardware_class": "c", "environment": {"kernel": "\x1b[2J"}}],
     }
     (tmp_path / "first").mkdir()
     (tmp_path / "first" / "results.json").write_text(json.dumps(report))

@@ -89,6 +89,26 @@ def test_siblings_that_somebody_took_offline_one_by_one_are_left_as_they_are(hos
     assert host.control == "on" and host.writes == [] and host.pending() is None and not host.is_waiting
 
 
+def put_thread(host, pid, mask):
+    start = f"{pid} (worker) S 1 1 1 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 {10 * pid} 0"
+    for folder in (f"proc/{pid}", f"proc/{pid}/task/{pid}"):
+        host.put(f"{folder}/stat", start)
+        host.put(f"{folder}/status", f"Name:\tworker\nUid:\t0\t0\t0\t0\nCpus_allowed_list:\t{mask}\n")
+        host.put(f"{folder}/cgroup", "0::/system.slice/db.service\n")
+
+
+def test_a_mask_that_is_lost_is_named(host):
+    """Kernels before 6.2 give a thread all CPUs when its last one goes offline."""
+    put_thread(host, 41, "3")
+    before = switching.picture(host)
+    put_thread(host, 41, "0-7")
+    after = switching.picture(host, before.masks)
+    assert switching.differences(before, after, TICKS)["masks"] == ["thread 41 may run on 0-7, before on 3"]
+    # Another thread of the same number is another thread.
+    host.put("proc/41/stat", "41 (other) S 1 1 1 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 999 0")
+    assert not any(switching.differences(before, switching.picture(host, before.masks), TICKS).values())
+
+
 def picture(seconds=100.0, masks=None, cpusets=None, interrupts=None, online=(0, 1, 2, 3)):
     state = {"control": "on", "active": True, "online": list(online), "present": [0, 1, 2, 3]}
     return switching.Picture(seconds, state, masks or {}, cpusets or {}, interrupts or {})
@@ -104,8 +124,8 @@ def test_each_difference_is_said_with_what_was_before():
     )
     found = switching.differences(before, after, TICKS)
     assert found["masks"] == [
-        "thread 7 may run on 2 only, before on 0",
-        "thread 8 may run on 0-2 only, before on all CPUs",
+        "thread 7 may run on 2, before on 0",
+        "thread 8 may run on 0-2, before on all CPUs",
     ]
     assert found["cpusets"] == ["/a has no CPUs of its own, before 0-1 (member)"]
     assert found["interrupts"] == ["interrupt 9 is on 0, before on 0-3"]

@@ -1,0 +1,158 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Cases of public reports about tools that show which CPUs share a core, and about CPUs that were switched: what a
+proof says of such a host.
+"""
+
+from __future__ import annotations
+
+import errno
+import pathlib
+
+import pytest
+import sysfs_tree
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._proof import switching, views
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import change as smt_change
+from ansible_collections.threadwise.smt.plugins.module_utils._topology import topology
+from fake_host import Host
+from sysfs_tree import Machine
+
+HYBRID = Machine(cores=6, small_cores=4, numbering="adjacent")
+# Programs of the tools that are asked.
+PROGRAMS = {"lscpu": "lscpu", "lstopo-no-graphics": "hwloc", "ppc64_cpu": "ppc64_cpu"}
+
+
+def said(root: pathlib.Path, machine, **printed):
+    """What the views differ in on a machine whose tools print this: source -> sentences, of those that answered."""
+
+    def run(argv, _seconds):
+        text = printed.get(PROGRAMS[argv[0]])
+        return (127, "", "") if text is None else (0, text, "")
+
+    fs = host_files.HostFs(sysfs_tree.write(root, sysfs_tree.files(machine)))
+    shown = topology.read_topology(fs)
+    found = views.read(fs, shown.online, run)
+    return {one.source: views.differences(shown, one) for one in found if one.source in printed and not one.reason}
+
+
+def hwloc(*cores):
+    """Objects of hwloc, as it writes them: a core and the PUs below it."""
+    return "".join(
+        f'<object type="Core" os_index="{number}" cpuset="{hex(sum(1 << cpu for cpu in core))}">'
+        + "".join(f'<object type="PU" os_index="{cpu}" cpuset="{hex(1 << cpu)}"/>' for cpu in core)
+        + "</object>\n"
+        for number, core in enumerate(cores)
+    )
+
+
+def lscpu(*cpus):
+    """Lines of CPU, core and socket."""
+    return "# The following is the parsable format\n" + "".join(f"{','.join(map(str, one))}\n" for one in cpus)
+
+
+def test_powerpc_utils_13_cores_with_different_numbers_of_threads_online(tmp_path):
+    machine = Machine(cores=4, threads=4, numbering="adjacent", offline=(1, 2, 3, 4, 5, 8, 9, 10, 11, 15))
+    printed = (
+        "Core   0:    0*    1     2     3  \nCore   1:    4     5     6*    7* \n"
+        "Core   2:    8     9    10    11  \nCore   3:   12*   13*   14*   15  \n"
+    )
+    assert said(tmp_path, machine, ppc64_cpu=printed) == {"ppc64_cpu": []}
+
+
+def test_powerpc_utils_104_numbers_with_gaps(tmp_path):
+    machine = Machine(packages=2, cores=1, threads=8, numbering="adjacent", spacing=16)
+    printed = "".join(
+        f"Core {core}: {' '.join(f'{cpu}*' for cpu in range(16 * core, 16 * core + 8))}\n" for core in range(2)
+    )
+    assert said(tmp_path, machine, ppc64_cpu=printed) == {"ppc64_cpu": []}
+
+
+@pytest.mark.parametrize(
+    "cores",
+    [
+        # It shows what is online alone, or with --whole-system also what is not.
+        ((0,), (1,)),
+        ((0, 2), (1, 3)),
+    ],
+)
+def test_hwloc_522_siblings_that_are_offline_are_no_difference(cores, tmp_path):
+    assert said(tmp_path, Machine(cores=2, offline=(2, 3)), hwloc=hwloc(*cores)) == {"hwloc": []}
+
+
+def test_hwloc_450_the_first_cpu_may_be_offline(tmp_path):
+    assert said(tmp_path, Machine(cores=2, offline=(0,)), hwloc=hwloc((2,), (1, 3))) == {"hwloc": []}
+
+
+def test_hwloc_jl_81_cpus_that_a_tool_may_not_use_are_no_difference(tmp_path):
+    assert said(tmp_path, Machine(cores=4, offline=()), hwloc=hwloc((1, 5), (2,))) == {"hwloc": []}
+
+
+def test_util_linux_698_each_core_a_socket_of_its_own(tmp_path):
+    printed = lscpu(*((cpu, cpu // 2, cpu // 2) for cpu in range(8)))
+    assert said(tmp_path, Machine(cores=4, numbering="adjacent"), lscpu=printed) == {"lscpu": []}
+
+
+def test_util_linux_3902_a_number_of_a_core_is_one_of_its_socket(tmp_path):
+    """The numbers start anew in each socket: CPUs 0 and 2 are on different cores."""
+    printed = lscpu((0, 0, 0), (1, 0, 0), (2, 0, 1), (3, 0, 1))
+    machine = Machine(packages=2, cores=1, numbering="adjacent")
+    assert said(tmp_path, machine, lscpu=printed) == {"lscpu": []}
+
+
+def test_util_linux_4595_hybrid_processors_have_cores_of_two_kinds(tmp_path):
+    cores = [(2 * core, 2 * core + 1) for core in range(6)] + [(cpu,) for cpu in range(12, 16)]
+    printed = lscpu(*((cpu, number, 0) for number, core in enumerate(cores) for cpu in core))
+    assert said(tmp_path, HYBRID, lscpu=printed, hwloc=hwloc(*cores)) == {"lscpu": [], "hwloc": []}
+    # A tool that divides all CPUs by the threads of the first core has pairs of small cores.
+    wrong = lscpu(*((cpu, cpu // 2, 0) for cpu in range(16)))
+    assert said(tmp_path, HYBRID, lscpu=wrong)["lscpu"][0] == "lscpu has CPUs 12-13 on one core, and the facts have 12"
+
+
+def test_likwid_565_numbers_that_leave_out_many_cpus(tmp_path):
+    machine = Machine(packages=2, cores=2, threads=1, numbering="adjacent", spacing=12)
+    printed = lscpu((0, 0, 0), (1, 1, 0), (12, 2, 1), (13, 3, 1))
+    assert said(tmp_path, machine, lscpu=printed, hwloc=hwloc((0,), (1,), (12,), (13,))) == {"lscpu": [], "hwloc": []}
+
+
+@pytest.fixture(name="host")
+def make_host(tmp_path, monkeypatch):
+    host = Host(tmp_path)
+
+    class Change(smt_change.RuntimeChange):
+        def __init__(self, request, run_command, sysroot):
+            super().__init__(request, run_command, sysroot)
+            self.host = host
+
+    monkeypatch.setattr(switching.change, "RuntimeChange", Change)
+    monkeypatch.setattr(switching.kernel_files, "KernelFiles", lambda _root: host)
+    return host
+
+
+def switched(host):
+    return switching.there_and_back(host.run_command, 100, False, host.sysroot)
+
+
+@pytest.mark.parametrize("source", ["likwid_320", "redhat_cip_hardware_134"])
+def test_siblings_that_were_taken_offline_one_by_one_stay_so_and_the_control_on(source, host):
+    host.online -= {1, 3, 5, 7} if source == "likwid_320" else {5, 7}
+    host._show_all()
+    online = set(host.online)
+    found = switched(host)
+    assert (found.refused == "no sibling is online") == (source == "likwid_320"), found
+    assert host.control == "on" and host.online == online and host.pending() is None
+    assert not any(found.different.values())
+
+
+def test_geopm_208_one_cpu_that_does_not_come_back_is_named_and_all_others_are_back(host):
+    host.refusals[3, True] = errno.EIO
+    found = switched(host)
+    assert host.online == set(range(8)) - {3} and found.refused is None
+    assert found.different["cpus"] and found.seconds_back is not None
+    print(found)
+    assert len(found.not_restored) == 1 and "CPU 3: EIO" in found.not_restored[0], found
+    # The timer goes on trying.
+    assert host.pending() is not None
+    del host.refusals[3, True]
+    host.roll_back()
+    assert host.online == set(range(8)) and host.pending() is None and host.control == "on"
