@@ -59,6 +59,7 @@ LONG_SCENARIOS = (
     "smt_arms_truth",
     "smt_exposure",
     "smt_proof",
+    "smt_decisions",
     "smt_huge_pages",
     "smt_eval_boot_arms",
     "smt_workloads",
