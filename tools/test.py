@@ -58,6 +58,8 @@ LONG_SCENARIOS = (
     "smt_arms",
     "smt_arms_truth",
     "smt_exposure",
+    "smt_usage_hour",
+    "smt_usage_truth",
     "smt_proof",
     "smt_decisions",
     "smt_huge_pages",

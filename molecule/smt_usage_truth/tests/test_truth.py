@@ -1,0 +1,184 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a look promises, and what is there: the rate of a host that is used to the full, forecast from half of its load,
+and what SMT off changes where a look says that it can hardly change anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import random
+import subprocess
+
+import pytest
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
+
+EPHEMERAL = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
+INVENTORY = EPHEMERAL / "inventory"
+RESULTS = EPHEMERAL / "results"
+FILES = pathlib.Path(os.environ["MOLECULE_SCENARIO_DIRECTORY"]) / "files"
+GUEST = "smt-usage-truth"
+FOLDER = "/run/work"
+PIECE = 20_000
+# The forecast of the rate, as a share of it.
+NEAR = 0.10
+# Loads of as many hosts, each of which was told that SMT cannot matter; what that means, as a share.
+HOSTS, HARDLY = 20, 0.02
+CPUS = 4
+
+
+def run(*command, cwd=None):
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "ANSIBLE_FORCE_COLOR": "false", "ANSIBLE_NOCOLOR": "true"},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def call(module, **options):
+    """A module's result."""
+    said = run("ansible", "-i", str(INVENTORY), GUEST, "-m", f"threadwise.smt.{module}", "-a", json.dumps(options))
+    return json.loads(said.partition("=> ")[2])
+
+
+@contextlib.contextmanager
+def load(host, workers, pause=0.0, seed=0, on=None):
+    """A service at work, on CPUs of its own where these are named."""
+    pinned = f"taskset -c {on} " if on else ""
+    host.check_output(
+        f"rm -rf {FOLDER}; systemd-run --quiet --unit=load {pinned}python3 /root/work.py {FOLDER} {workers} {PIECE}"
+        f" {pause} {seed}"
+    )
+    try:
+        host.check_output(f"while [ $(ls {FOLDER} 2>/dev/null | wc -l) -lt {workers} ]; do sleep 0.2; done")
+        yield
+    finally:
+        host.check_output("systemctl stop load")
+
+
+def rate(host, seconds):
+    return float(host.check_output(f"python3 /root/rate.py {FOLDER} {seconds}").split()[0])
+
+
+@pytest.fixture(name="yields", scope="module")
+def measure_what_second_threads_give(host):
+    """What an evaluation, as a user calls it, says of this hardware class."""
+    for name in ("work.py", "rate.py"):
+        host.ansible("ansible.builtin.copy", f"src={FILES / name} dest=/root/{name} mode=0644", check=False)
+    variables = {
+        "smt_eval_run": "first",
+        "smt_eval_dest": str(RESULTS),
+        "smt_eval_workloads": ["python_loop"],
+        "smt_eval_placements": ["all_threads"],
+        "smt_eval_goal": "precision",
+        "smt_eval_margin": 0.02,
+        "smt_eval_budget": 300,
+    }
+    run("ansible-playbook", "-i", str(INVENTORY), "threadwise.smt.smt_eval", "-e", json.dumps(variables))
+    report = json.loads((RESULTS / "first" / "results.json").read_text())
+    (one,) = [
+        one
+        for one in report["hosts"][0]["comparisons"]
+        if one["workload"] == "python_loop" and one["primary"] and one["placement"] == "all_threads"
+    ]
+    found = {"workload": "python_loop", "low": 1 / one["ci_high"], "high": 1 / one["ci_low"]}
+    print(f"second threads give {found}")
+    return [found]
+
+
+def look(where, **options):
+    """The playbook of a look, and what it says of the guest."""
+    variables = {f"smt_exposure_{name}": value for name, value in options.items()}
+    said = run(
+        *("ansible-playbook", "-i", str(INVENTORY), "threadwise.smt.smt_exposure"),
+        *("-e", json.dumps({**variables, "smt_exposure_results": str(RESULTS)})),
+        cwd=where,
+    )
+    (found,) = json.loads((where / "smt_exposure.json").read_text())["hosts"]
+    return found, said
+
+
+@pytest.mark.parametrize("name", ["one_worker_per_core", "all_threads_half_of_the_time"])
+def test_the_rate_at_full_load_is_forecast_from_half_of_it(host, yields, name, tmp_path):
+    with load(host, CPUS):
+        full = rate(host, 20)
+    given = {"workers": 2, "on": "0,2"} if name == "one_worker_per_core" else {"workers": CPUS, "pause": 0.06}
+    with load(host, **given):
+        found, said = look(tmp_path, seconds=40, windows=30)
+        half = rate(host, 20)
+    use = found["use"]
+    assert found["yields"] == ["python_loop"] and not found["reason"], found
+    low, high = (half * (1 + end) for end in use["room"])
+    by_usage = half * (1 + use["by_usage"])
+    print(
+        f"{name}: usage {use['usage']:.0%}, work {use['work'][0]:.0%} to {use['work'][1]:.0%}; at full load {full:.1f},"
+        f" forecast {low:.1f} to {high:.1f} from {half:.1f} pieces/s; by usage {by_usage:.1f},"
+        f" {by_usage / full - 1:+.0%}"
+    )
+    assert low * (1 - NEAR) <= full <= high * (1 + NEAR)
+    assert (low + high) / 2 == pytest.approx(full, rel=NEAR)
+    if name == "one_worker_per_core":
+        assert by_usage > 1.5 * full and "as usage says" in " ".join(said.split())
+
+
+def loads():
+    """What each host has to do."""
+    chance = random.Random(20261127)
+    for _host in range(HOSTS):
+        workers = chance.choice((1, 2, 2, 3, 4, 6))
+        # The more workers, the less each of them has to do.
+        yield workers, 0.0 if workers <= 2 and chance.random() < 0.5 else round(chance.uniform(0.02, 0.1) * workers, 3)
+
+
+def test_where_smt_cannot_matter_an_evaluation_finds_nothing_beyond_the_bound(host, yields):
+    beyond, said = [], 0
+    for number, (workers, pause) in enumerate(loads()):
+        with load(host, workers, pause, seed=number):
+            bound = call("smt_usage", seconds=15, windows=20, yields=yields)["use"]["bound"]
+            run_name = f"host{number:02}"
+            call(
+                "smt_benchmark",
+                run=run_name,
+                dest=str(RESULTS / "watched"),
+                arms=["smt_on", "smt_off"],
+                workloads=[],
+                custom=[
+                    {
+                        "name": "service",
+                        "argv": ["python3", "/root/rate.py", FOLDER, "2"],
+                        "metric": {
+                            "name": "throughput",
+                            "unit": "pieces/s",
+                            "better": "higher",
+                            "pattern": "([0-9.]+) pieces/s",
+                        },
+                    }
+                ],
+                placements=["single"],
+                blocks=8,
+                budget=240,
+                settle_seconds=0.5,
+                probe="never",
+            )
+        (comparison,) = comparisons.compare_host(
+            result_files.load(RESULTS / "watched" / run_name / f"{GUEST}.json"), HARDLY
+        )
+        low, high = comparison["ci_low"], comparison["ci_high"]
+        is_beyond = low > 1 + bound or high < 1 - bound
+        said += bound <= HARDLY
+        print(
+            f"{run_name}: {workers} workers, pause {pause} s: bound {bound:.1%}; SMT off"
+            f" {comparison['ratio'] - 1:+.1%} ({low - 1:+.1%} to {high - 1:+.1%})"
+        )
+        beyond += [run_name] if is_beyond else []
+    assert said == HOSTS and not beyond, (said, beyond)
