@@ -167,6 +167,8 @@ class RuntimeArm(Arm):
             is restored first where it is another one. Empty for an arm that switches nothing. Where several things of a
             kind can be switched, such as units, an arm adds ``:`` and which one.
         switches_cpus: whether CPUs go online or offline.
+        is_of_each_cpu: whether the lever is a value of each CPU: one that comes online has the value from when it went
+            offline, so it is set after CPUs are switched.
         more_work: the amount of work in a sample, in that of other arms.
         host: the host.
         reason: why the host cannot be switched to this arm, or None.
@@ -176,6 +178,7 @@ class RuntimeArm(Arm):
 
     lever: str = ""
     switches_cpus: bool = False
+    is_of_each_cpu: bool = False
     more_work: float = 1.0
     host: Host
 
@@ -310,6 +313,7 @@ class ValueArm(RuntimeArm):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         cls.lever = cls.path
+        cls.is_of_each_cpu = "/cpu*/" in cls.path
 
     def __init__(self, name: str) -> None:
         super().__init__(name)

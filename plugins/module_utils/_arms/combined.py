@@ -20,7 +20,8 @@ class Combined(RuntimeArm):
 
     def __init__(self, name: str, made_of: "tuple[RuntimeArm, RuntimeArm]") -> None:
         super().__init__(name)
-        self._made_of = made_of
+        # What each CPU has is switched when those are online that this arm has.
+        self._made_of = tuple(sorted(made_of, key=lambda one: one.is_of_each_cpu))
         self.more_work = made_of[0].more_work * made_of[1].more_work
         self.switches_cpus = any(one.switches_cpus for one in made_of)
         self.siblings = next((one.siblings for one in made_of if one.siblings is not None), None)

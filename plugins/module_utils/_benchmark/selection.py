@@ -182,12 +182,19 @@ class Arms:
         arm = self[name]
         # Nothing is known of a host that was only prepared.
         previous = self._levers() if self._current is None else [self._current]
-        for other in (one for some in previous for one in some.made_of):
-            left = other.restore(self._saved) if other.lever not in arm.levers else []
-            if left:
-                raise ArmError(f"{other.title} could not be undone: {'; '.join(left)}")
+        others = [one for some in previous for one in some.made_of if one.lever not in arm.levers]
+        self._undo(others)
         self._current = arm
         arm.switch()
+        if arm.switches_cpus:
+            # CPUs that have come online have values from when they went offline.
+            self._undo([one for one in others if one.is_of_each_cpu])
+
+    def _undo(self, others: "list[RuntimeArm]") -> None:
+        for other in others:
+            left = other.restore(self._saved)
+            if left:
+                raise ArmError(f"{other.title} could not be undone: {'; '.join(left)}")
 
     def prove(self, name: str) -> None:
         """Read the host and see that it is in a measured arm, and that everything else is as it was saved.
@@ -238,7 +245,8 @@ class Arms:
         left = []
         # Also of arms that this host cannot have now: it may be in one of them.
         asked = [one for arm in reversed(self._asked) for one in arm.made_of]
-        for arm in {arm.lever: arm for arm in asked if arm.lever in saved}.values():
+        by_lever = {arm.lever: arm for arm in asked if arm.lever in saved}
+        for arm in sorted(by_lever.values(), key=lambda one: one.is_of_each_cpu):
             try:
                 left += arm.restore(saved)
             except HostError as error:
