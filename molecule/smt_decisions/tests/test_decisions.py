@@ -97,7 +97,7 @@ def test_two_factors_that_depend_on_each_other(tmp_path):
     assert never["verdict"] != "loss", never
     # A main effect is over both levels of the other factor.
     assert planted["main"][0]["ci_low"] <= math.sqrt(1 / PLANTED) <= planted["main"][0]["ci_high"]
-    assert "with transparent huge pages: always, and by" in " ".join(said.split())
+    assert "with transparent huge pages: always, SMT off changes it by" in " ".join(said.split())
     assert result["outcome"] == "completed" and result["restored"]["ok"]
     # Nothing of gzip depends on huge pages.
     for one in (one for (workload, _place), one in found.items() if workload == "gzip"):

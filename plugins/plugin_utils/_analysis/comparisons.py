@@ -229,10 +229,18 @@ def _narrowness(placement: str) -> tuple[int, int]:
     return (WIDEST_FIRST.index(placement) if placement in WIDEST_FIRST else len(WIDEST_FIRST)), 0
 
 
+def in_order(result: HostResult) -> list[str]:
+    """Return the names of the arms, the baseline first: of SMT on and off alone that is SMT on, whatever was asked for,
+    so that an effect of SMT off has one sign.
+    """
+    names = [arm.name for arm in result.arms]
+    return list(recorded.OF_SMT) if set(names) == set(recorded.OF_SMT) else names
+
+
 def _pairs(result: HostResult, samples: dict[recorded.Key, t.Any], compare: str) -> list[list[Pair]]:
     """Return what this result may compare; pairs in one list are of one family."""
     measured = {arm for _workload, _placement, arm, _parameter in samples}
-    baseline, *candidates = (arm.name for arm in result.arms)
+    baseline, *candidates = in_order(result)
     of_arms: dict[str, list[Pair]] = {}
     # The pairs with the baseline come first, so that a family has the same order with and without the others.
     both = [(baseline, candidate) for candidate in candidates] + (

@@ -60,8 +60,12 @@ def describe_workload(
     if parameter is not None and declared.parameter is not None:
         about = declared.parameter
         # What is counted is often its own unit: "550 users", not "users 550 users".
-        value = f"{parameter:g} {about.unit or ''}".rstrip()
-        value = value if about.unit == about.name else f"{about.name} {value}"
+        unit = about.unit or ""
+        value = f"{parameter:.15g} {unit}".rstrip()
+        if unit == about.name:
+            value = value.removesuffix("s") if parameter == 1 else value
+        else:
+            value = f"{about.name} {value}"
         title = f"{title.removesuffix(f', {about.name}')}, {value}"
     metric = metric or declared.primary
     meaning = limits.meaning(declared, metric)

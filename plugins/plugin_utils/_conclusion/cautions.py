@@ -141,14 +141,18 @@ def background_load(result: HostResult) -> list[str]:
     """
     full = recorded.full_loads(result)
     own = disturbances.alone(result)
-    shares = [
-        share
+    samples = [
+        sample
         for sample in result.samples
         if sample.ok and sample.workload in own and sample.parameter == full.get(sample.workload, sample.parameter)
-        for share in disturbances.share_of_cpus(sample)
     ]
+    shares = [share for sample in samples for share in disturbances.share_of_cpus(sample)]
     typical = median(shares) if shares else 1.0
     if typical >= disturbances.MIN_CPU_SHARE:
+        return []
+    # Workers that wait, as for a disk, leave their CPUs idle; other work does not.
+    others = [used for sample in samples if (used := disturbances.others_by_worker(sample)) is not None]
+    if others and median(others) < (1 - typical) / 2:
         return []
     load = result.environment.load_average
     average = f" (load average before the run: {load})" if isinstance(load, (int, float)) else ""

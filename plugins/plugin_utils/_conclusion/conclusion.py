@@ -16,6 +16,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     change,
     comparisons as host_comparisons,
+    limits,
+    measures,
     paired,
     recorded,
     smt_metrics,
@@ -40,6 +42,8 @@ ON, OFF, EITHER = "on", "off", "either"
 CHOICES = {outcomes.WORSE: ON, outcomes.BETTER: OFF, outcomes.EQUAL: EITHER}
 BY_WORKLOAD, UNDECIDED, NOT_COMPARED = outcomes.BY_WORKLOAD, outcomes.UNDECIDED, outcomes.NOT_COMPARED
 
+# How the values of workers become one where that is work that they did, or the time of so much work.
+ADDING_UP = ("sum", "per_job", "per_operation")
 NOTHING_OF_SHARING = "Nothing could be measured here about sharing a core."
 
 
@@ -115,6 +119,7 @@ def _sentences(analysis: HostAnalysis, main: t.Sequence[Comparison], choice: str
             *others,
         ]
     others = [*([f"{wording.capital(by_streams)}.", *_worst_of_streams(curves)] if by_streams else []), *others]
+    main = analysis.of_smt
     loads = [load_limit.as_said(result, one) for one in main if load_limit.is_most_load(one)]
     clauses = [
         load_limit.clause(
@@ -130,8 +135,19 @@ def _sentences(analysis: HostAnalysis, main: t.Sequence[Comparison], choice: str
     if rest:
         found = _clauses(rest, "that" if choice == OFF else "turning it off", _undecided)
         clauses.append(f"with every online thread busy, {found}")
+    clauses += _on_one_side(analysis)
     confounded = ", all of it confounded with the reboot between" if any(one["confounded"] for one in main) else ""
     return [*best, f"{opening}: {'; '.join(clauses)}{confounded}.", *others]
+
+
+def _on_one_side(analysis: HostAnalysis) -> list[str]:
+    """Say which workloads SMT on or SMT off could not do, and the other one could."""
+    titles: dict[str, list[str]] = {}
+    for level in outcomes.on_one_side(analysis):
+        if level.metric != limits.MOST_LOAD:
+            title = measures.describe_workload(analysis.result, level.workload, level.parameter).title
+            titles.setdefault(level.arm_title, []).append(title)
+    return [f"each sample of {wording.named(names)} failed with {arm}" for arm, names in titles.items()]
 
 
 def _by_streams(curves: t.Sequence[streams.Curve]) -> str:
@@ -181,7 +197,7 @@ def _clauses(group: t.Sequence[Comparison], subject: str, undecided: t.Callable[
     if by["equivalent"]:
         parts.append(
             f"{_named(by['equivalent'])} {wording.verb(by['equivalent'], 'stays', 'stay')} within"
-            f" {wording.percent(group[0]['margin'])} either way"
+            f" {wording.margin(group[0]['margin'])} either way"
         )
     if by["inconclusive"]:
         parts.append(undecided(by["inconclusive"]))
@@ -212,13 +228,14 @@ def _effects(group: t.Sequence[Comparison]) -> str:
         low, high = (
             wording.signed_share(end, wording.digits(changes[0], changes[-1])) for end in (changes[0], changes[-1])
         )
-        ranges.append(f"{wording.counted(len(changes), 'workload')} by {low.removesuffix(' %')} to {high}")
+        by = high if low == high else f"{low.removesuffix(' %')} to {high}"
+        ranges.append(f"{wording.counted(len(changes), _what(group))} by {by}")
     return wording.join(ranges)
 
 
 def _undecided(group: t.Sequence[Comparison]) -> str:
     if len(group) > wording.NAMED:
-        return f"{len(group)} workloads are not decided"
+        return f"{len(group)} {_what(group)}s are not decided"
     return "; ".join(_undecided_text(one) for one in group)
 
 
@@ -235,7 +252,14 @@ def _undecided_text(one: Comparison) -> str:
 
 
 def _named(group: t.Sequence[Comparison]) -> str:
-    return f"{len(group)} workloads" if len(group) > wording.NAMED else wording.join([one["title"] for one in group])
+    if len(group) > wording.NAMED:
+        return f"{len(group)} {_what(group)}s"
+    return wording.join([one["title"] for one in group])
+
+
+def _what(group: t.Sequence[Comparison]) -> str:
+    """Return what comparisons are of: a workload can be measured at several values of its parameter."""
+    return "workload" if len({one["workload"] for one in group}) == len(group) else "load"
 
 
 def _of_best(result: HostResult, standing: outcomes.Standing) -> list[str]:
@@ -307,7 +331,7 @@ def _of_arm(group: t.Sequence[Comparison]) -> str:
     ``isolated changes gzip by +5 % (+4 to +6 %), better; oltp latency_p99 by +9 % (+7 to +11 %), worse``.
     """
     by = _by_verdict(group)
-    within = f"within {wording.percent(group[0]['margin'])}"
+    within = f"within {wording.margin(group[0]['margin'])}"
     parts = [f"changes {changes}"] if (changes := _changes(by, ("gain", "loss"))) else []
     if by["equivalent"]:
         unchanged = len(by["equivalent"]) == len(group)
@@ -325,7 +349,7 @@ def _of_arm(group: t.Sequence[Comparison]) -> str:
 def _named_open(group: t.Sequence[Comparison]) -> str:
     """Name undecided workloads with what would decide them."""
     if len(group) > wording.NAMED:
-        return f"{len(group)} workloads"
+        return f"{len(group)} {_what(group)}s"
     return wording.join([f"{one['title']} ({_what_would_decide(one)})" for one in group])
 
 
@@ -346,7 +370,8 @@ def _without_comparison(analysis: HostAnalysis) -> list[str]:
     smt = recorded.concerns_smt(result)
     reason = recorded.why_not_compared(result)
     if recorded.is_compared(result):
-        reason = f"no block has good samples {'with every online thread busy ' if smt else ''}on both sides"
+        missing = f"no block has good samples {'with every online thread busy ' if smt else ''}on both sides"
+        reason = "; ".join(_on_one_side(analysis)) or missing
     others = list(recorded.other_arms(result).values())
     what = (
         "SMT on and off were"
@@ -387,25 +412,34 @@ def _of_a_part(comparisons: t.Sequence[Comparison]) -> list[str]:
 def _from_placements(comparisons: t.Sequence[Comparison]) -> str | None:
     """Describe what the placements alone show about sharing a core, in one sentence; None where they show nothing."""
     effects = {
-        "smt_yield": ("all threads combined", "the work of one worker per core", "one worker per core"),
-        "cost_of_sharing": ("two workers on one core", "the work of two on two cores", "two on two cores"),
+        "smt_yield": ("all threads combined", "one worker per core"),
+        "cost_of_sharing": ("two workers on one core", "two on two cores"),
     }
-    for effect, (subject, work, base) in effects.items():
+    for effect, (subject, base) in effects.items():
         group = [
             one for one in comparisons if one["effect"] == effect and one["primary"] and one["n"] >= paired.MIN_BLOCKS
         ]
         if group:
-            first = group[0]
-            did = f"did {_times(first)} {work}"
-            if first["better"] == "lower":
-                did = f"took {_times(first)} as long as {base}"
-            parts = [f"{did} ({first['title']})"] + [
-                f"{_times(one)} ({one['title']})" for one in group[1 : wording.NAMED]
-            ]
-            arm = first["baseline"]
+            arm = group[0]["baseline"]
             state = "As it is now" if arm["arm"] == arms.AS_FOUND else f"With {arm['arm_title']}"
-            return f"{state}, {subject} {wording.join(parts)}."
+            done = [one for one in group if one["aggregate"] in ADDING_UP]
+            # A response time is no work that is done.
+            waits = [one for one in group if one not in done]
+            said = [f"did {_each(done, 'ratio', ('ci_low', 'ci_high'), f' the work of {base}')}"] if done else []
+            if waits:
+                said.append(f"took {_each(waits, 'change', change.FIELDS[1:], f' as long as {base}', 1.0)}")
+            return f"{state}, {subject} {', and '.join(said)}."
     return None
+
+
+def _each(group: t.Sequence[Comparison], value: str, ends: tuple[str, str], what: str, added: float = 0.0) -> str:
+    """Return how many times something is so of each workload: ``1.25 times (1.20 to 1.30) the work of one worker per
+    core (gzip) and 1.10 times (1.05 to 1.15) (zlib)``.
+    """
+    parts = [_times(*(one[key] and one[key] + added for key in (value, *ends))) for one in group[: wording.NAMED]]
+    return wording.join(
+        [f"{times}{'' if place else what} ({one['title']})" for place, (times, one) in enumerate(zip(parts, group))]
+    )
 
 
 def _second_core(comparisons: t.Sequence[Comparison]) -> str | None:
@@ -432,14 +466,13 @@ def _second_core(comparisons: t.Sequence[Comparison]) -> str | None:
             "cpu": "as if they were one CPU, although the topology calls them two cores",
         }[shares.pop()]
     )
-    return f"Two workers on two cores did {_times(one)} the work of one alone ({one['title']}), {meaning}."
+    times = _times(one["ratio"], one["ci_low"], one["ci_high"])
+    return f"Two workers on two cores did {times} the work of one alone ({one['title']}), {meaning}."
 
 
-def _times(one: Comparison) -> str:
-    """Return how many times the baseline's value a candidate has."""
-    return f"{1 + one['change']:.2f} times" + (
-        "" if one["change_low"] is None else f" ({1 + one['change_low']:.2f} to {1 + one['change_high']:.2f})"
-    )
+def _times(value: float, low: float | None, high: float | None) -> str:
+    """Return how many times one value is another."""
+    return f"{value:.2f} times" + ("" if low is None or high is None else f" ({low:.2f} to {high:.2f})")
 
 
 def _confidence_text(used: t.Sequence[Comparison]) -> str:
@@ -447,13 +480,14 @@ def _confidence_text(used: t.Sequence[Comparison]) -> str:
         return "There is no comparison to be sure of."
     blocks = sorted({one["n"] for one in used})
     number = f"{blocks[0]}" if len(blocks) == 1 else f"{blocks[0]} to {blocks[-1]}"
-    counted = "workloads" if len(set(map(host_comparisons.sides_of, used))) == 1 else "comparisons"
+    is_of_each = len({one["workload"] for one in used}) == len(used)
+    counted = "workloads" if is_of_each else "comparisons"
     family = f" for the {used[0]['family']} {counted} combined" if used[0]["family"] > 1 else ""
     sentences = [
         (
             f"{number} interleaved {'block' if blocks[-1] == 1 else 'blocks'}, paired;"
             f" {wording.percent(used[0]['confidence'])} confidence{family}; effects within"
-            f" {wording.percent(used[0]['margin'])} count as none."
+            f" {wording.margin(used[0]['margin'])} count as none."
         )
     ]
     looks = max(one["looks"] for one in used)

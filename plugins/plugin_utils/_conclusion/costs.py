@@ -11,6 +11,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     change,
     comparisons as host_comparisons,
     costs as work_costs,
+    limits,
     paired,
     recorded,
     smt_metrics,
@@ -60,7 +61,7 @@ def _switching(result: HostResult) -> list[str]:
 
 def of_host(analysis: HostAnalysis) -> list[str]:
     """Return what SMT off, or another arm, costs beside what decides, one sentence each."""
-    costs: list[str] = []
+    costs = _other_side(analysis.comparisons)
     result, comparisons, whole = analysis.result, analysis.comparisons, analysis.of_smt
     for one in comparisons:
         if (
@@ -85,7 +86,7 @@ def of_host(analysis: HostAnalysis) -> list[str]:
         # Else it is said first.
         and (whole or not host_comparisons.is_of_smt(one))
     )
-    costs += [*_narrower(comparisons), *_other_side(comparisons)]
+    costs += _narrower(comparisons)
     costs += wording.first_of(_of_the_same_work(comparisons), "workloads")
     costs += _switching(result)
     names = exposure.exposed(result)
@@ -148,19 +149,43 @@ def _narrower(comparisons: t.Sequence[Comparison]) -> list[str]:
 
 
 def _other_side(comparisons: t.Sequence[Comparison]) -> list[str]:
-    """Describe the further metrics of the whole machine on which SMT off has the opposite effect of that on the
-    workload's primary metric.
-    """
-    every = host_comparisons.of_smt(comparisons, every_metric=True)
-    opposite = {(one["workload"], one.get("parameter")): DECIDED.get(one["verdict"]) for one in every if one["primary"]}
-    found = [
-        one
-        for one in every
-        if not one["primary"] and one["verdict"] == opposite.get((one["workload"], one.get("parameter")))
-    ]
     sentences = [
-        f"The other side of it, {one['title']}: with SMT off {one['metric']} changes by {wording.judged(one)}."
-        for one in found
-        if not one["confounded"]
+        f"The other side of it, {one['title']}: with {one['candidate']['arm_title']} {one['metric']} changes by"
+        f" {wording.judged(one)}."
+        for one in [*beside_equal(comparisons), *_against_primary(comparisons)]
     ]
     return wording.first_of(sentences, "metrics")
+
+
+def beside_equal(comparisons: t.Sequence[Comparison]) -> list[Comparison]:
+    """Return the response times that an arm changes while the workload's primary metric stays the same, those that
+    became worse first. Other times follow from how many workers there are.
+    """
+    found = [
+        one
+        for one in _further(comparisons, paired.EQUIVALENT)
+        if one["verdict"] in DECIDED and (one["metric"] in limits.RESPONSES or one["aggregate"] == "max")
+    ]
+    return sorted(found, key=lambda one: one["verdict"] != paired.LOSS)
+
+
+def _against_primary(comparisons: t.Sequence[Comparison]) -> list[Comparison]:
+    """Return the further metrics on which an arm has the opposite effect of that on the workload's primary metric."""
+    return [
+        one
+        for verdict, opposite in DECIDED.items()
+        for one in _further(comparisons, verdict)
+        if one["verdict"] == opposite
+    ]
+
+
+def _further(comparisons: t.Sequence[Comparison], verdict: str) -> list[Comparison]:
+    """Return the further metrics of workloads with this verdict of their primary metric, of SMT off against SMT on and
+    of other arms.
+    """
+    every = [
+        host_comparisons.as_of_smt_off(one) if host_comparisons.is_of_smt(one) else one
+        for one in host_comparisons.at_widest(comparisons, every_metric=True)
+    ]
+    asked = {_place(one) for one in every if one["primary"] and one["verdict"] == verdict}
+    return [one for one in every if not one["primary"] and not one["confounded"] and _place(one) in asked]

@@ -126,6 +126,12 @@ def _others(sample: Sample) -> float:
     return max(0.0, sum(share or 0.0 for share in usage) - sum(share_of_cpus(sample)))
 
 
+def others_by_worker(sample: Sample) -> float | None:
+    """Return how many CPUs other processes used during a sample, by worker; None where that is not known."""
+    workers = share_of_cpus(sample)
+    return _others(sample) / len(workers) if workers and recorded.telemetry_of(sample).cpu_usage else None
+
+
 def _differences(one: _Side, other: _Side, of_arms: bool) -> list[str]:
     """Return a clause for each disturbance that one of two sides had."""
     said = []

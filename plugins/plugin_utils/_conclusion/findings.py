@@ -19,10 +19,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult, Workload
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_arms import factors
-
-# What two CPUs share -> its words.
-SHARED = {"core": "share a core", "cpu": "are one CPU"}
 
 
 def of_host(analysis: HostAnalysis) -> list[str]:
@@ -43,17 +41,19 @@ def measured(analysis: HostAnalysis) -> list[str]:
     for level in analysis.levels:
         if level.primary and level.value is not None:
             about = measures.describe_workload(analysis.result, level.workload, level.parameter)
-            ends = "" if level.low is None else f" ({level.low:.4g} to {level.high:.4g})"
-            found[level.workload] = (
-                f"{about.title}, {placements.title(level.placement)}: {level.value:.4g} {about.unit}{ends}."
-            )
+            value, *ends = (end and wording.amount(end, 4) for end in (level.value, level.low, level.high))
+            interval = f" ({' to '.join(ends)})" if all(ends) else ""
+            where = placements.title(level.placement)
+            found[level.workload] = f"{about.title}, {where}: {value} {about.unit}{interval}."
     return list(found.values())
 
 
 def _sharing(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[str]:
-    """Say which of the explicit CPUs share a core, as two workers on them show, and whether the kernel says so, too."""
+    """Say which of the explicit CPUs share a core, as two workers on them show, and whether the kernel says so, too.
+    Where one workload loses too little for a single CPU, it is none, however much others lose.
+    """
     siblings = [set(core) for core in recorded.cores_of(result.facts)]
-    said: dict[str, None] = {}
+    shares: dict[tuple[int, ...], list[str]] = {}
     for one in comparisons:
         if one["effect"] != host_comparisons.OTHER_CPUS or not one["primary"] or one["n"] < paired.MIN_BLOCKS:
             continue
@@ -63,12 +63,21 @@ def _sharing(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[st
             else ("baseline", (1 / one["ci_high"], 1 / one["ci_low"]))
         )
         cpus = placements.explicit(one[slower]["placement"]) or ()
-        shares = {smt_metrics.what_two_share(end, 1.0) for end in ends}
-        if len(cpus) == 2 and len(shares) == 1 and (words := SHARED.get(shares.pop())):
-            known = any(set(cpus) <= core for core in siblings)
-            kernel = "as the kernel says" if known else "and the kernel says otherwise"
-            said[f"CPUs {cpus[0]} and {cpus[1]} {words}, {kernel}."] = None
-    return list(said)
+        found = {smt_metrics.what_two_share(end, 1.0) for end in ends}
+        if len(cpus) == 2 and len(found) == 1:
+            shares.setdefault(cpus, []).append(found.pop())
+    said = []
+    for cpus, found in shares.items():
+        is_known = any(set(cpus) <= core for core in siblings)
+        pair = f"CPUs {cpus[0]} and {cpus[1]}"
+        if "core" in found:
+            kernel = "as the kernel says" if is_known else "and the kernel says otherwise"
+            said.append(f"{pair} share a core, {kernel}.")
+        elif "cpu" in found and is_known:
+            said.append(f"{pair}, siblings of a core by the kernel, do no more work than one CPU.")
+        elif "cpu" in found:
+            said.append(f"{pair} are one CPU, and the kernel says otherwise.")
+    return said
 
 
 def _room(analysis: HostAnalysis, workload: Workload) -> str | None:
@@ -90,5 +99,8 @@ def _room(analysis: HostAnalysis, workload: Workload) -> str | None:
     if not promised or not real or promised.low is None or real.high is None or promised.low <= real.high:
         return None
     at = measures.describe_workload(result, workload.name, least.parameter).title
-    by_usage, in_truth = (f"{(room.value or 0.0) * (least.rate or 0.0):.3g}" for room in (promised, real))
-    return f"{at}: by CPU usage there is room for {by_usage} {metric.unit} more, in truth for {in_truth}."
+    where = placements.title(least.placement)
+    by_usage, in_truth = ((room.value or 0.0) * (least.rate or 0.0) for room in (promised, real))
+    truth = f"for {wording.amount(in_truth)}" if in_truth > 0 else "for none"
+    promised_more = f"by CPU usage there is room for {wording.amount(by_usage)} {metric.unit} more"
+    return f"{at}, {where}: {promised_more}, in truth {truth}."

@@ -40,7 +40,7 @@ def clause(result: HostResult, one: Comparison, change: str) -> str:
     """
     title = measures.describe_workload(result, one["workload"]).title
     title = title.removesuffix(f", {one['unit']}")
-    serves = f"{limits.within(one['response_limit'])} {title} serves {one['candidate_value']:g} {one['unit']}"
+    serves = f"{limits.within(one['response_limit'])} {title} serves {one['candidate_value']:.15g} {one['unit']}"
     candidate, baseline = (one[side]["arm_title"] for side in ("candidate", "baseline"))
     if one["verdict"] == paired.EQUIVALENT:
         return f"{serves} with {candidate} as with {baseline}, {RESOLUTION}"
@@ -50,7 +50,7 @@ def clause(result: HostResult, one: Comparison, change: str) -> str:
         change = f"{change}, not decided"
     elif one["ci_low"] is None:
         change = f"{change} in each block"
-    return f"{serves} with {candidate} against {one['baseline_value']:g} with {baseline}, {change}, {RESOLUTION}"
+    return f"{serves} with {candidate} against {one['baseline_value']:.15g} with {baseline}, {change}, {RESOLUTION}"
 
 
 def cautions(analysis: HostAnalysis) -> list[str]:

@@ -14,9 +14,15 @@ import itertools
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
+    comparisons as host_comparisons,
+    limits,
+    recorded,
+    streams,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.measures import Level
 from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled import pooled
 
 BY_WORKLOAD, UNDECIDED, NOT_COMPARED = "by_workload", "undecided", "not_compared"
@@ -68,18 +74,40 @@ def outcome(group: t.Sequence[Comparison]) -> str:
 
 
 def deciding(analysis: HostAnalysis) -> list[Comparison]:
-    """Return the comparisons of SMT off against SMT on that decide: of the whole machine,
-    or where it was not measured, of streams (:meth:`streams.Curve.deciding`).
+    """Return the comparisons of SMT off against SMT on that decide: of the whole machine, and of streams
+    (:meth:`streams.Curve.deciding`) of the workloads of which it was not measured.
     """
-    return analysis.of_smt or [one for curve in analysis.curves for one in curve.deciding()]
+    return [*analysis.of_smt, *(one for curve in _curves(analysis) for one in curve.deciding())]
+
+
+def _curves(analysis: HostAnalysis) -> list[streams.Curve]:
+    whole = {one["workload"] for one in analysis.of_smt}
+    return [curve for curve in analysis.curves if curve.workload not in whole]
+
+
+def on_one_side(analysis: HostAnalysis) -> list[Level]:
+    """Return what SMT on or SMT off cannot do at all with every online thread busy, and the other one can: each sample
+    failed. It is no comparison, and may be what would have contradicted those that there are. Loads that fail are none
+    of these where the most load within a limit is asked for.
+    """
+    limited = limits.limited(analysis.result)
+    sides = [
+        level
+        for level in analysis.levels
+        if level.placement == host_comparisons.WHOLE_MACHINE
+        and level.arm in recorded.OF_SMT
+        and (level.metric == limits.MOST_LOAD or (level.primary and level.workload not in limited))
+    ]
+    able = {(level.workload, level.parameter) for level in sides if level.value is not None}
+    return [level for level in sides if level.value is None and (level.workload, level.parameter) in able]
 
 
 def of_smt(analysis: HostAnalysis) -> str:
-    """Return the outcome of SMT off against SMT on. Streams on which all agree decide nothing where those are missing
-    that could contradict them.
+    """Return the outcome of SMT off against SMT on. Comparisons on which all agree decide nothing where those are
+    missing that could contradict them: of streams that were not measured, or of a workload that one of both cannot do.
     """
     said = outcome(deciding(analysis))
-    missing = not analysis.of_smt and any(curve.crossover.threads for curve in analysis.curves)
+    missing = on_one_side(analysis) or any(curve.crossover.threads for curve in _curves(analysis))
     return UNDECIDED if missing and said in (WORSE, BETTER, EQUAL) else said
 
 

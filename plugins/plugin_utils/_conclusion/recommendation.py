@@ -13,13 +13,18 @@ import dataclasses
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change, recorded
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
+    change,
+    comparisons as host_comparisons,
+    recorded,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import (
     advice,
     conclusion,
+    costs,
     load_limit,
     outcomes,
     wording,
@@ -65,7 +70,10 @@ def recommend(analysis: HostAnalysis, licence: Licence | None = None) -> dict[st
     choice, decided_by = performance, "performance" if performance in (conclusion.ON, conclusion.OFF) else None
     if performance == conclusion.EITHER and len(sides) == 1:
         choice, decided_by = sides.pop(), "other reasons"
-    reasons = [*(_performance(result, one) for one in main), *others]
+    # Where the work is the same either way something else may not be, such as the tail of response times.
+    responses = costs.beside_equal(analysis.comparisons) if performance == conclusion.EITHER else []
+    beside = [one for one in responses if host_comparisons.is_of_smt(one)]
+    reasons = [*(_performance(result, one) for one in [*main, *beside]), *others]
     pointed = {reason["points_to"] for reason in reasons} - {None}
     return {
         "choice": choice,

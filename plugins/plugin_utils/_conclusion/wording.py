@@ -39,6 +39,27 @@ def percent(share: float, unit: str = " %") -> str:
     return f"{value:.1f}{unit}" if abs(value) < 10 and round(value, 1) != round(value) else f"{value:.0f}{unit}"
 
 
+def number(value: float | None, digits: int = 4) -> str:
+    """Format a measured value with its significant digits, without an exponent for everyday sizes."""
+    if value is None:
+        return "unknown"
+    if value == 0 or not 1e-4 <= abs(value) < 1e9:
+        return f"{value:.{digits}g}"
+    exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])
+    return f"{value:,.{max(0, digits - 1 - exponent)}f}".replace(",", "\u202f")
+
+
+def amount(value: float, digits: int = 3) -> str:
+    """Format a measured value for a sentence: with these significant digits, and none that say nothing."""
+    text = f"{value:.{digits}g}"
+    return number(float(text), digits) if "e" in text else text
+
+
+def margin(share: float) -> str:
+    """Format a margin as it was asked for: ``0.25 %``."""
+    return f"{100 * share:.10g} %"
+
+
 def span(ends: t.Sequence[float]) -> str:
     """Return a share between two limits: ``76 to 84 %``, one number where they are the same."""
     low, high = map(percent, ends)
@@ -204,4 +225,5 @@ def join(parts: t.Sequence[str]) -> str:
 def first_of(sentences: t.Sequence[str], what: str) -> list[str]:
     """Return the first sentences of some that say the like, and how many more there are."""
     more = len(sentences) - NAMED
-    return [*sentences[:NAMED], *([f"The same holds for {more} further {what}."] if more > 0 else [])]
+    # One more is said itself: that takes no more room.
+    return [*sentences[:NAMED], f"The same holds for {more} further {what}."] if more > 1 else list(sentences)

@@ -37,6 +37,7 @@ RECOMMENDATION_TITLES = {
     conclusion.NOT_COMPARED: "not compared",
     outcomes.HOSTS_DISAGREE: "its hosts disagree",
 }
+number = wording.number
 VERDICT_TITLES, counted = wording.VERDICT_TITLES, wording.counted
 OUTCOME_TITLES = {
     outcomes.WORSE: "worse",
@@ -108,16 +109,6 @@ def metric(one: dict[str, t.Any]) -> str:
 
 
 @functools.lru_cache(maxsize=4096)
-def number(value: float | None, digits: int = 4) -> str:
-    """Format a measured value with its significant digits, without an exponent for everyday sizes."""
-    if value is None:
-        return "unknown"
-    if value == 0 or not 1e-4 <= abs(value) < 1e9:
-        return f"{value:.{digits}g}"
-    exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])
-    return f"{value:,.{max(0, digits - 1 - exponent)}f}".replace(",", "\u202f")
-
-
 def tied(text: str) -> str:
     """Put no-break spaces between numbers and percent signs."""
     return text.replace(" %", "\u00a0%")

@@ -113,7 +113,7 @@ def test_what_samples_carry_beside_the_metric():
     # The counters are those of a published example: two threads of CPI 1.33 and 2.0 make a core of CPI 0.80.
     assert actual["CPI of a core"] == pytest.approx(0.8) and actual["IPC of a thread"] == pytest.approx(0.625)
     assert actual["MHz"] == 2500 and actual["stolen"] == pytest.approx(0.02)
-    assert sum(one["throttled"] for one in rows(document).values()) == sum(
+    assert sum(one["throttled, in all"] for one in rows(document).values()) == sum(
         one["telemetry"]["throttled"] for one in document["samples"]
     )
     assert telemetry_part.absent(accepted(document), [None, table(document)]) == []

@@ -67,7 +67,9 @@ def test_arm_the_room_that_usage_promises_is_not_there():
     """The blog's sketch: 14 more requests by usage, 4 in truth."""
     at = "requests, load 0.3 of each CPU"
     sentence = concluded(studies.arm())["sentence"]
-    assert sentence.startswith(f"{at}: by CPU usage there is room for 14 MB/s more, in truth for 4. ")
+    assert sentence.startswith(
+        f"{at}, every online thread busy: by CPU usage there is room for 14 MB/s more, in truth for 4. "
+    )
 
 
 @pytest.mark.parametrize(("with_smt", "said"), [(150.0, True), (250.0, False)])

@@ -126,11 +126,11 @@ class Factorial:
         of = self.title if self.better == "higher" else f"{self.title} {self.metric}"
         if self.interaction.is_called:
             here, there = map(_said, self.first_at)
-            return f"{of}: {first} changes it by {here} with {second_base}, and by {there} with {second}."
+            return f"{of}: with {second_base}, {first} changes it by {here}; with {second}, by {there}."
         known = "neither depends on the other"
         if self.interaction.verdict == paired.INCONCLUSIVE:
             known = f"whether one depends on the other is not decided ({_said(self.interaction)})"
-        return f"{of}: {first} changes it by {_said(self.main[0])}, {second} by {_said(self.main[1])}; {known}."
+        return f"{of}: {first} changes it by {_said(self.main[0])}; {second} by {_said(self.main[1])}; {known}."
 
 
 def of_host(analysis: HostAnalysis) -> list[Factorial]:
@@ -144,13 +144,9 @@ def of_host(analysis: HostAnalysis) -> list[Factorial]:
     arms = _arms(result)
     if arms is None:
         return []
-    values: list[_Values] = []
-    subjects: list[Comparison] = []
     samples = recorded.by_key(result)
-    for one in _subjects(analysis, arms):
-        values.append(_values(result, samples, one, arms))
-        subjects.append(one)
-    pairs = [_sides(one, arms) for one in values]
+    subjects = _subjects(analysis, arms)
+    pairs = [_sides(_values(result, samples, one, arms), arms) for one in subjects]
     main = _compared(analysis, subjects, [some[:3] for some in pairs])
     at_levels = _compared(analysis, subjects, [some[3:] for some in pairs])
     return [
@@ -164,9 +160,9 @@ def of_host(analysis: HostAnalysis) -> list[Factorial]:
             _levels(arms),
             (first, second),
             interaction,
-            (here, there),
+            (_stated(one), there),
         )
-        for one, (first, second, interaction), (here, there) in zip(subjects, main, at_levels)
+        for one, (first, second, interaction), (there,) in zip(subjects, main, at_levels)
     ]
 
 
@@ -188,12 +184,15 @@ def _levels(arms: tuple[str, str, str, str]) -> tuple[tuple[str, str], tuple[str
 
 
 def _subjects(analysis: HostAnalysis, arms: tuple[str, ...]) -> list[Comparison]:
-    """Return a comparison of each workload that all other arms have with the first one, where they are compared."""
+    """Return of each workload whose arms all are compared with the first one the comparison of the first factor, at
+    the first level of the other one.
+    """
     found: dict[tuple[t.Any, ...], list[Comparison]] = {}
     for one in host_comparisons.at_widest(analysis.comparisons):
         if one["baseline"]["arm"] == arms[0]:
             found.setdefault((one["workload"], one.get("parameter"), one["placement"]), []).append(one)
-    return [some[0] for some in found.values() if {one["candidate"]["arm"] for one in some} == set(arms[1:])]
+    by_arm = ({one["candidate"]["arm"]: one for one in some} for some in found.values())
+    return [some[arms[2]] for some in by_arm if set(some) == set(arms[1:])]
 
 
 def _values(result: HostResult, samples: recorded.Samples, one: Comparison, arms: tuple[str, ...]) -> _Values:
@@ -217,7 +216,9 @@ _Sides = tuple[list[float], list[float]]
 
 
 def _sides(values: _Values, arms: tuple[str, str, str, str]) -> list[_Sides]:
-    """Return the sides of each comparison: both main effects, the interaction, and the first factor at each level."""
+    """Return the sides of each comparison: both main effects, the interaction, and the first factor at the second level
+    of the other one. At the first level it is one of the comparisons of arms.
+    """
     base, second, first, both = ([values[arm][block] for block in values[arms[0]]] for arm in arms)
 
     def products(one: list[float], other: list[float], power: float = 1.0) -> list[float]:
@@ -227,7 +228,6 @@ def _sides(values: _Values, arms: tuple[str, str, str, str]) -> list[_Sides]:
         (products(base, second, 0.5), products(first, both, 0.5)),
         (products(base, first, 0.5), products(second, both, 0.5)),
         (products(second, first), products(base, both)),
-        (base, first),
         (second, both),
     ]
 
@@ -242,6 +242,11 @@ def _compared(
     return [[_effect(next(judged), one["better"]) for _sides_of in some] for one, some in zip(subjects, pairs)]
 
 
+def _stated(one: Comparison) -> Effect:
+    """Return a comparison of two arms as it stands elsewhere."""
+    return Effect(Change.read(one), one["ratio"], one["ci_low"], one["ci_high"], one["verdict"], one["n"])
+
+
 def _effect(judged: paired.Result, better: str) -> Effect:
     low, high = judged["ci_low"], judged["ci_high"]
     change = Change.of_ratios(better, judged["ratio"], low, high)
@@ -249,4 +254,5 @@ def _effect(judged: paired.Result, better: str) -> Effect:
 
 
 def _said(one: Effect) -> str:
-    return wording.change_of(one.change) if one.low is None else wording.change_and_interval(one.change)
+    said = wording.change_of(one.change) if one.low is None else wording.change_and_interval(one.change)
+    return f"{said}, {wording.VERDICT_TITLES[one.verdict]}" if one.is_called else said

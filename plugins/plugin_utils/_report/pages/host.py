@@ -87,7 +87,7 @@ def render(analysis: HostAnalysis, summary: dict[str, t.Any], alone: bool) -> st
     main = main or host_comparisons.at_widest(deciding)
     shown = set(map(id, [*main, *among])) | (set() if several else {(True, one["placement"]) for one in of_smt})
     sides = report_text.SIDES_OF_SMT if of_smt and not of_others and not several else report_text.SIDES_OF_ARMS
-    baseline, *candidates = (arm.title for arm in result.arms)
+    baseline, *candidates = (recorded.arm_title(result, name) for name in host_comparisons.in_order(result))
     opening, rest = answer_part.opening(summary["conclusion"]["statements"])
     further = [one for one in between_arms if not one["primary"]]
     return frame.render(

@@ -252,7 +252,7 @@ COLUMNS: dict[str, tuple[str, t.Callable[[Group], Cell | None]]] = {
     "bad_speculation": ("slots of bad speculation", _share("topdown", "bad_speculation")),
     "frontend_bound": ("slots front-end bound", _share("topdown", "frontend_bound")),
     "backend_bound": ("slots back-end bound", _share("topdown", "backend_bound")),
-    "throttled": ("throttled", _throttled),
+    "throttled": ("throttled, in all", _throttled),
     "stolen": ("stolen", _stolen),
 }
 

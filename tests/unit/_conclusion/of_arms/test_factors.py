@@ -50,16 +50,20 @@ def test_an_effect_that_turns_with_the_other_factor_is_said_at_each_of_its_level
     assert one.interaction.ratio == pytest.approx(1.15 / 1.05 / 0.96, abs=0.003) and one.interaction.is_called
     said = conclusion.conclude(result_maker.analysed(document))["sentence"]
     assert said.startswith(
-        "gzip of a fixed stream: SMT off changes it by \u22123.9 % (\u22124.1 to \u22123.8 %) with transparent huge"
-        " pages: always, and by +9.5 %"
+        "gzip of a fixed stream: with transparent huge pages: always, SMT off changes it by \u22123.9 % (\u22124.1 to"
+        " \u22123.8 %), worse; with transparent huge pages: never, by +9.5 %"
     )
+    # The first of both is a comparison of arms, too, and is the same number there.
+    analysis = result_maker.analysed(document)
+    (compared,) = [one for one in analysis.against_baseline if one["effect"] == ARMS[2]]
+    assert (here.low, here.high, here.verdict) == (compared["ci_low"], compared["ci_high"], compared["verdict"])
 
 
 def test_factors_that_do_not_depend_on_each_other_are_said_by_themselves():
     (one,) = found(planted(1, 1.05, 0.96, 1.05 * 0.96))
     assert one.interaction.verdict == "equivalent"
     assert one.sentence().endswith(
-        "transparent huge pages: never by +5.0 % (+4.8 to +5.0 %); neither depends on the other."
+        "transparent huge pages: never by +5.0 % (+4.8 to +5.0 %), better; neither depends on the other."
     )
 
 
@@ -80,7 +84,8 @@ def test_a_metric_of_which_less_is_better_has_its_own_signs():
         sample["metrics"][metric]["better"] = "lower"
     (one,) = found(document)
     assert one.first_at[0].change.value == pytest.approx(-0.04, abs=0.002) and one.first_at[0].ratio > 1
-    assert f"answer {metric}: SMT off changes it by \u22124." in one.sentence()
+    assert f"answer {metric}: with transparent huge pages: always, SMT off changes it by \u22124." in one.sentence()
+    assert "%), better; with" in one.sentence()
 
 
 @pytest.mark.parametrize(
