@@ -169,6 +169,7 @@ class RuntimeArm(Arm):
         switches_cpus: whether CPUs go online or offline.
         is_of_each_cpu: whether the lever is a value of each CPU: one that comes online has the value from when it went
             offline, so it is set after CPUs are switched.
+        takes_of: what the arm takes from, or limits, that arms with other levers do, too; empty for nothing.
         more_work: the amount of work in a sample, in that of other arms.
         host: the host.
         reason: why the host cannot be switched to this arm, or None.
@@ -179,6 +180,7 @@ class RuntimeArm(Arm):
     lever: str = ""
     switches_cpus: bool = False
     is_of_each_cpu: bool = False
+    takes_of: str = ""
     more_work: float = 1.0
     host: Host
 
@@ -364,7 +366,7 @@ class ValueArm(RuntimeArm):
         return f"{self.setting} ({self._found})"
 
     def _present(self) -> "dict[str, str | int]":
-        return _values(self.host.files, _paths(self.host.files, self.path))
+        return values_of(self.host.files, paths_of(self.host.files, self.path))
 
     def switch(self) -> None:
         """Write the value; where the kernel does not take it, what was there before is written again."""
@@ -378,7 +380,7 @@ class ValueArm(RuntimeArm):
         take, one sentence each.
         """
         left = []
-        for path, present in _values(self.host.files, values).items():
+        for path, present in values_of(self.host.files, values).items():
             value = values[path]
             if present == value:
                 continue
@@ -387,7 +389,7 @@ class ValueArm(RuntimeArm):
             except OSError as error:
                 left.append(f"/{path}: the kernel does not accept {value}: {error.strerror}")
                 continue
-            now = _values(self.host.files, [path]).get(path)
+            now = values_of(self.host.files, [path]).get(path)
             if now != value:
                 why = self.refused and f": {self.refused}"
                 left.append(f"/{path} reads {now} after {value} was written to it{why}")
@@ -411,7 +413,7 @@ class ValueArm(RuntimeArm):
     def states(cls, files: KernelFiles, saved: "t.Mapping[str, t.Any]") -> "tuple[Values, Values]":
         """Return the values, as they were saved and as they are; without CPUs that are offline."""
         paths = _reachable(files, saved)
-        now = _values(files, paths)
+        now = values_of(files, paths)
         was = {path: saved[path] for path in paths}
         return {cls._key(): _in_words(was)}, {cls._key(): _in_words({path: now.get(path) for path in paths})}
 
@@ -420,7 +422,7 @@ def _plain(text: str) -> "str | int":
     return int(text) if text.isdigit() else text
 
 
-def _paths(files: KernelFiles, pattern: str) -> "list[str]":
+def paths_of(files: KernelFiles, pattern: str) -> "list[str]":
     """Return the paths that a pattern may stand for, without those of CPUs that are offline."""
     paths = [""]
     for part in pattern.split("/"):
@@ -439,7 +441,7 @@ def _reachable(files: KernelFiles, paths: "t.Iterable[str]") -> "list[str]":
     return [path for path, cpu in cpus.items() if cpu is None or int(cpu.group(1)) in online]
 
 
-def _values(files: KernelFiles, paths: "t.Iterable[str]") -> "dict[str, str | int]":
+def values_of(files: KernelFiles, paths: "t.Iterable[str]") -> "dict[str, str | int]":
     """Return what files read, by path, as far as they can be read."""
     found: dict[str, t.Union[str, int]] = {}
     for path in _reachable(files, paths):

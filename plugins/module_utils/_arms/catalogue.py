@@ -34,10 +34,21 @@ def asked_by_trials(kind: "type[Arm]") -> "str | None":
 
 def find(name: str) -> "Arm | None":
     """Return the arm with a name, or None where this collection has none."""
+    arm = _alone(name)
+    if arm is not None or not re.match(vocabulary.NAME, name):
+        return arm
+    # The name of a unit can have what separates two arms.
+    for found in re.finditer(f"(?={vocabulary.SEPARATOR})", name):
+        parts = name[: found.start()], name[found.start() + len(vocabulary.SEPARATOR) :]
+        both = combined.combined(name, [_alone(part) for part in parts])
+        if both is not None:
+            return both
+    return None
+
+
+def _alone(name: str) -> "Arm | None":
     kind = _kind(name, (*registry.ARMS, *booted_registry.ARMS))
-    if kind is not None or combined.SEPARATOR not in name or not re.match(vocabulary.NAME, name):
-        return kind(name) if kind else None
-    return combined.combined(name, [find(part) for part in name.split(combined.SEPARATOR)])
+    return kind(name) if kind else None
 
 
 @functools.lru_cache(maxsize=256)
@@ -75,23 +86,21 @@ def of_factors(given: t.Any) -> "list[str]":
     Raises:
         ArmError: it is something else, or two of them cannot be combined.
     """
-    if not isinstance(given, (list, tuple)) or [
-        len(one) if isinstance(one, (list, tuple)) and all(isinstance(name, str) for name in one) else 0
-        for one in given
-    ] != [2, 2]:
+    lists = isinstance(given, (list, tuple)) and all(isinstance(one, (list, tuple)) for one in given)
+    if not lists or [len(one) for one in given] != [2, 2]:
         raise ArmError(
             f"{given!r:.120} are not two factors of two arms each: give for example [[smt_on, smt_off], [thp_always,"
             " thp_never]]"
         )
     names = []
-    for first in given[0]:
-        for second in given[1]:
+    for first in map(name_of, given[0]):
+        for second in map(name_of, given[1]):
             get(first), get(second)
-            names.append(first + combined.SEPARATOR + second)
+            names.append(first + vocabulary.SEPARATOR + second)
             if find(names[-1]) is None:
                 raise ArmError(
                     f"{first} and {second} cannot be combined: each has to be switched at run time, and something else"
-                    " than the other"
+                    " than the other, and huge pages take of the memory that a policy limits"
                 )
     return check(names)
 

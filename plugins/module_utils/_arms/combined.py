@@ -4,17 +4,26 @@
 
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import Arm, Host, RuntimeArm
+from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import (
+    BY_CPUS,
+    IDLE,
+    OFFLINE,
+    ONLINE,
+    PARTLY,
+    Arm,
+    Host,
+    RuntimeArm,
+)
 
-# Between the names of both.
-SEPARATOR = "__"
+# What arms do to siblings, what closes most last.
+_SIBLINGS = (None, ONLINE, BY_CPUS, IDLE, PARTLY, OFFLINE)
 
 
 class Combined(RuntimeArm):
     """Two arms with different levers, each of which is switched, proved and restored as it is alone.
 
     Args:
-        name: both names with ``SEPARATOR`` between them.
+        name: of both together.
         made_of: the two.
     """
 
@@ -24,7 +33,7 @@ class Combined(RuntimeArm):
         self._made_of = tuple(sorted(made_of, key=lambda one: one.is_of_each_cpu))
         self.more_work = made_of[0].more_work * made_of[1].more_work
         self.switches_cpus = any(one.switches_cpus for one in made_of)
-        self.siblings = next((one.siblings for one in made_of if one.siblings is not None), None)
+        self.siblings = max((one.siblings for one in made_of), key=_SIBLINGS.index)
         self.leaves_open = " and ".join(one.leaves_open for one in made_of if one.leaves_open)
         self.settings = {key: value for one in made_of for key, value in one.settings.items()}
 
@@ -78,13 +87,15 @@ class Combined(RuntimeArm):
 
 def combined(name: str, found: "t.Sequence[Arm | None]") -> "Combined | None":
     """Return two arms as one, or None where they cannot be one: they are more or fewer than two, take a reboot, are
-    none, or switch the same thing.
+    none or two themselves, switch the same thing, or take of the same that the other one limits.
 
     Args:
         name: of both together.
         found: the arm of each part of the name; None where there is none.
     """
     arms = [one for one in found if isinstance(one, RuntimeArm)]
-    if len(found) != 2 or len(arms) != 2 or arms[0].lever == arms[1].lever:
+    if len(found) != 2 or len(arms) != 2 or any(len(one.made_of) > 1 for one in arms):
+        return None
+    if arms[0].lever == arms[1].lever or (arms[0].takes_of and arms[0].takes_of == arms[1].takes_of):
         return None
     return Combined(name, (arms[0], arms[1]))

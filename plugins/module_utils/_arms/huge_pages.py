@@ -20,6 +20,7 @@ class HugePages(ValueArm):
     written = ("hugepages_N",)
     path = memory_facts.sysctl_path(memory_policy.HUGEPAGES)
     setting = "huge pages"
+    takes_of = "memory"
     remark = "other memory is not available as huge pages, nor they as other memory"
     refused = "memory is too full or too fragmented for so many huge pages"
     summary = "`vm.nr_hugepages=N`: so many huge pages of the default size"

@@ -168,10 +168,12 @@ class Isolated(RuntimeArm):
             self._groups.read(GROUP, "cpuset.cpus.partition"),
             self._groups.read(GROUP, "cpuset.cpus.effective"),
         )
-        if kind != self._kind or cpulist.parse_or_empty(cpus) != self._cpus:
+        # Of two factors the other one may have taken some of them offline.
+        own = self._cpus & set(smt_state.read(files=self.host.files)["online"])
+        if kind != self._kind or cpulist.parse_or_empty(cpus) != own:
             raise ArmError(
                 f"/{self._groups.path(GROUP)} is {kind!s:.200} with CPUs {cpus}, not {self._kind} with CPUs"
-                f" {cpulist.render(self._cpus)}"
+                f" {cpulist.render(own)}"
             )
         shared = cpulist.parse_or_empty(self._groups.read("/", "cpuset.cpus.effective")) & self._cpus
         if shared:

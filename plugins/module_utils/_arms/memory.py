@@ -29,6 +29,8 @@ class _MemoryPolicy(RuntimeArm):
     """The base: a policy that is written as sysctl values."""
 
     lever = "memory"
+    # Huge pages are not available to what the policy allows.
+    takes_of = "memory"
 
     def examine(self, host: Host) -> None:
         """Look at the host."""

@@ -69,10 +69,9 @@ class Arms:
                     "what it changes was not saved, because the cores were unknown while siblings were offline: switch"
                     " SMT on first"
                 )
-        if any(arm.name == arms.AS_FOUND for arm in asked):
-            for arm in asked:
-                if arm.is_as_found:
-                    arm.reason = arm.reason or "this is already in effect, so there is nothing to compare it with"
+        for arm in asked:
+            if _is_another(arm, [one.name for one in asked]):
+                arm.reason = arm.reason or "this is already in effect, so there is nothing to compare it with"
         possible = [arm for arm in asked if arm.reason is None]
         self.left_out: list[LeftOutArm] = [
             {"name": arm.name, "title": arm.title, "reason": arm.reason} for arm in asked if arm.reason is not None
@@ -258,6 +257,15 @@ class Arms:
         """Return the first arm of each lever."""
         switched = [one for arm in reversed(self.arms) for one in arm.made_of[::-1]]
         return list({one.lever: one for one in switched if one.lever}.values())[::-1]
+
+
+def _is_another(arm: RuntimeArm, names: "t.Collection[str]") -> bool:
+    """Return whether an arm, or one of two at once, is what the host has already, and that is one of the arms, too."""
+    if len(arm.made_of) == 1:
+        return arm.is_as_found and arms.AS_FOUND in names
+    return any(
+        one.is_as_found and arm.name.replace(one.name, arms.AS_FOUND) in names for one in arm.made_of if one.lever
+    )
 
 
 def _as_found(host: Host) -> RuntimeArm:

@@ -8,11 +8,16 @@ import functools
 import math
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._statistics import decisions, schedule, verdicts
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import (
+    contrasts,
+    decisions,
+    schedule,
+    verdicts,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics.ranks import Paired
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics.spending import Look
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.placement import Assignment
-from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms as arm_names, placements
 
 DECISION, PRECISION, RECHECK = "decision", "precision", "recheck"
 GOALS = (DECISION, PRECISION, RECHECK)
@@ -143,20 +148,39 @@ class Goal:
         keys = set(self._keys(measured, pair))
         return len(keys) == len(pair) and keys <= planned
 
-    def _keys(self, measured: Measured, pair: "tuple[Side, Side]") -> "list[Key]":
-        """Return under what the samples of both sides are."""
-        return [measured + self._sampled_as.get(side, side) for side in pair]
+    def _keys(self, measured: Measured, sides: "t.Iterable[Side]") -> "list[Key]":
+        """Return under what the samples of sides are."""
+        return [measured + self._sampled_as.get(side, side) for side in sides]
 
     def _main(self) -> "dict[Name, Paired]":
-        """Return the main comparisons that have blocks with both sides."""
+        """Return the main comparisons that have blocks with both sides; of two factors their effects."""
         found: dict[Name, Paired] = {}
         for measured in sorted({key[:2] for key in self._values}, key=repr):
-            for pair in main_comparisons(self._arms, functools.partial(self._blocks, measured)):
+            pairs = main_comparisons(self._arms, functools.partial(self._blocks, measured))
+            if arm_names.levels(self._arms) and pairs:
+                found.update(self._of_factors(measured, pairs[0][0][1]))
+                continue
+            for pair in pairs:
                 blocks = self._blocks(measured, pair)
                 baseline, candidate = (self._values[key] for key in self._keys(measured, pair))
                 sides = [baseline[block] for block in blocks], [candidate[block] for block in blocks]
                 found[(measured, pair[1])] = Paired.of_values(*sides, better=self._better[measured[0]])
         return found
+
+    def _of_factors(self, measured: Measured, placement: str) -> "dict[Name, Paired]":
+        """Return what two factors do at a placement, by the arm that has the effect: the first one, the second one, and
+        both for their interaction.
+        """
+        sides = [(arm, placement) for arm in self._arms]
+        values = [self._values.get(key, {}) for key in self._keys(measured, sides)]
+        blocks = sorted(set.intersection(*map(set, values)))
+        if not blocks:
+            return {}
+        effects = contrasts.of_factors(*([of_arm[block] for block in blocks] for of_arm in values))
+        return {
+            (measured, sides[place]): Paired.of_values(*effect, better=self._better[measured[0]])
+            for place, effect in zip((2, 1, 3), effects)
+        }
 
     def _blocks(self, measured: Measured, pair: "tuple[Side, Side]") -> "list[int]":
         """Return the blocks with values of both sides; none where one sample stands for both."""

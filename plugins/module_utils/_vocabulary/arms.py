@@ -17,7 +17,22 @@ EXAMPLES = {"node": "0", "package": "1", "cpus": "0-7", "unit": "postgresql.serv
 LONGEST_NAME = 240
 # What is written in a name between the parts of a CPU list instead of a comma, which separates arms on a command line.
 _COMMA = "_"
-NAME = r"^[a-z][a-z0-9_]{0,59}(_cpus_[0-9][0-9_-]{0,199}|_unit_[A-Za-z0-9_][A-Za-z0-9_.@-]{0,219})?$"
+# Between the names of two arms at once.
+SEPARATOR = "__"
+_ONE = r"[a-z][a-z0-9_]{0,59}(?:_cpus_[0-9][0-9_-]{0,199}|_unit_[A-Za-z0-9_][A-Za-z0-9_.@-]{0,219})?"
+NAME = rf"^{_ONE}(?:{SEPARATOR}{_ONE})?$"
+
+
+def levels(names: "t.Sequence[str]") -> "tuple[tuple[str, str], tuple[str, str]] | None":
+    """Return the levels of two factors, the baselines first, where arms are each level of one with each of the other,
+    in this order; None where they are others.
+    """
+    parts = [name.split(SEPARATOR) for name in names]
+    if [len(part) for part in parts] != [2] * 4:
+        return None
+    (first, second), (_first, other), (changed, _second), _both = parts
+    wanted = [[one, level] for one in (first, changed) for level in (second, other)]
+    return ((first, changed), (second, other)) if parts == wanted and first != changed and second != other else None
 
 
 def name_of_part(key: str, kind: str, value: t.Any) -> "str | None":

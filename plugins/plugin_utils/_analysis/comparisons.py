@@ -16,7 +16,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics import goals, spending
-from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms as arm_names, placements
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.arms import SMT_OFF, SMT_ON
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import metrics as workload_metrics
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
@@ -410,12 +410,16 @@ def _decides(
     it is a main one of the plan (``_statistics/goals.py``).
     """
     workload, parameter = measured
+    names = [arm.name for arm in result.arms]
+    if arm_names.levels(names):
+        # Of two factors looks are at their effects.
+        return False
 
     def taken(pair: tuple[goals.Side, goals.Side]) -> bool:
         keys = [(workload, recorded.sampled_as(result, placement, arm), arm, parameter) for arm, placement in pair]
         return keys[0] != keys[1] and all(key in samples for key in keys)
 
-    main = goals.main_comparisons([arm.name for arm in result.arms], taken)
+    main = goals.main_comparisons(names, taken)
     return tuple((arm, placement) for placement, arm in sides) in main
 
 

@@ -27,7 +27,7 @@ def of_host(analysis: HostAnalysis) -> list[str]:
     """Return what a host's result says of the questions that its plan asked, in sentences."""
     rooms = [_room(analysis, one) for one in analysis.result.plan.workloads or () if one.parameter]
     return [
-        *(one.sentence() for one in factors.of_host(analysis)),
+        *wording.first_of([one.sentence() for one in factors.of_host(analysis)], "workloads"),
         *_sharing(analysis.result, analysis.comparisons),
         *filter(None, rooms),
     ]

@@ -73,3 +73,50 @@ def test_what_the_kernel_does_not_have_is_said(name, reason, root):
     for path in ("cpufreq/boost", "intel_pstate/no_turbo"):
         (root / CPU / path).unlink()
     assert reason in examined(name, root).reason
+
+
+TUNABLE = f"{CPU}/cpufreq/ondemand/up_threshold"
+
+
+class Kernel(KernelFiles):
+    """A kernel that forgets the settings of a governor with its last CPU, and begins with its defaults."""
+
+    def write(self, path, text):
+        super().write(path, text)
+        if path.endswith("scaling_governor"):
+            tunable = pathlib.Path(self.sysroot, TUNABLE)
+            if "ondemand" not in {self.read(f"{CPU}/cpu{cpu}/cpufreq/scaling_governor") for cpu in range(2)}:
+                tunable.unlink(missing_ok=True)
+            elif not tunable.exists():
+                tunable.write_text("80\n")
+
+
+def test_a_governor_comes_back_with_its_own_settings(root):
+    for cpu in range(2):
+        folder = root / CPU / f"cpu{cpu}/cpufreq"
+        (folder / "scaling_governor").write_text("ondemand\n")
+        (folder / "scaling_available_governors").write_text("performance ondemand\n")
+    (root / TUNABLE).parent.mkdir()
+    (root / TUNABLE).write_text("95\n")
+    arm = catalogue.get("governor_performance")
+    files = Kernel(str(root))
+    arm.examine(base.Host({}, Topology(), ORIGIN, files=files))
+    saved = {arm.lever: arm.save()}
+    arm.switch()
+    arm.prove()
+    assert not (root / TUNABLE).exists()
+    assert arm.restore(saved) == [] and (root / TUNABLE).read_text().strip() == "95"
+    was, now = arm.states(files, saved[arm.lever])
+    assert was == now and len(was) == 1
+    (root / TUNABLE).write_text("70\n")
+    was, now = arm.states(files, saved[arm.lever])
+    assert (was[TUNABLE], now[TUNABLE]) == (95, 70)
+
+
+@pytest.mark.parametrize(("flags", "possible"), [("fpu ida arat", True), ("fpu arat", False)])
+def test_turbo_that_the_firmware_has_switched_off_is_left_out(flags, possible, root):
+    (root / CPU / "intel_pstate/no_turbo").write_text("1\n")
+    (root / "proc").mkdir()
+    (root / "proc/cpuinfo").write_text(f"processor\t: 0\nflags\t\t: {flags}\n")
+    reason = examined("turbo_on", root).reason
+    assert (reason is None) == possible and (possible or "off in the firmware" in reason)

@@ -299,10 +299,15 @@ def test_factors_are_all_levels_of_one_with_all_of_the_other():
         ([["smt_on", "smt_off"]], "are not two factors of two arms each"),
         ([["smt_on", "smt_off"], ["thp_always"]], "are not two factors of two arms each"),
         ("smt_on,smt_off", "are not two factors of two arms each"),
-        ([["smt_on", 3], ["thp_always", "thp_never"]], "are not two factors of two arms each"),
+        ([["smt_on", 3], ["thp_always", "thp_never"]], "3 is not an arm: give a name, or one of"),
         ([["smt_on", "smt_of"], ["thp_always", "thp_never"]], "there is no arm 'smt_of'"),
         ([["smt_on", "nosmt"], ["thp_always", "thp_never"]], "nosmt and thp_always cannot be combined"),
         ([["smt_on", "smt_off"], ["smt_on", "smt_off"]], "smt_on and smt_on cannot be combined"),
+        # Huge pages are not available to what a policy lets programs ask for: each alone may be safe, and both not.
+        (
+            [["overcommit_heuristic", "overcommit_strict"], ["hugepages_0", "hugepages_2500"]],
+            "overcommit_heuristic and hugepages_0 cannot be combined",
+        ),
         ([["smt_on", "smt_on"], ["thp_always", "thp_never"]], "arms has a name twice"),
     ],
 )
@@ -316,3 +321,58 @@ def test_a_name_matches_whole(name):
     with pytest.raises(base.ArmError, match="there is no arm"):
         catalogue.check(["as_found", name])
     assert catalogue.title(name) is None
+
+
+def test_a_level_that_the_host_has_already_is_not_measured_twice():
+    """Of two factors of which one is the host as it was found."""
+    assert chosen("fan_1__as_found", "fan_5__as_found").left_out == []
+
+    class Steady(Lamp):
+        """A lamp that knows whether it is as found."""
+
+        pattern = "steady_[0-9]"
+
+        def examine(self, host):
+            super().examine(host)
+            self.is_as_found = self.settings["speed"] == 0
+
+    registry.ARMS = (*registry.ARMS, (Steady,))
+    names = ["fan_1__as_found", "fan_1__steady_0", "fan_5__as_found", "fan_5__steady_0"]
+    found = chosen(*names)
+    assert found.names == [names[0], names[2]]
+    assert {one["reason"] for one in found.left_out} == {
+        "this is already in effect, so there is nothing to compare it with"
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "siblings"),
+    [
+        ("one_thread_per_core__smt_off", "offline"),
+        ("smt_off__one_thread_per_core", "offline"),
+        ("smt_on__thp_never", "online"),
+        ("thp_never__smt_on", "online"),
+    ],
+)
+def test_siblings_are_what_the_stronger_of_two_arms_makes_of_them(name, siblings):
+    assert catalogue.get(name).siblings == siblings
+
+
+@pytest.mark.parametrize(
+    "factors",
+    [
+        [["smt_on", "smt_off_on_cpus_0-7"], ["thp_always", "thp_never"]],
+        [["thp_always", "thp_never"], ["smt_on", {"smt_off_on": {"cpus": "0-7"}}]],
+        [["smt_on", {"one_thread_per_core": {"unit": "my__svc.service"}}], ["thp_always", "thp_never"]],
+    ],
+)
+def test_an_arm_of_a_part_of_the_host_is_a_level_of_a_factor(factors):
+    names = catalogue.of_factors(factors)
+    assert len(names) == 4 and all(len(catalogue.get(name).made_of) == 2 for name in names)
+    for name in names:
+        document = result_maker.result()
+        document["arms"][1] = {**document["arms"][1], "name": name}
+        for sample in document["samples"]:
+            sample["arm"] = name if sample["arm"] == "smt_off" else sample["arm"]
+        document["plan"]["placements"][name] = document["plan"]["placements"].pop("smt_off")
+        assert results.parse(json.dumps(document), "a host").arms[1].name == name

@@ -1,11 +1,7 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Two factors in one evaluation: what each does, and whether that depends on the other.
-
-Of four arms, both levels of one factor with both of the other, each block has a value of each: a main effect compares
-the geometric means over the levels of the other factor, so that every sample counts for both factors. The interaction
-is the effect of the first factor at the second level of the other one, divided by that at the first. Source: D. C.
-Montgomery, Design and Analysis of Experiments, the 2^k factorial design, on logarithms.
+"""Two factors in one evaluation: what each does, and whether that depends on the other. What is compared is in
+``_statistics/contrasts.py``: the plan on the host looks at the same.
 """
 
 from __future__ import annotations
@@ -15,9 +11,11 @@ import math
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue
-from ansible_collections.threadwise.smt.plugins.module_utils._arms.combined import SEPARATOR
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import contrasts
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms as arm_names
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     comparisons as host_comparisons,
+    limits,
     paired,
     recorded,
 )
@@ -81,6 +79,7 @@ class Factorial:
         metric: its primary metric.
         better: the direction of that.
         placement: where it was compared.
+        margin: effects within this share of 1 count as none.
         levels: the titles of both levels of both factors, the baselines first.
         main: what each factor does, over the levels of the other one.
         interaction: how much what the first does differs between the levels of the other one.
@@ -93,6 +92,7 @@ class Factorial:
     metric: str
     better: str
     placement: str
+    margin: float
     levels: tuple[tuple[str, str], tuple[str, str]]
     main: tuple[Effect, Effect]
     interaction: Effect
@@ -110,14 +110,13 @@ class Factorial:
         }
 
     def rows(self) -> list[tuple[str, Effect]]:
-        """Return each effect with its words, for a picture."""
+        """Return each effect with its words, for a picture; the interaction is none that is better or worse."""
         (base, first), (second_base, second) = self.levels
         return [
             (f"{first} against {base}", self.main[0]),
             (f"{second} against {second_base}", self.main[1]),
             (f"{first}, with {second_base}", self.first_at[0]),
             (f"{first}, with {second}", self.first_at[1]),
-            ("the last against the one before it", self.interaction),
         ]
 
     def sentence(self) -> str:
@@ -125,12 +124,21 @@ class Factorial:
         (_base, first), (second_base, second) = self.levels
         of = self.title if self.better == "higher" else f"{self.title} {self.metric}"
         if self.interaction.is_called:
-            here, there = map(_said, self.first_at)
-            return f"{of}: with {second_base}, {first} changes it by {here}; with {second}, by {there}."
+            here, there = (self._clause(first, one) for one in self.first_at)
+            return f"{of}: with {second_base}, {here}; with {second}, {there}."
         known = "neither depends on the other"
         if self.interaction.verdict == paired.INCONCLUSIVE:
             known = f"whether one depends on the other is not decided ({_said(self.interaction)})"
-        return f"{of}: {first} changes it by {_said(self.main[0])}; {second} by {_said(self.main[1])}; {known}."
+        return f"{of}: {'; '.join(map(self._clause, (first, second), self.main))}; {known}."
+
+    def _clause(self, name: str, effect: Effect) -> str:
+        if effect.is_called:
+            return f"{name} changes it by {_said(effect)}, {wording.VERDICT_TITLES[effect.verdict]}"
+        if effect.verdict == paired.EQUIVALENT:
+            return f"{name} leaves it within {wording.margin(self.margin)}"
+        if effect.low is None:
+            return f"what {name} does {wording.counted(effect.blocks, 'block')} cannot say"
+        return f"{name} is not decided ({_said(effect)})"
 
 
 def of_host(analysis: HostAnalysis) -> list[Factorial]:
@@ -146,9 +154,10 @@ def of_host(analysis: HostAnalysis) -> list[Factorial]:
         return []
     samples = recorded.by_key(result)
     subjects = _subjects(analysis, arms)
-    pairs = [_sides(_values(result, samples, one, arms), arms) for one in subjects]
-    main = _compared(analysis, subjects, [some[:3] for some in pairs])
-    at_levels = _compared(analysis, subjects, [some[3:] for some in pairs])
+    found = [(one, _sides(values, arms)) for one in subjects if (values := _values(result, samples, one, arms))]
+    subjects, pairs = [one for one, _some in found], [some for _one, some in found]
+    main = _compared(analysis, subjects, [some[:3] for some in pairs], True)
+    at_levels = _compared(analysis, subjects, [some[3:] for some in pairs], False)
     return [
         Factorial(
             one["workload"],
@@ -157,6 +166,7 @@ def of_host(analysis: HostAnalysis) -> list[Factorial]:
             one["metric"],
             one["better"],
             one["placement"],
+            analysis.settings[0],
             _levels(arms),
             (first, second),
             interaction,
@@ -169,18 +179,14 @@ def of_host(analysis: HostAnalysis) -> list[Factorial]:
 def _arms(result: HostResult) -> tuple[str, str, str, str] | None:
     """Return the four arms of two factors in the order of the levels, None where the arms are others."""
     names = tuple(arm.name for arm in result.arms)
-    parts = [tuple(name.split(SEPARATOR)) for name in names]
-    if len(parts) != 4 or any(len(part) != 2 for part in parts):
-        return None
-    firsts, seconds = (list(dict.fromkeys(level)) for level in zip(*parts))
-    wanted = [(first, second) for first in firsts for second in seconds]
-    return t.cast("tuple[str, str, str, str]", names) if parts == wanted else None
+    return t.cast("tuple[str, str, str, str]", names) if arm_names.levels(names) else None
 
 
 def _levels(arms: tuple[str, str, str, str]) -> tuple[tuple[str, str], tuple[str, str]]:
-    (first, second), (_again, other), (changed, _base), _last = (arm.split(SEPARATOR) for arm in arms)
-    titles = [catalogue.title(name) or name for name in (first, changed, second, other)]
-    return (titles[0], titles[1]), (titles[2], titles[3])
+    (base, first), (second_base, second) = (
+        tuple(catalogue.title(name) or name for name in level) for level in arm_names.levels(arms) or ()
+    )
+    return (base, first), (second_base, second)
 
 
 def _subjects(analysis: HostAnalysis, arms: tuple[str, ...]) -> list[Comparison]:
@@ -189,14 +195,15 @@ def _subjects(analysis: HostAnalysis, arms: tuple[str, ...]) -> list[Comparison]
     """
     found: dict[tuple[t.Any, ...], list[Comparison]] = {}
     for one in host_comparisons.at_widest(analysis.comparisons):
-        if one["baseline"]["arm"] == arms[0]:
+        # The most load within a limit is one of those measured: a mean of two of them is none.
+        if one["baseline"]["arm"] == arms[0] and one["metric"] != limits.MOST_LOAD:
             found.setdefault((one["workload"], one.get("parameter"), one["placement"]), []).append(one)
     by_arm = ({one["candidate"]["arm"]: one for one in some} for some in found.values())
     return [some[arms[2]] for some in by_arm if set(some) == set(arms[1:])]
 
 
 def _values(result: HostResult, samples: recorded.Samples, one: Comparison, arms: tuple[str, ...]) -> _Values:
-    """Return the value of each arm in each block that has all of them."""
+    """Return the value of each arm in each block that has all of them; empty without such a block."""
     found: _Values = {}
     for arm in arms:
         place = recorded.sampled_as(result, one["placement"], arm)
@@ -204,7 +211,7 @@ def _values(result: HostResult, samples: recorded.Samples, one: Comparison, arms
         good = recorded.good_values(blocks, one["metric"])
         found[arm] = {block: _mean(of_block) for block, of_block in good.items() if of_block and min(of_block) > 0}
     common = set.intersection(*(set(blocks) for blocks in found.values()))
-    return {arm: {block: blocks[block] for block in sorted(common)} for arm, blocks in found.items()}
+    return {arm: {block: blocks[block] for block in sorted(common)} for arm, blocks in found.items()} if common else {}
 
 
 def _mean(values: t.Sequence[float]) -> float:
@@ -212,33 +219,32 @@ def _mean(values: t.Sequence[float]) -> float:
     return math.exp(math.fsum(map(math.log, values)) / len(values))
 
 
-_Sides = tuple[list[float], list[float]]
-
-
-def _sides(values: _Values, arms: tuple[str, str, str, str]) -> list[_Sides]:
+def _sides(values: _Values, arms: tuple[str, str, str, str]) -> list[contrasts.Sides]:
     """Return the sides of each comparison: both main effects, the interaction, and the first factor at the second level
     of the other one. At the first level it is one of the comparisons of arms.
     """
-    base, second, first, both = ([values[arm][block] for block in values[arms[0]]] for arm in arms)
-
-    def products(one: list[float], other: list[float], power: float = 1.0) -> list[float]:
-        return [(a * b) ** power for a, b in zip(one, other)]
-
-    return [
-        (products(base, second, 0.5), products(first, both, 0.5)),
-        (products(base, first, 0.5), products(second, both, 0.5)),
-        (products(second, first), products(base, both)),
-        (second, both),
-    ]
+    blocks = [list(values[arm].values()) for arm in arms]
+    return [*contrasts.of_factors(*blocks), (blocks[1], blocks[3])]
 
 
 def _compared(
-    analysis: HostAnalysis, subjects: t.Sequence[Comparison], pairs: t.Sequence[t.Sequence[_Sides]]
+    analysis: HostAnalysis,
+    subjects: t.Sequence[Comparison],
+    pairs: t.Sequence[t.Sequence[contrasts.Sides]],
+    are_looked_at: bool,
 ) -> list[list[Effect]]:
-    """Compare sides of all workloads as one family; a list for each workload."""
-    family = [(before, after, one["better"]) for one, some in zip(subjects, pairs) for before, after in some if before]
+    """Compare sides of all workloads as one family; a list for each workload.
+
+    Args:
+        analysis: of the host.
+        subjects: a comparison of each workload.
+        pairs: the sides of each workload.
+        are_looked_at: whether the plan looked at these, so that one of them could end it.
+    """
+    family = [(before, after, one["better"]) for one, some in zip(subjects, pairs) for before, after in some]
     looks = [host_comparisons.looks_at(analysis.result, len(before)) for before, _after, _better in family]
-    judged = iter(paired.compare_family(family, *analysis.settings[:2], looks, [False] * len(family)) if family else ())
+    deciding = [are_looked_at] * len(family)
+    judged = iter(paired.compare_family(family, *analysis.settings[:2], looks, deciding) if family else ())
     return [[_effect(next(judged), one["better"]) for _sides_of in some] for one, some in zip(subjects, pairs)]
 
 
@@ -254,5 +260,4 @@ def _effect(judged: paired.Result, better: str) -> Effect:
 
 
 def _said(one: Effect) -> str:
-    said = wording.change_of(one.change) if one.low is None else wording.change_and_interval(one.change)
-    return f"{said}, {wording.VERDICT_TITLES[one.verdict]}" if one.is_called else said
+    return wording.change_of(one.change) if one.low is None else wording.change_and_interval(one.change)

@@ -13,6 +13,7 @@ import jsonschema_rs
 import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import order
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import goals
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_arms import factors
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import host as host_page
@@ -51,7 +52,7 @@ def test_an_effect_that_turns_with_the_other_factor_is_said_at_each_of_its_level
     said = conclusion.conclude(result_maker.analysed(document))["sentence"]
     assert said.startswith(
         "gzip of a fixed stream: with transparent huge pages: always, SMT off changes it by \u22123.9 % (\u22124.1 to"
-        " \u22123.8 %), worse; with transparent huge pages: never, by +9.5 %"
+        " \u22123.8 %), worse; with transparent huge pages: never, SMT off changes it by +9.5 %"
     )
     # The first of both is a comparison of arms, too, and is the same number there.
     analysis = result_maker.analysed(document)
@@ -63,7 +64,7 @@ def test_factors_that_do_not_depend_on_each_other_are_said_by_themselves():
     (one,) = found(planted(1, 1.05, 0.96, 1.05 * 0.96))
     assert one.interaction.verdict == "equivalent"
     assert one.sentence().endswith(
-        "transparent huge pages: never by +5.0 % (+4.8 to +5.0 %), better; neither depends on the other."
+        "transparent huge pages: never changes it by +5.0 % (+4.8 to +5.0 %), better; neither depends on the other."
     )
 
 
@@ -147,3 +148,52 @@ def test_intervals_hold_a_planted_interaction_on_recorded_noise():
             held[name] += effect.low <= truth[name] <= effect.high
     print(f"of {COUNT} intervals so many hold the planted effect: {held}")
     assert min(held.values()) >= 0.95 * COUNT, held
+
+
+def test_blocks_without_all_four_arms_say_nothing():
+    document = planted(1, 1.05, 0.96, 1.15, blocks=4)
+    for sample in document["samples"]:
+        if ARMS.index(sample["arm"]) == sample["block"]:
+            sample.update(ok=False, error="exit status 1", metrics={}, workers=[])
+    assert found(document) == []
+    assert "of a fixed stream" in conclusion.conclude(result_maker.analysed(document))["sentence"]
+
+
+def test_effects_that_are_none_or_not_decided_are_said_to_be_that():
+    (one,) = found(planted(1, 1, 1, 1))
+    assert one.sentence().endswith(
+        "SMT off leaves it within 1 %; transparent huge pages: never leaves it within 1 %; neither depends on the"
+        " other."
+    )
+    (one,) = found(planted(1, 1, 1, 1, noise=0.1, blocks=6))
+    assert "transparent huge pages: never is not decided (" in one.sentence()
+    (one,) = found(planted(1, 1.3, 0.7, 1, blocks=1))
+    assert "what SMT off does 1 block cannot say" in one.sentence()
+
+
+@pytest.mark.parametrize(
+    ("effects", "noise", "verdict"),
+    [((1, 1.08, 0.93, 0.93 * 1.08 * 1.03), 0.03, "gain"), ((1, 1, 1, 1), 0.01, "equivalent")],
+)
+def test_a_plan_goes_on_until_its_question_is_answered(effects, noise, verdict):
+    """A plan that looked at each arm against the first one ended before the interaction was known in two of three."""
+    said = []
+    for seed in range(10):
+        document = result_maker.result(
+            names=("all_threads",), arms=dict(zip(ARMS, effects)), blocks=40, noise=noise, seed=seed
+        )
+        assignments = {arm: {"all_threads": {"workers": [[0]], "same_as": None}} for arm in ARMS}
+        goal = goals.goal("decision", 0.01, assignments, {"gzip": "higher"})
+        for block in range(40):
+            for sample in document["samples"]:
+                if sample["block"] == block:
+                    goal.add(sample, sample["metrics"]["throughput"]["value"])
+            if goal.after_block(block + 1, 39 - block):
+                break
+        document["samples"] = [sample for sample in document["samples"] if sample["block"] <= block]
+        document["plan"]["blocks_done"] = block + 1
+        document["plan"]["looks"] = [{"blocks": look.blocks, "share": look.share} for look in goal.looks]
+        assert {one.arm for one in goal.decided} == set(ARMS[1:])
+        (one,) = found(document)
+        said.append(one.interaction.verdict)
+    assert said.count(verdict) >= 9, said
