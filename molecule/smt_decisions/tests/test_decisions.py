@@ -154,8 +154,8 @@ def test_it_is_checked_again_in_two_looks(host, newer, tmp_path):
     )
     plan = result["plan"]
     assert plan["stopped"] == RECHECKED and len({one["block"] for one in result["samples"]}) <= MAX_TWO_LOOKS, plan
-    told = play("smt_history", tmp_path, smt_history_results=str(RESULTS))
-    print(told.stdout)
+    done = play("smt_history", tmp_path, smt_history_results=str(RESULTS))
+    print(done.stdout)
     (effect,) = json.loads((tmp_path / "smt_history.json").read_text())["effects"]
     assert [kernel[:4] for run in effect["runs"] for kernel in run["kernels"]] == ["6.1.", "6.12"], effect
     # Two emulated threads on two CPUs of this machine do twice the work of one under either kernel.

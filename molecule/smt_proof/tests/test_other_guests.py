@@ -36,14 +36,14 @@ def test_a_guest_of_which_it_is_known_what_its_siblings_share(guest, siblings, c
     assert guest not in json.dumps(found)
 
 
-def test_a_neighbour_that_keeps_a_cpu_busy_is_named(tmp_path):
+def test_other_work_that_keeps_a_cpu_busy_is_named(tmp_path):
     host = reached(SHARED)
-    host.check_output("systemd-run --quiet --unit=neighbour bash -c 'while :; do :; done'")
+    host.check_output("systemd-run --quiet --unit=busy bash -c 'while :; do :; done'")
     try:
         done = prove(SHARED, tmp_path, smt_proof_seconds=120, smt_proof_switch=False)
         found = document(SHARED, tmp_path)
     finally:
-        host.check_output("systemctl stop neighbour")
+        host.check_output("systemctl stop busy")
     assert done.returncode == FAILED and found["findings"]["quiet"] == "fails", done.stdout
     assert found["switch"] is None and found["findings"]["switch"] == "open"
 

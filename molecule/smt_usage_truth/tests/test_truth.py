@@ -26,7 +26,7 @@ FOLDER = "/run/work"
 PIECE = 20_000
 # The forecast of the rate, as a share of it.
 NEAR = 0.10
-# Loads of as many hosts, each of which was told that SMT cannot matter; what that means, as a share.
+# Loads of as many hosts, of each of which a look says that SMT cannot matter; what that means, as a share.
 HOSTS, HARDLY = 20, 0.02
 CPUS = 4
 
