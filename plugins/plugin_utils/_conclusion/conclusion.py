@@ -25,7 +25,6 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import (
     advice,
     cautions as host_cautions,
@@ -92,7 +91,7 @@ def _sentences(analysis: HostAnalysis, main: t.Sequence[Comparison], choice: str
     result, curves = analysis.result, analysis.curves
     others = _of_other_arms(analysis)
     standing = outcomes.standing(analysis)
-    best = _of_best(result, standing)
+    best = _of_best(analysis, standing)
     if choice == NOT_COMPARED:
         unchanged = all(exposure.siblings(arm.name) in (None, ONLINE) for arm in result.arms)
         return (
@@ -262,8 +261,9 @@ def _what(group: t.Sequence[Comparison]) -> str:
     return "workload" if len({one["workload"] for one in group}) == len(group) else "load"
 
 
-def _of_best(result: HostResult, standing: outcomes.Standing) -> list[str]:
+def _of_best(analysis: HostAnalysis, standing: outcomes.Standing) -> list[str]:
     """Say which of three or more arms is best, or which are better than the baseline and why none is called best."""
+    result = analysis.result
     names = [arm.name for arm in result.arms]
     if len(names) < 3 or not standing.outcomes:
         return []
@@ -282,11 +282,10 @@ def _of_best(result: HostResult, standing: outcomes.Standing) -> list[str]:
     if not standing.better:
         return [f"No arm is called better than {baseline}."]
     better = [recorded.arm_title(result, name) for name in standing.better]
-    why = (
-        "none of the arms is better than each other one"
-        if standing.complete
-        else "which arm is best was not compared (smt_report_compare: all)"
-    )
+    why = "none of the arms is better than each other one"
+    if not standing.complete:
+        missing = analysis.settings[2] != host_comparisons.ALL
+        why = f"which arm is best was not compared{' (smt_report_compare: all)' if missing else ''}"
     return [f"Better than {baseline}: {wording.join(better)}; {why}."]
 
 
@@ -388,7 +387,13 @@ def _without_comparison(analysis: HostAnalysis) -> list[str]:
     shown = shown or _second_core(comparisons)
     if shown is None:
         measured = [] if comparisons else findings.measured(analysis)
-        return [*measured, why] if measured else [why, NOTHING_OF_SHARING]
+        few = max((one["n"] for one in comparisons if one["kind"] == "placement"), default=0)
+        nothing = (
+            f"{few} of at least {paired.MIN_BLOCKS} blocks say nothing of sharing a core yet."
+            if 0 < few < paired.MIN_BLOCKS
+            else NOTHING_OF_SHARING
+        )
+        return [*measured, why] if measured else [why, nothing]
     return [shown, why]
 
 

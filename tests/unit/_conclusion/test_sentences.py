@@ -278,3 +278,17 @@ def test_a_margin_is_said_as_it_was_asked_for():
         "gzip of a fixed stream stays within 0.25 % either way" in found["sentence"]
         and "within 0.25 % count as none" in found["basis"]
     )
+
+
+def test_few_blocks_are_said_to_be_few():
+    document = result_maker.result(blocks=3, noise=0.002, shape=EIGHT, compared=False, reason="x")
+    assert said(document)[0]["sentence"].endswith("3 of at least 4 blocks say nothing of sharing a core yet.")
+
+
+def test_what_was_asked_for_already_is_no_advice():
+    arms = {"smt_on": 1.0, "isolated": 1.1, "thp_never": 0.9}
+    document = result_maker.result(blocks=8, noise=0.002, shape=EIGHT, arms=arms, names=["all_threads"])
+    missing = failing(document, lambda one: one["arm"] == "thp_never")
+    assert "(smt_report_compare: all)" in said(missing)[0]["sentence"]
+    every = conclusion.conclude(analysed(missing, 0.01, 0.95, "all"))["sentence"]
+    assert "which arm is best was not compared." in every, every
