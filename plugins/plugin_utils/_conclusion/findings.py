@@ -41,9 +41,9 @@ def measured(analysis: HostAnalysis) -> list[str]:
     for level in analysis.levels:
         if level.primary and level.value is not None:
             about = measures.describe_workload(analysis.result, level.workload, level.parameter)
-            value, *ends = (end and wording.amount(end, 4) for end in (level.value, level.low, level.high))
-            interval = f" ({' to '.join(ends)})" if all(ends) else ""
-            where = placements.title(level.placement)
+            ends = [wording.amount(end, 4) for end in (level.low, level.high) if end is not None]
+            interval = f" ({' to '.join(ends)})" if ends else ""
+            where, value = placements.title(level.placement), wording.amount(level.value, 4)
             found[level.workload] = f"{about.title}, {where}: {value} {about.unit}{interval}."
     return list(found.values())
 
@@ -63,9 +63,9 @@ def _sharing(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[st
             else ("baseline", (1 / one["ci_high"], 1 / one["ci_low"]))
         )
         cpus = placements.explicit(one[slower]["placement"]) or ()
-        found = {smt_metrics.what_two_share(end, 1.0) for end in ends}
-        if len(cpus) == 2 and len(found) == 1:
-            shares.setdefault(cpus, []).append(found.pop())
+        of_ends = {smt_metrics.what_two_share(end, 1.0) for end in ends}
+        if len(cpus) == 2 and len(of_ends) == 1:
+            shares.setdefault(cpus, []).append(of_ends.pop())
     said = []
     for cpus, found in shares.items():
         is_known = any(set(cpus) <= core for core in siblings)

@@ -160,7 +160,7 @@ def _row(trial: records.Trial, host: str, one: records.WrittenPeriod) -> list[t.
     read = [one.metrics.get(metric.name) for metric in trial.metrics]
     missing = [f"{name}: {metric.reason}" for name, metric in one.metrics.items() if metric.reason]
     happened = [*([one.reason] if one.reason else []), *missing, *one.happened]
-    values = [metric and metric.value for metric in read]
+    values = [None if metric is None else metric.value for metric in read]
     cells = ["" if value is None else [report_text.number(value), value, ""] for value in values]
     return [
         host,
