@@ -28,6 +28,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import 
     advice,
     cautions as host_cautions,
     costs as host_costs,
+    crossovers,
     findings,
     load_limit,
     outcomes,
@@ -136,17 +137,15 @@ def _sentences(analysis: HostAnalysis, main: t.Sequence[Comparison], choice: str
 
 def _by_streams(curves: t.Sequence[streams.Curve]) -> str:
     """Describe from how many streams on SMT helps; empty where no streams were compared."""
-    by_text: dict[tuple[bool, str], list[str]] = {}
+    by_crossover: dict[str, list[streams.Curve]] = {}
     for curve in curves:
-        known = curve.crossover.status in (streams.FOUND, streams.NEVER)
-        by_text.setdefault((known, curve.crossover.text()), []).append(curve.title)
-    clauses: list[str] = []
-    for (known, text), titles in by_text.items():
-        helps = "" if clauses and known else "SMT helps "
-        clauses.append(
-            f"{helps}{wording.join(titles)} {text}" if known else f"whether {helps}{wording.join(titles)} is {text}"
-        )
-    return "; ".join(clauses)
+        by_crossover.setdefault(crossovers.text(curve.crossover), []).append(curve)
+    clauses = [
+        crossovers.clause(group[0].crossover, wording.join([curve.title for curve in group]))
+        for group in by_crossover.values()
+    ]
+    # What helps is named once.
+    return "; ".join(clause.removeprefix("SMT helps ") if place else clause for place, clause in enumerate(clauses))
 
 
 def _worst_of_streams(curves: t.Sequence[streams.Curve]) -> list[str]:

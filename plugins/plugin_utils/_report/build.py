@@ -37,6 +37,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import (
     cautions,
     conclusion,
+    crossovers,
     recommendation,
     spread,
 )
@@ -254,7 +255,7 @@ def summarise(analysis: HostAnalysis, file: str, licence: recommendation.Licence
         "comparisons": analysis.comparisons,
         "tails": spread.found(analysis.comparisons),
         "levels": [one.described() for one in analysis.levels],
-        "crossovers": [curve.described() for curve in analysis.curves],
+        "crossovers": list(map(crossovers.described, analysis.curves)),
         "factors": [one.described() for one in factors.of_host(analysis)],
         "capacities": [dataclasses.asdict(one) for one in analysis.capacities],
         "usage": [one.described() for kinds in analysis.usage.values() for one in kinds.values()],

@@ -158,7 +158,7 @@ def test_the_curves_of_streams_are_drawn_with_the_crossover(tmp_path):
     labels = re.findall(r'aria-label="([^"]*by number of streams: [^"]*)"', page)
     assert labels == [
         "array, inner, stream_time [ms] by number of streams: SMT helps from 8 streams on",
-        "array, OUTER, stream_time [ms] by number of streams: SMT helps with no number of streams up to 12",
+        "array, OUTER, stream_time [ms] by number of streams: SMT helps with 1 stream, and no longer with 4 to 12",
     ]
     assert page.count(">from 8 streams<") == 1
     assert "mean of all workers, less is better" in page

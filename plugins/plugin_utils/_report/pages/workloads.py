@@ -20,6 +20,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_anal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.measures import Level, Measure
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.streams import Crossover
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult, Sample
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import crossovers, wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import (
     smt_metrics as smt_metrics_part,
@@ -80,7 +81,7 @@ def workloads(analysis: HostAnalysis) -> list[dict[str, t.Any]]:
                 "chart": chart,
                 "repeats": _repeats(result, samples, about),
                 "streams": streams,
-                "helps": None if crossover is None else f"SMT helps {crossover.text()}.",
+                "helps": None if crossover is None else f"{wording.capital(crossovers.clause(crossover))}.",
                 "compared_streams": compared,
                 "parameters": curves,
                 "load_curve": _load_curve(result, used.values(), about),
@@ -212,7 +213,7 @@ def _streams(
             ("time of a stream [s]", "less", _time_by_streams(samples, names), []),
             (_unit(about), "more", rows, changes),
         ]
-    helps = "" if crossover is None else f": SMT helps {crossover.text()}"
+    helps = "" if crossover is None else f": {crossovers.clause(crossover)}"
     mark = None if crossover is None else crossover.streams
     return [
         charts.streams(
