@@ -422,3 +422,35 @@ def test_a_host_that_keeps_a_class_open_by_its_blocks_or_its_boots_is_named():
     assert said([*rows, row("odd", seed=3, blocks=6, boots=1, confounded=True)]).endswith(
         "Confounded with the reboot on odd alone."
     )
+
+
+def query(time):
+    """A latency of 10 ms with SMT on, and of this many with SMT off."""
+    return {
+        "q": {
+            "title": "query",
+            "metrics": {"latency_mean": {"unit": "ms", "better": "lower", "aggregate": "max"}},
+            "model": lambda arm, _spot, placed: [10.0 if arm == "smt_on" else time] * len(placed),
+        }
+    }
+
+
+def test_between_two_runs_the_effect_on_a_time_changes_in_the_direction_of_the_time(tmp_path):
+    for run, off in (("before", 8.0), ("after", 7.0)):
+        for host in "abcd":
+            workloads = {**query(off), "gzip": {**result_maker.GZIP, "share": 5 / off}}
+            options = {"run": run, "blocks": 6, "shape": (1, 2, 2), "noise": 0.0001, "names": ["all_threads"]}
+            result_files.save(tmp_path / run, result_maker.result(host=host, workloads=workloads, **options))
+    settings = build.Settings(before=tuple(result_files.result_paths(tmp_path / "before")))
+    build.build(result_files.result_paths(tmp_path / "after"), tmp_path / "after", settings)
+    text = read(tmp_path / "after" / "compare.html")
+    # SMT off took 0.8 of the time and takes 0.7 of it, and did 0.8 of the work and does 0.7 of it.
+    found = re.findall(r'<th scope="row">(query|gzip).*?data-v="(.*?)".*?(better|worse)<', text.partition("By host")[0])
+    assert [(name, word) for name, _change, word in found] == [("query", "better"), ("gzip", "worse")]
+    assert [float(changed) for _name, changed, _word in found] == pytest.approx([-0.125, -0.125], abs=0.001)
+
+
+def test_least_and_most_are_changes_of_the_metric_itself():
+    rows = [row(f"h{number}", workloads=query(off), noise=0.0001) for number, off in enumerate((12.0, 8.0))]
+    ends = re.search(r"</span></td>(.*?)</tr>", page(rows).partition("<td>query</td>")[2])[1]
+    assert re.findall(r"<td[^>]*>([^<]*)%</td>", ends)[:2] == ["\u221220 ", "+20 "]

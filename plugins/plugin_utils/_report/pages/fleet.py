@@ -243,7 +243,7 @@ def _contested(row: hardware_classes.Row) -> bool:
 
 
 def _change(one: dict[str, t.Any] | None) -> t.Any:
-    return "not compared" if one is None else [wording.judged(one), round(one["ratio"], 6), one["verdict"]]
+    return "not compared" if one is None else [wording.judged(one), round(one["change"], 6), one["verdict"]]
 
 
 def _disagreeing(classes: t.Sequence[dict[str, t.Any]]) -> list[str]:
