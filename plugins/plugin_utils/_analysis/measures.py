@@ -39,6 +39,11 @@ class Measure:
     parameter: float | None = None
     response_limit: float | None = None
 
+    @property
+    def adds_up(self) -> bool:
+        """Whether the value of all workers is what they do together, so that it has a share for each CPU."""
+        return (self.better, self.aggregate) == ("higher", "sum")
+
     def described(self) -> dict[str, t.Any]:
         """Return the fields as plain data, without those that are None."""
         return {name: value for name, value in vars(self).items() if value is not None}

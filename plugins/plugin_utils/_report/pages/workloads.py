@@ -237,14 +237,15 @@ def _change(one: host_comparisons.Comparison) -> dict[str, t.Any]:
 
 def _time_by_streams(samples: t.Sequence[Sample], titles: t.Mapping[str, str]) -> list[dict[str, t.Any]]:
     """Return the mean time of a stream with its interval, by number of streams and arm:
-    the workload's own where it declares one, else the wall time.
+    in seconds, the workload's own where it declares one, else the wall time.
     """
     times: dict[tuple[int, str], dict[int, list[float]]] = {}
     for sample in samples:
         count = _free(sample.placement)
-        own = recorded.good_value(sample, "wall_time") if "wall_time" in sample.metrics else None
+        own, declared = recorded.good_value(sample, "wall_time"), sample.metrics.get("wall_time")
+        scale = units.SECONDS.get(declared.unit) if declared else None
         workers = [worker.wall_seconds for worker in sample.workers or [] if worker.wall_seconds]
-        time = own or (plain_statistics.fmean(workers) if workers else None)
+        time = own * scale if own and scale else plain_statistics.fmean(workers) if workers else None
         if (
             sample.ok
             and count is not None
