@@ -116,7 +116,7 @@ def _sentences(analysis: HostAnalysis, main: t.Sequence[Comparison], choice: str
             *others,
         ]
     others = [*([f"{wording.capital(by_streams)}.", *_worst_of_streams(curves)] if by_streams else []), *others]
-    loads = [load_limit.as_said(result, one) for one in main if load_limit.is_most_load(one)]
+    loads = [load_limit.as_said(one, len(result.arms)) for one in main if load_limit.is_most_load(one)]
     clauses = [
         load_limit.clause(
             result,

@@ -23,9 +23,14 @@ def is_most_load(one: Comparison) -> bool:
     return one["metric"] == limits.MOST_LOAD and "response_limit" in one
 
 
-def as_said(result: HostResult, one: Comparison) -> Comparison:
-    """Return a comparison as people read it: that of the most loads of SMT on and off alone is of SMT on."""
-    is_of_smt = is_most_load(one) and one["effect"] == arms.SMT_OFF and len(result.arms) == 2
+def as_said(one: Comparison, of_arms: int) -> Comparison:
+    """Return a comparison as people read it: that of the most loads of SMT on and off alone is of SMT on.
+
+    Args:
+        one: the comparison.
+        of_arms: how many arms its result has.
+    """
+    is_of_smt = is_most_load(one) and one["effect"] == arms.SMT_OFF and of_arms == 2
     return host_comparisons.turned(one) if is_of_smt else one
 
 

@@ -95,7 +95,7 @@ def _performance(result: HostResult, one: Comparison) -> dict[str, t.Any]:
     points_to = (
         {"gain": conclusion.OFF, "loss": conclusion.ON}.get(one["verdict"]) if one["effect"] == arms.SMT_OFF else None
     )
-    said = load_limit.as_said(result, one)
+    said = load_limit.as_said(one, len(result.arms))
     where = recorded.arm_title(result, said["candidate"]["arm"])
     return {
         "about": "performance",
