@@ -336,7 +336,7 @@ def _family(
     """Compare the two sides of each pair, in the samples beside it, for each workload and metric that has both,
     as one family.
     """
-    family, values, measured_blocks, deciding = [], [], [], []
+    family, values, measured_blocks, deciding, alone = [], [], [], [], []
     for (pair, samples), (workload, parameter, metric) in itertools.product(pairs, subjects):
         kind, effect, placement, baseline, candidate = pair
         if metric == limits.MOST_LOAD and (baseline[1], candidate[1]) == recorded.OF_SMT and len(result.arms) == 2:
@@ -361,6 +361,8 @@ def _family(
             continue
         about = dataclasses.replace(measures.describe_workload(result, workload, parameter, metric), primary=primary)
         measured_blocks.append(1 + max(*before, *after))
+        both = set(before) & set(after)
+        alone.append([sum(bool(side[block]) for block in both) - len(blocks) for side in (before, after)])
         # No look is at a most load.
         own = primary and metric != limits.MOST_LOAD
         deciding.append(own and _decides(result, samples, (workload, parameter), (baseline, candidate)))
@@ -380,13 +382,13 @@ def _family(
         )
     found = []
     looks = [looks_at(result, blocks) for blocks in measured_blocks]
-    for one, measured, judged in zip(
-        family, values, paired.compare_family(values, margin, confidence, looks, deciding)
+    for one, measured, of_one, judged in zip(
+        family, values, alone, paired.compare_family(values, margin, confidence, looks, deciding)
     ):
         baseline_value, candidate_value = paired.sides(*measured, judged["ratio"])
         whole = {**one, "baseline_value": baseline_value, "candidate_value": candidate_value, **judged}
         if one["metric"] == limits.MOST_LOAD:
-            whole.update(limits.of_loads(*measured[:2], judged))
+            whole.update(limits.of_loads(*measured[:2], of_one, judged))
         whole["mean_change"] = paired.mean_change(*measured[:2])
         found.append({**whole, **change.of(whole, one["better"])})
     return found

@@ -73,7 +73,8 @@ def describe_workload(
     metric = metric or declared.primary
     meaning = limits.meaning(declared, metric)
     if metric == limits.MOST_LOAD and metric not in declared.metrics:
-        title, limit = f"{title}, {limits.described(declared)}", declared.response_limit or 0.0
+        limit = declared.response_limit or 0.0
+        title = f"{title}, most {meaning.unit} {limits.within(limit)}"
     return Measure(
         name,
         title,

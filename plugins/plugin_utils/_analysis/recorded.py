@@ -106,14 +106,9 @@ def good_value(sample: Sample, metric: str, or_zero: bool = False) -> float | No
 
 def sometimes_zero(result: HostResult) -> set[tuple[str, str]]:
     """Return the workloads and their further metrics that are 0 in a successful sample, as a number of errors is."""
-    primary = primary_metrics(result)
-    return {
-        (sample.workload, name)
-        for sample in result.samples
-        if sample.ok
-        for name, found in sample.metrics.items()
-        if found.value == 0 and name != primary[sample.workload]
-    }
+    good = [sample for sample in result.samples if sample.ok]
+    zeros = {(one.workload, name) for one in good for name, found in one.metrics.items() if found.value == 0}
+    return zeros - set(primary_metrics(result).items())
 
 
 def telemetry_of(sample: Sample) -> Telemetry:
@@ -146,8 +141,7 @@ def by_key(result: HostResult, by_pair: bool = False) -> Samples:
 
 def good_values(blocks: dict[int, list[Sample]], metric: str, or_zero: bool = False) -> dict[int, list[float]]:
     """Return the good values of a metric by block; a block with failed samples only has an empty list."""
-    found: dict[int, list[float]] = {}
-    for block, samples in blocks.items():
-        values = [good_value(sample, metric, or_zero) for sample in samples]
-        found[block] = [value for value in values if value is not None]
-    return found
+    return {
+        block: [value for sample in samples if (value := good_value(sample, metric, or_zero)) is not None]
+        for block, samples in blocks.items()
+    }

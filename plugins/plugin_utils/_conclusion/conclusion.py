@@ -16,6 +16,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     change,
     comparisons as host_comparisons,
+    limits,
     paired,
     recorded,
     smt_metrics,
@@ -59,7 +60,7 @@ def conclude(analysis: HostAnalysis) -> dict[str, t.Any]:
     result, comparisons = analysis.result, analysis.comparisons
     main = outcomes.deciding(analysis)
     choice = CHOICES.get(said := outcomes.of_smt(analysis), said)
-    changed = [*main, *analysis.of_other_arms]
+    changed = [*main, *analysis.of_other_arms, *outcomes.served_by_one(analysis)]
     more = advice.more_to_measure(result, changed, analysis.curves)
     first = findings.of_host(analysis)
     sentences = [*first, *_sentences(analysis, main, choice)]
@@ -87,6 +88,7 @@ def recommendation(main: t.Sequence[Comparison]) -> str:
 
 def _sentences(analysis: HostAnalysis, main: t.Sequence[Comparison], choice: str) -> list[str]:
     result, curves = analysis.result, analysis.curves
+    by_one = outcomes.of_smt_by_one(analysis)
     others = _of_other_arms(analysis)
     standing = outcomes.standing(analysis)
     best = _of_best(result, standing)
@@ -108,7 +110,7 @@ def _sentences(analysis: HostAnalysis, main: t.Sequence[Comparison], choice: str
     if set(standing.better) - set(recorded.OF_SMT):
         opening = f"Of SMT on and off alone, {opening[:1].lower()}{opening[1:]}"
     by_streams = _by_streams(curves)
-    if by_streams and not analysis.of_smt:
+    if by_streams and not analysis.of_smt and not by_one:
         return [
             *best,
             f"{'It depends on how much runs at once' if choice == BY_WORKLOAD else opening}: {by_streams}.",
@@ -127,11 +129,13 @@ def _sentences(analysis: HostAnalysis, main: t.Sequence[Comparison], choice: str
         )
         for one in loads
     ]
+    clauses += [load_limit.clause(result, one, "") for one in by_one]
     rest = [one for one in main if not load_limit.is_most_load(one)]
     if rest:
         found = _clauses(rest, "that" if choice == OFF else "turning it off", _undecided)
         clauses.append(f"with every online thread busy, {found}")
-    confounded = ", all of it confounded with the reboot between" if any(one["confounded"] for one in main) else ""
+    booted = any(one["confounded"] for one in [*main, *by_one])
+    confounded = ", all of it confounded with the reboot between" if booted else ""
     return [*best, f"{opening}: {'; '.join(clauses)}{confounded}.", *others]
 
 
@@ -275,13 +279,18 @@ def _of_other_arms(analysis: HostAnalysis) -> list[str]:
         by_arm.setdefault(one["effect"], {}).setdefault(one["placement"], []).append(one)
         by_placement.setdefault(one["placement"], {}).setdefault(one["effect"], []).append(one)
     baseline = analysis.titles[analysis.result.arms[0].name]
+    by_one = [
+        f"{wording.capital(load_limit.clause(analysis.result, one, ''))}."
+        for one in outcomes.served_by_one(analysis)
+        if not host_comparisons.is_of_smt(one)
+    ]
     if len(by_arm) > 1:
-        return [
+        return by_one + [
             f"Against {baseline}, with {placements.title(placement)}:"
             f" {'; '.join(map(_of_arm, sorted(groups.values(), key=_rank)))}."
             for placement, groups in by_placement.items()
         ]
-    sentences = []
+    sentences = by_one
     for groups in by_arm.values():
         clauses = []
         for placement, group in groups.items():
@@ -345,7 +354,12 @@ def _without_comparison(analysis: HostAnalysis) -> list[str]:
     smt = recorded.concerns_smt(result)
     reason = recorded.why_not_compared(result)
     if recorded.is_compared(result):
-        reason = f"no block has good samples {'with every online thread busy ' if smt else ''}on both sides"
+        most = [level.value for level in analysis.levels if level.metric == limits.MOST_LOAD]
+        reason = (
+            "no load that was measured is served within its limit"
+            if most and set(most) == {None}
+            else f"no block has good samples {'with every online thread busy ' if smt else ''}on both sides"
+        )
     others = list(recorded.other_arms(result).values())
     what = (
         "SMT on and off were"

@@ -14,9 +14,16 @@ import itertools
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
+    comparisons as host_comparisons,
+    limits,
+    measures,
+    paired,
+    recorded,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.measures import Level
 from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled import pooled
 
 BY_WORKLOAD, UNDECIDED, NOT_COMPARED = "by_workload", "undecided", "not_compared"
@@ -67,26 +74,89 @@ def outcome(group: t.Sequence[Comparison]) -> str:
     return WORSE if "loss" in verdicts else BETTER if "gain" in verdicts else EQUAL
 
 
+def served_by_one(analysis: HostAnalysis) -> list[Comparison]:
+    """Return what stands for a comparison of most loads of which one side serves none that was measured: without a
+    ratio, and with the value None on that side. Those of SMT on and off are of the whole machine and of SMT off.
+    """
+    result, (margin, confidence, compare) = analysis.result, analysis.settings
+    by_place: dict[tuple[str, str], dict[str, Level]] = {}
+    # Most results have no limit, and of many hosts nobody asks for the levels.
+    for level in analysis.levels if limits.limited(result) else ():
+        if level.metric == limits.MOST_LOAD:
+            by_place.setdefault((level.workload, level.placement), {})[level.arm] = level
+    found = []
+    for (workload, placement), levels in by_place.items():
+        names = [arm.name for arm in result.arms if arm.name in levels]
+        for two in itertools.combinations(names, 2):
+            pair = recorded.OF_SMT if {*two} == {*recorded.OF_SMT} else two
+            sides = [levels[name] for name in pair]
+            served = [side for side in sides if side.value is not None]
+            if len(served) != 1 or (compare != host_comparisons.ALL and result.arms[0].name not in pair):
+                continue
+            blocks = min(served[0].n, *(side.failed for side in sides if side is not served[0]))
+            verdict = paired.GAIN if served[0] is sides[1] else paired.LOSS
+            named = [{**recorded.named_arm(result, name), "placement": placement} for name in pair]
+            keys = (placement, pair[0]), (placement, pair[1])
+            of_boots = host_comparisons.basis(result, ("arm", pair[1], placement, *keys)) == host_comparisons.BOOTS
+            found.append(
+                {
+                    **measures.describe_workload(result, workload, None, limits.MOST_LOAD).described(),
+                    "primary": True,
+                    "kind": "arm",
+                    "effect": pair[1],
+                    "placement": placement,
+                    "confounded": of_boots and bool(result.plan.confounded),
+                    **dict(zip(("baseline", "candidate"), named)),
+                    "baseline_value": sides[0].value,
+                    "candidate_value": sides[1].value,
+                    "ci_low": None,
+                    "minimum_detectable": None,
+                    "confidence": confidence,
+                    "margin": margin,
+                    "family": 1,
+                    "looks": 0,
+                    "n": blocks,
+                    "dropped_blocks": served[0].n + served[0].failed - blocks,
+                    "verdict": verdict if blocks >= paired.MIN_BLOCKS else paired.INCONCLUSIVE,
+                }
+            )
+    widest = list(map(id, host_comparisons.at_widest([*analysis.comparisons, *found])))
+    return [
+        one
+        for one in found
+        if (
+            one["placement"] == host_comparisons.WHOLE_MACHINE if host_comparisons.is_of_smt(one) else id(one) in widest
+        )
+    ]
+
+
+def of_smt_by_one(analysis: HostAnalysis) -> list[Comparison]:
+    """Return those of :func:`served_by_one` that are of SMT on and off."""
+    return list(filter(host_comparisons.is_of_smt, served_by_one(analysis)))
+
+
 def deciding(analysis: HostAnalysis) -> list[Comparison]:
-    """Return the comparisons of SMT off against SMT on that decide: of the whole machine,
+    """Return the comparisons of SMT off against SMT on that decide beside :func:`of_smt_by_one`: of the whole machine,
     or where it was not measured, of streams (:meth:`streams.Curve.deciding`).
     """
-    return analysis.of_smt or [one for curve in analysis.curves for one in curve.deciding()]
+    of_streams = [] if of_smt_by_one(analysis) else analysis.curves
+    return analysis.of_smt or [one for curve in of_streams for one in curve.deciding()]
 
 
 def of_smt(analysis: HostAnalysis) -> str:
     """Return the outcome of SMT off against SMT on. Streams on which all agree decide nothing where those are missing
     that could contradict them.
     """
-    said = outcome(deciding(analysis))
-    missing = not analysis.of_smt and any(curve.crossover.threads for curve in analysis.curves)
+    by_one = of_smt_by_one(analysis)
+    said = outcome([*deciding(analysis), *by_one])
+    missing = not (analysis.of_smt or by_one) and any(curve.crossover.threads for curve in analysis.curves)
     return UNDECIDED if missing and said in (WORSE, BETTER, EQUAL) else said
 
 
 def standing(analysis: HostAnalysis) -> Standing:
     """Return how the arms of a run stand to each other."""
     groups: dict[tuple[str, str], list[Comparison]] = {}
-    for one in [*deciding(analysis), *analysis.of_other_arms]:
+    for one in [*deciding(analysis), *analysis.of_other_arms, *served_by_one(analysis)]:
         baseline, candidate = host_comparisons.sides_of(one)
         groups.setdefault((candidate, baseline), []).append(one)
     outcomes = {

@@ -38,6 +38,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import 
     cautions,
     conclusion,
     crossovers,
+    outcomes,
     recommendation,
     spread,
 )
@@ -253,6 +254,7 @@ def summarise(analysis: HostAnalysis, file: str, licence: recommendation.Licence
         "conclusion": conclusion.conclude(analysis),
         "recommendation": recommendation.recommend(analysis, licence),
         "comparisons": analysis.comparisons,
+        "served_by_one": outcomes.served_by_one(analysis),
         "tails": spread.found(analysis.comparisons),
         "levels": [one.described() for one in analysis.levels],
         "crossovers": list(map(crossovers.described, analysis.curves)),

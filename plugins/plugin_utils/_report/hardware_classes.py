@@ -70,6 +70,12 @@ def row(summary: dict[str, t.Any], page: str) -> Row:
     others = host_comparisons.against_baseline(
         host_comparisons.of_other_arms(summary["comparisons"]), summary["arms"][0]["name"]
     )
+    by_one = [
+        one
+        for one in summary["served_by_one"]
+        if host_comparisons.is_of_smt(one) or one["baseline"]["arm"] == summary["arms"][0]["name"]
+    ]
+    of_others = [*others, *(one for one in by_one if not host_comparisons.is_of_smt(one))]
     return {
         **{
             key: summary[key]
@@ -89,13 +95,21 @@ def row(summary: dict[str, t.Any], page: str) -> Row:
         "agreed": recommended["agreed"],
         "subject": subject,
         "arms": arm_titles,
-        "title": _conclusion_title(subject, recommended["choice"], others),
+        "title": _conclusion_title(subject, recommended["choice"], of_others),
         "sentence": summary["conclusion"]["sentence"],
         "basis": summary["conclusion"]["basis"],
         "environment": _environment(summary),
         "capacities": summary["capacities"],
         "restored": summary["restored"].get("ok") if summary["restored"] else None,
         "differences": (summary["restored"] or {}).get("differences") or [],
+        "served_by_one": [
+            {
+                "series": series(one),
+                "of_smt": host_comparisons.is_of_smt(one),
+                **{key: one[key] for key in ("effect", "verdict", "confounded")},
+            }
+            for one in by_one
+        ],
         "workloads": {
             series(one): {
                 "title": _title(one),
@@ -235,6 +249,18 @@ def _class(
         # What is chosen about SMT is by what SMT off does, whichever side a comparison is of.
         turned = {} if about["effect"] != arms.SMT_ON or effect else _TURNED
         by_effect.setdefault(effect, []).append({**one, "verdict": turned.get(one["verdict"], one["verdict"])})
+    by_one: dict[tuple[str | None, str], list[dict[str, t.Any]]] = {}
+    for one in (served for member in members for served in member["served_by_one"]):
+        by_one.setdefault((None if one["of_smt"] else one["effect"], one["series"]), []).append(one)
+    for (effect, _series), group in by_one.items():
+        verdicts = {one["verdict"] for one in group} if len(group) >= pooled.MIN_HOSTS else {paired.INCONCLUSIVE}
+        by_effect.setdefault(effect, []).append(
+            {
+                "verdict": verdicts.pop() if len(verdicts) == 1 else pooled.HOSTS_DISAGREE,
+                "n": len(group),
+                "confounded": any(one["confounded"] for one in group),
+            }
+        )
     recommendation = conclusion.recommendation(pooled.shared(by_effect.get(None, [])))
     others = [
         {**one, "effect": effect}
