@@ -230,9 +230,7 @@ def _narrowness(placement: str) -> tuple[int, int]:
 
 
 def in_order(result: HostResult) -> list[str]:
-    """Return the names of the arms, the baseline first: of SMT on and off alone that is SMT on, whatever was asked for,
-    so that an effect of SMT off has one sign.
-    """
+    """Return the names of the arms, the baseline first; of SMT on and off alone SMT on, whichever was asked for."""
     names = [arm.name for arm in result.arms]
     return list(recorded.OF_SMT) if set(names) == set(recorded.OF_SMT) else names
 
@@ -344,7 +342,7 @@ def _family(
     """Compare the two sides of each pair, in the samples beside it, for each workload and metric that has both,
     as one family.
     """
-    family, values, measured_blocks, deciding = [], [], [], []
+    family, values, measured_blocks, deciding, alone = [], [], [], [], []
     for (pair, samples), (workload, parameter, metric) in itertools.product(pairs, subjects):
         kind, effect, placement, baseline, candidate = pair
         if metric == limits.MOST_LOAD and (baseline[1], candidate[1]) == recorded.OF_SMT and len(result.arms) == 2:
@@ -369,6 +367,8 @@ def _family(
             continue
         about = dataclasses.replace(measures.describe_workload(result, workload, parameter, metric), primary=primary)
         measured_blocks.append(1 + max(*before, *after))
+        both = set(before) & set(after)
+        alone.append([sum(bool(side[block]) for block in both) - len(blocks) for side in (before, after)])
         # No look is at a most load.
         own = primary and metric != limits.MOST_LOAD
         deciding.append(own and _decides(result, samples, (workload, parameter), (baseline, candidate)))
@@ -388,13 +388,13 @@ def _family(
         )
     found = []
     looks = [looks_at(result, blocks) for blocks in measured_blocks]
-    for one, measured, judged in zip(
-        family, values, paired.compare_family(values, margin, confidence, looks, deciding)
+    for one, measured, of_one, judged in zip(
+        family, values, alone, paired.compare_family(values, margin, confidence, looks, deciding)
     ):
         baseline_value, candidate_value = paired.sides(*measured, judged["ratio"])
         whole = {**one, "baseline_value": baseline_value, "candidate_value": candidate_value, **judged}
         if one["metric"] == limits.MOST_LOAD:
-            whole.update(limits.of_loads(*measured[:2], judged))
+            whole.update(limits.of_loads(*measured[:2], of_one, judged))
         whole["mean_change"] = paired.mean_change(*measured[:2])
         found.append({**whole, **change.of(whole, one["better"])})
     return found
@@ -411,15 +411,13 @@ def _decides(
     """
     workload, parameter = measured
     names = [arm.name for arm in result.arms]
-    if arm_names.levels(names):
-        # Of two factors looks are at their effects.
-        return False
 
     def taken(pair: tuple[goals.Side, goals.Side]) -> bool:
         keys = [(workload, recorded.sampled_as(result, placement, arm), arm, parameter) for arm, placement in pair]
         return keys[0] != keys[1] and all(key in samples for key in keys)
 
-    main = goals.main_comparisons(names, taken)
+    # Of two factors looks are at their effects.
+    main = [] if arm_names.levels(names) else goals.main_comparisons(names, taken)
     return tuple((arm, placement) for placement, arm in sides) in main
 
 

@@ -72,9 +72,17 @@ def has_all_cpu_time(workload: Workload) -> bool:
     return not (workload.server if workload.server is not None else built_in and built_in["server"])
 
 
+def rate_of(unit: str) -> tuple[str, float] | None:
+    """Return the unit of the work, and the seconds in which it is done, of a rate's unit, such as ``("orders", 60.0)``
+    of ``orders/min``; None for a unit of anything else.
+    """
+    found = _RATE.match(unit)
+    return (found.group(1), _SECONDS[found.group(2)]) if found else None
+
+
 def _unit_of_work(workload: Workload) -> str:
-    rate = _RATE.match(workload.metrics[workload.primary].unit)
-    return rate.group(1) if rate else JOB
+    rate = rate_of(workload.metrics[workload.primary].unit)
+    return rate[0] if rate else JOB
 
 
 def _costs(workload: Workload, sample: Sample) -> t.Iterator[tuple[str, float]]:
@@ -97,9 +105,9 @@ def _work(metric: DeclaredMetric, worker: Worker) -> float | None:
     """Return the work of a worker, or None where its primary metric does not say it."""
     if worker.value is None or not worker.wall_seconds:
         return None
-    rate = _RATE.match(metric.unit)
+    rate = rate_of(metric.unit)
     if rate and (metric.better, metric.aggregate) == ("higher", "sum"):
-        return worker.value * worker.wall_seconds / _SECONDS[rate.group(2)]
+        return worker.value * worker.wall_seconds / rate[1]
     scale = units.SECONDS.get(metric.unit)
     if metric.better == "higher" or scale is None:
         return None

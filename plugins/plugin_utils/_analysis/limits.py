@@ -63,11 +63,6 @@ def meaning(workload: Workload, metric: str) -> DeclaredMetric:
     return DeclaredMetric(unit=workload.parameter.unit or workload.parameter.name, better="higher", aggregate="sum")
 
 
-def described(workload: Workload) -> str:
-    """Return the question of a workload with a limit: ``most users within 2 s``."""
-    return f"most {meaning(workload, MOST_LOAD).unit} {within(workload.response_limit)}"
-
-
 def within(seconds: float | None) -> str:
     """Return a limit as ``within 2 s`` or ``within 300 ms``."""
     time = seconds or 0.0
@@ -111,38 +106,45 @@ def samples(result: HostResult) -> list[Sample]:
 
 
 def not_sustained(result: HostResult) -> frozenset[int]:
-    """Return the places in a result of the failed samples that are an answer: their load was not sustained,
-    while a smaller one was within the limit, in the same block.
+    """Return the places in a result of the failed samples that are an answer: their load was not sustained, while in
+    the same block a smaller one was, or where none was, one of another arm or placement was within the limit.
     """
-    least = {
-        group: min(
-            (load for load, response in responses.items() if response <= (workload.response_limit or 0.0)),
-            default=math.inf,
-        )
-        for workload in limited(result).values()
-        for group, responses in _responses(result, workload).items()
-    }
+    least: dict[_Group, float] = {}
+    served = set()
+    for name, workload in limited(result).items():
+        for group, responses in _responses(result, workload).items():
+            least[group] = min((load for load, response in responses.items() if response < math.inf), default=math.inf)
+            if min(responses.values()) <= (workload.response_limit or 0.0):
+                served.add((name, *group[3:]))
     return frozenset(
         place
         for place, sample in enumerate(result.samples)
-        if not sample.ok and sample.parameter is not None and sample.parameter > least.get(_group(sample), math.inf)
+        if not sample.ok and sample.parameter is not None and (group := _group(sample)) in least
+        if sample.parameter > least[group] or (least[group] == math.inf and (group[0], *group[3:]) in served)
     )
 
 
 def of_loads(
-    before: t.Sequence[t.Sequence[float]], after: t.Sequence[t.Sequence[float]], judged: t.Mapping[str, t.Any]
+    before: t.Sequence[t.Sequence[float]],
+    after: t.Sequence[t.Sequence[float]],
+    alone: t.Sequence[int],
+    judged: t.Mapping[str, t.Any],
 ) -> dict[str, t.Any]:
-    """Return what a comparison of most loads says: loads that were measured, and no interval where no block differs.
+    """Return what a comparison of most loads says: loads that were measured, no interval where no block differs, and no
+    verdict against which blocks speak that have no ratio.
 
     Args:
         before: the baseline's loads in each block.
         after: the candidate's.
+        alone: in how many more blocks the baseline alone serves a load, and the candidate alone.
         judged: their comparison by :func:`paired.compare_family`.
     """
     sides = [[load for block in side for load in block] for side in (before, after)]
     base, candidate = map(statistics.median_low, sides)
     ratio = float(f"{candidate / base:.11g}")
-    found = {"baseline_value": base, "candidate_value": candidate, "ratio": ratio}
+    against = {paired.GAIN: alone[0], paired.LOSS: alone[1], paired.EQUIVALENT: sum(alone)}.get(judged["verdict"])
+    verdict = paired.INCONCLUSIVE if against else judged["verdict"]
+    found = {"baseline_value": base, "candidate_value": candidate, "ratio": ratio, "verdict": verdict}
     if all(len(set(side)) == 1 for side in sides):
         same = "the same loads in each block: they do not scatter, so there is no interval"
         ends = {"ci_low": None, "ci_high": None, "minimum_detectable": None, "method": f"{judged['method']}; {same}"}

@@ -10,7 +10,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import measures, recorded
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import costs, measures, recorded
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.measures import Level
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import Costs, HostResult
 
@@ -36,7 +36,7 @@ class Capacity:
         per_cpu: rate by logical CPU.
         per_ghz: rate by nominal GHz of a CPU.
         per_licence: rate by licence, as ``smt_eval_licence_per`` counts them.
-        per_money: work for one unit of money, by ``smt_eval_price_per_hour``; for a rate by second.
+        per_money: work for one unit of money, by ``smt_eval_price_per_hour``; only of a rate, which is work by time.
     """
 
     workload: str
@@ -57,7 +57,7 @@ class Capacity:
 
 
 def capacities(result: HostResult, levels: t.Iterable[Level]) -> list[Capacity]:
-    """Return the capacity of a host for each workload whose primary metric is a rate, in each arm.
+    """Return the capacity of a host for each workload whose primary metric adds up over its workers, in each arm.
 
     Args:
         result: from :func:`result_files.load`.
@@ -73,14 +73,14 @@ def capacities(result: HostResult, levels: t.Iterable[Level]) -> list[Capacity]:
 
 def _capacity(result: HostResult, level: Level) -> Capacity | None:
     about = measures.describe_workload(result, level.workload)
-    if about.better != "higher":
+    if not about.adds_up:
         return None
     used = _cpus(result, level.arm)
     cores = len([core for core in recorded.cores_of(result.facts) if used.intersection(core)]) or None
     cpus = len(used) or None
-    costs = result.costs or Costs()
-    licences = {"core": cores, "thread": cpus, "host": 1}.get(costs.licence_per or "")
-    price, nominal = costs.price_per_hour, result.environment.nominal_mhz
+    paid = result.costs or Costs()
+    licences = {"core": cores, "thread": cpus, "host": 1}.get(paid.licence_per or "")
+    price, nominal, by_time = paid.price_per_hour, result.environment.nominal_mhz, costs.rate_of(about.unit)
     rate = level.value or 0.0
 
     def by(amount: float | None) -> float | None:
@@ -101,7 +101,7 @@ def _capacity(result: HostResult, level: Level) -> Capacity | None:
         per_cpu=by(cpus),
         per_ghz=by(nominal and nominal / 1000),
         per_licence=by(licences),
-        per_money=by(price and price / SECONDS_AN_HOUR),
+        per_money=by(price and by_time and price * by_time[1] / SECONDS_AN_HOUR),
     )
 
 

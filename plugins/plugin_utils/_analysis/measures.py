@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import statistics
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
@@ -39,6 +41,11 @@ class Measure:
     parameter: float | None = None
     response_limit: float | None = None
 
+    @property
+    def adds_up(self) -> bool:
+        """Whether the value of all workers is what they do together, so that it has a share for each CPU."""
+        return (self.better, self.aggregate) == ("higher", "sum")
+
     def described(self) -> dict[str, t.Any]:
         """Return the fields as plain data, without those that are None."""
         return {name: value for name, value in vars(self).items() if value is not None}
@@ -60,17 +67,15 @@ def describe_workload(
     if parameter is not None and declared.parameter is not None:
         about = declared.parameter
         # What is counted is often its own unit: "550 users", not "users 550 users".
-        unit = about.unit or ""
-        value = f"{parameter:.15g} {unit}".rstrip()
-        if unit == about.name:
-            value = value.removesuffix("s") if parameter == 1 else value
-        else:
-            value = f"{about.name} {value}"
+        value = f"{parameter:.15g} {about.unit or ''}".rstrip()
+        value = value if about.unit == about.name else f"{about.name} {value}"
+        value = value.removesuffix("s") if about.unit == about.name and parameter == 1 else value
         title = f"{title.removesuffix(f', {about.name}')}, {value}"
     metric = metric or declared.primary
     meaning = limits.meaning(declared, metric)
     if metric == limits.MOST_LOAD and metric not in declared.metrics:
-        title, limit = f"{title}, {limits.described(declared)}", declared.response_limit or 0.0
+        limit = declared.response_limit or 0.0
+        title = f"{title}, most {meaning.unit} {limits.within(limit)}"
     return Measure(
         name,
         title,
@@ -96,8 +101,9 @@ class Level:
         parameter: value of the workload's parameter, or None.
         metric: name of the metric.
         primary: whether it is the one that decides.
-        value: mean over blocks; None where every sample failed.
-        low: the lower end of its interval; None for fewer than two blocks.
+        value: mean over blocks, of a metric that is sometimes 0 the arithmetic one over samples; None where every
+            sample failed.
+        low: the lower end of its interval; None for fewer than two blocks, and for a metric that is sometimes 0.
         high: the upper end.
         n: number of blocks with a good sample.
         failed: number of the others.
@@ -133,7 +139,7 @@ def levels(result: HostResult, confidence: float = 0.95) -> list[Level]:
         confidence: of each interval, from 0.5 to 0.9999.
     """
     samples = recorded.by_key(result)
-    limited = with_most_load(result, samples)
+    limited, zeros = with_most_load(result, samples), recorded.sometimes_zero(result)
     found = []
     for workload, placement, arm, parameter in _planned_keys(result, samples):
         measured_as = recorded.sampled_as(result, placement, arm)
@@ -143,10 +149,14 @@ def levels(result: HostResult, confidence: float = 0.95) -> list[Level]:
         about = recorded.declaration(result, workload)
         metrics = sorted(about.metrics, key=lambda name: name != about.primary)
         for metric in [limits.MOST_LOAD] if parameter is None and workload in limited else metrics:
-            good = [values for values in recorded.good_values(blocks, metric).values() if values]
+            with_zeros = (workload, metric) in zeros
+            good = [values for values in recorded.good_values(blocks, metric, with_zeros).values() if values]
             if not good and metric not in (about.primary, limits.MOST_LOAD):
                 continue
-            span = paired.level(good, confidence) if good else paired.Span(None, None, None, 0)
+            if with_zeros and good:
+                span = paired.Span(statistics.fmean(itertools.chain(*good)), None, None, len(good))
+            else:
+                span = paired.level(good, confidence) if good else paired.Span(None, None, None, 0)
             if metric == limits.MOST_LOAD:
                 span = limits.level(good, span)
             found.append(

@@ -94,14 +94,21 @@ def full_loads(result: HostResult) -> dict[str, float]:
     }
 
 
-def good_value(sample: Sample, metric: str) -> float | None:
-    """Return a metric of a successful sample, else None;
-    also None for values that are not above zero or are implausibly large.
+def good_value(sample: Sample, metric: str, or_zero: bool = False) -> float | None:
+    """Return a metric of a successful sample, else None; also None for values that are not above zero, but for 0 itself
+    where that is asked for, or are implausibly large.
     """
     found = sample.metrics.get(metric) if sample.ok else None
-    if found is None or found.value is None or not paired.LEAST <= found.value <= paired.MOST:
+    if found is None or found.value is None:
         return None
-    return float(found.value)
+    return float(found.value) if paired.LEAST <= found.value <= paired.MOST or (or_zero and found.value == 0) else None
+
+
+def sometimes_zero(result: HostResult) -> set[tuple[str, str]]:
+    """Return the workloads and their further metrics that are 0 in a successful sample, as a number of errors is."""
+    good = [sample for sample in result.samples if sample.ok]
+    zeros = {(one.workload, name) for one in good for name, found in one.metrics.items() if found.value == 0}
+    return zeros - set(primary_metrics(result).items())
 
 
 def telemetry_of(sample: Sample) -> Telemetry:
@@ -132,10 +139,9 @@ def by_key(result: HostResult, by_pair: bool = False) -> Samples:
     return found
 
 
-def good_values(blocks: dict[int, list[Sample]], metric: str) -> dict[int, list[float]]:
+def good_values(blocks: dict[int, list[Sample]], metric: str, or_zero: bool = False) -> dict[int, list[float]]:
     """Return the good values of a metric by block; a block with failed samples only has an empty list."""
-    found: dict[int, list[float]] = {}
-    for block, samples in blocks.items():
-        values = [good_value(sample, metric) for sample in samples]
-        found[block] = [value for value in values if value is not None]
-    return found
+    return {
+        block: [value for sample in samples if (value := good_value(sample, metric, or_zero)) is not None]
+        for block, samples in blocks.items()
+    }

@@ -221,17 +221,7 @@ def core_cpi(core_cycles: float, instructions: t.Sequence[float]) -> float:
 
 
 def _positive(name: str, value: t.Any) -> float:
-    """Return the value as a float.
-
-    Raises:
-        SmtMetricsError: not a number, not finite, or not above zero.
-    """
-    if isinstance(value, float) and 0 < value < math.inf:
-        return value
-    if not _is_number(value) or not 0 < value < math.inf:
+    """Return the value as a float; anything but a finite number above zero is refused."""
+    if not isinstance(value, numbers.Real) or isinstance(value, bool) or not 0 < value < math.inf:
         raise SmtMetricsError(f"{name} is {str(value)[:60]}: it must be a number above zero")
     return float(value)
-
-
-def _is_number(value: t.Any) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)

@@ -24,7 +24,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
 
-FOUND, NEVER, UNDECIDED, UNKNOWN = "found", "never", "undecided", "unknown"
+FOUND, SOME, NEVER, UNDECIDED, UNKNOWN = "found", "some", "never", "undecided", "unknown"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,8 +32,9 @@ class Crossover:
     """The number of streams from which on SMT helps a workload.
 
     Attributes:
-        status: ``found``; ``never``: it does not help at the most streams; ``undecided``: it is not decided whether it
-            helps there; ``unknown``: the streams that were measured cannot show it.
+        status: ``found``; ``some``: it helps with some numbers of streams, and not from one of them on, or only numbers
+            on one side of the cores were measured; ``never``: it helps with none that was measured; ``undecided``:
+            whether it helps is not decided; ``unknown``: the streams that were measured cannot show it.
         streams: the smallest number of streams, above that of the cores, from which on each ratio is in favour of SMT;
             None unless found.
         low: the smallest such number from which on no verdict is against SMT; None unless found.
@@ -42,6 +43,8 @@ class Crossover:
         measured: the numbers of streams that were compared, in rising order.
         threads: the number of threads that the streams had, where streams above the cores were compared, but none
             between their numbers; else None.
+        gains: the numbers of streams with which SMT is called a gain.
+        open: those whose comparison is not decided.
     """
 
     status: str
@@ -51,28 +54,8 @@ class Crossover:
     cores: int | None
     measured: tuple[int, ...]
     threads: int | None = None
-
-    def text(self) -> str:
-        """Return the crossover as a clause, for people."""
-        if self.status == FOUND:
-            return f"from {self.streams} streams on" + (
-                "" if self.low == self.high else f" ({self.low} to {self.high})"
-            )
-        if self.status == NEVER:
-            return f"with no number of streams up to {self.measured[-1]}"
-        if self.threads is not None:
-            return (
-                f"not decided: no number of streams between the {self.cores} cores and the {self.threads} threads was"
-                " measured"
-            )
-        if self.status == UNDECIDED:
-            return f"not decided: the comparison with {self.measured[-1]} streams is not"
-        wanted = (
-            "the number of cores is unknown"
-            if self.cores is None
-            else f"measure streams up to, and above, the {self.cores} cores in both arms"
-        )
-        return f"not known: {wanted}"
+    gains: tuple[int, ...] = ()
+    open: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,17 +85,6 @@ class Curve:
             for one, is_above in zip(self.comparisons.values(), above)
             if is_above or (any(above) and one["verdict"] in (paired.GAIN, paired.LOSS))
         ]
-
-    def described(self) -> dict[str, t.Any]:
-        """Return the crossover as plain data: the fields of :class:`Crossover`, with its text,
-        and the name and title of the workload.
-        """
-        return {
-            "workload": self.workload,
-            "title": self.title,
-            "text": self.crossover.text(),
-            **dataclasses.asdict(self.crossover),
-        }
 
 
 def curves(result: HostResult, comparisons: t.Iterable[Comparison]) -> list[Curve]:
@@ -170,14 +142,24 @@ def crossover(
         thread_count: the number of CPUs that the streams had with SMT on, None where it is not known.
     """
     measured = tuple(by_streams)
+    gains, undecided = (
+        tuple(count for count, one in by_streams.items() if one["verdict"] == verdict)
+        for verdict in (paired.GAIN, paired.INCONCLUSIVE)
+    )
+
+    def without(status: str, threads: int | None = None) -> Crossover:
+        return Crossover(status, None, None, None, core_count, measured, threads, gains, undecided)
+
     above = [] if core_count is None else [count for count in measured if count > core_count]
-    if not above or above[0] == measured[0]:
-        return Crossover(UNKNOWN, None, None, None, core_count, measured)
-    if thread_count is not None and thread_count <= above[0] and thread_count - (core_count or 0) > 1:
-        return Crossover(UNDECIDED, None, None, None, core_count, measured, thread_count)
-    verdict = by_streams[above[-1]]["verdict"]
-    if verdict != paired.GAIN:
-        return Crossover(UNDECIDED if verdict == paired.INCONCLUSIVE else NEVER, None, None, None, core_count, measured)
+    one_sided = not above or above[0] == measured[0]
+    if not one_sided and thread_count is not None and thread_count <= above[0] and thread_count - (core_count or 0) > 1:
+        return without(UNDECIDED, thread_count)
+    if one_sided or above[-1] not in gains:
+        if gains:
+            return without(SOME)
+        if not above:
+            return without(UNKNOWN)
+        return without(NEVER if set(above).isdisjoint(undecided) else UNDECIDED)
 
     def smallest(passes: t.Callable[[Comparison], bool]) -> int:
         least = above[-1]
@@ -194,4 +176,6 @@ def crossover(
         smallest(lambda one: one["verdict"] == paired.GAIN),
         core_count,
         measured,
+        gains=gains,
+        open=undecided,
     )

@@ -80,12 +80,12 @@ def of_workload(
     rates = {
         kind: _by_block(members, lambda one: recorded.good_value(one, about.metric)) for kind, members in kinds.items()
     }
-    capacity = {} if about.better == "lower" else _capacities(result, rates)
+    capacity = _capacities(result, rates) if about.adds_up else {}
     found = {}
     for kind, members in kinds.items():
         shares = _by_block(members, _share)
         cpus = _mean([sum(_shares(sample)) for sample in members])
-        rate = None if about.better == "lower" else _mean(list(rates[kind].values()))
+        rate = _mean(list(rates[kind].values())) if about.adds_up else None
         found[kind] = Usage(
             name,
             *kind,

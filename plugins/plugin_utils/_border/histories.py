@@ -82,11 +82,15 @@ class ReportedWorkload(Compared, frozen=True):
     """What the hosts of a class that measured a workload say of it.
 
     Attributes:
-        of_smt: whether it is about SMT off against on, with every online thread busy.
+        of_smt: whether it is about SMT on and off, with every online thread busy.
+        effect: the arm that is compared with the other one; not in files of earlier releases, in which SMT off is.
+        name: its title without the sides of the comparison, likewise.
         n: how many hosts measured it.
     """
 
     of_smt: bool = False
+    effect: parts.Text | None = None
+    name: parts.Text | None = None
     n: parts.Count = 0
 
 

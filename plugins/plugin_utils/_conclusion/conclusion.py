@@ -29,6 +29,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import 
     advice,
     cautions as host_cautions,
     costs as host_costs,
+    crossovers,
     findings,
     load_limit,
     outcomes,
@@ -61,7 +62,7 @@ def conclude(analysis: HostAnalysis) -> dict[str, t.Any]:
     result, comparisons = analysis.result, analysis.comparisons
     main = outcomes.deciding(analysis)
     choice = CHOICES.get(said := outcomes.of_smt(analysis), said)
-    changed = [*main, *analysis.of_other_arms]
+    changed = [*main, *analysis.of_other_arms, *outcomes.served_by_one(analysis)]
     more = advice.more_to_measure(result, changed, analysis.curves)
     first = findings.of_host(analysis)
     sentences = [*first, *_sentences(analysis, main, choice)]
@@ -89,6 +90,7 @@ def recommendation(main: t.Sequence[Comparison]) -> str:
 
 def _sentences(analysis: HostAnalysis, main: t.Sequence[Comparison], choice: str) -> list[str]:
     result, curves = analysis.result, analysis.curves
+    by_one = outcomes.of_smt_by_one(analysis)
     others = _of_other_arms(analysis)
     standing = outcomes.standing(analysis)
     best = _of_best(analysis, standing)
@@ -110,7 +112,7 @@ def _sentences(analysis: HostAnalysis, main: t.Sequence[Comparison], choice: str
     if set(standing.better) - set(recorded.OF_SMT):
         opening = f"Of SMT on and off alone, {opening[:1].lower()}{opening[1:]}"
     by_streams = _by_streams(curves)
-    if by_streams and not analysis.of_smt:
+    if by_streams and not analysis.of_smt and not by_one:
         return [
             *best,
             f"{'It depends on how much runs at once' if choice == BY_WORKLOAD else opening}: {by_streams}.",
@@ -119,7 +121,7 @@ def _sentences(analysis: HostAnalysis, main: t.Sequence[Comparison], choice: str
         ]
     others = [*([f"{wording.capital(by_streams)}.", *_worst_of_streams(curves)] if by_streams else []), *others]
     main = analysis.of_smt
-    loads = [load_limit.as_said(result, one) for one in main if load_limit.is_most_load(one)]
+    loads = [load_limit.as_said(one, len(result.arms)) for one in main if load_limit.is_most_load(one)]
     clauses = [
         load_limit.clause(
             result,
@@ -130,12 +132,14 @@ def _sentences(analysis: HostAnalysis, main: t.Sequence[Comparison], choice: str
         )
         for one in loads
     ]
+    clauses += [load_limit.clause(result, one, "") for one in by_one]
     rest = [one for one in main if not load_limit.is_most_load(one)]
     if rest:
         found = _clauses(rest, "that" if choice == OFF else "turning it off", _undecided)
         clauses.append(f"with every online thread busy, {found}")
     clauses += _on_one_side(analysis)
-    confounded = ", all of it confounded with the reboot between" if any(one["confounded"] for one in main) else ""
+    booted = any(one["confounded"] for one in [*main, *by_one])
+    confounded = ", all of it confounded with the reboot between" if booted else ""
     return [*best, f"{opening}: {'; '.join(clauses)}{confounded}.", *others]
 
 
@@ -143,25 +147,22 @@ def _on_one_side(analysis: HostAnalysis) -> list[str]:
     """Say which workloads SMT on or SMT off could not do, and the other one could."""
     titles: dict[str, list[str]] = {}
     for level in outcomes.on_one_side(analysis):
-        if level.metric != limits.MOST_LOAD:
-            title = measures.describe_workload(analysis.result, level.workload, level.parameter).title
-            titles.setdefault(level.arm_title, []).append(title)
+        title = measures.describe_workload(analysis.result, level.workload, level.parameter).title
+        titles.setdefault(level.arm_title, []).append(title)
     return [f"each sample of {wording.named(names)} failed with {arm}" for arm, names in titles.items()]
 
 
 def _by_streams(curves: t.Sequence[streams.Curve]) -> str:
     """Describe from how many streams on SMT helps; empty where no streams were compared."""
-    by_text: dict[tuple[bool, str], list[str]] = {}
+    by_crossover: dict[str, list[streams.Curve]] = {}
     for curve in curves:
-        known = curve.crossover.status in (streams.FOUND, streams.NEVER)
-        by_text.setdefault((known, curve.crossover.text()), []).append(curve.title)
-    clauses: list[str] = []
-    for (known, text), titles in by_text.items():
-        helps = "" if clauses and known else "SMT helps "
-        clauses.append(
-            f"{helps}{wording.join(titles)} {text}" if known else f"whether {helps}{wording.join(titles)} is {text}"
-        )
-    return "; ".join(clauses)
+        by_crossover.setdefault(crossovers.text(curve.crossover), []).append(curve)
+    clauses = [
+        crossovers.clause(group[0].crossover, wording.join([curve.title for curve in group]))
+        for group in by_crossover.values()
+    ]
+    # What helps is named once.
+    return "; ".join(clause.removeprefix("SMT helps ") if place else clause for place, clause in enumerate(clauses))
 
 
 def _worst_of_streams(curves: t.Sequence[streams.Curve]) -> list[str]:
@@ -299,13 +300,18 @@ def _of_other_arms(analysis: HostAnalysis) -> list[str]:
         by_arm.setdefault(one["effect"], {}).setdefault(one["placement"], []).append(one)
         by_placement.setdefault(one["placement"], {}).setdefault(one["effect"], []).append(one)
     baseline = analysis.titles[analysis.result.arms[0].name]
+    by_one = [
+        f"{wording.capital(load_limit.clause(analysis.result, one, ''))}."
+        for one in outcomes.served_by_one(analysis)
+        if not host_comparisons.is_of_smt(one)
+    ]
     if len(by_arm) > 1:
-        return [
+        return by_one + [
             f"Against {baseline}, with {placements.title(placement)}:"
             f" {'; '.join(map(_of_arm, sorted(groups.values(), key=_rank)))}."
             for placement, groups in by_placement.items()
         ]
-    sentences = []
+    sentences = by_one
     for groups in by_arm.values():
         clauses = []
         for placement, group in groups.items():
@@ -369,7 +375,12 @@ def _without_comparison(analysis: HostAnalysis) -> list[str]:
     smt = recorded.concerns_smt(result)
     reason = recorded.why_not_compared(result)
     if recorded.is_compared(result):
-        missing = f"no block has good samples {'with every online thread busy ' if smt else ''}on both sides"
+        most = [level.value for level in analysis.levels if level.metric == limits.MOST_LOAD]
+        missing = (
+            "no load that was measured is served within its limit"
+            if most and set(most) == {None}
+            else f"no block has good samples {'with every online thread busy ' if smt else ''}on both sides"
+        )
         reason = "; ".join(_on_one_side(analysis)) or missing
     others = list(recorded.other_arms(result).values())
     what = (

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import collections
+
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms, placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     comparisons as host_comparisons,
@@ -13,7 +15,9 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.measures import Level
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 
 RESOLUTION = "of the loads measured"
 
@@ -23,9 +27,14 @@ def is_most_load(one: Comparison) -> bool:
     return one["metric"] == limits.MOST_LOAD and "response_limit" in one
 
 
-def as_said(result: HostResult, one: Comparison) -> Comparison:
-    """Return a comparison as people read it: that of the most loads of SMT on and off alone is of SMT on."""
-    is_of_smt = is_most_load(one) and one["effect"] == arms.SMT_OFF and len(result.arms) == 2
+def as_said(one: Comparison, of_arms: int) -> Comparison:
+    """Return a comparison as people read it: that of the most loads of SMT on and off alone is of SMT on.
+
+    Args:
+        one: the comparison.
+        of_arms: how many arms its result has.
+    """
+    is_of_smt = is_most_load(one) and one["effect"] == arms.SMT_OFF and of_arms == 2
     return host_comparisons.turned(one) if is_of_smt else one
 
 
@@ -35,22 +44,31 @@ def clause(result: HostResult, one: Comparison, change: str) -> str:
 
     Args:
         result: from :func:`result_files.load`.
-        one: a comparison of most loads, from :func:`as_said`.
+        one: a comparison of most loads, from :func:`as_said`, or of :func:`outcomes.served_by_one`.
         change: its change, with its interval where it has one.
     """
     title = measures.describe_workload(result, one["workload"]).title
     title = title.removesuffix(f", {one['unit']}")
-    serves = f"{limits.within(one['response_limit'])} {title} serves {one['candidate_value']:.15g} {one['unit']}"
-    candidate, baseline = (one[side]["arm_title"] for side in ("candidate", "baseline"))
+    # Of one side alone it is the other one's.
+    values = [(one[f"{side}_value"], one[side]["arm_title"]) for side in ("candidate", "baseline")]
+    (value, arm), (other_value, other) = sorted(values, key=lambda side: side[0] is None)
+    serves = f"{limits.within(one['response_limit'])} {title} serves {value:.15g} {one['unit']}"
+    blocks = f"in {one['n']} of {one['n'] + one['dropped_blocks']} blocks" if one["dropped_blocks"] else ""
+    few = f"not decided by {one['n']} of at least {paired.MIN_BLOCKS} blocks" if one["n"] < paired.MIN_BLOCKS else ""
+    if other_value is None:
+        none = f"{serves} with {arm}, and with {other} none {RESOLUTION}"
+        return ", ".join(filter(None, [none, few or blocks]))
     if one["verdict"] == paired.EQUIVALENT:
-        return f"{serves} with {candidate} as with {baseline}, {RESOLUTION}"
-    if one["n"] < paired.MIN_BLOCKS:
-        change = f"not decided by {one['n']} of at least {paired.MIN_BLOCKS} blocks"
-    elif one["verdict"] == paired.INCONCLUSIVE:
-        change = f"{change}, not decided"
+        return f"{serves} with {arm} as with {other}, {RESOLUTION}"
+    if few:
+        change = few
     elif one["ci_low"] is None:
-        change = f"{change} in each block"
-    return f"{serves} with {candidate} against {one['baseline_value']:.15g} with {baseline}, {change}, {RESOLUTION}"
+        change = f"{change} {blocks or 'in each block'}"
+    elif blocks:
+        change = f"{change} {blocks}"
+    if not few and one["verdict"] == paired.INCONCLUSIVE:
+        change = f"{change}, not decided"
+    return f"{serves} with {arm} against {other_value:.15g} with {other}, {change}, {RESOLUTION}"
 
 
 def cautions(analysis: HostAnalysis) -> list[str]:
@@ -68,10 +86,27 @@ def cautions(analysis: HostAnalysis) -> list[str]:
             found.append(
                 f"Each load of {title} that was measured is served {within}: measure higher loads to see the most."
             )
-        found += [
-            f"No load of {title} that was measured is served {within} with {one.arm_title},"
-            f" {placements.title(one.placement)}: measure smaller loads."
-            for one in of_one
-            if one.value is None
-        ]
+        for one in of_one:
+            where = f"with {one.arm_title}, {placements.title(one.placement)}"
+            if one.value is None:
+                why = _why_failed(result, one)
+                found.append(
+                    f"No load of {title} that was measured is served {within} {where}{why}: measure smaller loads."
+                )
+            elif one.failed:
+                found.append(
+                    f"No load of {title} that was measured is served {within} {where}, in {one.failed} of"
+                    f" {one.n + one.failed} blocks, which are left out of its comparisons: measure smaller loads."
+                )
     return found
+
+
+def _why_failed(result: HostResult, one: Level) -> str:
+    """Return the usual errors of the samples of a level that serves no load, in parentheses; nothing without one."""
+    errors = collections.Counter(
+        sample.error or "no reason given"
+        for sample in result.samples
+        if not sample.ok and (sample.workload, sample.placement, sample.arm) == (one.workload, one.measured_as, one.arm)
+    )
+    said = "; ".join(f"{count} of its samples failed: {error}" for error, count in errors.most_common(wording.NAMED))
+    return f" ({said})" if said else ""

@@ -17,6 +17,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     comparisons as host_comparisons,
     limits,
+    measures,
+    paired,
     recorded,
     streams,
 )
@@ -73,15 +75,76 @@ def outcome(group: t.Sequence[Comparison]) -> str:
     return WORSE if "loss" in verdicts else BETTER if "gain" in verdicts else EQUAL
 
 
+def served_by_one(analysis: HostAnalysis) -> list[Comparison]:
+    """Return what stands for a comparison of most loads of which one side serves none that was measured: without a
+    ratio, and with the value None on that side. Those of SMT on and off are of the whole machine and of SMT off.
+    """
+    result, (margin, confidence, compare) = analysis.result, analysis.settings
+    by_place: dict[tuple[str, str], dict[str, Level]] = {}
+    # Most results have no limit, and of many hosts nobody asks for the levels.
+    for level in analysis.levels if limits.limited(result) else ():
+        if level.metric == limits.MOST_LOAD:
+            by_place.setdefault((level.workload, level.placement), {})[level.arm] = level
+    found = []
+    for (workload, placement), levels in by_place.items():
+        names = [arm.name for arm in result.arms if arm.name in levels]
+        for two in itertools.combinations(names, 2):
+            pair = recorded.OF_SMT if {*two} == {*recorded.OF_SMT} else two
+            sides = [levels[name] for name in pair]
+            served = [side for side in sides if side.value is not None]
+            if len(served) != 1 or (compare != host_comparisons.ALL and result.arms[0].name not in pair):
+                continue
+            blocks = min(served[0].n, *(side.failed for side in sides if side is not served[0]))
+            verdict = paired.GAIN if served[0] is sides[1] else paired.LOSS
+            named = [{**recorded.named_arm(result, name), "placement": placement} for name in pair]
+            keys = (placement, pair[0]), (placement, pair[1])
+            of_boots = host_comparisons.basis(result, ("arm", pair[1], placement, *keys)) == host_comparisons.BOOTS
+            found.append(
+                {
+                    **measures.describe_workload(result, workload, None, limits.MOST_LOAD).described(),
+                    "primary": True,
+                    "kind": "arm",
+                    "effect": pair[1],
+                    "placement": placement,
+                    "confounded": of_boots and bool(result.plan.confounded),
+                    **dict(zip(("baseline", "candidate"), named)),
+                    "baseline_value": sides[0].value,
+                    "candidate_value": sides[1].value,
+                    "ci_low": None,
+                    "minimum_detectable": None,
+                    "confidence": confidence,
+                    "margin": margin,
+                    "family": 1,
+                    "looks": 0,
+                    "n": blocks,
+                    "dropped_blocks": served[0].n + served[0].failed - blocks,
+                    "verdict": verdict if blocks >= paired.MIN_BLOCKS else paired.INCONCLUSIVE,
+                }
+            )
+    widest = list(map(id, host_comparisons.at_widest([*analysis.comparisons, *found])))
+    return [
+        one
+        for one in found
+        if (
+            one["placement"] == host_comparisons.WHOLE_MACHINE if host_comparisons.is_of_smt(one) else id(one) in widest
+        )
+    ]
+
+
+def of_smt_by_one(analysis: HostAnalysis) -> list[Comparison]:
+    """Return those of :func:`served_by_one` that are of SMT on and off."""
+    return list(filter(host_comparisons.is_of_smt, served_by_one(analysis)))
+
+
 def deciding(analysis: HostAnalysis) -> list[Comparison]:
-    """Return the comparisons of SMT off against SMT on that decide: of the whole machine, and of streams
-    (:meth:`streams.Curve.deciding`) of the workloads of which it was not measured.
+    """Return the comparisons of SMT off against SMT on that decide beside :func:`of_smt_by_one`: of the whole machine,
+    and of streams (:meth:`streams.Curve.deciding`) of the workloads of which it was not measured.
     """
     return [*analysis.of_smt, *(one for curve in _curves(analysis) for one in curve.deciding())]
 
 
 def _curves(analysis: HostAnalysis) -> list[streams.Curve]:
-    whole = {one["workload"] for one in analysis.of_smt}
+    whole = {one["workload"] for one in [*analysis.of_smt, *of_smt_by_one(analysis)]}
     return [curve for curve in analysis.curves if curve.workload not in whole]
 
 
@@ -96,7 +159,8 @@ def on_one_side(analysis: HostAnalysis) -> list[Level]:
         for level in analysis.levels
         if level.placement == host_comparisons.WHOLE_MACHINE
         and level.arm in recorded.OF_SMT
-        and (level.metric == limits.MOST_LOAD or (level.primary and level.workload not in limited))
+        and level.primary
+        and level.workload not in limited
     ]
     able = {(level.workload, level.parameter) for level in sides if level.value is not None}
     return [level for level in sides if level.value is None and (level.workload, level.parameter) in able]
@@ -106,7 +170,7 @@ def of_smt(analysis: HostAnalysis) -> str:
     """Return the outcome of SMT off against SMT on. Comparisons on which all agree decide nothing where those are
     missing that could contradict them: of streams that were not measured, or of a workload that one of both cannot do.
     """
-    said = outcome(deciding(analysis))
+    said = outcome([*deciding(analysis), *of_smt_by_one(analysis)])
     missing = on_one_side(analysis) or any(curve.crossover.threads for curve in _curves(analysis))
     return UNDECIDED if missing and said in (WORSE, BETTER, EQUAL) else said
 
@@ -114,7 +178,7 @@ def of_smt(analysis: HostAnalysis) -> str:
 def standing(analysis: HostAnalysis) -> Standing:
     """Return how the arms of a run stand to each other."""
     groups: dict[tuple[str, str], list[Comparison]] = {}
-    for one in [*deciding(analysis), *analysis.of_other_arms]:
+    for one in [*deciding(analysis), *analysis.of_other_arms, *served_by_one(analysis)]:
         baseline, candidate = host_comparisons.sides_of(one)
         groups.setdefault((candidate, baseline), []).append(one)
     outcomes = {

@@ -64,6 +64,7 @@ def recommend(analysis: HostAnalysis, licence: Licence | None = None) -> dict[st
         those of :class:`outcomes.Standing`, of all arms.
     """
     result, main = analysis.result, outcomes.deciding(analysis)
+    every = [*main, *outcomes.of_smt_by_one(analysis)]
     performance = conclusion.CHOICES.get(said := outcomes.of_smt(analysis), said)
     others = [*_vulnerabilities(result), *_licence(result, main, licence)]
     sides = {reason["points_to"] for reason in others} - {None}
@@ -73,14 +74,14 @@ def recommend(analysis: HostAnalysis, licence: Licence | None = None) -> dict[st
     # Where the work is the same either way something else may not be, such as the tail of response times.
     responses = costs.beside_equal(analysis.comparisons) if performance == conclusion.EITHER else []
     beside = [one for one in responses if host_comparisons.is_of_smt(one)]
-    reasons = [*(_performance(result, one) for one in [*main, *beside]), *others]
+    reasons = [*(_performance(result, one) for one in [*every, *beside]), *others]
     pointed = {reason["points_to"] for reason in reasons} - {None}
     return {
         "choice": choice,
         "decided_by": decided_by,
         "agreed": choice in (conclusion.ON, conclusion.OFF) and pointed == {choice},
         "reasons": reasons,
-        "measure": advice.more_to_measure(result, main, analysis.curves),
+        "measure": advice.more_to_measure(result, every, analysis.curves),
         "arms": [_arm(analysis, *arm) for arm in recorded.other_arms(result).items()],
         **outcomes.standing(analysis).described(),
     }
@@ -89,7 +90,8 @@ def recommend(analysis: HostAnalysis, licence: Licence | None = None) -> dict[st
 def _arm(analysis: HostAnalysis, name: str, title: str) -> dict[str, t.Any]:
     """Return the outcome of an arm other than SMT on and off against the baseline."""
     result = analysis.result
-    group = [one for one in analysis.against_baseline if one["effect"] == name]
+    compared = [*analysis.against_baseline, *outcomes.served_by_one(analysis)]
+    group = [one for one in compared if host_comparisons.sides_of(one) == (result.arms[0].name, name)]
     return {
         "name": name,
         "title": title,
@@ -103,12 +105,13 @@ def _performance(result: HostResult, one: Comparison) -> dict[str, t.Any]:
     points_to = (
         {"gain": conclusion.OFF, "loss": conclusion.ON}.get(one["verdict"]) if one["effect"] == arms.SMT_OFF else None
     )
-    said = load_limit.as_said(result, one)
+    about = {"about": "performance", "workload": one["workload"], "points_to": points_to, "verdict": one["verdict"]}
+    if "ratio" not in one:
+        return {**about, "n": one["n"], "margin": one["margin"], "text": load_limit.clause(result, one, "")}
+    said = load_limit.as_said(one, len(result.arms))
     where = recorded.arm_title(result, said["candidate"]["arm"])
     return {
-        "about": "performance",
-        "workload": one["workload"],
-        "points_to": points_to,
+        **about,
         "verdict": said["verdict"],
         **{key: said[key] for key in ("ratio", "ci_low", "ci_high", *change.FIELDS, "n", "margin")},
         "text": (

@@ -13,6 +13,7 @@ import pathlib
 import statistics
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons, paired, recorded
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.change import Change
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import histories, parts, results, text
@@ -162,17 +163,18 @@ def _of_run(path: pathlib.Path) -> t.Iterator[tuple[Key, Effect]]:
             effect = _effect(one, path.name, text.line(host.host, MAX_TEXT), day, ran)
             if effect is not None:
                 # Of SMT off against on, whatever the baseline was.
-                yield _key(name, one), effect if sides == recorded.OF_SMT else effect.turned()
+                yield _key(name, one.title), effect if sides == recorded.OF_SMT else effect.turned()
     for of_class in report.classes:
         name = of_class.hardware_class or ""
         for workload in of_class.workloads:
             effect = _effect(workload, path.name, "", day, kernels[name])
             if workload.of_smt and workload.n > 1 and effect is not None:
-                yield _key(name, workload), effect
+                of_off = effect if workload.effect != arms.SMT_ON else effect.turned()
+                yield _key(name, workload.name or workload.title), of_off
 
 
-def _key(name: str, one: histories.Compared) -> Key:
-    return text.line(name, MAX_TEXT), text.line(one.title, MAX_TEXT)
+def _key(name: str, title: str) -> Key:
+    return text.line(name, MAX_TEXT), text.line(title, MAX_TEXT)
 
 
 def _effect(one: histories.Compared, run: str, host: str, day: str, kernels: t.Iterable[str]) -> Effect | None:

@@ -37,6 +37,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import (
     cautions,
     conclusion,
+    crossovers,
+    outcomes,
     recommendation,
     spread,
 )
@@ -252,9 +254,10 @@ def summarise(analysis: HostAnalysis, file: str, licence: recommendation.Licence
         "conclusion": conclusion.conclude(analysis),
         "recommendation": recommendation.recommend(analysis, licence),
         "comparisons": analysis.comparisons,
+        "served_by_one": outcomes.served_by_one(analysis),
         "tails": spread.found(analysis.comparisons),
         "levels": [one.described() for one in analysis.levels],
-        "crossovers": [curve.described() for curve in analysis.curves],
+        "crossovers": list(map(crossovers.described, analysis.curves)),
         "factors": [one.described() for one in factors.of_host(analysis)],
         "capacities": [dataclasses.asdict(one) for one in analysis.capacities],
         "usage": [one.described() for kinds in analysis.usage.values() for one in kinds.values()],

@@ -20,7 +20,12 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     comparisons as host_comparisons,
     paired,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, outcomes, wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import (
+    conclusion,
+    load_limit,
+    outcomes,
+    wording,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled import pooled
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
 
@@ -35,6 +40,7 @@ MAX_TEXT = 300
 MAX_COMPARISONS = 3
 # Title of arms that this collection does not know: untrusted hosts could send thousands of names.
 UNKNOWN_ARM = "another arm"
+_TURNED = {paired.GAIN: paired.LOSS, paired.LOSS: paired.GAIN}
 
 Row = dict[str, t.Any]
 
@@ -64,6 +70,12 @@ def row(summary: dict[str, t.Any], page: str) -> Row:
     others = host_comparisons.against_baseline(
         host_comparisons.of_other_arms(summary["comparisons"]), summary["arms"][0]["name"]
     )
+    by_one = [
+        one
+        for one in summary["served_by_one"]
+        if host_comparisons.is_of_smt(one) or one["baseline"]["arm"] == summary["arms"][0]["name"]
+    ]
+    of_others = [*others, *(one for one in by_one if not host_comparisons.is_of_smt(one))]
     return {
         **{
             key: summary[key]
@@ -83,13 +95,21 @@ def row(summary: dict[str, t.Any], page: str) -> Row:
         "agreed": recommended["agreed"],
         "subject": subject,
         "arms": arm_titles,
-        "title": _conclusion_title(subject, recommended["choice"], others),
+        "title": _conclusion_title(subject, recommended["choice"], of_others),
         "sentence": summary["conclusion"]["sentence"],
         "basis": summary["conclusion"]["basis"],
         "environment": _environment(summary),
         "capacities": summary["capacities"],
         "restored": summary["restored"].get("ok") if summary["restored"] else None,
         "differences": (summary["restored"] or {}).get("differences") or [],
+        "served_by_one": [
+            {
+                "series": series(one),
+                "of_smt": host_comparisons.is_of_smt(one),
+                **{key: one[key] for key in ("effect", "verdict", "confounded")},
+            }
+            for one in by_one
+        ],
         "workloads": {
             series(one): {
                 "title": _title(one),
@@ -99,7 +119,13 @@ def row(summary: dict[str, t.Any], page: str) -> Row:
                 "sides": (one["baseline"]["arm_title"], one["candidate"]["arm_title"]),
                 **{key: one[key] for key in keep},
             }
-            for one in [*host_comparisons.of_smt(summary["comparisons"]), *others]
+            for one in [
+                *(
+                    load_limit.as_said(one, len(summary["arms"]))
+                    for one in host_comparisons.of_smt(summary["comparisons"])
+                ),
+                *others,
+            ]
         },
     }
 
@@ -133,7 +159,7 @@ def series(one: dict[str, t.Any]) -> str:
     name = one["workload"] if one.get("parameter") is None else f"{one['workload']} {one['parameter']:g}"
     return str(
         name
-        if host_comparisons.is_of_smt(one)
+        if one["effect"] == arms.SMT_OFF and host_comparisons.is_of_smt(one)
         else f"{name}, {one['placement']}, {one['effect']}{_against(one, one['baseline']['arm'])}"
     )
 
@@ -145,7 +171,7 @@ def _against(one: dict[str, t.Any], baseline: str) -> str:
 
 def _title(one: dict[str, t.Any]) -> str:
     """Return the display title of a comparison."""
-    if host_comparisons.is_of_smt(one):
+    if one["effect"] == arms.SMT_OFF and host_comparisons.is_of_smt(one):
         return str(one["title"])
     where = [] if one["placement"] == host_comparisons.WHOLE_MACHINE else [placements.title(one["placement"])]
     return ", ".join(
@@ -182,8 +208,8 @@ def by_class(rows: t.Sequence[Row], margin: float, confidence: float) -> list[di
 
     Returns:
         ``{hardware_class, subject, hosts, recommendation, title, counts (title -> hosts), vulnerable, reboot_required,
-        workloads, refused}`` each; each workload is ``{workload, title, name, of_smt, better, ratios, least, most,
-        outliers (host -> ratio), change, change_low, change_high, sentence, confounded, ...fields of
+        workloads, refused}`` each; each workload is ``{workload, title, name, of_smt, effect, better, ratios, least,
+        most, outliers (host -> ratio), change, change_low, change_high, sentence, confounded, ...fields of
         pooled.combine_family}``; ``recommendation`` is also ``hosts_disagree``; ``sentence`` is about the hosts: how
         they differ, who disagrees, or which of them alone turns the verdict. ``refused`` has what hosts declare
         differently, which is not combined: ``{workload, title, of_smt, declared, sentence}``, with ``declared`` a list
@@ -211,13 +237,29 @@ def _class(
             hosts.setdefault(key, {})[one["host"]] = workload
     refused = {key: _refused(key, of_key) for key, of_key in hosts.items() if len(pooled.declarations(of_key)) > 1}
     alike = {key: of_key for key, of_key in hosts.items() if key not in refused}
-    judged = dict(zip(alike, pooled.combine_family(list(alike.values()), margin, confidence)))
+    judged = {
+        key: {**one, **dict.fromkeys(("ci_low", "ci_high"), None)} if one["ci_low"] == one["ci_high"] else one
+        for key, one in zip(alike, pooled.combine_family(list(alike.values()), margin, confidence))
+    }
     by_effect: dict[str | None, list[dict[str, t.Any]]] = {}
     for key, of_key in hosts.items():
         about = next(iter(of_key.values()))
         effect = None if about["of_smt"] else about["effect"]
+        one = judged.get(key) or {"verdict": pooled.HOSTS_DISAGREE, "n": len(of_key), "confounded": False}
+        # What is chosen about SMT is by what SMT off does, whichever side a comparison is of.
+        turned = {} if about["effect"] != arms.SMT_ON or effect else _TURNED
+        by_effect.setdefault(effect, []).append({**one, "verdict": turned.get(one["verdict"], one["verdict"])})
+    by_one: dict[tuple[str | None, str], list[dict[str, t.Any]]] = {}
+    for one in (served for member in members for served in member["served_by_one"]):
+        by_one.setdefault((None if one["of_smt"] else one["effect"], one["series"]), []).append(one)
+    for (effect, _series), group in by_one.items():
+        verdicts = {one["verdict"] for one in group} if len(group) >= pooled.MIN_HOSTS else {paired.INCONCLUSIVE}
         by_effect.setdefault(effect, []).append(
-            judged.get(key) or {"verdict": pooled.HOSTS_DISAGREE, "n": len(of_key), "confounded": False}
+            {
+                "verdict": verdicts.pop() if len(verdicts) == 1 else pooled.HOSTS_DISAGREE,
+                "n": len(group),
+                "confounded": any(one["confounded"] for one in group),
+            }
         )
     recommendation = conclusion.recommendation(pooled.shared(by_effect.get(None, [])))
     others = [
@@ -284,10 +326,10 @@ def sentence(one: dict[str, t.Any], hosts: t.Mapping[str, dict[str, t.Any]]) -> 
         else []
     )
     short = f"Too few blocks on {wording.named(few)}: so few hosts need {paired.MIN_BLOCKS} each." if few else ""
-    return " ".join(filter(None, [_difference(one), wording.turned(one, one["n"]), only, short]))
+    return " ".join(filter(None, [_difference(one, hosts), wording.turned(one, one["n"]), only, short]))
 
 
-def _difference(one: dict[str, t.Any]) -> str:
+def _difference(one: dict[str, t.Any], hosts: t.Mapping[str, dict[str, t.Any]]) -> str:
     titles = report_text.VERDICT_TITLES
     if one["verdict"] == pooled.HOSTS_DISAGREE:
         return (
@@ -297,6 +339,12 @@ def _difference(one: dict[str, t.Any]) -> str:
         )
     if one["n"] < pooled.MIN_HOSTS:
         return "One host, which speaks for itself only: how the hosts of its class differ is not known."
+    still = [name for name, of_host in hosts.items() if of_host["ci_low"] is None and of_host["n"] > 1]
+    if one["tau"] is None and still:
+        return (
+            f"How much its hosts differ beyond chance is not known: {wording.named(still)}"
+            f" {wording.verb(still, 'has', 'have')} the same values in each block."
+        )
     if one["tau"] is None:
         return "How much its hosts differ is not known: they have too few blocks."
     chance = ", which may be chance" if one["heterogeneity"]["p_adjusted"] > 1 - one["confidence"] else ""
@@ -350,7 +398,7 @@ def described(classes: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
     Args:
         classes: from :func:`by_class`.
     """
-    left_out = ("ratios", "name")
+    left_out = ("ratios",)
     return [
         {
             **one,
@@ -365,7 +413,7 @@ def _spread(key: str, hosts: t.Mapping[str, dict[str, t.Any]], margin: float) ->
     return {
         "workload": key,
         **{name: _title_of(hosts, name) for name in ("title", "name")},
-        **{name: next(iter(hosts.values()))[name] for name in ("of_smt", "better")},
+        **{name: next(iter(hosts.values()))[name] for name in ("of_smt", "effect", "better")},
         "ratios": list(ratios.values()),
         "least": min(ratios.values()),
         "most": max(ratios.values()),

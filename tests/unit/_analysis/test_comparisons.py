@@ -186,6 +186,32 @@ def test_a_further_metric_that_was_0_once_is_not_compared(zeros):
     assert ("latency" in found) == (zeros == 0) and "throughput" in found
 
 
+def test_a_further_metric_that_is_often_0_has_the_mean_of_all_its_samples():
+    metrics = {
+        "throughput": {"unit": "1/s", "better": "higher", "aggregate": "sum"},
+        "errors": {"unit": "errors/s", "better": "lower", "aggregate": "sum"},
+        "faults": {"unit": "faults/s", "better": "lower", "aggregate": "sum"},
+    }
+    own = {"title": "own", "metrics": metrics, "model": lambda _arm, _spot, workers: [5.0] * len(workers)}
+    own["further"] = lambda _arm, _spot: {"errors": 0.0, "faults": 0.0}
+    document = result_maker.result(workloads={"own": own}, names=["all_threads"], blocks=8)
+    for sample in document["samples"]:
+        in_block = {"smt_on": 80.0 if sample["block"] == 3 else 0.0, "smt_off": 1.0 + 18 * (sample["block"] % 2)}
+        sample["metrics"]["errors"]["value"] = in_block[sample["arm"]]
+    failed = next(sample for sample in document["samples"] if sample["arm"] == "smt_on" and sample["block"] == 0)
+    failed.update(ok=False, error="exit status 1", metrics={}, workers=[])
+    levels = measures.levels(accepted(document))
+    assert [(one.arm, one.value, one.low, one.n, one.failed) for one in levels if one.metric == "errors"] == [
+        ("smt_on", pytest.approx(80 / 7), None, 7, 1),
+        # The mean of the other arm is of the same kind, although it was never 0 there.
+        ("smt_off", 10.0, None, 8, 0),
+    ]
+    assert [(one.arm, one.value, one.failed) for one in levels if one.metric == "faults"] == [
+        ("smt_on", 0.0, 1),
+        ("smt_off", 0.0, 0),
+    ]
+
+
 def test_pairs_are_by_block_and_not_by_order():
     result = result_maker.result()
     result["samples"].reverse()
@@ -374,7 +400,7 @@ def test_cores_that_a_hypervisor_calls_two_and_that_are_one():
         ({"samples": []}, "Nothing could be measured here"),
         (
             {"reason": "too few blocks to say more", "blocks": 3},
-            "too few blocks to say more. Nothing could be measured here about sharing a core.",
+            "too few blocks to say more. 3 of at least 4 blocks say nothing of sharing a core yet.",
         ),
     ],
 )

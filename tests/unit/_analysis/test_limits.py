@@ -77,15 +77,29 @@ def test_the_smaller_load_that_is_over_the_limit_ends_the_walk():
     )
 
 
-def test_a_load_that_fails_at_the_smallest_is_a_failure():
+def test_where_no_arm_serves_a_load_a_sample_that_fails_is_a_failure():
     document = studies.sap()
-    for sample in at(document, "smt_off", 550):
+    for sample in document["samples"]:
         sample.update(ok=False, error="no such command", metrics={}, workers=[])
     found = cautions.failures(accepted(document))
-    assert sorted((one["arm"], one["reason"], one["samples"]) for one in found) == [
-        ("smt_off", "no such command", 6),
-        ("smt_off", "the response time was not reached", 6),
-    ]
+    assert [(one["arm"], one["samples"]) for one in found] == [("smt_on", 12), ("smt_off", 12)]
+
+
+def test_a_load_that_fails_above_one_that_is_over_the_limit_was_not_sustained():
+    document = studies.sap()
+    for arm in ("smt_on", "smt_off"):
+        for sample in at(document, arm, 550):
+            sample["metrics"]["latency_mean"]["value"] = 2.5
+    assert cautions.failures(accepted(document)) == []
+
+
+@pytest.mark.parametrize(("fails", "verdict"), [("smt_off", "gain"), ("smt_on", "inconclusive")])
+def test_blocks_in_which_one_side_serves_no_load_are_not_left_out_of_the_verdict(fails, verdict):
+    document = studies.sap()
+    for sample in at(document, fails, 550)[:2]:
+        sample["metrics"]["latency_mean"]["value"] = 2.1
+    (one,) = most_loads(document)
+    assert (one["n"], one["dropped_blocks"], one["verdict"]) == (4, 2, verdict)
 
 
 def test_a_block_without_its_smaller_load_says_nothing():

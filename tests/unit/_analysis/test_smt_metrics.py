@@ -52,7 +52,7 @@ def test_cost_yield_and_gain():
 def test_the_crossover_in_streams():
     document = studies.hp((1, 4, 7, 8, 12), tests=["inner", "OUTER"])
     assert lines(document, "inner")["crossover"] == "from 8 streams on"
-    assert lines(document, "outer_write")["crossover"] == "with no number of streams up to 12"
+    assert lines(document, "outer_write")["crossover"] == "with 1 stream, and no longer with 4 to 12"
     assert "crossover" not in lines(result_maker.result(blocks=4))
 
 

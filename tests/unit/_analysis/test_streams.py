@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 import pytest
+import result_maker
 import studies
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import streams
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, recommendation
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, crossovers, recommendation
 from result_maker import accepted, analysed
 
 
@@ -31,12 +32,12 @@ def of_all_tests():
         ("inner", 8, "from 8 streams on"),
         ("outer", 8, "from 8 streams on"),
         ("inner_write", 6, "from 6 streams on (5 to 6)"),
-        ("outer_write", None, "with no number of streams up to 12"),
+        ("outer_write", None, "with 1 and 2 streams, and no longer with 3 to 12"),
     ],
 )
 def test_published_crossovers(published, workload, streams_from, text):
     found = curve(published, workload).crossover
-    assert (found.streams, found.text()) == (streams_from, text)
+    assert (found.streams, crossovers.text(found)) == (streams_from, text)
     assert found.cores == 4 and found.measured == tuple(range(1, 13))
 
 
@@ -46,10 +47,15 @@ def test_without_any_access_eight_streams_are_equivalent(published):
 
 
 def test_both_sides_of_the_number_of_cores_are_needed():
-    for numbers in ((1, 2, 3, 4), (5, 8, 12)):
-        found = crossover(studies.hp(numbers, tests=["inner"]), "inner")
-        assert found.status == streams.UNKNOWN and found.streams is None
-        assert found.text() == "not known: measure streams up to, and above, the 4 cores in both arms"
+    found = crossover(studies.hp((1, 2, 3, 4), tests=["inner"]), "inner")
+    assert found.status == streams.UNKNOWN and found.streams is None
+    assert crossovers.text(found) == "not known: measure streams up to, and above, the 4 cores in both arms"
+    found = crossover(studies.hp((5, 8, 12), tests=["inner"]), "inner")
+    assert (found.status, found.streams, crossovers.text(found)) == (
+        streams.SOME,
+        None,
+        "with 8 and 12 streams, and not with 5",
+    )
     assert crossover(studies.hp((4, 7, 8), tests=["inner"]), "inner").streams == 8
 
 
@@ -65,9 +71,9 @@ def test_the_conclusion_is_that_it_depends_on_how_much_runs_at_once(published):
     assert (
         found["sentence"]
         == "It depends on how much runs at once: SMT helps array, none from 9 streams on (8 to 10); array, inner and"
-        " array, outer from 8 streams on; array, INNER from 6 streams on (5 to 6); array, OUTER with no number of"
-        " streams up to 12. SMT costs most with 9 streams: turning it off changes array, OUTER stream_time by −56.0 %"
-        " (−56.1 to −56.0 %), better."
+        " array, outer from 8 streams on; array, INNER from 6 streams on (5 to 6); array, OUTER with 1 and 2"
+        " streams, and no longer with 3 to 12. SMT costs most with 9 streams: turning it off changes array, OUTER"
+        " stream_time by −56.0 % (−56.1 to −56.0 %), better."
     )
 
 
@@ -92,7 +98,7 @@ def test_where_streams_decide_alone_or_nothing():
     choice, sentence = concluded((4, 7, 12), blocks=3, tests=["inner"])
     assert (
         choice == "undecided"
-        and "whether SMT helps array, inner is not decided: the comparison with 12 streams is not" in sentence
+        and "whether SMT helps array, inner is not decided: the comparisons with 4 to 12 streams are not" in sentence
     )
     assert concluded((1, 4), tests=["inner"])[0] == "not_compared"
 
@@ -101,7 +107,54 @@ def test_where_streams_decide_alone_or_nothing():
 def test_few_blocks_decide_nothing(blocks):
     found = crossover(studies.hp((4, 5, 12), blocks=blocks, tests=["inner"]), "inner")
     assert (found.status, found.streams, found.low, found.high) == (streams.UNDECIDED, None, None, None)
-    assert found.text() == "not decided: the comparison with 12 streams is not"
+    assert crossovers.text(found) == "not decided: the comparisons with 4 to 12 streams are not"
+
+
+def factors(by_count, blocks=8):
+    """A time of 100 ms with SMT on, and by how much it is longer with SMT off at each number of streams."""
+    array = {
+        "title": "array",
+        "metrics": studies.STREAM_TIME,
+        "model": lambda arm, _spot, placed: [100 if arm == "smt_on" else 100 * by_count[len(placed)]] * len(placed),
+    }
+    names = [f"free_{count}" for count in by_count]
+    return result_maker.result(workloads={"a": array}, shape=(1, 4, 2), blocks=blocks, noise=0.002, names=names)
+
+
+GAIN_IN_THE_MIDDLE = {5: 0.95, 6: 1.1, 7: 1.2, 8: 1.3, 9: 1.3, 10: 1.2, 11: 1.1, 12: 1.0}
+
+
+@pytest.mark.parametrize(
+    ("by_count", "opening", "text"),
+    [
+        (
+            dict.fromkeys(range(1, 5), 1) | GAIN_IN_THE_MIDDLE,
+            "It depends on how much runs at once",
+            "with 6 to 11 streams, and no longer with 12",
+        ),
+        ({2: 2, 4: 1.2, 6: 1, 8: 1, 12: 1}, "Leave SMT on", "with 2 and 4 streams, and no longer with 6 to 12"),
+        (dict.fromkeys((5, 6, 8, 12), 1.2), "Leave SMT on", "with each number of streams measured (5 to 12)"),
+        (dict.fromkeys((5, 6, 12), 0.8), "Turn SMT off", "with none of the numbers of streams measured (5 to 12)"),
+        ({4: 1, 5: 0.8, 6: 0.9, 12: 1}, "Turn SMT off", "with no number of streams up to 12"),
+    ],
+)
+def test_the_numbers_of_streams_with_which_smt_helps_are_named(by_count, opening, text):
+    analysis = analysed(factors(by_count))
+    assert crossovers.text(curve(analysis, "a").crossover) == text
+    assert conclusion.conclude(analysis)["sentence"].startswith(f"{opening}: SMT helps array {text}.")
+
+
+def test_what_is_not_decided_is_no_number_with_which_smt_does_not_help():
+    def found(verdicts):
+        by_streams = {count: {"verdict": verdict, "ratio": 1} for count, verdict in verdicts.items()}
+        return crossovers.text(streams.crossover(by_streams, 4, 8))
+
+    on, open_one, same = "gain", "inconclusive", "equivalent"
+    assert found({4: same, 6: open_one, 12: same}) == "not decided: the comparison with 6 streams is not"
+    assert found({4: same, 6: on, 7: open_one, 12: same}) == (
+        "with 6 streams, and no longer with 12, not decided with 7"
+    )
+    assert found({1: on, 2: same}) == "with 1 stream, and no longer with 2"
 
 
 def test_a_crossover_does_not_depend_on_which_arm_is_the_baseline():
@@ -113,7 +166,7 @@ def test_a_crossover_does_not_depend_on_which_arm_is_the_baseline():
 
 def test_a_crossover_as_plain_data():
     document = studies.hp((4, 7, 8, 12), tests=["inner", "OUTER"])
-    found, never = (one.described() for one in analysed(document).curves)
+    found, never = map(crossovers.described, analysed(document).curves)
     assert found == {
         "workload": "inner",
         "title": "array, inner",
@@ -125,6 +178,8 @@ def test_a_crossover_as_plain_data():
         "cores": 4,
         "measured": (4, 7, 8, 12),
         "threads": None,
+        "gains": (8, 12),
+        "open": (),
     }
     assert (never["workload"], never["status"], never["streams"]) == ("outer_write", "never", None)
 
@@ -137,4 +192,8 @@ def test_the_cores_are_those_that_streams_could_use():
     del document["plan"]["placements"]
     assert streams.cores(accepted(document)) == 4
     document["facts"]["cores"] = None
-    assert crossover(document, "inner").text() == "not known: the number of cores is unknown"
+    assert crossovers.text(crossover(document, "inner")) == "with 8 streams, and not with 2 and 3"
+    document = studies.hp((2, 3), tests=["inner"])
+    del document["plan"]["placements"]
+    document["facts"]["cores"] = None
+    assert crossovers.text(crossover(document, "inner")) == "not known: the number of cores is unknown"

@@ -12,6 +12,7 @@ import random
 import jsonschema_rs
 import pytest
 import result_maker
+import studies
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._history import document, effects
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
@@ -230,3 +231,29 @@ def test_a_report_with_impossible_numbers_has_no_effect(tmp_path):
 def test_a_directory_that_is_not_there_is_named(tmp_path):
     with pytest.raises(BorderError, match="nowhere"):
         effects.read(tmp_path / "nowhere")
+
+
+def test_a_most_load_of_smt_on_is_one_of_smt_off_in_a_history(tmp_path):
+    path = tmp_path / "20260101T000000Z"
+    path.mkdir()
+    for host, over in (("web0", 1), ("web1", 2)):
+        made = {**studies.sap(), "host": host, "run": path.name}
+        served = [one for one in made["samples"] if (one["arm"], one["parameter"]) == ("smt_on", 650)]
+        for sample in served[:over]:
+            sample["metrics"]["latency_mean"]["value"] = 2.01
+        (path / f"{host}.json").write_text(json.dumps(made))
+    build.build(sorted(path.glob("web*.json")), path)
+
+    def read():
+        (((_class, title), found),) = effects.read(tmp_path)[0].items()
+        return title, [(one.host, round(one.ratio, 3)) for one in found]
+
+    assert read() == ("SAP SD, most users within 2 s", [("", 0.846)])
+    # Files of earlier releases have SMT off against SMT on for the class.
+    report = json.loads((path / "results.json").read_text())
+    (one,) = report["classes"][0]["workloads"]
+    one.update(title=one["name"], ratio=1 / one["ratio"], ci_low=1 / one["ci_high"], ci_high=1 / one["ci_low"])
+    for name in ("name", "effect"):
+        del one[name]
+    (path / "results.json").write_text(json.dumps(report))
+    assert read() == ("SAP SD, most users within 2 s", [("", 0.846)])

@@ -158,7 +158,7 @@ def test_the_curves_of_streams_are_drawn_with_the_crossover(tmp_path):
     labels = re.findall(r'aria-label="([^"]*by number of streams: [^"]*)"', page)
     assert labels == [
         "array, inner, stream_time [ms] by number of streams: SMT helps from 8 streams on",
-        "array, OUTER, stream_time [ms] by number of streams: SMT helps with no number of streams up to 12",
+        "array, OUTER, stream_time [ms] by number of streams: SMT helps with 1 stream, and no longer with 4 to 12",
     ]
     assert page.count(">from 8 streams<") == 1
     assert "mean of all workers, less is better" in page
@@ -175,6 +175,24 @@ def test_of_a_rate_the_time_of_a_stream_is_drawn_too(tmp_path):
         sample["metrics"]["stream_time"]["better"] = "higher"
     page = page_of(tmp_path, document)
     assert "time of a stream [s] by number of streams" in page and "stream_time [ms] by number of streams" in page
+
+
+@pytest.mark.parametrize(("unit", "own"), [("ms", 1000), ("jobs", 7)])
+def test_the_time_of_a_stream_is_in_seconds_whatever_the_unit_of_its_own(tmp_path, unit, own):
+    rated = {
+        "title": "gzip",
+        "metrics": {**studies.RATES, "wall_time": {"unit": unit, "better": "lower", "aggregate": "mean"}},
+        "model": lambda _arm, _spot, placed: [100.0] * len(placed),
+        "further": lambda _arm, spot: {"wall_time": own * 2 * int(spot.removeprefix("free_"))},
+    }
+    names = ["free_2", "free_4"]
+    page = page_of(
+        tmp_path, result_maker.result(workloads={"gzip": rated}, shape=(1, 2, 2), blocks=4, noise=0, names=names)
+    )
+    # What is no time says nothing; a worker took 0.8 s then.
+    first, last = ("4.000", "8.000") if unit == "ms" else ("0.8000", "0.8000")
+    chart = page.partition("time of a stream [s]")[2].partition("</svg>")[0]
+    assert f"2 streams: {first} (" in chart and f"4 streams: {last} (" in chart
 
 
 def test_what_is_counted_is_not_said_twice(tmp_path):
@@ -960,6 +978,33 @@ def test_machines_are_set_beside_each_other_by_what_they_have_and_cost(tmp_path)
     assert on["per_ghz"] == pytest.approx(on["rate"] / (free["environment"]["nominal_mhz"] / 1000))
     (unpriced,) = {(one["per_money"], one["per_licence"]) for one in result_maker.summarised(free)["capacities"]}
     assert unpriced == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("unit", "aggregate", "for_two", "amount"),
+    [("orders/min", "sum", 30, "orders"), ("orders per hour", "sum", 0.5, "orders"), ("points", "sum", None, "")],
+)
+def test_money_buys_work_in_the_unit_of_its_rate(tmp_path, unit, aggregate, for_two, amount):
+    orders = {**result_maker.GZIP, "metrics": {"rate": {"unit": unit, "better": "higher", "aggregate": aggregate}}}
+    for host in ("a", "b"):
+        document = result_maker.result(
+            workloads={"orders": orders}, host=host, blocks=4, costs={"price_per_hour": 2.0, "licence_per": None}
+        )
+        result_files.save(tmp_path, document)
+    one = result_maker.summarised(document)["capacities"][0]
+    assert one["per_core"] == pytest.approx(one["rate"] / 4)
+    assert one["per_money"] == (for_two and pytest.approx(one["rate"] * for_two))
+    build.build(tmp_path.glob("*.json"), tmp_path)
+    page = Page((tmp_path / "machines.html").read_text(encoding="utf-8")).text()
+    amounts = re.findall(r"per unit of money: [ab], SMT on: .*? ([a-z]+)", page)
+    assert amounts == ([amount] if for_two else [])
+
+
+def test_a_mean_of_workers_has_no_share_for_each_core():
+    points = {**result_maker.GZIP, "metrics": {"score": {"unit": "points", "better": "higher", "aggregate": "mean"}}}
+    found = result_maker.summarised(result_maker.result(workloads={"points": points}, blocks=4))
+    assert found["capacities"] == []
+    assert {(one["rate"], one["achieved"], one["by_usage"], one["real"]) for one in found["usage"]} == {(None,) * 4}
 
 
 def test_one_machine_alone_has_no_such_page(tmp_path):

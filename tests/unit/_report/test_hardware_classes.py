@@ -13,6 +13,7 @@ import jsonschema_rs
 import markup
 import pytest
 import result_maker
+import studies
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, hardware_classes, text
@@ -422,3 +423,73 @@ def test_a_host_that_keeps_a_class_open_by_its_blocks_or_its_boots_is_named():
     assert said([*rows, row("odd", seed=3, blocks=6, boots=1, confounded=True)]).endswith(
         "Confounded with the reboot on odd alone."
     )
+
+
+def query(time):
+    """A latency of 10 ms with SMT on, and of this many with SMT off."""
+    return {
+        "q": {
+            "title": "query",
+            "metrics": {"latency_mean": {"unit": "ms", "better": "lower", "aggregate": "max"}},
+            "model": lambda arm, _spot, placed: [10.0 if arm == "smt_on" else time] * len(placed),
+        }
+    }
+
+
+def test_between_two_runs_the_effect_on_a_time_changes_in_the_direction_of_the_time(tmp_path):
+    for run, off in (("before", 8.0), ("after", 7.0)):
+        for host in "abcd":
+            workloads = {**query(off), "gzip": {**result_maker.GZIP, "share": 5 / off}}
+            options = {"run": run, "blocks": 6, "shape": (1, 2, 2), "noise": 0.0001, "names": ["all_threads"]}
+            result_files.save(tmp_path / run, result_maker.result(host=host, workloads=workloads, **options))
+    settings = build.Settings(before=tuple(result_files.result_paths(tmp_path / "before")))
+    build.build(result_files.result_paths(tmp_path / "after"), tmp_path / "after", settings)
+    text = read(tmp_path / "after" / "compare.html")
+    # SMT off took 0.8 of the time and takes 0.7 of it, and did 0.8 of the work and does 0.7 of it.
+    found = re.findall(r'<th scope="row">(query|gzip).*?data-v="(.*?)".*?(better|worse)<', text.partition("By host")[0])
+    assert [(name, word) for name, _change, word in found] == [("query", "better"), ("gzip", "worse")]
+    assert [float(changed) for _name, changed, _word in found] == pytest.approx([-0.125, -0.125], abs=0.001)
+
+
+def test_least_and_most_are_changes_of_the_metric_itself():
+    rows = [row(f"h{number}", workloads=query(off), noise=0.0001) for number, off in enumerate((12.0, 8.0))]
+    ends = re.search(r"</span></td>(.*?)</tr>", page(rows).partition("<td>query</td>")[2])[1]
+    assert re.findall(r"<td[^>]*>([^<]*)%</td>", ends)[:2] == ["\u221220 ", "+20 "]
+
+
+def test_a_most_load_of_a_class_is_of_smt_on_as_that_of_each_host(tmp_path):
+    for host in "ab":
+        result_files.save(tmp_path, {**studies.sap(), "host": host})
+    build.build(result_files.result_paths(tmp_path), tmp_path)
+    document = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
+    schema = json.loads((pathlib.Path(__file__).parents[3] / "docs/results.schema.json").read_text(encoding="utf-8"))
+    jsonschema_rs.validator_for(schema).validate(document)
+    (of_class,) = document["classes"]
+    (one,) = of_class["workloads"]
+    title = "SAP SD, most users within 2 s"
+    assert (one["name"], one["title"]) == (title, f"{title}, SMT on against SMT off")
+    assert (one["effect"], one["change"], one["verdict"]) == ("smt_on", pytest.approx(100 / 550), "gain")
+    # What is recommended is what each host says.
+    assert of_class["recommendation"] == "on" and one["ci_low"] is one["ci_high"] is None
+    assert one["sentence"].startswith(
+        "How much its hosts differ beyond chance is not known: a and b have the same values in each block."
+    )
+    for name in ("index.html", "a.html", "summary.md", "comparisons.csv"):
+        text = (tmp_path / name).read_text(encoding="utf-8")
+        assert "\u221215" not in text and "-0.15" not in text
+    page = html.unescape(read(tmp_path / "index.html"))
+    assert (
+        f"{title}, SMT on against SMT off" in page and "better with SMT off" in page.partition("better with SMT on")[0]
+    )
+
+
+def test_most_loads_of_different_sides_are_not_combined():
+    alone = hardware_classes.row(result_maker.summarised({**studies.sap(), "host": "a"}), "a.html")
+    three = studies.sap()
+    three.update(host="b", arms=[*three["arms"], result_maker.arm("isolated", "isolated", False)])
+    of_three = hardware_classes.row(result_maker.summarised(three), "b.html")
+    (one,) = hardware_classes.by_class([alone, of_three], 0.01, 0.95)
+    assert [(of["effect"], of["n"], round(of["change"], 3)) for of in one["workloads"]] == [
+        ("smt_on", 1, 0.182),
+        ("smt_off", 1, -0.154),
+    ]

@@ -27,7 +27,12 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, recommendation, wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import (
+    conclusion,
+    outcomes,
+    recommendation,
+    wording,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import policy
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding import basis
@@ -74,6 +79,7 @@ class Conclusion:
         sentence: the conclusion as text.
         workloads: name of each workload and value of its parameter -> its comparison of SMT off against SMT on.
         basis: what it rests on.
+        by_one: from :func:`outcomes.of_smt_by_one`.
         at: time when the controller fetched it, else the end of the run by the host's clock (aware), or None.
     """
 
@@ -85,6 +91,7 @@ class Conclusion:
     workloads: t.Mapping[tuple[str, float | None], host_comparisons.Comparison]
     at: datetime.datetime | None
     basis: Basis = dataclasses.field(default_factory=Basis)
+    by_one: t.Sequence[host_comparisons.Comparison] = ()
 
 
 def read(path: Path, now: datetime.datetime) -> Conclusion | None:
@@ -159,6 +166,7 @@ def conclude(result: HostResult, now: datetime.datetime) -> Conclusion | None:
         {(one["workload"], one.get("parameter")): {name: one[name] for name in COMBINED} for one in analysis.of_smt},
         _moment(result, "collected") or _moment(result, "finished") or _moment(result, "started"),
         Basis.of(result),
+        outcomes.of_smt_by_one(analysis),
     )
 
 
@@ -373,7 +381,8 @@ def _together(counted: t.Sequence[Conclusion]) -> tuple[str, str, dict[str, str]
         if one in deciding
         for host in one["turned_by"]
     }
-    return conclusion.recommendation(deciding), ", ".join(figures), turned
+    by_one = [served for one in counted for served in one.by_one]
+    return conclusion.recommendation([*deciding, *by_one]), ", ".join(figures), turned
 
 
 def _source(hosts: list[str], runs: list[str], age: int | None) -> str:

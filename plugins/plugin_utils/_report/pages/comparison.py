@@ -126,7 +126,7 @@ def _lines(before: hardware_classes.Row, after: hardware_classes.Row) -> list[li
 
 
 def _effect(one: dict[str, t.Any]) -> list[t.Any]:
-    return [wording.judged(one), one["ratio"], one["verdict"]]
+    return [wording.judged(one), one["change"], one["verdict"]]
 
 
 def _workloads(pairs: t.Sequence[Pair], margin: float, confidence: float) -> dict[str, t.Any] | None:
@@ -141,19 +141,21 @@ def _workloads(pairs: t.Sequence[Pair], margin: float, confidence: float) -> dic
                 both.setdefault(key, {})[after["host"]] = (before["workloads"][key], after["workloads"][key])
     if not both:
         return None
+    # Ratios are turned so that above 1 is better, whichever direction the metric has; a change is of the metric itself.
     family = [
         ([old["ratio"] for old, _new in hosts.values()], [new["ratio"] for _old, new in hosts.values()], "higher")
         for hosts in both.values()
     ]
     judged = [
         {
-            "title": next(iter(hosts.values()))[1]["title"],
-            "better": "higher",
+            "title": new["title"],
+            "better": new["better"],
             **one,
-            **change.of(one, "higher"),
+            **change.of(one, new["better"]),
             "turned": _turned(list(hosts), sides, one),
         }
         for hosts, sides, one in zip(both.values(), family, paired.compare_family(family, margin, confidence))
+        for _old, new in [next(iter(hosts.values()))]
     ]
     rows = [{"label": one["title"], **report_text.ratio_row(one)} for one in judged]
     return {

@@ -10,6 +10,7 @@ import collections
 import typing as t
 from urllib.parse import quote
 
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled import pooled
@@ -156,24 +157,32 @@ def _charts(
             [row for row in rows if row["subject"] == subject],
             [one for one in classes if one["subject"] == subject],
         )
-        kinds = [(True, report_text.SIDES_OF_SMT, "SMT off against SMT on")] if subject is None else []
-        for of_smt, sides, title in [
-            *kinds,
-            (False, report_text.SIDES_OF_ARMS, f"{subject or 'other arms'} against the baseline"),
-        ]:
-            chart = _chart(*members, sides, of_smt)
+        kinds: list[tuple[str | None, tuple[str, str], str]] = [
+            (arms.SMT_OFF, report_text.SIDES_OF_SMT, "SMT off against SMT on"),
+            (arms.SMT_ON, report_text.SIDES_OF_SMT[::-1], "SMT on against SMT off"),
+            (None, report_text.SIDES_OF_ARMS, f"{subject or 'other arms'} against the baseline"),
+        ]
+        for side, sides, title in kinds:
+            chart = _chart(*members, sides, side)
             if chart:
                 found.append((title, chart))
     return found
 
 
 def _chart(
-    rows: t.Sequence[hardware_classes.Row], classes: t.Sequence[dict[str, t.Any]], sides: tuple[str, str], of_smt: bool
+    rows: t.Sequence[hardware_classes.Row],
+    classes: t.Sequence[dict[str, t.Any]],
+    sides: tuple[str, str],
+    side_of_smt: str | None,
 ) -> charts.Picture | None:
-    """Draw few hosts one by one, many as the spread of each class; either what is of SMT off against on,
-    or all else.
+    """Draw few hosts one by one, many as the spread of each class: what is of this side of SMT against the other, or,
+    for None, all else.
     """
-    hosts = [(row["host"], one) for row in rows for one in row["workloads"].values() if one["of_smt"] == of_smt]
+
+    def drawn(one: dict[str, t.Any]) -> bool:
+        return (one["effect"] if one["of_smt"] else None) == side_of_smt
+
+    hosts = [(row["host"], one) for row in rows for one in row["workloads"].values() if drawn(one)]
     # With several arms a line has to say which one it is of.
     name = "name" if len({one["effect"] for _host, one in hosts}) < 2 else "title"
     if len(rows) <= MAX_HOSTS_DRAWN:
@@ -191,7 +200,7 @@ def _chart(
         }
         for one in classes
         for workload in one["workloads"]
-        if workload["of_smt"] == of_smt
+        if drawn(workload)
     ][: workloads_part.MAX_ROWS_DRAWN]
     if not shown:
         return None
@@ -243,7 +252,7 @@ def _contested(row: hardware_classes.Row) -> bool:
 
 
 def _change(one: dict[str, t.Any] | None) -> t.Any:
-    return "not compared" if one is None else [wording.judged(one), round(one["ratio"], 6), one["verdict"]]
+    return "not compared" if one is None else [wording.judged(one), round(one["change"], 6), one["verdict"]]
 
 
 def _disagreeing(classes: t.Sequence[dict[str, t.Any]]) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import costs
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import hardware_classes, text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame
 
@@ -92,7 +93,7 @@ def _best(rows: t.Sequence[hardware_classes.Row], with_run: bool) -> list[tuple[
                 value, row, one = max(known, key=lambda entry: entry[0])
                 where = f"{row['host']} ({row['run']})" if with_run else row["host"]
                 # Money buys work, not a rate.
-                amount = unit.removesuffix("/s") if name == "per_money" else unit
+                amount = (costs.rate_of(unit) or (unit,))[0] if name == "per_money" else unit
                 firsts.append((what, f"{where}, {one['arm_title']}: {report_text.number(value)} {amount}"))
         if firsts:
             found.append((members[0][1]["title"], firsts))

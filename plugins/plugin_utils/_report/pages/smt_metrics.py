@@ -14,10 +14,10 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     smt_metrics,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.measures import Level
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.streams import Crossover
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.streams import FOUND, Crossover
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.usage import Usage
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import Sample, Workload
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import crossovers, wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
 
 Line = tuple[str, str, str]
@@ -109,8 +109,10 @@ def _of_streams(crossover: Crossover | None) -> list[Line]:
     reads = (
         "from how many streams on SMT helps; in parentheses, from the number where it costs no more to the number where"
         " it is called a gain"
+        if crossover.status == FOUND
+        else "with how many streams SMT helps"
     )
-    return [("crossover", crossover.text(), reads)]
+    return [("crossover", crossovers.text(crossover), reads)]
 
 
 def _of_clients(workload: Workload, levels: t.Sequence[Level], samples: t.Sequence[Sample]) -> list[Line]:

@@ -20,6 +20,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_anal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.measures import Level, Measure
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.streams import Crossover
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult, Sample
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import crossovers, wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import (
     smt_metrics as smt_metrics_part,
@@ -80,7 +81,7 @@ def workloads(analysis: HostAnalysis) -> list[dict[str, t.Any]]:
                 "chart": chart,
                 "repeats": _repeats(result, samples, about),
                 "streams": streams,
-                "helps": None if crossover is None else f"SMT helps {crossover.text()}.",
+                "helps": None if crossover is None else f"{wording.capital(crossovers.clause(crossover))}.",
                 "compared_streams": compared,
                 "parameters": curves,
                 "load_curve": _load_curve(result, used.values(), about),
@@ -212,7 +213,7 @@ def _streams(
             ("time of a stream [s]", "less", _time_by_streams(samples, names), []),
             (_unit(about), "more", rows, changes),
         ]
-    helps = "" if crossover is None else f": SMT helps {crossover.text()}"
+    helps = "" if crossover is None else f": {crossovers.clause(crossover)}"
     mark = None if crossover is None else crossover.streams
     return [
         charts.streams(
@@ -236,14 +237,15 @@ def _change(one: host_comparisons.Comparison) -> dict[str, t.Any]:
 
 def _time_by_streams(samples: t.Sequence[Sample], titles: t.Mapping[str, str]) -> list[dict[str, t.Any]]:
     """Return the mean time of a stream with its interval, by number of streams and arm:
-    the workload's own where it declares one, else the wall time.
+    in seconds, the workload's own where it declares one, else the wall time.
     """
     times: dict[tuple[int, str], dict[int, list[float]]] = {}
     for sample in samples:
         count = _free(sample.placement)
-        own = recorded.good_value(sample, "wall_time") if "wall_time" in sample.metrics else None
+        own, declared = recorded.good_value(sample, "wall_time"), sample.metrics.get("wall_time")
+        scale = units.SECONDS.get(declared.unit) if declared else None
         workers = [worker.wall_seconds for worker in sample.workers or [] if worker.wall_seconds]
-        time = own or (plain_statistics.fmean(workers) if workers else None)
+        time = own * scale if own and scale else plain_statistics.fmean(workers) if workers else None
         if (
             sample.ok
             and count is not None

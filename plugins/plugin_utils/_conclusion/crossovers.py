@@ -1,0 +1,92 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From how many streams on SMT helps (:mod:`_analysis.streams`), in words."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.streams import (
+    FOUND,
+    NEVER,
+    SOME,
+    UNDECIDED,
+    Crossover,
+    Curve,
+)
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
+
+
+def described(curve: Curve) -> dict[str, t.Any]:
+    """Return the crossover of a workload as plain data: its fields, with its text, and the name and title of the
+    workload.
+    """
+    return {
+        "workload": curve.workload,
+        "title": curve.title,
+        "text": text(curve.crossover),
+        **dataclasses.asdict(curve.crossover),
+    }
+
+
+def clause(one: Crossover, what: str = "") -> str:
+    """Return a crossover as a clause with its subject: ``SMT helps gzip from 8 streams on``.
+
+    Args:
+        one: the crossover.
+        what: the workloads that it is of, or nothing where that is said already.
+    """
+    helps = f"SMT helps {what}".rstrip()
+    return f"{helps} {text(one)}" if one.status in (FOUND, SOME, NEVER) else f"whether {helps} is {text(one)}"
+
+
+def text(one: Crossover) -> str:
+    """Return a crossover for people: ``from 8 streams on``."""
+    if one.status == FOUND:
+        return f"from {one.streams} streams on" + ("" if one.low == one.high else f" ({one.low} to {one.high})")
+    if one.status == NEVER:
+        both_sides = one.cores is not None and one.measured[0] <= one.cores
+        return (
+            f"with no number of streams up to {one.measured[-1]}"
+            if both_sides
+            else f"with none of the numbers of streams measured ({_named(one, one.measured)})"
+        )
+    if one.status == SOME:
+        return _with_some(one)
+    if one.threads is not None:
+        between = f"between the {one.cores} cores and the {one.threads} threads"
+        return f"not decided: no number of streams {between} was measured"
+    if one.status == UNDECIDED:
+        comparisons = f"comparison{'' if len(one.open) == 1 else 's'} with {_named(one, one.open)} streams"
+        return f"not decided: the {comparisons} {wording.verb(one.open, 'is', 'are')} not"
+    wanted = (
+        "the number of cores is unknown"
+        if one.cores is None
+        else f"measure streams up to, and above, the {one.cores} cores in both arms"
+    )
+    return f"not known: {wanted}"
+
+
+def _with_some(one: Crossover) -> str:
+    """Return with which numbers of streams SMT helps: ``with 6 to 11 streams, and no longer with 12``."""
+    if one.gains == one.measured:
+        return f"with each number of streams measured ({_named(one, one.measured)})"
+    decided = [count for count in one.measured if count not in (*one.gains, *one.open)]
+    above = [count for count in decided if count > one.gains[-1]]
+    others = f", and {'no longer' if above else 'not'} with {_named(one, above or decided)}" if decided else ""
+    undecided = f", not decided with {_named(one, one.open)}" if one.open else ""
+    return f"with {_named(one, one.gains)} stream{'' if one.gains == (1,) else 's'}{others}{undecided}"
+
+
+def _named(one: Crossover, numbers: t.Sequence[int]) -> str:
+    """Return numbers of streams as ``1, 2 and 6 to 11``: three or more that were measured one after the other are named
+    by the first and the last.
+    """
+    places = enumerate(map(one.measured.index, numbers))
+    parts: list[str] = []
+    for _start, run in itertools.groupby(places, key=lambda place: place[1] - place[0]):
+        found = [str(one.measured[place]) for _number, place in run]
+        parts += [f"{found[0]} to {found[-1]}"] if len(found) > 2 else found
+    return wording.join(parts)
