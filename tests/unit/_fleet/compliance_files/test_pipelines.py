@@ -92,6 +92,8 @@ def test_each_host_that_needs_action_is_a_result():
         assert rules[one["ruleIndex"]]["id"] == one["ruleId"] == "smt-" + status.replace("_", "-")
         assert one["message"]["text"].startswith(f"{status}: CPUs 2-3 are online\nWanted: disabled.\nTo do: ")
     assert run["properties"]["limit"] == "web:&eu" and run["properties"]["counts"]["waived"] == 1
+    # Who uploads it says to which category it belongs.
+    assert "automationDetails" not in run
     assert run["invocations"] == [
         {"executionSuccessful": True, "endTimeUtc": "2026-03-01T12:30:00Z", "toolExecutionNotifications": []}
     ]
