@@ -175,7 +175,10 @@ class ActionModule(ControllerAction):
         Raises:
             AnsibleActionFail: one of them is none of this collection's, or cannot be written.
         """
-        now, call = datetime.datetime.now(datetime.UTC), Call(*command_line.hosts(), text.line(reason, MAX_REASON))
+        now, call = (
+            datetime.datetime.now(datetime.UTC),
+            Call(*command_line.call(self._loader), text.line(reason, MAX_REASON)),
+        )
         problems = []
         for name, one in registry.formats().items():
             if one.is_kept or not files.get(name):

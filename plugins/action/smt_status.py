@@ -67,7 +67,7 @@ class ActionModule(HostAction):
             judged = [(text.line(host), result["compliance"])]
             try:
                 path = places.file(str(wanted), places.DOCUMENT)
-                content = json_text.document(Check(judged, now, call=Call(*command_line.hosts())))
+                content = json_text.document(Check(judged, now, call=Call(*command_line.call(self._loader))))
                 result_files.write_page(path, content, self._task.check_mode)
             except text.BorderError as error:
                 raise AnsibleActionFail(f"smt_status: {error}") from None
@@ -96,7 +96,10 @@ class ActionModule(HostAction):
             return {**failure.answer, "compliance": compliance.refused(fields.why(failure.answer), wanted=wanted)}
         except AnsibleConnectionFailure as error:
             return {**_gone(str(error), wanted), "unreachable": True, "msg": str(error)}
-        return {"changed": False, "compliance": self._judge(facts, options, scope, memory)}
+        return {
+            "changed": False,
+            "compliance": self._judge(facts, options, scope, memory),
+        }
 
     @staticmethod
     def _judge(

@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import signal
 import time
 
@@ -410,6 +411,25 @@ def test_a_call_that_checks_nothing_says_so_and_leaves_no_result_of_another(tmp_
     assert document["error"] is None and document["call"]["limit"] == "h1"
     assert [pathlib.Path(one).name for one in document["call"]["inventory"]] == ["inventory.yml"]
     assert json.loads((tmp_path / "smt_findings.sarif").read_text())["runs"][0]["results"] == []
+
+
+def test_the_command_that_a_check_gives_mends_what_it_found(tmp_path):
+    fleet = Fleet(tmp_path, {"h1": {}, "h2": {}, "my host": {}, "my": {}})
+    code, seen = fleet.play("smt_compliance", smt_policy="disabled", smt_compliance_junit="tests.xml")
+    assert code == 2, seen
+    hosts = {one["host"]: one for one in json.loads((tmp_path / "smt_compliance.json").read_text())["hosts"]}
+    words = shlex.split(hosts["h1"]["remediation"].partition(": ")[2])
+    assert words[:5] == ["ansible-playbook", "-i", "inventory.yml", "-b", "threadwise.smt.smt_enforce"]
+    code, seen = fleet.play("smt_enforce", *words[5:])
+    assert code == 0 and fleet.changes() == {"h1": ["smt false"]}, seen
+    # A host that a pattern cannot name is named as it is said there.
+    assert "and --limit @FILE, a file with its name as a line" in hosts["my host"]["remediation"]
+    (tmp_path / "file").write_text("my host\n")
+    code, seen = fleet.play("smt_compliance", "--limit", "@file", smt_policy="disabled")
+    written = json.loads((tmp_path / "smt_compliance.json").read_text())
+    assert [one["host"] for one in written["hosts"]] == ["my host"] and written["call"]["inventory"] == [
+        "inventory.yml"
+    ]
 
 
 def test_variables_of_a_role_in_a_play_of_ones_own_are_checked_and_what_is_not_defined_is_no_default(tmp_path):

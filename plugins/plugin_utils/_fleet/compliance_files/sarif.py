@@ -68,7 +68,7 @@ def _text(check: Check) -> str:
         ],
         "properties": {
             "limit": check.call.limit,
-            "inventory": list(check.call.inventory),
+            "inventory": check.call.sources,
             "counts": None if check.call.error else compliance_report.counts(check.judged),
         },
         "results": [_result(check, host, result, place) for host, result in found[:MAX_RESULTS]],
