@@ -98,12 +98,12 @@ class ActionModule(HostAction):
             return {**_gone(str(error), wanted), "unreachable": True, "msg": str(error)}
         return {
             "changed": False,
-            "compliance": self._judge(facts, options, scope, memory),
+            "compliance": self._judge(task_vars["inventory_hostname"], facts, options, scope, memory),
         }
 
     @staticmethod
     def _judge(
-        facts: dict[str, t.Any], options: dict[str, t.Any], scope: str, memory: dict[str, t.Any] | None
+        host: str, facts: dict[str, t.Any], options: dict[str, t.Any], scope: str, memory: dict[str, t.Any] | None
     ) -> compliance.ComplianceResult:
         known = facts["hardware_class"]
         decisions = options["decisions"] or {}
@@ -124,7 +124,8 @@ class ActionModule(HostAction):
         if desired.decided_by:
             of_class = decisions["classes"][known]
             stale = basis.stale(of_class["rests_on"], of_class["age_days"], facts, options["max_age"])
-            found["decision"] = {"rests_on": of_class["rests_on"], "stale": stale}
+            measure = basis.to_measure(host, of_class["hosts"], of_class["age_days"], stale, options["max_age"])
+            found["decision"] = {"rests_on": of_class["rests_on"], "stale": stale, "measure": measure}
         return found
 
     def _memory(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any] | None:

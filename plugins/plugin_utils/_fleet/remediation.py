@@ -134,8 +134,8 @@ def text(host: str, result: ComplianceResult, call: Call) -> str | None:
 def _of_compliance(host: str, result: ComplianceResult, call: Call) -> str | None:
     if result["pending_rollback"] is not None and not result["pending_change"]:
         return f"Have the interrupted rollout finished: {call.play('smt_enforce', [host])}"
-    stale = (result["decision"] or {}).get("stale")
-    return f"Measure its hardware class again: {call.play('smt_eval', [host])}" if stale else None
+    measure = result["decision"] and result["decision"]["measure"]
+    return f"Measure its hardware class again: {call.play('smt_eval', measure)}" if measure else None
 
 
 def _of_drift(host: str, result: ComplianceResult, call: Call) -> str:

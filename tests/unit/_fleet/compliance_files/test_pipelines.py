@@ -158,6 +158,12 @@ def test_the_place_of_a_result_is_an_inventory_below_the_working_directory(tmp_p
     [
         (found("compliant"), None),
         (found("compliant", pending_rollback={"since": None, "back_to": None}), "smt_enforce --limit a1$"),
+        (found("compliant", decision={"stale": ["old"], "measure": ["a2", "a3"]}), "smt_eval --limit a2,a3$"),
+        (found("compliant", decision={"stale": [], "measure": []}), None),
+        (
+            found("compliant", decision={"stale": ["old"], "measure": [f"web{number:04d}" for number in range(999)]}),
+            "smt_eval with .* and --limit @FILE, a file with the names of the 999 hosts that decided, a line each",
+        ),
         (found("bad_policy"), "^Set the variable"),
         (found("unknown"), "smt_survey --limit a1$"),
         (found("unknown", undecided=True), "smt_eval --limit a1\\), or set smt_policy"),
