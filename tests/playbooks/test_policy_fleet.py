@@ -15,6 +15,8 @@ import time
 
 import pytest
 import result_maker
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._rollback import record
 from simulated_fleet import Fleet
 from this_machine import this_machine
 
@@ -703,3 +705,24 @@ def test_a_waiver_of_a_host_is_said_and_kept_to_everywhere_and_is_no_fact(tmp_pa
     assert "h1 is left as it is: running: " in lines
     assert "h5 is refused: set_fact or register gave it the variable smt_policy_waiver" in lines, seen
     assert set(fleet.changes()) == {"h2", "h5"}
+
+
+def test_an_interrupted_rollout_of_a_waived_host_waits_for_the_end_of_its_waiver_and_says_so(tmp_path):
+    said = {"reason": "the vendor", "owner": "jo"}
+    fleet = Fleet(tmp_path, {"h1": {"smt_policy_waiver": {"until": datetime.date(2099, 3, 1), **said}}})
+    saved = {"saved_at": "2026-03-01T12:00:00Z", "rollout": True, "host": {"smt": True}, "back_to": "smt true"}
+    (tmp_path / "hosts/h1/var/lib/threadwise-smt").mkdir(parents=True)
+    assert record.FILE.save(host_files.HostFs(str(tmp_path / "hosts/h1")), saved)
+    fleet.set("h1", smt=False)
+    code, seen = fleet.play("smt_compliance", smt_policy="disabled")
+    assert code == 0 and table(seen) == {"h1": "compliant"}, seen
+    (host,) = json.loads((tmp_path / "smt_compliance.json").read_text())["hosts"]
+    assert host["remediation"].startswith("Nothing before its waiver ends."), host
+    code, seen = fleet.play("smt_enforce", smt_policy="disabled")
+    left_out = "h1 is left out: a rollout of it was interrupted, and it is waived until 2099-03-01 (UTC) by jo"
+    assert code == 0 and left_out in re.sub(r"\s+", " ", seen), seen
+    # When it is over, the rollout is finished, and a host that is not healthy is what it was before.
+    (tmp_path / "sick.yml").write_text("- ansible.builtin.fail:\n")
+    over = {"smt_policy": "disabled", "smt_policy_waiver": {"until": "2026-03-01", **said}}
+    code, seen = fleet.play("smt_enforce", smt_enforce_health_check="sick.yml", **over)
+    assert code == 2 and fleet.changes() == {"h1": ["smt true"]}, seen

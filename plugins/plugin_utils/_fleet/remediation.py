@@ -116,8 +116,7 @@ def text(host: str, result: ComplianceResult, call: Call) -> str | None:
     if result["status"] == compliance.COMPLIANT:
         return _of_compliance(host, result, call)
     if result["status"] == compliance.WAIVED:
-        enforce = call.play("smt_enforce", [host], without=(waivers.VARIABLE,))
-        return f"Nothing before its waiver ends. Then remove {waivers.VARIABLE}, and put the policy in force: {enforce}"
+        return _after_its_waiver("put the policy in force", host, call)
     if result["status"] == compliance.DRIFTED:
         return _of_drift(host, result, call)
     if result["status"] == compliance.BAD_POLICY:
@@ -133,9 +132,17 @@ def text(host: str, result: ComplianceResult, call: Call) -> str | None:
 
 def _of_compliance(host: str, result: ComplianceResult, call: Call) -> str | None:
     if result["pending_rollback"] is not None and not result["pending_change"]:
+        # Where the host is not healthy, it is brought back by that, and a waiver lets nothing change it.
+        if waivers.in_force(result):
+            return _after_its_waiver("have the interrupted rollout finished", host, call)
         return f"Have the interrupted rollout finished: {call.play('smt_enforce', [host])}"
     measure = result["decision"] and result["decision"]["measure"]
     return f"Measure its hardware class again: {call.play('smt_eval', measure)}" if measure else None
+
+
+def _after_its_waiver(what: str, host: str, call: Call) -> str:
+    enforce = call.play("smt_enforce", [host], without=(waivers.VARIABLE,))
+    return f"Nothing before its waiver ends. Then remove {waivers.VARIABLE}, and {what}: {enforce}"
 
 
 def _of_drift(host: str, result: ComplianceResult, call: Call) -> str:

@@ -158,6 +158,14 @@ def test_the_place_of_a_result_is_an_inventory_below_the_working_directory(tmp_p
     [
         (found("compliant"), None),
         (found("compliant", pending_rollback={"since": None, "back_to": None}), "smt_enforce --limit a1$"),
+        (
+            found("compliant", pending_rollback={"since": None, "back_to": None}, waiver={"state": "ending"}),
+            "^Nothing before its waiver ends. Then remove smt_policy_waiver, and have the interrupted rollout finished",
+        ),
+        (
+            found("compliant", pending_rollback={"since": None, "back_to": None}, waiver={"state": "expired"}),
+            "^Have the interrupted rollout finished: ",
+        ),
         (found("compliant", decision={"stale": ["old"], "measure": ["a2", "a3"]}), "smt_eval --limit a2,a3$"),
         (found("compliant", decision={"stale": [], "measure": []}), None),
         (
