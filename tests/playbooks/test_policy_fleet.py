@@ -415,6 +415,21 @@ def test_a_call_that_checks_nothing_says_so_and_leaves_no_result_of_another(tmp_
     assert json.loads((tmp_path / "smt_findings.sarif").read_text())["runs"][0]["results"] == []
 
 
+def test_variables_of_a_host_that_cannot_be_read_end_the_call_and_the_host_is_named(tmp_path):
+    fleet = Fleet(tmp_path, {"h1": {}, "h2": {}})
+    (tmp_path / "host_vars").mkdir()
+    (tmp_path / "host_vars/h2.yml").write_text("smt_policy_waiver: {until: 2027-02-30, reason: x, owner: y}\n")
+    reason = "h2: its variables (of the inventory, host_vars and group_vars) cannot be read: "
+    for playbook in ("smt_compliance", "smt_enforce"):
+        code, seen = fleet.play(playbook, smt_policy="enabled", smt_compliance_junit="tests.xml")
+        assert code in (1, 2) and reason in re.sub(r"\s+", " ", seen), seen
+        assert fleet.calls() == {"h1": 0, "h2": 0}
+        if playbook == "smt_compliance":
+            document = json.loads((tmp_path / "smt_compliance.json").read_text())
+            assert code == 1 and document["error"].startswith(reason) and document["counts"] is None
+            assert reason in (tmp_path / "tests.xml").read_text()
+
+
 def test_the_command_that_a_check_gives_mends_what_it_found(tmp_path):
     fleet = Fleet(tmp_path, {"h1": {}, "h2": {}, "my host": {}, "my": {}})
     code, seen = fleet.play("smt_compliance", smt_policy="disabled", smt_compliance_junit="tests.xml")

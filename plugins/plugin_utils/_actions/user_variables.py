@@ -188,11 +188,21 @@ class UserVariables:
         return {**others, **self._worked_out(asked, self.around(host), host)} if asked else others
 
     def of(self, host: str) -> Variables:
-        """Return the variables of a host, not templated: its inventory's and extra ones."""
+        """Return the variables of a host, not templated: its inventory's and extra ones.
+
+        Raises:
+            AnsibleActionFail: Ansible cannot read them, such as a day in a file that no calendar has.
+        """
         self._manager._nonpersistent_fact_cache = {
             host: {name: value for name, value in (self._set.get(host) or {}).items() if _is_kept(name)}
         }
-        found: Variables = self._manager.get_vars(host=self._inventory.get_host(host), include_hostvars=False)
+        try:
+            found: Variables = self._manager.get_vars(host=self._inventory.get_host(host), include_hostvars=False)
+        except AnsibleError as error:
+            raise _FAIL(
+                f"{text.line(host, 100)}: its variables (of the inventory, host_vars and group_vars) cannot be read:"
+                f" {text.line(error, 500)}"
+            ) from None
         return found
 
     def around(self, host: str) -> Variables:
