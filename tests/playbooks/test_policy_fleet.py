@@ -415,6 +415,35 @@ def test_a_call_that_checks_nothing_says_so_and_leaves_no_result_of_another(tmp_
     assert json.loads((tmp_path / "smt_findings.sarif").read_text())["runs"][0]["results"] == []
 
 
+def test_a_call_that_no_host_takes_part_in_leaves_no_answer_of_another(tmp_path):
+    names = {"json": "c.json", "page": "c.html", "junit": "c.xml", "sarif": "c.sarif"}
+    files = {f"smt_compliance_{name}": file for name, file in names.items()}
+    # The inventory names the files: where no host takes part, Ansible has not read its variables.
+    fleet = Fleet(tmp_path, {"h1": {"smt_policy": "enabled", "smt_survey_page": "s.html", **files}})
+    code, seen = fleet.play("smt_compliance")
+    assert code == 0 and fleet.play("smt_survey")[0] == 0, seen
+    before = {path.name: path.read_bytes() for path in tmp_path.glob("[cs].*")}
+    assert set(before) == {*names.values(), "s.html"}
+    # What changes nothing changes no file.
+    fleet.play("smt_compliance", "--check", smt_compliance_hosts="nosuch")
+    fleet.play("smt_survey", "--list-hosts", smt_survey_hosts="nosuch")
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("[cs].*")} == before
+    code, seen = fleet.play("smt_compliance", smt_compliance_hosts="nosuch")
+    reason = "no host of the inventory matches smt_compliance_hosts=nosuch"
+    assert code in (1, 4) and reason in " ".join(seen.split()), seen
+    for name in names.values():
+        text = (tmp_path / name).read_text()
+        assert reason in text and '"h1"' not in text and ">h1<" not in text, name
+    assert fleet.play("smt_survey", smt_survey_hosts="nosuch")[0] in (1, 4) and not (tmp_path / "s.html").exists()
+    # The file of somebody else is theirs.
+    (tmp_path / "c.xml").write_text("mine")
+    extra = {"smt_compliance_json": "extra.json", "smt_compliance_hosts": "nosuch"}
+    _code, seen = fleet.play("smt_compliance", **extra)
+    assert "this collection did not write it" in seen and (tmp_path / "c.xml").read_text() == "mine", seen
+    assert reason in (tmp_path / "extra.json").read_text()
+    assert [path.name for path in tmp_path.glob("smt_*")] == ["smt_compliance.prom"], "all others are named otherwise"
+
+
 def test_variables_of_a_host_that_cannot_be_read_end_the_call_and_the_host_is_named(tmp_path):
     fleet = Fleet(tmp_path, {"h1": {}, "h2": {}})
     (tmp_path / "host_vars").mkdir()
