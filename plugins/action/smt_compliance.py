@@ -53,7 +53,7 @@ class ActionModule(ControllerAction):
         left_out = [text.line(host) for host in self._user.other_hosts()]
         for line in compliance_report.table(judged, left_out):
             display.display(line)
-        now, call = datetime.datetime.now(datetime.UTC), Call(*command_line.hosts())
+        now, call = datetime.datetime.now(datetime.UTC), Call(*command_line.call(self._loader))
         try:
             # All of them before the first is written.
             paths = {name: places.file(options[name], one.suffixes) for name, one in FORMATS.items() if options[name]}

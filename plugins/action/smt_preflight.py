@@ -7,7 +7,6 @@ the way to some hosts.
 
 from __future__ import annotations
 
-import datetime
 import os
 import pathlib
 import re
@@ -27,9 +26,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.user_varia
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import libraries, places, result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files import registry
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files.base import Check
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.remediation import Call
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import earlier_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._preflight import transport, variables
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
 
@@ -52,7 +49,6 @@ EXTRA_VARIABLES = (
     "smt_survey_usage_seconds",
 )
 MAX_ORIGIN = 500
-MAX_REASON = 4000
 # What a file says until the play has written it.
 UNFINISHED = "This call has not come to an answer: it is under way, or was ended."
 # Of documentation, such as V(this).
@@ -88,7 +84,10 @@ class ActionModule(ControllerAction):
         """Fail with the controller's obstacles in one message; warn of what a report will lack."""
         if self._is_left_out(play):
             return {"changed": False, "skipped": True, "skip_reason": "the tags of this call leave out the play"}
-        self._remove(options["replaces"])
+        try:
+            earlier_files.remove(options["replaces"], self._task.check_mode)
+        except text.BorderError as error:
+            raise AnsibleActionFail(str(error)) from None
         self._answer(options["answers"], UNFINISHED)
         self._check_tags(play)
         evaluates = options["run"] is not None
@@ -151,42 +150,16 @@ class ActionModule(ControllerAction):
         """Return the path of the playbook."""
         return str(self._task.get_path()).rpartition(":")[0]
 
-    def _remove(self, replaced: t.Sequence[str]) -> None:
-        """Remove files that this call will write, so that none of an earlier call is beside one that fails.
-
-        Raises:
-            AnsibleActionFail: one of them is none of this collection's, or cannot be removed.
-        """
-        try:
-            paths = [places.file(path, (*places.DOCUMENT, *places.PAGE)) for path in replaced]
-            for path in paths if not self._task.check_mode else ():
-                path.unlink(missing_ok=True)
-        except text.BorderError as error:
-            raise AnsibleActionFail(str(error)) from None
-        except OSError as error:
-            raise AnsibleActionFail(
-                f"{error.filename}: the file of an earlier call cannot be removed ({error.strerror}): choose another"
-                " path, or remove it"
-            ) from None
-
     def _answer(self, files: t.Mapping[str, t.Any], reason: str) -> None:
-        """Have the files of a check say why there is none, so that none of an earlier call is taken for this one's.
+        """Have the files of a check say why there is none.
 
         Raises:
             AnsibleActionFail: one of them is none of this collection's, or cannot be written.
         """
-        now, call = datetime.datetime.now(datetime.UTC), Call(*command_line.hosts(), text.line(reason, MAX_REASON))
-        problems = []
-        for name, one in registry.formats().items():
-            if one.is_kept or not files.get(name):
-                continue
-            try:
-                path = places.file(str(files[name]), one.suffixes)
-                result_files.write_page(path, one.make(Check((), now, call=call)), self._task.check_mode)
-            except text.BorderError as error:
-                problems.append(str(error))
-        if problems:
-            raise AnsibleActionFail("\n".join(problems))
+        try:
+            earlier_files.answer(files, reason, self._loader, self._task.check_mode)
+        except text.BorderError as error:
+            raise AnsibleActionFail(str(error)) from None
 
     @staticmethod
     def _check_libraries(evaluates: bool) -> None:

@@ -67,7 +67,7 @@ class ActionModule(HostAction):
             judged = [(text.line(host), result["compliance"])]
             try:
                 path = places.file(str(wanted), places.DOCUMENT)
-                content = json_text.document(Check(judged, now, call=Call(*command_line.hosts())))
+                content = json_text.document(Check(judged, now, call=Call(*command_line.call(self._loader))))
                 result_files.write_page(path, content, self._task.check_mode)
             except text.BorderError as error:
                 raise AnsibleActionFail(f"smt_status: {error}") from None
@@ -96,11 +96,14 @@ class ActionModule(HostAction):
             return {**failure.answer, "compliance": compliance.refused(fields.why(failure.answer), wanted=wanted)}
         except AnsibleConnectionFailure as error:
             return {**_gone(str(error), wanted), "unreachable": True, "msg": str(error)}
-        return {"changed": False, "compliance": self._judge(facts, options, scope, memory)}
+        return {
+            "changed": False,
+            "compliance": self._judge(task_vars["inventory_hostname"], facts, options, scope, memory),
+        }
 
     @staticmethod
     def _judge(
-        facts: dict[str, t.Any], options: dict[str, t.Any], scope: str, memory: dict[str, t.Any] | None
+        host: str, facts: dict[str, t.Any], options: dict[str, t.Any], scope: str, memory: dict[str, t.Any] | None
     ) -> compliance.ComplianceResult:
         known = facts["hardware_class"]
         decisions = options["decisions"] or {}
@@ -121,7 +124,8 @@ class ActionModule(HostAction):
         if desired.decided_by:
             of_class = decisions["classes"][known]
             stale = basis.stale(of_class["rests_on"], of_class["age_days"], facts, options["max_age"])
-            found["decision"] = {"rests_on": of_class["rests_on"], "stale": stale}
+            measure = basis.to_measure(host, of_class["hosts"], of_class["age_days"], stale, options["max_age"])
+            found["decision"] = {"rests_on": of_class["rests_on"], "stale": stale, "measure": measure}
         return found
 
     def _memory(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any] | None:

@@ -53,6 +53,8 @@ class ActionModule(ControllerAction):
                 left_out[host] = f"it cannot be changed: {rollout.blocked_by(result, reboot_ok)}"
             if result["status"] == compliance.WAIVED:
                 left_out[host] = f"it is {waivers.sentence(result)}"
+            elif waivers.in_force(result) and result["pending_rollback"] is not None:
+                left_out[host] = f"a rollout of it was interrupted, and it is {waivers.sentence(result)}"
         groups = {member.host: member.group for member in members}
         waiting = rollout.waiting(members)
         left_out.update(

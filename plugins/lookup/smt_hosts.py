@@ -23,6 +23,16 @@ options:
     description: Name of the variable that sets the pattern, for the message.
     type: str
     required: true
+  answers:
+    description:
+      - Variables that name the files of a check, and the path where one is not set, empty for none. Where no host takes
+        part, these files say why, so that those of an earlier call are not taken for its own.
+    type: dict
+    default: {}
+  replaces:
+    description: The same for files that are removed then.
+    type: dict
+    default: {}
 author:
   - threadwise.smt contributors (@threadwise)
 """
@@ -45,10 +55,14 @@ _raw:
 import typing as t
 
 from ansible import context
-from ansible.errors import AnsibleLookupError
+from ansible.errors import AnsibleError, AnsibleLookupError
 from ansible.inventory.manager import InventoryManager
 from ansible.plugins.lookup import LookupBase
+from ansible.template import Templar
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import user_variables
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import matching
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import earlier_files
 
 # Options of a call that runs no play.
 ONLY_READ = ("syntax", "listtasks", "listtags")
@@ -81,5 +95,24 @@ class LookupModule(LookupBase):
             manager = inventory(known.get("groups") or {}, self._loader)
             refusal = matching.refusal(manager, pattern, self.get_option("variable"), known.get("ansible_limit"))
             if refusal:
-                raise AnsibleLookupError(refusal)
+                raise AnsibleLookupError("\n".join([refusal, *self._without_answer(refusal, known)]))
         return [pattern]
+
+    def _without_answer(self, refusal: str, known: t.Mapping[str, t.Any]) -> list[str]:
+        """See that no file of an earlier call is taken for one of this call; return a sentence where that fails."""
+        dry_run = bool(known.get("ansible_check_mode") or context.CLIARGS.get("listhosts"))
+        try:
+            # What the call and the play set is known here, and what the inventory sets is not.
+            whole = {**(user_variables.of_inventory(self._loader) if known.get("groups") else {}), **known}
+            answers, replaces = (self._files(self.get_option(name), whole) for name in ("answers", "replaces"))
+            earlier_files.remove([path for path in replaces.values() if path], dry_run)
+            formats = {name.removeprefix("smt_compliance_"): path for name, path in answers.items()}
+            earlier_files.answer(formats, refusal, self._loader, dry_run)
+        except (AnsibleError, text.BorderError) as error:
+            return [str(error)]
+        return []
+
+    def _files(self, defaults: t.Mapping[str, str], variables: dict[str, t.Any]) -> dict[str, str]:
+        """Return the path of each file by the name of its variable."""
+        templar = Templar(self._loader, variables=variables)
+        return {name: str(templar.template(variables.get(name, default))) for name, default in defaults.items()}

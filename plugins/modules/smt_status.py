@@ -138,8 +138,8 @@ compliance:
     decision:
       description:
         - Of the evaluations that decided under V(auto) - C(rests_on), as M(threadwise.smt.smt_decisions) returns it,
-          and C(stale), why it is to be measured again, a list of sentences. A decision that is stale counts as before.
-          Null where no evaluation decided.
+          C(stale), why it is to be measured again, a list of sentences, and C(measure), the hosts whose evaluation ends
+          that. A decision that is stale counts as before. Null where no evaluation decided.
       type: dict
     waiver:
       description:

@@ -9,11 +9,14 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import signal
 import time
 
 import pytest
 import result_maker
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._rollback import record
 from simulated_fleet import Fleet
 from this_machine import this_machine
 
@@ -412,6 +415,69 @@ def test_a_call_that_checks_nothing_says_so_and_leaves_no_result_of_another(tmp_
     assert json.loads((tmp_path / "smt_findings.sarif").read_text())["runs"][0]["results"] == []
 
 
+def test_a_call_that_no_host_takes_part_in_leaves_no_answer_of_another(tmp_path):
+    names = {"json": "c.json", "page": "c.html", "junit": "c.xml", "sarif": "c.sarif"}
+    files = {f"smt_compliance_{name}": file for name, file in names.items()}
+    # The inventory names the files: where no host takes part, Ansible has not read its variables.
+    fleet = Fleet(tmp_path, {"h1": {"smt_policy": "enabled", "smt_survey_page": "s.html", **files}})
+    code, seen = fleet.play("smt_compliance")
+    assert code == 0 and fleet.play("smt_survey")[0] == 0, seen
+    before = {path.name: path.read_bytes() for path in tmp_path.glob("[cs].*")}
+    assert set(before) == {*names.values(), "s.html"}
+    # What changes nothing changes no file.
+    fleet.play("smt_compliance", "--check", smt_compliance_hosts="nosuch")
+    fleet.play("smt_survey", "--list-hosts", smt_survey_hosts="nosuch")
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("[cs].*")} == before
+    code, seen = fleet.play("smt_compliance", smt_compliance_hosts="nosuch")
+    reason = "no host of the inventory matches smt_compliance_hosts=nosuch"
+    assert code in (1, 4) and reason in " ".join(seen.split()), seen
+    for name in names.values():
+        text = (tmp_path / name).read_text()
+        assert reason in text and '"h1"' not in text and ">h1<" not in text, name
+    assert fleet.play("smt_survey", smt_survey_hosts="nosuch")[0] in (1, 4) and not (tmp_path / "s.html").exists()
+    # The file of somebody else is theirs.
+    (tmp_path / "c.xml").write_text("mine")
+    extra = {"smt_compliance_json": "extra.json", "smt_compliance_hosts": "nosuch"}
+    _code, seen = fleet.play("smt_compliance", **extra)
+    assert "this collection did not write it" in seen and (tmp_path / "c.xml").read_text() == "mine", seen
+    assert reason in (tmp_path / "extra.json").read_text()
+    assert [path.name for path in tmp_path.glob("smt_*")] == ["smt_compliance.prom"], "all others are named otherwise"
+
+
+def test_variables_of_a_host_that_cannot_be_read_end_the_call_and_the_host_is_named(tmp_path):
+    fleet = Fleet(tmp_path, {"h1": {}, "h2": {}})
+    (tmp_path / "host_vars").mkdir()
+    (tmp_path / "host_vars/h2.yml").write_text("smt_policy_waiver: {until: 2027-02-30, reason: x, owner: y}\n")
+    reason = "h2: its variables (of the inventory, host_vars and group_vars) cannot be read: "
+    for playbook in ("smt_compliance", "smt_enforce"):
+        code, seen = fleet.play(playbook, smt_policy="enabled", smt_compliance_junit="tests.xml")
+        assert code in (1, 2) and reason in re.sub(r"\s+", " ", seen), seen
+        assert fleet.calls() == {"h1": 0, "h2": 0}
+        if playbook == "smt_compliance":
+            document = json.loads((tmp_path / "smt_compliance.json").read_text())
+            assert code == 1 and document["error"].startswith(reason) and document["counts"] is None
+            assert reason in (tmp_path / "tests.xml").read_text()
+
+
+def test_the_command_that_a_check_gives_mends_what_it_found(tmp_path):
+    fleet = Fleet(tmp_path, {"h1": {}, "h2": {}, "my host": {}, "my": {}})
+    code, seen = fleet.play("smt_compliance", smt_policy="disabled", smt_compliance_junit="tests.xml")
+    assert code == 2, seen
+    hosts = {one["host"]: one for one in json.loads((tmp_path / "smt_compliance.json").read_text())["hosts"]}
+    words = shlex.split(hosts["h1"]["remediation"].partition(": ")[2])
+    assert words[:5] == ["ansible-playbook", "-i", "inventory.yml", "-b", "threadwise.smt.smt_enforce"]
+    code, seen = fleet.play("smt_enforce", *words[5:])
+    assert code == 0 and fleet.changes() == {"h1": ["smt false"]}, seen
+    # A host that a pattern cannot name is named as it is said there.
+    assert "and --limit @FILE, a file with its name as a line" in hosts["my host"]["remediation"]
+    (tmp_path / "file").write_text("my host\n")
+    code, seen = fleet.play("smt_compliance", "--limit", "@file", smt_policy="disabled")
+    written = json.loads((tmp_path / "smt_compliance.json").read_text())
+    assert [one["host"] for one in written["hosts"]] == ["my host"] and written["call"]["inventory"] == [
+        "inventory.yml"
+    ]
+
+
 def test_variables_of_a_role_in_a_play_of_ones_own_are_checked_and_what_is_not_defined_is_no_default(tmp_path):
     fleet = Fleet(
         tmp_path,
@@ -683,3 +749,24 @@ def test_a_waiver_of_a_host_is_said_and_kept_to_everywhere_and_is_no_fact(tmp_pa
     assert "h1 is left as it is: running: " in lines
     assert "h5 is refused: set_fact or register gave it the variable smt_policy_waiver" in lines, seen
     assert set(fleet.changes()) == {"h2", "h5"}
+
+
+def test_an_interrupted_rollout_of_a_waived_host_waits_for_the_end_of_its_waiver_and_says_so(tmp_path):
+    said = {"reason": "the vendor", "owner": "jo"}
+    fleet = Fleet(tmp_path, {"h1": {"smt_policy_waiver": {"until": datetime.date(2099, 3, 1), **said}}})
+    saved = {"saved_at": "2026-03-01T12:00:00Z", "rollout": True, "host": {"smt": True}, "back_to": "smt true"}
+    (tmp_path / "hosts/h1/var/lib/threadwise-smt").mkdir(parents=True)
+    assert record.FILE.save(host_files.HostFs(str(tmp_path / "hosts/h1")), saved)
+    fleet.set("h1", smt=False)
+    code, seen = fleet.play("smt_compliance", smt_policy="disabled")
+    assert code == 0 and table(seen) == {"h1": "compliant"}, seen
+    (host,) = json.loads((tmp_path / "smt_compliance.json").read_text())["hosts"]
+    assert host["remediation"].startswith("Nothing before its waiver ends."), host
+    code, seen = fleet.play("smt_enforce", smt_policy="disabled")
+    left_out = "h1 is left out: a rollout of it was interrupted, and it is waived until 2099-03-01 (UTC) by jo"
+    assert code == 0 and left_out in re.sub(r"\s+", " ", seen), seen
+    # When it is over, the rollout is finished, and a host that is not healthy is what it was before.
+    (tmp_path / "sick.yml").write_text("- ansible.builtin.fail:\n")
+    over = {"smt_policy": "disabled", "smt_policy_waiver": {"until": "2026-03-01", **said}}
+    code, seen = fleet.play("smt_enforce", smt_enforce_health_check="sick.yml", **over)
+    assert code == 2 and fleet.changes() == {"h1": ["smt true"]}, seen

@@ -126,7 +126,13 @@ def judged():
     off = policy.desired_state("disabled", None, None, None, None, False)
     rests_on = basis.together([basis.Basis("6.1.0", "0x1", ("mds: Mitigation: x",), "1.0.0", None, True)], [NOW])
     return [
-        ("a", {**compliance.judge(facts(), off, "both"), "decision": {"rests_on": rests_on, "stale": ["it is old"]}}),
+        (
+            "a",
+            {
+                **compliance.judge(facts(), off, "both"),
+                "decision": {"rests_on": rests_on, "stale": ["it is old"], "measure": ["a"]},
+            },
+        ),
         ("b", compliance.judge(facts(supported=None, active=None, control="absent"), off, "both")),
         ("c", compliance.judge("no facts", off, "runtime")),
         ("d", compliance.refused("no policy is set", compliance.BAD_POLICY)),

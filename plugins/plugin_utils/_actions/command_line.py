@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the call says: extra variables that are whole lines, as they were typed, and which hosts it is about.
+"""What the call says: extra variables that are whole lines, as they were typed, and what it is about.
 
 Ansible splits ``-e name='a b c'`` into words: the shell has taken the quotes, so the variable is ``a``, and a word with
 ``=`` is another variable (parse_kv in ansible/parsing/splitter.py).
@@ -8,20 +8,27 @@ Ansible splits ``-e name='a b c'`` into words: the shell has taken the quotes, s
 
 from __future__ import annotations
 
+import os
 import re
 import typing as t
 
 from ansible import context
 from ansible.errors import AnsibleError
 from ansible.parsing.splitter import parse_kv
+from ansible.utils.vars import load_extra_vars
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 
-# Ansible's own function and object have no type hints.
+# Ansible's own functions and object have no type hints.
 _PARSE: t.Callable[[str], dict[str, t.Any]] = parse_kv
+_EXTRA: t.Callable[[t.Any], dict[str, t.Any]] = load_extra_vars
 _ARGUMENTS: t.Any = context
 
 # The options of smt_benchmark that are lines, by the variables that users set.
 LINES = {"smt_eval_command": "command", "smt_eval_metric": "metric"}
+# The beginnings of variables that no playbook reads which mends what a check finds; some have credentials in them.
+NOT_PASSED = ("smt_compliance_", "smt_history_", "smt_pull_", "smt_trial_")
+# Linux takes no longer argument.
+MAX_ARGUMENT = 128 * 1024
 _NEXT = re.compile(r"\s+smt_[a-z_]+=")
 
 
@@ -45,8 +52,26 @@ def whole(name: str, value: t.Any) -> t.Any:
     return value
 
 
-def hosts() -> tuple[str | None, tuple[str, ...]]:
-    """Return what ``--limit`` of the call says, None without it, and the sources of its inventory."""
+def call(loader: t.Any) -> tuple[str | None, tuple[str, ...], dict[str, t.Any]]:
+    """Return what ``--limit`` of the call says, None without it, the sources of its inventory, and its extra variables
+    that other playbooks of the collection read too.
+
+    Args:
+        loader: Ansible's loader of files.
+    """
     limit = _ARGUMENTS.CLIARGS.get("subset")
-    sources = _ARGUMENTS.CLIARGS.get("inventory") or ()
-    return text.line(limit) if limit else None, tuple(map(text.line, sources))
+    sources = tuple(_from_here(source) for source in _ARGUMENTS.CLIARGS.get("inventory") or ())
+    passed = {
+        name: value
+        for name, value in _EXTRA(loader).items()
+        if name.startswith("smt_") and not name.startswith(NOT_PASSED)
+    }
+    return text.line(limit, MAX_ARGUMENT) if limit else None, sources, passed
+
+
+def _from_here(source: str) -> str:
+    """Return a source of an inventory, of which Ansible has the whole path, as it is found from the working
+    directory.
+    """
+    here = os.path.join(os.path.realpath(os.curdir), "")
+    return os.path.relpath(source) if "," not in source and source.startswith(here) else source

@@ -15,9 +15,12 @@ import pathlib
 import re
 import typing as t
 
+from ansible import context
 from ansible.errors import AnsibleActionFail, AnsibleError, AnsibleUndefinedVariable
+from ansible.inventory.manager import InventoryManager
 from ansible.parsing.mod_args import ModuleArgsParser
 from ansible.template import Templar
+from ansible.vars.manager import VariableManager
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 
 try:
@@ -31,6 +34,9 @@ else:
 # Ansible's own classes have no type hints.
 _FAIL: t.Callable[[str], Exception] = AnsibleActionFail
 _PARSER: t.Any = ModuleArgsParser
+_INVENTORY: t.Any = InventoryManager
+_MANAGER: t.Any = VariableManager
+_CONTEXT: t.Any = context
 
 Variables = dict[str, t.Any]
 
@@ -188,11 +194,21 @@ class UserVariables:
         return {**others, **self._worked_out(asked, self.around(host), host)} if asked else others
 
     def of(self, host: str) -> Variables:
-        """Return the variables of a host, not templated: its inventory's and extra ones."""
+        """Return the variables of a host, not templated: its inventory's and extra ones.
+
+        Raises:
+            AnsibleActionFail: Ansible cannot read them, such as a day in a file that no calendar has.
+        """
         self._manager._nonpersistent_fact_cache = {
             host: {name: value for name, value in (self._set.get(host) or {}).items() if _is_kept(name)}
         }
-        found: Variables = self._manager.get_vars(host=self._inventory.get_host(host), include_hostvars=False)
+        try:
+            found: Variables = self._manager.get_vars(host=self._inventory.get_host(host), include_hostvars=False)
+        except AnsibleError as error:
+            raise _FAIL(
+                f"{text.line(host, 100)}: its variables (of the inventory, host_vars and group_vars) cannot be read:"
+                f" {text.line(error, 500)}"
+            ) from None
         return found
 
     def around(self, host: str) -> Variables:
@@ -255,6 +271,25 @@ class UserVariables:
             return self._facts.get(host) or {}
         except KeyError:
             return {}
+
+
+def of_inventory(loader: t.Any) -> Variables:
+    """Return the variables of the inventory's first host, not templated, where there is no task: the inventory is read
+    once more. What is set for all hosts is the same for each.
+
+    Args:
+        loader: Ansible's loader of files.
+
+    Raises:
+        AnsibleError: they cannot be read.
+    """
+    inventory = _INVENTORY(loader, sources=list(_CONTEXT.CLIARGS.get("inventory") or ()))
+    manager = _MANAGER(loader=loader, inventory=inventory)
+    manager._fact_cache = _NoFacts()
+    found: Variables = {}
+    for host in inventory.get_hosts("all")[:1]:
+        found = manager.get_vars(host=host, include_hostvars=False)
+    return found
 
 
 def is_reserved(name: t.Any) -> bool:

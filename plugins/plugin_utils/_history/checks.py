@@ -51,17 +51,19 @@ class Drift(t.NamedTuple):
         since: the first check that saw it.
         until: the first check that did not any more; None where none has.
         is_removed: whether the host was not mended, but removed from the inventory.
+        is_waived: whether it was not mended, but waived from then on.
     """
 
     host: str
     since: datetime.datetime
     until: datetime.datetime | None
     is_removed: bool = False
+    is_waived: bool = False
 
     @property
     def lasted(self) -> datetime.timedelta | None:
         """From the check that saw it first to the one that saw it mended; None where none has."""
-        return None if self.until is None or self.is_removed else self.until - self.since
+        return None if self.until is None or self.is_removed or self.is_waived else self.until - self.since
 
 
 class History(t.NamedTuple):
@@ -165,7 +167,7 @@ def _see(
     if status == compliance.DRIFTED:
         lasting.setdefault(host, at)
     elif status not in _NOT_SEEN and host in lasting:
-        found.drifts.append(Drift(host, lasting.pop(host), at, is_removed=status is None))
+        found.drifts.append(Drift(host, lasting.pop(host), at, status is None, status == compliance.WAIVED))
 
 
 def _take(statuses: dict[str, str], host: str, status: str | None) -> None:

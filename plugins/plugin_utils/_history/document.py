@@ -65,6 +65,7 @@ SCHEMA = schema.published(
                     removed=schema.about(
                         schema.BOOL, "Whether it was not seen mended because the host left the inventory."
                     ),
+                    waived=schema.about(schema.BOOL, "Whether it was not seen mended because a waiver allowed it."),
                 ),
             },
             "Hosts that differed from their policy, those that still do first.",
@@ -196,7 +197,7 @@ def _of_checks(history: History) -> str:
         return f"{begun} no host has drifted."
     lasted = [one.lasted for one in drifts if one.lasted is not None]
     open_now = [one for one in drifts if one.until is None]
-    removed = sum(one.is_removed for one in drifts)
+    removed, waived = sum(one.is_removed for one in drifts), sum(one.is_waived for one in drifts)
     hosts = len({one.host for one in drifts})
     said = f"{begun} {wording.counted(hosts, 'host')} drifted, {wording.counted(len(drifts), 'time')} in all"
     if lasted:
@@ -204,6 +205,8 @@ def _of_checks(history: History) -> str:
         said += f"; it was seen mended after {length(median)} in the median, {length(max(lasted))} at most"
     if removed:
         said += f"; {removed} left the inventory so"
+    if waived:
+        said += f"; {waived} {'was' if waived == 1 else 'were'} waived"
     if open_now:
         said += f"; {len(open_now)} {'is' if len(open_now) == 1 else 'are'} still so"
     return f"{said}."
@@ -261,6 +264,7 @@ def _drift(one: Drift) -> dict[str, t.Any]:
         "until": None if one.until is None else _moment(one.until),
         "seconds": None if one.lasted is None else one.lasted.total_seconds(),
         "removed": one.is_removed,
+        "waived": one.is_waived,
     }
 
 

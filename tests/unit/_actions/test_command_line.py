@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import pytest
 from ansible import context
+from ansible.parsing.dataloader import DataLoader
 from ansible.parsing.splitter import parse_kv
+from ansible.utils import vars as ansible_vars
 from ansible.utils.context_objects import CLIArgs
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import command_line
 
@@ -48,3 +50,25 @@ def test_a_line_is_whole(given, name, line, monkeypatch):
 def test_what_does_not_come_from_such_a_line_stays(given, value, monkeypatch):
     monkeypatch.setattr(context, "CLIARGS", CLIArgs({"extra_vars": tuple(given)}))
     assert command_line.whole(COMMAND, value) == value
+
+
+def test_the_call_is_whole_and_passes_on_no_credential(tmp_path, monkeypatch):
+    """Whoever gives a command needs all of what the check had, but what is for the check alone."""
+    hosts = ",".join(f"web{number:03d}.example.com" for number in range(100))
+    (tmp_path / "in  ventory.yml").touch()
+    monkeypatch.chdir(tmp_path)
+    given = [
+        "smt_policy=disabled",
+        '{"smt_memory_overcommit": "strict", "smt_trial_metrics_token": "secret", "smt_compliance_json": "x.json"}',
+        "database_password=secret",
+    ]
+    sources = (f"{tmp_path}/in  ventory.yml", "/etc/ansible/hosts", hosts)
+    monkeypatch.setattr(
+        context, "CLIARGS", CLIArgs({"extra_vars": tuple(given), "subset": hosts, "inventory": sources})
+    )
+    monkeypatch.setattr(ansible_vars.load_extra_vars, "extra_vars", None, raising=False)
+    assert command_line.call(DataLoader()) == (
+        hosts,
+        ("in  ventory.yml", "/etc/ansible/hosts", hosts),
+        {"smt_policy": "disabled", "smt_memory_overcommit": "strict"},
+    )

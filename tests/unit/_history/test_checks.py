@@ -81,6 +81,20 @@ def test_a_host_that_left_the_inventory_is_neither_drifted_for_ever_nor_mended(t
     assert checks.read(tmp_path).drifts[0] == checks.Drift("b", START + 3 * DAY, None)
 
 
+def test_a_host_that_is_waived_was_not_mended(tmp_path):
+    waived = {"a": "waived", "b": "compliant"}
+    add(tmp_path, {"a": "drifted", "b": "drifted"}, {"a": "unreachable"}, waived, waived, {"a": "drifted"})
+    again, *ended = checks.read(tmp_path).drifts
+    assert again == checks.Drift("a", START + 4 * DAY, None)
+    first = checks.Drift("a", START, START + 2 * DAY, is_waived=True)
+    assert ended == [first, checks.Drift("b", START, START + 2 * DAY)] and first.lasted is None
+    (said,) = document.sentences(joined(tmp_path))
+    assert said.endswith("it was seen mended after 2 days in the median, 2 days at most; 1 was waived; 1 is still so.")
+    drifts = document.document(joined(tmp_path), START)["drifts"]
+    assert [(one["seconds"], one["waived"]) for one in drifts] == [(None, False), (None, True), (2 * 86400, False)]
+    assert document.page(joined(tmp_path), START, 0.01).count("lasted>waived") == 1
+
+
 def test_check_mode_sees_what_is_there_and_leaves_it(tmp_path):
     checks.add(tmp_path / "new", {"a": "compliant"}, (), START, dry_run=True)
     add(tmp_path / "old", {"a": "compliant"})

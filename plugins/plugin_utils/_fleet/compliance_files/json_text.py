@@ -116,7 +116,8 @@ SCHEMA = schema.published(
             schema.whole(
                 limit=schema.about(_TEXT_OR_NULL, "What --limit said; null without it."),
                 inventory=schema.about(
-                    {"type": "array", "items": _TEXT}, "The sources of the inventory, as they were given."
+                    {"type": "array", "items": _TEXT},
+                    "The sources of the inventory: a path below the working directory as from there.",
                 ),
             ),
             "What the call was about.",
@@ -219,7 +220,7 @@ def document(check: Check) -> str:
         "schema_version": SCHEMA_VERSION,
         "at": check.written,
         "error": call.error,
-        "call": {"limit": call.limit, "inventory": list(call.inventory)},
+        "call": {"limit": call.limit, "inventory": call.sources},
         # No number of a call that failed can be taken for that of a fleet without drift.
         "counts": None if call.error else compliance_report.counts(check.judged),
         "hosts": None if call.error else hosts,

@@ -127,10 +127,12 @@ def stale(
         max_age: days after which a decision is stale.
     """
     reasons = []
-    if age_days is None:
-        reasons.append("its age is not known")
-    elif age_days > max_age:
-        reasons.append(f"it is {age_days} days old, more than smt_policy_max_age ({max_age})")
+    if _is_old(age_days, max_age):
+        reasons.append(
+            "its age is not known"
+            if age_days is None
+            else f"it is {age_days} days old, more than smt_policy_max_age ({max_age})"
+        )
     now = series(fields.if_text(facts.get("kernel")))
     measured = sorted({one for one in map(series, rests_on["kernels"]) if one}, key=_numbers)
     if now and measured and now not in measured:
@@ -144,6 +146,27 @@ def stale(
         if said:
             reasons.append(f"the mitigations are others than when it was measured ({'; '.join(said)})")
     return reasons
+
+
+def to_measure(
+    host: str, hosts: t.Sequence[str], age_days: int | None, reasons: t.Sequence[str], max_age: int
+) -> list[str]:
+    """Return the hosts after whose evaluation a decision is stale for a host no more: its age is that of the oldest of
+    its evaluations, and for what else has changed one evaluation of what there is now is enough.
+
+    Args:
+        host: the host.
+        hosts: those that decided.
+        age_days: as for :func:`stale`.
+        reasons: from :func:`stale`.
+        max_age: as for :func:`stale`.
+    """
+    is_old = _is_old(age_days, max_age)
+    return sorted({*(hosts if is_old else ()), *([host] if len(reasons) > is_old else ())})
+
+
+def _is_old(age_days: int | None, max_age: int) -> bool:
+    return age_days is None or age_days > max_age
 
 
 def _changes(measured: t.Sequence[str], present: t.Sequence[str]) -> tuple[list[str], list[str]]:

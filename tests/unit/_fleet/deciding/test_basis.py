@@ -157,6 +157,33 @@ def test_a_decision_carries_what_its_results_rest_on():
     assert json.loads(json.dumps(decision)) == decision
 
 
+def test_what_is_to_be_measured_again_ends_it():
+    """An evaluation of one host of a class whose others are too old leaves the decision as old as they are."""
+    first = datetime.datetime(2026, 1, 2, 3, tzinfo=datetime.UTC)
+    now = first + datetime.timedelta(days=423)
+
+    def evaluated(host, at, kernel):
+        document = result_maker.result(host=host, noise=0.0005, blocks=6)
+        document.update({name: at.strftime("%Y-%m-%dT%H:%M:%SZ") for name in ("started", "finished", "collected")})
+        document["environment"]["kernel"] = kernel
+        return decisions.conclude(accepted(document), now)
+
+    def judged(found, kernel):
+        (decision,) = decisions.decisions(found, now).values()
+        age = decision["age_days"]
+        reasons = basis.stale(decision["rests_on"], age, {"kernel": kernel}, 365)
+        return len(reasons), basis.to_measure("e", decision["hosts"], age, reasons, 365)
+
+    old, new = "6.1.0-38-cloud-amd64", "6.12.9"
+    before = [evaluated(host, first, old) for host in "abcd"]
+    assert judged(before, old) == (1, ["a", "b", "c", "d"])
+    assert judged(before, new) == (2, ["a", "b", "c", "d", "e"])
+    again = [evaluated(host, now, old) for host in "abcd"]
+    assert judged(again, old) == (0, []) and judged(again, new) == (1, ["e"])
+    assert judged([*again, evaluated("e", now, new)], new) == (0, [])
+    assert basis.to_measure("e", ["a"], None, ["its age is not known"], 365) == ["a"]
+
+
 def test_a_result_without_an_environment_is_read():
     document = result_maker.result(blocks=2)
     document["environment"] = {}
@@ -188,15 +215,15 @@ def test_a_stale_decision_is_said_everywhere_and_counts_as_before():
     known = {"rests_on": rests_on(INTEL)}
     one = compliance.refused("", compliance.COMPLIANT, hardware_class="c1", wanted="disabled")
     judged = [
-        ("a", {**one, "decision": {**known, "stale": ["it is 400 days old", "another"]}}),
-        ("b", {**one, "decision": {**known, "stale": []}}),
+        ("a", {**one, "decision": {**known, "stale": ["it is 400 days old", "another"], "measure": ["d", "e"]}}),
+        ("b", {**one, "decision": {**known, "stale": [], "measure": []}}),
         ("c", {**one, "hardware_class": "c2"}),
     ]
     said = "the decision of its class is stale: it is 400 days old; another"
     assert said in compliance_report.table(judged)[2] and not compliance_report.exit_worthy(judged)
     assert compliance_report.sentence(judged) == "3 hosts: 3 compliant. Decisions to measure again: c1."
     page = FORMATS["page"].make(Check(judged, NOW))
-    assert page.count(said) == 1 and "Measure its hardware class again: ansible-playbook" in page
+    assert page.count(said) == 1 and "threadwise.smt.smt_eval --limit d,e" in page
     document = json.loads(FORMATS["json"].make(Check(judged, NOW)))
     assert [host["stale"] for host in document["hosts"]] == [["it is 400 days old", "another"], [], None]
     assert document["decisions"] == [{"hardware_class": "c1", "stale_hosts": 1, **known}]
