@@ -37,8 +37,8 @@ class Picture(t.NamedTuple):
         seconds: since the boot when it was taken, as far as that is known.
         state: the state of the CPUs.
         masks: (thread, its start) -> CPU list, of threads that may not run on all CPUs, or could not before.
-        cpusets: path -> what it has, of each with CPUs of its own.
-        interrupts: number -> CPU list.
+        cpusets: path -> what it has, of each, whether it binds or not: a switch can make it narrower.
+        interrupts: number -> CPU list, likewise.
     """
 
     seconds: float
@@ -67,12 +67,8 @@ def picture(host: kernel_files.KernelFiles, known: "t.Iterable[tuple[int, str]]"
         _since_boot(host),
         state,
         {key: cpulist.render(mask) for key, mask in masks.items()},
-        {
-            one.path: f"{cpulist.render(one.cpus)} ({one.partition or 'member'})"
-            for one in cpusets.find(host)
-            if one.binds or one.partition
-        },
-        {number: cpulist.render(cpus) for number, cpus in bindings.interrupts(host, online)},
+        cpusets.shown(host),
+        {number: cpulist.render(cpus) for number, cpus in bindings.all_interrupts(host)},
     )
 
 
@@ -101,9 +97,9 @@ def differences(before: Picture, after: Picture, ticks_a_second: int) -> "dict[s
             if key in existed and before.masks.get(key) != mask
         ][:MAX_NAMED],
         "cpusets": [
-            f"/{path} has {after.cpusets.get(path, 'no CPUs of its own')}, before {had}"
+            f"/{path} has {after.cpusets[path]} (before: {had})"
             for path, had in sorted(before.cpusets.items())
-            if after.cpusets.get(path) != had
+            if after.cpusets.get(path, had) != had
         ][:MAX_NAMED],
         "interrupts": [
             f"interrupt {number} is on {after.interrupts[number]}, before on {had}"

@@ -109,16 +109,54 @@ def test_a_mask_that_is_lost_is_named(host):
     assert not any(switching.differences(before, switching.picture(host, before.masks), TICKS).values())
 
 
+@pytest.mark.parametrize(("had", "has"), [("3", "0-7"), ("0-7", "0"), ("0-3", "0-2")])
+def test_an_interrupt_that_is_elsewhere_is_named_whether_it_was_bound_or_is(had, has, host):
+    host.put("proc/irq/30/smp_affinity_list", had)
+    before = switching.picture(host)
+    host.put("proc/irq/30/smp_affinity_list", has)
+    found = switching.differences(before, switching.picture(host), TICKS)
+    assert found["interrupts"] == [f"interrupt 30 is on {has}, before on {had}"]
+
+
+V1 = ("cgroup /cpu cgroup rw,cpuset 0 0", "cpuset.cpus")
+V2 = ("cgroup2 /cpu cgroup2 rw 0 0", "cpuset.cpus.effective")
+
+
+@pytest.mark.parametrize(
+    ("hierarchy", "file", "had", "has"),
+    [
+        (*V1, "0-7", "0,2,4,6"),
+        # The last CPU is gone for good.
+        (*V1, "3", "\n"),
+        (*V2, "0-7", "0,2,4,6"),
+        (*V2, "2-3", "2"),
+        (V2[0], "cpuset.cpus", "0-7", "0-6"),
+        (V2[0], "cpuset.cpus.partition", "root", "root invalid (Cpu list in cpuset.cpus not exclusive)"),
+    ],
+)
+def test_a_cpuset_that_is_narrower_is_named_whether_it_bound_or_not(hierarchy, file, had, has, host):
+    """Also one in a cgroup that sets no CPUs, and one that could run on all of them."""
+    host.put("proc/self/mounts", hierarchy + "\n")
+    host.put("cpu/cpuset.cpus.effective", "0-7")
+    host.put("cpu/docker/cpuset.cpus", "\n")
+    host.put(f"cpu/docker/a/{file}", had)
+    before = switching.picture(host)
+    host.put(f"cpu/docker/a/{file}", has)
+    found = switching.differences(before, switching.picture(host), TICKS)["cpusets"]
+    name = file.rpartition(".")[2]
+    assert found == [f"/cpu/docker/a has {name} {has.strip() or 'none'} (before: {name} {had})"]
+
+
 def picture(seconds=100.0, masks=None, cpusets=None, interrupts=None, online=(0, 1, 2, 3)):
     state = {"control": "on", "active": True, "online": list(online), "present": [0, 1, 2, 3]}
     return switching.Picture(seconds, state, masks or {}, cpusets or {}, interrupts or {})
 
 
 def test_each_difference_is_said_with_what_was_before():
-    before = picture(masks={(7, "10"): "0"}, cpusets={"a": "0-1 (member)"}, interrupts={"9": "0-3"})
+    before = picture(masks={(7, "10"): "0"}, cpusets={"a": "cpus 0-1"}, interrupts={"9": "0-3"})
     after = picture(
         masks={(7, "10"): "2", (8, "9000"): "0-2"},
-        cpusets={},
+        cpusets={"a": "cpus 0"},
         interrupts={"9": "0"},
         online=(0, 1, 2),
     )
@@ -127,12 +165,12 @@ def test_each_difference_is_said_with_what_was_before():
         "thread 7 may run on 2, before on 0",
         "thread 8 may run on 0-2, before on all CPUs",
     ]
-    assert found["cpusets"] == ["/a has no CPUs of its own, before 0-1 (member)"]
+    assert found["cpusets"] == ["/a has cpus 0 (before: cpus 0-1)"]
     assert found["interrupts"] == ["interrupt 9 is on 0, before on 0-3"]
     assert found["cpus"]
 
 
 def test_what_began_since_and_what_has_ended_is_no_difference():
-    before = picture(masks={(7, "10"): "0"}, interrupts={"9": "0-3"})
-    after = picture(masks={(8, "10100"): "0"})
+    before = picture(masks={(7, "10"): "0"}, cpusets={"a": "cpus 0-1"}, interrupts={"9": "0-3"})
+    after = picture(masks={(8, "10100"): "0"}, cpusets={"b": "cpus 0"}, interrupts={"10": "0"})
     assert not any(switching.differences(before, after, TICKS).values())
