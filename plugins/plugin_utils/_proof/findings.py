@@ -155,8 +155,8 @@ def _of_instruments(proof: HostProof) -> Finding:
 
 
 def _of_quiet(proof: HostProof) -> Finding:
-    if proof.cautions:
-        return Finding("quiet", FAILS, " ".join(proof.cautions))
+    if proof.disturbances:
+        return Finding("quiet", FAILS, " ".join(proof.disturbances))
     return Finding("quiet", HOLDS, "Nothing else disturbed the measurement.")
 
 

@@ -21,6 +21,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import o
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._proof import recording
+from ansible_collections.threadwise.smt.plugins.module_utils._sampling import quotas
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change, paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import answers
 from ansible_collections.threadwise.smt.plugins.plugin_utils._proof import document, findings, host_proof, page
@@ -82,8 +83,8 @@ def looked(facts, reason=None, **changes):
     return host_proof.of_host("web01", facts, answer(**changes), measured, reason)
 
 
-def evaluated(proof, effects, noise=0.004, blocks=30):
-    """The proof with a result: arm -> what it multiplies the time by."""
+def evaluated(proof, effects, noise=0.004, blocks=30, disturb=lambda _made: None):
+    """The proof with a result: arm -> what it multiplies the time by; ``disturb`` changes the document."""
     made = result_maker.result(
         workloads={"python_loop": {"rate": 100.0, "share": 0.625, "unit": "loops/s", "title": "loop"}},
         names=("all_threads",),
@@ -97,6 +98,7 @@ def evaluated(proof, effects, noise=0.004, blocks=30):
     for sample in made["samples"]:
         value = 0.5 * effects[sample["arm"]] * math.exp(source.gauss(0, noise))
         sample["metrics"]["wall_time"] = {"value": value, "unit": "s", "better": "lower"}
+    disturb(made)
     return host_proof.with_result(proof, result_maker.accepted(made))
 
 
@@ -176,6 +178,55 @@ def test_each_planted_fault_is_named(planted, part, said, facts):
     proof = planted(facts)
     assert states(proof)[part] == findings.FAILS and said in sentence(proof, part), sentence(proof, part)
     assert findings.verdict(proof).lower().startswith(part) or part in findings.verdict(proof)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"environment": {"hypervisor": "kvm"}},
+        {"environment": {"hypervisor": "vmware"}, "facts": {"measured": {**MEASURED, "agrees_with_kernel": None}}},
+        {"facts": {"measured": {**MEASURED, "agrees_with_kernel": False}}},
+        {"facts": {"complete": False}},
+    ],
+)
+def test_what_is_not_known_of_a_host_does_not_disturb_it(changes, facts):
+    proof = evaluated(looked(facts), EFFECTS, disturb=lambda made: [made[key].update(changes[key]) for key in changes])
+    assert states(proof)["quiet"] == findings.HOLDS, sentence(proof, "quiet")
+
+
+QUOTA = [quotas.Quota("/a.slice", 2.0, 0.0)], [quotas.Quota("/a.slice", 2.0, 9.0)]
+
+
+def _each_fifth(**changes):
+    return lambda made: [sample.update(changes) for sample in made["samples"][::5]]
+
+
+def _of_telemetry(**changes):
+    return lambda made: [sample["telemetry"].update(changes) for sample in made["samples"]]
+
+
+def _busy(made):
+    for sample in made["samples"]:
+        for worker in sample["workers"]:
+            worker["cpu_seconds"] = worker["wall_seconds"] / 2
+
+
+@pytest.mark.parametrize(
+    ("disturb", "said"),
+    [
+        (_busy, "This host was too busy with other work"),
+        (_of_telemetry(steal=0.09), "The hypervisor took up to 9 % of the CPU time"),
+        (_of_telemetry(throttled=3), "In 100 % of the samples cores were throttled, as heat does."),
+        (
+            _each_fifth(ok=False, metrics={}, error=quotas.refusal(*QUOTA, 1.0)),
+            "samples failed: the CPU quota of the cgroup /a.slice, 2 CPUs, stopped the workers",
+        ),
+    ],
+)
+def test_what_disturbed_is_named_with_advice_that_this_playbook_can_follow(disturb, said, facts):
+    proof = evaluated(looked(facts), EFFECTS, disturb=disturb)
+    assert states(proof)["quiet"] == findings.FAILS and said in sentence(proof, "quiet"), sentence(proof, "quiet")
+    assert "smt_eval" not in sentence(proof, "quiet")
 
 
 def test_a_tool_that_differs_from_the_kernel_is_named_and_is_no_fault_of_the_host(facts):
