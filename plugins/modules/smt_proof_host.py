@@ -54,7 +54,7 @@ views:
       description: A file of the kernel, or a tool.
       type: str
     reason:
-      description: Why it says nothing, or null.
+      description: Why it says nothing, or which CPUs it says nothing of, or null.
       type: str
     cores:
       description: How many cores it knows, or null.

@@ -27,7 +27,7 @@ START = 0.005
 
 @dataclasses.dataclass(frozen=True)
 class View:
-    """What one source says of the CPUs; ``reason`` where it says nothing."""
+    """What one source says of the CPUs; ``reason`` where it says nothing of all or some of them."""
 
     source: str
     reason: str | None

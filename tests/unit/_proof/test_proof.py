@@ -230,8 +230,26 @@ def test_what_disturbed_is_named_with_advice_that_this_playbook_can_follow(distu
 
 
 def test_a_tool_that_differs_from_the_kernel_is_named_and_is_no_fault_of_the_host(facts):
-    proof = looked(facts, views=[{**VIEW, "differences": ["lscpu has CPUs 0,2 on one core, and the facts have 0-1"]}])
+    differs = {**VIEW, "differences": ["lscpu has CPUs 0,2 on one core, and the facts have 0-1"]}
+    proof = looked(facts, views=[differs, {**VIEW, "source": "/proc/stat"}])
     assert states(proof)["facts"] == findings.HOLDS and "lscpu has CPUs 0,2 on one core" in sentence(proof, "facts")
+
+
+def test_sources_that_said_nothing_are_not_among_those_that_say_the_same(facts):
+    silent = {**VIEW, "source": "/proc/stat", "reason": "it does not exist", "cores": None}
+    part = {**VIEW, "source": "topology/core_cpus_list", "reason": "of CPUs 2 it is no list of CPUs"}
+    missing = {**VIEW, "source": "hwloc", "reason": "it is not installed", "cores": None}
+    proof = looked(facts, views=[silent, part, VIEW, missing])
+    assert states(proof)["facts"] == findings.HOLDS and sentence(proof, "facts") == (
+        "The facts say what these say of CPUs and cores: lscpu. Not known: /proc/stat (it does not exist);"
+        " topology/core_cpus_list (of CPUs 2 it is no list of CPUs)."
+    )
+    assert [view["answered"] for view in document.made(proof, "2026-11-27")["views"]] == [False, True, True, False]
+    none = looked(facts, views=[silent, missing])
+    assert states(none)["facts"] == findings.OPEN and sentence(none, "facts").startswith("Not known: /proc/stat")
+    wrong = looked(facts, views=[{**part, "differences": ["it has CPUs 0 and 1"]}, VIEW])
+    assert states(wrong)["facts"] == findings.FAILS
+    assert "of CPUs 2 it is no list of CPUs; it has CPUs 0 and 1" in page.render([wrong], "today")
 
 
 def test_what_was_not_tried_is_said_with_its_reason(facts):
