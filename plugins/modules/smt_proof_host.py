@@ -90,7 +90,7 @@ switch:
       description: Why nothing was switched, or nothing that stayed, or null.
       type: str
     failed:
-      description: Whether that is because the kernel or the host did not do it.
+      description: Whether that is because the kernel did not do it.
       type: bool
     conflicts:
       description: Number of affinity conflicts that refused it.

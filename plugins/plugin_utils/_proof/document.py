@@ -88,7 +88,7 @@ SCHEMA = schema.published(
             schema.or_null(
                 schema.whole(
                     refused=schema.about(schema.BOOL, "Whether nothing was switched, or nothing that stayed."),
-                    failed=schema.about(schema.BOOL, "Whether that is because the kernel or the host did not do it."),
+                    failed=schema.about(schema.BOOL, "Whether that is because the kernel did not do it."),
                     conflicts=schema.about(_COUNT, "Number of affinity conflicts that refused it."),
                     seconds_off=schema.about(_SECONDS, "Seconds until siblings were offline."),
                     seconds_back=schema.about(_SECONDS, "Seconds until the host was back."),

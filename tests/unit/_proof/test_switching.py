@@ -4,9 +4,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import os
+import shutil
 
 import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._host import locks
 from ansible_collections.threadwise.smt.plugins.module_utils._proof import switching
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import change as smt_change
 from fake_host import Host
@@ -61,6 +65,78 @@ def test_a_cpu_that_the_kernel_refuses_is_named_and_nothing_is_left(host):
     found = there_and_back(host)
     assert found.failed and found.refused.startswith("CPU 5: EBUSY"), found
     assert host.online == set(range(8)) and host.pending() is None and not host.is_waiting
+
+
+def _hold_the_lock(host, monkeypatch):
+    monkeypatch.setattr(locks, "CHANGE_SECONDS", 0.1)
+    return locks.HostLock(host.sysroot, "smt_benchmark")
+
+
+def _without_systemd(host, _monkeypatch):
+    shutil.rmtree(os.path.join(host.sysroot, "run/systemd"))
+
+
+def _without_a_timer(host, _monkeypatch):
+    host.status["systemd-run"] = 1
+
+
+def _full_disk(_host, monkeypatch):
+    def save(_fs, _saved):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/var/lib/threadwise-smt/snapshot.json")
+
+    monkeypatch.setattr(smt_change.smt_snapshot, "save", save)
+
+
+def _read_only(host, _monkeypatch):
+    host.read_only = True
+
+
+def _bound(host, _monkeypatch):
+    put_thread(host, 41, "3")
+
+
+@pytest.mark.parametrize(
+    ("prepare", "said"),
+    [
+        (_hold_the_lock, "this host is being changed by smt_benchmark"),
+        (
+            _without_systemd,
+            "its rollback timer needs systemd (systemd-run), which does not run on this host. Try it with",
+        ),
+        (_without_a_timer, "systemd-run did not start the rollback timer (status 1). Mend that and try again"),
+        (
+            _full_disk,
+            "/var/lib/threadwise-smt/snapshot.json: No space left on device. The host is as it was before. Mend",
+        ),
+        (
+            _read_only,
+            "EROFS: sysfs is mounted read-only, as in a container: change the machine that runs the container",
+        ),
+        (_bound, "1 affinity conflict(s). Move what is bound to these CPUs, and try again: CPU 3: "),
+    ],
+)
+def test_what_keeps_the_kernel_from_being_asked_is_no_fault_of_it(prepare, said, host, monkeypatch):
+    with prepare(host, monkeypatch) or contextlib.nullcontext():
+        found = there_and_back(host)
+    assert found.refused.startswith(said) and not found.failed, found
+    assert not any(option in found.refused for option in ("rollback_after", "affinity_conflicts", "state:"))
+    assert host.online == set(range(8)) and host.pending() is None and not host.is_waiting
+
+
+def test_a_host_that_an_error_left_changed_is_a_fault(host, monkeypatch):
+    """The disk is full in the middle, and the siblings do not come back."""
+    host.refusals[3, True] = errno.EIO
+    monkeypatch.setattr(smt_change.affinity, "note_left", lambda *_all: (_ for _ in ()).throw(OSError(28, "full", "x")))
+    monkeypatch.setattr(smt_change.watchdog.Watchdog, "__exit__", lambda *_all: None)
+    found = there_and_back(host)
+    assert found.failed and "Still different from before" in found.refused
+
+
+def test_check_mode_says_that_sysfs_cannot_be_written(host, monkeypatch):
+    refusal = "/sys is on a file system that is mounted read-only, as in a container"
+    monkeypatch.setattr(host, "write_refusal", lambda _path: refusal)
+    found = there_and_back(host, check=True)
+    assert found.refused == f"{refusal}. Nothing was changed" and not found.failed
 
 
 def test_check_mode_switches_nothing(host):
