@@ -112,7 +112,9 @@ switch:
       type: list
       elements: str
 recorded:
-  description: Path -> text of the kernel's files about CPUs, without what names the host; empty for a very large one.
+  description:
+    - Path -> text of the kernel's files about CPUs, and of what says which kind of machine it is, without what names
+      the host; empty for a very large one.
   returned: success
   type: dict
 """

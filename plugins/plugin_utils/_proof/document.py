@@ -123,7 +123,9 @@ SCHEMA = schema.published(
         planted=schema.about(_MEASURED, f"The same with {EFFECT:.0%} more work; null if not measured."),
         recorded=schema.about(
             schema.mapping(schema.text(recording.MAX_CHARACTERS), 200_000, recording.PATHS),
-            "Path below the root -> text of files of the kernel about CPUs.",
+            "Path below the root -> text of files of the kernel about CPUs, and of what says which kind of machine it"
+            f" is; `{recording.SAME_AS}PATH` stands for the text of another one. Empty where they are more than"
+            f" {recording.MAX_CHARACTERS:,} characters.",
         ),
     ),
 )

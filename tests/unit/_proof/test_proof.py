@@ -19,9 +19,10 @@ import result_maker
 import sysfs_tree
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import order
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
-from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo, files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._proof import recording
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import quotas
+from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache, topology
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change, paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import answers
 from ansible_collections.threadwise.smt.plugins.plugin_utils._proof import document, findings, host_proof, page
@@ -343,7 +344,121 @@ def test_a_document_becomes_a_recorded_machine_with_the_same_facts(machine, tmp_
         machine.make(json.dumps(made), tmp_path / "again")
 
 
-@pytest.mark.parametrize("path", ["../../etc/passwd", "/etc/passwd", "sys/devices/system/../../../etc/x", "proc/self"])
+CPU = "sys/devices/system/cpu/"
+DMI = "sys/class/dmi/id/"
+SECRET = "SECRET-1234"
+GUEST = "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 85\nflags\t\t: lm hypervisor\n\n"
+ARM = "processor\t: 0\nCPU implementer\t: 0x41\nCPU architecture: 8\nCPU part\t: 0xd0c\n\n"
+LOONGSON = "".join(
+    f"processor\t\t: {cpu}\nCPU Family\t\t: Loongson-64bit\nModel Name\t\t: Loongson-3A6000\n\n" for cpu in range(4)
+)
+S390 = "vendor_id       : IBM/S390\nprocessor 0: version = FF,  identification = SECRET,  machine = 2964\n"
+IA64 = "processor  : 0\nvendor     : GenuineIntel\narch       : IA-64\nfamily     : 32\n\n"
+SMBIOS = "\0" * 19
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        {"proc/cpuinfo": LOONGSON},
+        {"proc/cpuinfo": IA64},
+        {"proc/cpuinfo": GUEST, "proc/sys/kernel/arch": "x86_64\n"},
+        {"proc/cpuinfo": GUEST, DMI + "sys_vendor": f"QEMU {SECRET}\n", DMI + "product_name": f"{SECRET}\n"},
+        {
+            "proc/cpuinfo": GUEST,
+            DMI + "sys_vendor": "Microsoft Corporation\n",
+            DMI + "product_name": "Virtual Machine\n",
+        },
+        {
+            "proc/cpuinfo": GUEST,
+            "sys/devices/system/clocksource/clocksource0/available_clocksource": "kvm-clock tsc acpi_pm\n",
+        },
+        {"sys/hypervisor/type": "xen\n"},
+        {"proc/cpuinfo": ARM, DMI + "sys_vendor": "Amazon EC2\n", DMI + "product_name": "c7g.metal\n"},
+        {"proc/cpuinfo": ARM, DMI + "sys_vendor": "Amazon EC2\n", DMI + "product_name": "c7g.large\n"},
+        {"proc/cpuinfo": ARM, "sys/firmware/dmi/entries/0-0/raw": SMBIOS + f"\x10{SECRET}"},
+        {"proc/cpuinfo": ARM, DMI + "sys_vendor": "Amazon EC2\n", "sys/firmware/dmi/entries/0-0/raw": SMBIOS + "\0"},
+        {"proc/cpuinfo": ARM, "proc/device-tree/compatible": "linux,dummy-virt\0", "proc/device-tree/model": SECRET},
+        {"proc/cpuinfo": S390, "proc/sysinfo": f"LPAR Name: {SECRET}\nVM00 Name: {SECRET}\nSequence Code: {SECRET}\n"},
+        {"proc/cpuinfo": S390, "proc/sysinfo": f"LPAR Name: {SECRET}\nVM00 Control Program: KVM/Linux\n"},
+        {"proc/self/mounts": f"lxcfs /proc/cpuinfo fuse.lxcfs rw 0 0\n/dev/{SECRET} / ext4 rw 0 0\n"},
+    ],
+)
+def test_a_guest_is_recorded_as_what_it_is_and_not_whose(tree, machine, tmp_path):
+    root = sysfs_tree.write(tmp_path / "host", {**sysfs_tree.files(Machine(packages=1, cores=2)), **tree})
+    facts = smt_facts.gather(host_files.HostFs(root))
+    again, text = recorded_again(machine, facts, root, tmp_path)
+    assert again == {name: facts[name] for name in document.FACTS}
+    assert "SECRET" not in text
+
+
+def recorded_again(machine, facts, root, directory):
+    """The facts of the tree that is made of the document, and the document."""
+    made = document.made(looked(facts, recorded=recording.read(host_files.HostFs(root))), "2026-11-27")
+    machine.make(json.dumps(made), directory / "again")
+    again = smt_facts.gather(host_files.HostFs(str(directory / "again")))
+    return {name: again[name] for name in document.FACTS}, json.dumps(made)
+
+
+def test_siblings_that_are_offline_are_recorded_as_they_are_known(machine, tmp_path):
+    all_online = sysfs_tree.files(Machine(packages=1, cores=2))
+    root = sysfs_tree.write(tmp_path / "host", {**all_online, "etc/machine-id": "0123456789abcdef\n"})
+    fs = host_files.HostFs(root)
+    cache.save(fs, topology.read_topology(fs))
+    now = sysfs_tree.files(Machine(packages=1, cores=2, offline=(2, 3)))
+    for path in all_online.keys() - now.keys():
+        (tmp_path / "host" / path).unlink()
+    sysfs_tree.write(tmp_path / "host", now)
+    facts = smt_facts.gather(host_files.HostFs(root))
+    assert facts["sibling_groups"] == ["0,2", "1,3"] and facts["source"] == "saved"
+    again, text = recorded_again(machine, facts, root, tmp_path)
+    assert again == {name: facts[name] for name in document.FACTS}
+    # Not even the hash of what identifies the host.
+    assert cache.machine_key(fs) not in text
+
+
+def test_a_machine_of_1024_cpus_is_recorded(tmp_path):
+    """Its packages alternate, so that each CPU has three lists of 512 numbers."""
+    tree = sysfs_tree.files(Machine(packages=2, cores=256, flags="flag " * 250 + "lm"))
+    for path in tree:
+        if path.endswith(("package_cpus_list", "core_siblings_list", "die_cpus_list")):
+            cpu = int(path.split("/cpu")[2].partition("/")[0])
+            tree[path] = ",".join(map(str, range(cpu % 2, 1024, 2))) + "\n"
+    found = recording.read(host_files.HostFs(sysfs_tree.write(tmp_path, tree)))
+    assert 0 < sum(map(len, found.values())) < recording.MAX_CHARACTERS / 2
+    same = {path: text.removeprefix(recording.SAME_AS) for path, text in found.items()}
+    kept = {path: found.get(same[path], text) for path, text in found.items() if not path.startswith("proc/")}
+    assert kept == {path: tree[path] for path in kept} and sum("cpu1023/" in path for path in kept) > 10
+    place = ("physical id", "core id")
+    was, now = (cpuinfo.parse(text).blocks for text in (tree["proc/cpuinfo"], found["proc/cpuinfo"]))
+    assert was[0] == now[0] and len(now) == 1024
+    assert all(was[cpu][name] == now[cpu][name] for cpu in was for name in place)
+
+
+def test_that_nothing_was_recorded_is_said(machine, facts, tmp_path):
+    proof = looked(facts, recorded={})
+    assert "are not in its document: they are more than 2,000,000 characters." in page.render([proof], "today")
+    assert "are not in its document" not in page.render([looked(facts)], "today")
+    with pytest.raises(machine.RecordingError, match="it has no files"):
+        machine.make(json.dumps(document.made(proof, "2026-11-27")), tmp_path / "again")
+
+
+def test_a_text_that_stands_for_one_that_is_not_there_is_refused(machine, facts, tmp_path):
+    made = document.made(looked(facts, recorded={CPU + "online": f"= {CPU}present"}), "2026-11-27")
+    with pytest.raises(machine.RecordingError, match="stands for one that is not there"):
+        machine.make(json.dumps(made), tmp_path / "again")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../../etc/passwd",
+        "/etc/passwd",
+        "sys/devices/system/../../../etc/x",
+        "proc/self",
+        "sys/class/dmi/id/product_uuid",
+    ],
+)
 def test_a_document_of_somebody_else_writes_nowhere_else(path, machine, facts, tmp_path):
     made = {**document.made(looked(facts), "2026-11-27"), "recorded": {path: "x"}}
     with pytest.raises(machine.RecordingError, match="not the document of a proof"):
