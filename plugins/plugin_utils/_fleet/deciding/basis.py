@@ -30,6 +30,11 @@ _VULNERABLE = re.compile(r"[A-Za-z-]+: (Vulnerable|Unknown)\b|Vulnerable\b(?!,)|
 _OF_KVM = re.compile(r"itlb_multihit: |l1tf: VMX\b")
 # Where SMT off is the mitigation, what would be in force with SMT on cannot be seen.
 _BY_SMT = "Mitigation: SMT disabled"
+# What costs siblings most is compared where both sides show it: the kernel shows retbleed's part with SMT on alone, and
+# STIBP where it is conditional. With SMT off that may be shown as disabled.
+_OF_SIBLINGS = re.compile(r"spectre_v2: STIBP(?=:)|retbleed: SMT(?= (enabled|vulnerable)\b)")
+_STIBP_OFF = "spectre_v2: STIBP: disabled"
+_SMT_OFF = "SMT disabled"
 # The same mitigation before and after updates of one series (arch/x86/kernel/cpu/bugs.c), also where a later kernel
 # does not count it as one.
 _RENAMED = (
@@ -89,18 +94,21 @@ def mitigations(facts: t.Mapping[str, t.Any]) -> tuple[str, ...] | None:
     if not statuses:
         return None
     found = {f"{name}: {part}" for name in statuses for part in _in_force(name, _status(statuses, name))}
+    if facts.get("active") is False or any(_SMT_OFF in _status(statuses, name) for name in statuses):
+        found.discard(_STIBP_OFF)
     return tuple(sorted(fields.line(one, MAX_TEXT) or "?" for one in found))
 
 
 def _in_force(name: str, status: str) -> t.Iterator[str]:
-    """Give the parts of a vulnerability's status that say what the kernel does."""
+    """Give the parts of a vulnerability's status that say what the kernel does, and retbleed's of SMT."""
     for before, after in _RENAMED:
         status = status.replace(before, after)
     for whole in map(str.strip, status.split(";")):
         if _OF_KVM.match(f"{name}: {whole}") or _VULNERABLE.match(whole):
             continue
         for part in map(str.strip, whole.split(",")):
-            if part == _BY_SMT or not _NO_MITIGATION.search(part.removeprefix("Mitigation:").strip()):
+            is_counted = part == _BY_SMT or _OF_SIBLINGS.match(f"{name}: {part}")
+            if is_counted or not _NO_MITIGATION.search(part.removeprefix("Mitigation:").strip()):
                 yield part
 
 
@@ -165,9 +173,13 @@ def stale(
 
 def _changes(measured: t.Sequence[str], present: t.Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the mitigations that have come and those that have gone, as far as both sides can be seen."""
-    hidden = tuple(one.removesuffix(_BY_SMT) for one in (*measured, *present) if one.endswith(f": {_BY_SMT}"))
+    hidden = [one.removesuffix(_BY_SMT) for one in (*measured, *present) if one.endswith(f": {_BY_SMT}")]
+    of_siblings = [{found[0] for found in map(_OF_SIBLINGS.match, side) if found} for side in (measured, present)]
+    hidden += of_siblings[0] ^ of_siblings[1]
     # Updates change the case of names.
-    before, now = ({one.casefold(): one for one in side if not one.startswith(hidden)} for side in (measured, present))
+    before, now = (
+        {one.casefold(): one for one in side if not one.startswith(tuple(hidden))} for side in (measured, present)
+    )
     more, fewer = ([side[one] for one in sorted(side.keys() - other)] for side, other in ((now, before), (before, now)))
     return more, fewer
 

@@ -158,6 +158,38 @@ def test_the_same_state_in_other_words_makes_no_decision_stale(name, texts):
         assert stale(rests_on({name: before}), facts({name: now})) == [], (before, now)
 
 
+RETPOLINES = "Mitigation: Retpolines; IBPB: conditional; STIBP: {}; RSB filling"
+RETBLEED = "Mitigation: untrained return thunk; SMT {}"
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "before", "now", "is_stale"),
+    [
+        ("spectre_v2", RETPOLINES, "conditional", "forced", True),
+        ("spectre_v2", RETPOLINES, "disabled", "always-on", True),
+        ("spectre_v2", RETPOLINES, "conditional", "conditional", False),
+        ("retbleed", RETBLEED, "enabled with STIBP protection", "vulnerable", True),
+        ("retbleed", RETBLEED, "disabled", "vulnerable", False),
+        ("retbleed", RETBLEED, "enabled with STIBP protection", "disabled", False),
+        ("retbleed", RETBLEED, "vulnerable", "vulnerable", False),
+    ],
+)
+def test_what_protects_siblings_is_compared_where_it_does_not_follow_from_smt(name, status, before, now, is_stale):
+    texts = [status.format(one) for one in (before, now)]
+    for was, now_is in (texts, texts[::-1]):
+        found = stale(rests_on({name: was}), facts({name: now_is}))
+        assert bool(found) == is_stale, found
+        assert not found or all(one in found[0] for one in (before, now))
+
+
+def test_a_part_that_one_side_does_not_show_is_not_compared():
+    conditional, none = RETPOLINES.format("conditional"), "Mitigation: Retpolines; IBPB: conditional; RSB filling"
+    off = {**facts({"spectre_v2": RETPOLINES.format("disabled")}), "active": False}
+    for now in (facts({"spectre_v2": none}), off):
+        assert stale(rests_on({"spectre_v2": conditional}), now) == []
+    assert stale(rests_on({"spectre_v2": conditional}), {**off, "active": True}) != []
+
+
 @pytest.mark.parametrize(
     ("kernels", "now", "is_stale"),
     [
