@@ -162,6 +162,27 @@ def _of_quiet(proof: HostProof) -> Finding:
     return Finding("quiet", HOLDS, "Nothing else disturbed the measurement.")
 
 
+def announcement(facts: t.Mapping[str, t.Any], *, check: bool) -> str:
+    """Return what will be done to a host, before it is.
+
+    Args:
+        facts: ``ansible_facts['smt']``; without them the host may have second threads.
+        check: whether it is only said.
+    """
+    cpus = facts.get("cpus")
+    online, secondaries = (
+        set(cpulist.parse_or_empty(one if isinstance(one, str) else ""))
+        for one in (cpus.get("online") if isinstance(cpus, dict) else "", facts.get("secondaries"))
+    )
+    if facts and not online & secondaries:
+        return "no second thread is online, so none is taken offline."
+    return (
+        f"{'would take' if check else 'taking'} its second threads offline once, for some seconds, and"
+        f" {'bring' if check else 'bringing'} each CPU back as it is now; a rollback timer does that where this is"
+        " interrupted (-e smt_proof_switch=false leaves it out)."
+    )
+
+
 def verdict(proof: HostProof) -> str:
     """Return what came of a host in one sentence."""
     if proof.reason is not None:

@@ -262,6 +262,20 @@ def test_what_was_not_tried_is_said_with_its_reason(facts):
     assert said == "All that was tried holds; not tried: siblings, switch, equal arms and known effect."
 
 
+@pytest.mark.parametrize(
+    ("shape", "begun"),
+    [
+        (Machine(cores=2), "would take its second threads offline once"),
+        (Machine(cores=2, threads=1), "no second thread is online, so none is taken offline."),
+        (Machine(cores=2, offline=(2, 3)), "no second thread is online"),
+        (None, "would take its second threads offline once"),
+    ],
+)
+def test_what_will_be_done_is_said_where_it_can_be_done(shape, begun, tmp_path):
+    host = host_files.HostFs(sysfs_tree.write(tmp_path, sysfs_tree.files(shape))) if shape else None
+    assert findings.announcement(smt_facts.gather(host) if host else {}, check=True).startswith(begun)
+
+
 def test_an_affinity_conflict_is_no_fault(facts):
     proof = looked(facts, switch={**SWITCH, "refused": "1 affinity conflict(s)", "conflicts": 1, "seconds_off": None})
     assert states(proof)["switch"] == findings.OPEN
