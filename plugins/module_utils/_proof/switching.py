@@ -28,6 +28,9 @@ from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback impor
 
 # The timer of the change: switching hundreds of cores takes a minute.
 ROLLBACK_SECONDS = 300
+# Older kernels give cpusets their CPUs back some time after these are online (cpuset_hotplug_workfn in
+# kernel/cgroup/cpuset.c).
+CPUSET_SECONDS = 3.0
 # What differs that is written out, of each kind.
 MAX_NAMED = 20
 # No kernel has refused a CPU where its files cannot be written.
@@ -188,7 +191,7 @@ def there_and_back(run: Run, ticks_a_second: int, check: bool, sysroot: str = "/
         seconds_off=seconds_off,
         seconds_back=seconds_back,
         cpus=cpulist.render(going),
-        different=differences(before, picture(host, before.masks), ticks_a_second),
+        different=_lasting_differences(host, before, ticks_a_second),
         not_restored=smt_restore.left(not_restored),
     )
 
@@ -219,6 +222,18 @@ def _was_not_writable(error: "BaseException | None") -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
+
+
+def _lasting_differences(
+    host: kernel_files.KernelFiles, before: Picture, ticks_a_second: int
+) -> "dict[str, list[str]]":
+    """Return what is not as it was, also some time later where it is a cpuset."""
+    end = time.monotonic() + CPUSET_SECONDS
+    while True:
+        found = differences(before, picture(host, before.masks), ticks_a_second)
+        if not found["cpusets"] or time.monotonic() >= end:
+            return found
+        time.sleep(0.1)
 
 
 def _restored_as_far_as_it_goes(host: kernel_files.KernelFiles, fs: files.HostFs) -> "list[str]":

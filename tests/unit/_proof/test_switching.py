@@ -223,6 +223,18 @@ def test_a_cpuset_that_is_narrower_is_named_whether_it_bound_or_not(hierarchy, f
     assert found == [f"/cpu/docker/a has {name} {has.strip() or 'none'} (before: {name} {had})"]
 
 
+@pytest.mark.parametrize("is_late", [True, False])
+def test_a_cpuset_that_is_as_before_a_little_later_is_no_difference(is_late, host, monkeypatch):
+    host.put("proc/self/mounts", V2[0] + "\n")
+    path = "cpu/a/cpuset.cpus.effective"
+    host.put(path, "0-7")
+    monkeypatch.setattr(switching, "CPUSET_SECONDS", 0.3)
+    if is_late:
+        monkeypatch.setattr(switching.time, "sleep", lambda _seconds: host.put(path, "0-7"))
+    host.before_command = lambda command: host.put(path, "0-6") if command[:2] == ["systemctl", "stop"] else None
+    assert len(there_and_back(host).different["cpusets"]) == (not is_late)
+
+
 def picture(seconds=100.0, masks=None, cpusets=None, interrupts=None, online=(0, 1, 2, 3)):
     state = {"control": "on", "active": True, "online": list(online), "present": [0, 1, 2, 3]}
     return switching.Picture(seconds, state, masks or {}, cpusets or {}, interrupts or {})
