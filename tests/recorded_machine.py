@@ -14,6 +14,7 @@ import sys
 
 import jsonschema_rs
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files
+from ansible_collections.threadwise.smt.plugins.module_utils._proof.recording import SAME_AS
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._proof import document, findings
 
@@ -37,15 +38,19 @@ def make(proof, directory):
         jsonschema_rs.validator_for(document.SCHEMA).validate(found)
     except (text.BorderError, jsonschema_rs.ValidationError) as error:
         raise RecordingError(f"it is not the document of a proof: {text.line(error, 300)}") from None
-    if not found["recorded"]:
+    recorded = found["recorded"]
+    if not recorded:
         raise RecordingError("it has no files: the machine was too large")
+    same = {path: text[len(SAME_AS) :] for path, text in recorded.items() if text.startswith(SAME_AS)}
+    if not set(same.values()) <= recorded.keys():
+        raise RecordingError("a file stands for one that is not there")
     try:
         directory.mkdir(parents=True)
     except FileExistsError:
         raise RecordingError(f"{directory} exists") from None
     fs = files.HostFs(str(directory))
-    for path, content in found["recorded"].items():
-        fs.write(path, content)
+    for path, content in recorded.items():
+        fs.write(path, recorded[same[path]] if path in same else content)
     return row(found)
 
 

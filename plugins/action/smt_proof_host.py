@@ -11,6 +11,8 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ModuleAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import fields
+from ansible_collections.threadwise.smt.plugins.plugin_utils._proof import findings
 
 display = terminal.Terminal()
 # Ansible's own function has no type hints.
@@ -27,10 +29,7 @@ class ActionModule(ModuleAction):
         """Say what will be done, and do it."""
         if _TRUTH(self._task.args.get("switch", True), strict=False):
             host = text.line((task_vars or {})["inventory_hostname"], 100)
-            begun = "would take" if self._task.check_mode else "taking"
             display.display(
-                f"{host}: {begun} its second threads offline once, for some seconds, and bringing each CPU back as it"
-                " is now; a rollback timer does that where this is interrupted (-e smt_proof_switch=false leaves it"
-                " out)."
+                f"{host}: {findings.announcement(fields.smt_facts(task_vars or {}), check=self._task.check_mode)}"
             )
         return super().run(tmp, task_vars)

@@ -83,7 +83,8 @@ class ActionModule(ControllerAction):
         path = directory / f"{result_files.file_stem(name)}.json"
         if measured.get("path") is None or not path.exists():
             reason = fields.line(fields.why(measured), MAX_TEXT)
-            return host_proof.without_result(proof, reason or "they were not measured")
+            without = "--check measures nothing" if self._task.check_mode else "the measurement left no result"
+            return host_proof.without_result(proof, reason or without)
         return host_proof.with_result(proof, result_files.load(path))
 
     def _registered(self, variable: str, name: str) -> dict[str, t.Any]:

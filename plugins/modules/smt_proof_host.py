@@ -54,7 +54,7 @@ views:
       description: A file of the kernel, or a tool.
       type: str
     reason:
-      description: Why it says nothing, or null.
+      description: Why it says nothing, or which CPUs it says nothing of, or null.
       type: str
     cores:
       description: How many cores it knows, or null.
@@ -90,7 +90,7 @@ switch:
       description: Why nothing was switched, or nothing that stayed, or null.
       type: str
     failed:
-      description: Whether that is because the kernel or the host did not do it.
+      description: Whether that is because the kernel did not do it.
       type: bool
     conflicts:
       description: Number of affinity conflicts that refused it.
@@ -112,7 +112,9 @@ switch:
       type: list
       elements: str
 recorded:
-  description: Path -> text of the kernel's files about CPUs, without what names the host; empty for a very large one.
+  description:
+    - Path -> text of the kernel's files about CPUs, and of what says which kind of machine it is, without what names
+      the host; empty for a very large one.
   returned: success
   type: dict
 """

@@ -82,7 +82,7 @@ def announcement(wanted: float, cpus: int, governor: "str | None") -> "list[str]
     if wanted > telemetry.BUSY_SHARE * cpus:
         sentences.append(
             f"Busy now: other work wants {wanted:.1f} of {cpus} CPUs, so intervals will be wide. Wait until the host is"
-            " quiet (smt_eval_wait_quiet=10m), go on, or end the plan (smt_eval_stop)."
+            " quiet, as smt_eval does with smt_eval_wait_quiet=10m, go on, or end the plan (smt_eval_stop)."
         )
     if governor not in (None, "performance"):
         sentences.append(f"The frequency governor is {governor}: with performance samples vary less.")

@@ -288,12 +288,14 @@ def interrupt_path(number: str) -> str:
 
 def interrupts(host: kernel_files.KernelFiles, online: "frozenset[int]") -> "list[tuple[str, frozenset[int]]]":
     """Return number and CPUs of the interrupts that may not be handled by all online CPUs."""
-    found = []
-    for number in host.names(_INTERRUPTS):
-        cpus = cpulist.parse_or_empty(host.read(interrupt_path(number))) if number.isdigit() else frozenset()
-        if cpus and not cpus >= online:
-            found.append((number, cpus))
-    return found
+    return [(number, cpus) for number, cpus in all_interrupts(host) if not cpus >= online]
+
+
+def all_interrupts(host: kernel_files.KernelFiles) -> "list[tuple[str, frozenset[int]]]":
+    """Return number and CPUs of the interrupts whose CPUs the kernel shows."""
+    numbers = [number for number in host.names(_INTERRUPTS) if number.isdigit()]
+    found = [(number, cpulist.parse_or_empty(host.read(interrupt_path(number)))) for number in numbers]
+    return [(number, cpus) for number, cpus in found if cpus]
 
 
 def interrupt_devices(host: kernel_files.KernelFiles, number: str) -> str:

@@ -20,6 +20,8 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, kernel_files
 
 MAX_CGROUPS = 20000
+# What a cpuset has -> its file.
+_SHOWN = (("cpus", "cpuset.cpus"), ("effective", "cpuset.cpus.effective"), ("partition", "cpuset.cpus.partition"))
 
 
 class Cpuset(t.NamedTuple):
@@ -91,6 +93,20 @@ def find(host: kernel_files.KernelFiles) -> "list[Cpuset]":
     return found
 
 
+def shown(host: kernel_files.KernelFiles) -> "dict[str, str]":
+    """Return what each cpuset has, also one without CPUs of its own, by its directory below the sysroot: its files'
+    text. The root of each hierarchy is left out.
+    """
+    found = {}
+    for mount, _version in mounts(host):
+        for path in _cgroups(host, mount):
+            texts = [(name, host.read(f"{path}/{file}")) for name, file in _SHOWN] if path != mount else []
+            said = [f"{name} {text or 'none'}" for name, text in texts if text is not None]
+            if said:
+                found[path] = ", ".join(said)
+    return found
+
+
 def is_handed_down(host: kernel_files.KernelFiles) -> bool:
     """Return whether cgroups of cgroup v2 below the root have cpusets, even if none lists CPUs."""
     return any(
@@ -104,15 +120,23 @@ def processes(host: kernel_files.KernelFiles, path: str) -> "list[int]":
     """Return the processes in the cgroup of a directory below the sysroot and in those below it,
     of at most ``MAX_CGROUPS`` cgroups.
     """
-    found: list[int] = []
+    return [
+        int(pid)
+        for one in _cgroups(host, path)
+        for pid in (host.read(one + "/cgroup.procs") or "").split()
+        if pid.isdigit()
+    ]
+
+
+def _cgroups(host: kernel_files.KernelFiles, path: str) -> "t.Iterator[str]":
+    """Give the directory of a cgroup and of each below it, of at most ``MAX_CGROUPS``."""
     pending = [path]
     for _count in range(MAX_CGROUPS):
         if not pending:
-            break
+            return
         one = pending.pop()
-        found += [int(pid) for pid in (host.read(one + "/cgroup.procs") or "").split() if pid.isdigit()]
+        yield one
         pending += [f"{one}/{name}" for name in host.directories(one)]
-    return found
 
 
 def effective_cpus(host: kernel_files.KernelFiles, pid: int, online: "frozenset[int]") -> "frozenset[int]":

@@ -32,7 +32,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback impor
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache, seen_cpus
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology, read_topology
 
-_CLASS_FIELDS = (
+# Fields of /proc/cpuinfo that a hardware class goes by.
+CLASS_FIELDS = (
     "vendor_id",
     "cpu family",
     "model",
@@ -48,9 +49,10 @@ _CLASS_FIELDS = (
     "uarch",
     "Model Name",
 )
+ARCHITECTURE_PATH = "proc/sys/kernel/arch"
 _ARCHITECTURE = re.compile(r"[a-z0-9_]{1,20}")
 # Field of /proc/cpuinfo, start of its value, architecture: for recorded trees, because uname describes another machine.
-_ARCHITECTURE_SIGNS = (
+ARCHITECTURE_SIGNS = (
     ("vendor_id", "IBM/S390", "s390x"),
     ("CPU architecture", "8", "aarch64"),
     ("CPU architecture", "AArch64", "aarch64"),
@@ -90,7 +92,7 @@ def gather(fs: host_files.HostFs, siblings: object = sibling_source.KERNEL) -> "
         SiblingsError: the siblings that are asked for are not valid, or not known on this host
     """
     saved = _snapshot(fs)
-    kernel = _with_seen(read_topology(fs, topology_cache.load(fs)), smt_snapshot.seen_cores(fs))
+    kernel = kernel_topology(fs)
     measured = sibling_cache.load(fs)
     topology = sibling_source.applied(kernel, siblings, measured)
     control = read_control(fs)
@@ -158,6 +160,11 @@ def _snapshot(fs: host_files.HostFs) -> "smt_snapshot.Snapshot | None":
     except smt_snapshot.SmtSnapshotError as error:
         fs.note(f"Which CPUs were off on purpose is not known: {error}.")
         return None
+
+
+def kernel_topology(fs: host_files.HostFs) -> Topology:
+    """Return what the kernel shows, and what it showed before CPUs went offline."""
+    return _with_seen(read_topology(fs, topology_cache.load(fs)), smt_snapshot.seen_cores(fs))
 
 
 def _with_seen(topology: Topology, seen: smt_state.Cores) -> Topology:
@@ -309,29 +316,33 @@ def hardware_class(fs: host_files.HostFs, topology: Topology, guest_of: "str | N
     fields = cpuinfo.read_first(fs)
     sizes = topology.threads_per_core
     shape = f"{len(topology.packages)}s{len(topology.cores)}c{len(topology.present)}t"
-    architecture = _architecture(fs, fields)
+    name = architecture(fs, fields)
     parts = [
-        architecture,
+        name,
         shape,
         topology.numbering,
         sorted(map(len, topology.cores)),
         sorted(map(len, topology.packages)),
         sizes["max"],
         guest_of,
-        [fields.get(name) for name in _CLASS_FIELDS],
+        [fields.get(name) for name in CLASS_FIELDS],
     ]
     digest = hashlib.sha256(json.dumps(parts).encode("utf-8")).hexdigest()
-    return "-".join((architecture, shape, topology.numbering, digest[:8]))
+    return "-".join((name, shape, topology.numbering, digest[:8]))
 
 
-def _architecture(fs: host_files.HostFs, fields: "t.Mapping[str, str]") -> str:
-    if fs.is_host:
-        return os.uname().machine
-    text = (fs.read("proc/sys/kernel/arch") or "").strip()
-    if _ARCHITECTURE.fullmatch(text):
+def architecture(fs: host_files.HostFs, fields: "t.Mapping[str, str]") -> str:
+    """Return the architecture, of a recorded tree as far as its files say it, or ``unknown``.
+
+    Args:
+        fs: the host's files
+        fields: those of /proc/cpuinfo that identify the model
+    """
+    text = os.uname().machine if fs.is_host else (fs.read(ARCHITECTURE_PATH) or "").strip()
+    if fs.is_host or _ARCHITECTURE.fullmatch(text):
         return text
     if "flags" in fields and "cpu family" in fields:
         return "x86_64" if "lm" in fields["flags"].split() else "i686"
     return next(
-        (name for field, start, name in _ARCHITECTURE_SIGNS if fields.get(field, "").startswith(start)), "unknown"
+        (name for field, start, name in ARCHITECTURE_SIGNS if fields.get(field, "").startswith(start)), "unknown"
     )

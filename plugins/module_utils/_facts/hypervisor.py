@@ -14,7 +14,12 @@ UNNAMED = "unknown"
 """There is a hypervisor, but its name is not known."""
 
 _Names = t.Iterable[t.Tuple[str, str]]
-_DMI = ("sys_vendor", "product_name", "bios_vendor", "board_vendor")
+_TYPE, _SYSINFO = "sys/hypervisor/type", "proc/sysinfo"
+_CLOCKS = "sys/devices/system/clocksource/clocksource0/available_clocksource"
+_SMBIOS = "sys/firmware/dmi/entries/0-0/raw"
+_DMI_DIR, _DMI = "sys/class/dmi/id/", ("sys_vendor", "product_name", "bios_vendor", "board_vendor")
+_HYPERV = {"sys_vendor": "Microsoft Corporation", "product_name": "Virtual Machine"}
+_DEVICE_TREE = tuple("proc/device-tree/" + name for name in ("hypervisor/compatible", "compatible", "model"))
 _DMI_NAMES = (
     ("VMware", "vmware"),
     ("VirtualBox", "virtualbox"),
@@ -55,10 +60,10 @@ def detect(fs: host_files.HostFs) -> "str | None":
     Args:
         fs: the host's files
     """
-    kind = (fs.read("sys/hypervisor/type") or "").strip(" \t\r\n\0")
+    kind = (fs.read(_TYPE) or "").strip(" \t\r\n\0")
     if kind:
         return kind
-    sysinfo = fs.read("proc/sysinfo")
+    sysinfo = fs.read(_SYSINFO)
     if sysinfo:
         return _of_s390(sysinfo)
     fields = cpuinfo.read_first(fs)
@@ -67,8 +72,31 @@ def detect(fs: host_files.HostFs) -> "str | None":
     return _of_dmi(fs) or _of_device_tree(fs) or ("phyp" if "pSeries" in _platform(fs) else None)
 
 
+def signs(fs: host_files.HostFs) -> "dict[str, str]":
+    """Return the files that :func:`detect` goes by beside /proc/cpuinfo, as path -> text, with nothing in them but what
+    it looks for: firmware has serial numbers there, and owners put names.
+
+    Args:
+        fs: the host's files
+    """
+    found = {path: fs.read(path) or "" for path in (_TYPE, _CLOCKS)}
+    sysinfo = fs.read(_SYSINFO) or ""
+    found[_SYSINFO] = "\n".join([*_control_programs(sysinfo), *(["LPAR"] if "LPAR" in sysinfo else [])])
+    for name, text in _dmi(fs).items():
+        metal = _METAL.search(text) if name == "product_name" else None
+        known = [part for part, _name in _DMI_NAMES if part in text] + ([metal.group()] if metal else [])
+        found[_DMI_DIR + name] = text if text == _HYPERV.get(name) else " ".join(known)
+    is_virtual = _smbios_virtual(fs)
+    if is_virtual is not None:
+        # Printable bytes with and without the bit.
+        found[_SMBIOS] = "@" * _CHARACTERISTICS + ("P" if is_virtual else "@")
+    for path in _DEVICE_TREE:
+        found[path] = " ".join(part for part, _name in _DEVICE_TREE_NAMES if part in (fs.read(path) or ""))
+    return {path: text for path, text in found.items() if text}
+
+
 def _of_x86(fs: host_files.HostFs) -> str:
-    clocks = fs.read("sys/devices/system/clocksource/clocksource0/available_clocksource") or ""
+    clocks = fs.read(_CLOCKS) or ""
     by_clock, by_name = _first_match(clocks, _CLOCK_NAMES), _of_dmi(fs)
     # Some hypervisors offer guests the interfaces of KVM, and KVM those of Hyper-V.
     if by_name in _WITH_CLOCKS_OF_OTHERS or (by_clock == "hyperv" and by_name in ("kvm", "qemu")):
@@ -82,8 +110,8 @@ def _of_dmi(fs: host_files.HostFs) -> "str | None":
     Clouds have machines of their own under the same vendor: their product is named so, and SMBIOS has a bit for what is
     a virtual machine (DMTF DSP0134, type 0, second byte of the extended characteristics).
     """
-    texts = {name: (fs.read("sys/class/dmi/id/" + name) or "").strip() for name in _DMI}
-    if texts["sys_vendor"] == "Microsoft Corporation" and texts["product_name"] == "Virtual Machine":
+    texts = _dmi(fs)
+    if _HYPERV.items() <= texts.items():
         return "hyperv"
     found = _first_match("\n".join(texts.values()), _DMI_NAMES)
     is_virtual = _smbios_virtual(fs)
@@ -93,15 +121,18 @@ def _of_dmi(fs: host_files.HostFs) -> "str | None":
     return None if found in _CLOUDS and on_metal and not is_virtual else found
 
 
+def _dmi(fs: host_files.HostFs) -> "dict[str, str]":
+    return {name: (fs.read(_DMI_DIR + name) or "").strip() for name in _DMI}
+
+
 def _smbios_virtual(fs: host_files.HostFs) -> "bool | None":
     """Return the bit of SMBIOS for virtual machines; None where only root may read it, or it is not there."""
-    raw = fs.raw("sys/firmware/dmi/entries/0-0/raw", 4096)
+    raw = fs.raw(_SMBIOS, 4096)
     return None if raw is None or len(raw) <= _CHARACTERISTICS else bool(raw[_CHARACTERISTICS] & 0x10)
 
 
 def _of_device_tree(fs: host_files.HostFs) -> "str | None":
-    texts = [fs.read("proc/device-tree/" + name) or "" for name in ("hypervisor/compatible", "compatible", "model")]
-    return _first_match("\n".join(texts), _DEVICE_TREE_NAMES)
+    return _first_match("\n".join(fs.read(path) or "" for path in _DEVICE_TREE), _DEVICE_TREE_NAMES)
 
 
 def _of_s390(sysinfo: str) -> "str | None":
@@ -109,12 +140,14 @@ def _of_s390(sysinfo: str) -> "str | None":
 
     Without that line the machine is a logical partition of PR/SM, which also assigns CPUs.
     """
-    programs = [
-        line.partition(":")[2] for line in sysinfo.split("\n") if line.startswith("VM") and "Control Program" in line
-    ]
+    programs = _control_programs(sysinfo)
     if programs:
-        return _first_match(programs[0], (("KVM", "kvm"), ("z/VM", "zvm"))) or UNNAMED
+        return _first_match(programs[0].partition(":")[2], (("KVM", "kvm"), ("z/VM", "zvm"))) or UNNAMED
     return "pr/sm" if "LPAR" in sysinfo else None
+
+
+def _control_programs(sysinfo: str) -> "list[str]":
+    return [line for line in sysinfo.split("\n") if line.startswith("VM") and "Control Program" in line]
 
 
 def _platform(fs: host_files.HostFs) -> str:

@@ -7,6 +7,7 @@ even those that left its process group or session or lost their parent.
 import ctypes
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import time
@@ -28,7 +29,8 @@ COMMAND_SECONDS = 60
 
 def run(argv: "list[str]", seconds: float = COMMAND_SECONDS) -> "tuple[int, str, str]":
     """Run a command of the host without a shell; return its exit status, output and error output,
-    as AnsibleModule.run_command does.
+    as AnsibleModule.run_command does. Where it is not installed or cannot be run, the status is 127, and the error
+    output a clause with the command's name that says which of both.
 
     Args:
         argv: the command.
@@ -45,7 +47,9 @@ def run(argv: "list[str]", seconds: float = COMMAND_SECONDS) -> "tuple[int, str,
                 process.kill()
                 raise
     except (OSError, subprocess.SubprocessError) as error:
-        return 127, "", f"{argv[0]} cannot be run: {error!s:.200}"
+        # A script whose interpreter is missing is reported as missing itself.
+        is_missing = isinstance(error, FileNotFoundError) and shutil.which(argv[0], path=environment["PATH"]) is None
+        return 127, "", f"{argv[0]} {'is not installed' if is_missing else f'cannot be run: {error!s:.200}'}"
     return process.returncode, output.decode("utf-8", "replace"), errors.decode("utf-8", "replace")
 
 

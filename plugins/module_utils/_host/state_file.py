@@ -86,12 +86,16 @@ class StateFile(t.NamedTuple):
         Raises:
             OSError: it could not be written.
         """
-        head = {} if self.schema is None else {"schema": self.schema, "schema_version": SCHEMA_VERSION}
-        text = json.dumps({**head, **content}, indent=1) + "\n"
+        text = self.text(content)
         if self._has(fs, text):
             return False
         fs.write(self.path, text, self.mode)
         return True
+
+    def text(self, content: "t.Mapping[str, object]") -> str:
+        """Return the text of the file with a content, as for :meth:`save`."""
+        head = {} if self.schema is None else {"schema": self.schema, "schema_version": SCHEMA_VERSION}
+        return json.dumps({**head, **content}, indent=1) + "\n"
 
     def remove(self, fs: files.HostFs) -> bool:
         """Remove the file durably. Return whether there was one.

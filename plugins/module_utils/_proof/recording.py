@@ -9,11 +9,16 @@ processor are kept.
 import re
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._host import files
+from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts, hypervisor
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo, files
+from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache, seen_cpus
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import CPU_DIR, NODE_DIR
 
-# A recording with more is of no use to people; 1024 CPUs have 200 kB.
+# A recording with more is of no use to people; 1024 CPUs have half of it.
 MAX_CHARACTERS = 2_000_000
+# Begins a text that stands for that of another file, whose path follows: on a large machine most files of a CPU have
+# long lists that those of many CPUs have as well.
+SAME_AS = "= "
 OF_ALL = ("online", "enabled", "offline", "present", "possible", "isolated", "smt/control", "smt/active")
 OF_A_CPU = (
     "online",
@@ -41,23 +46,36 @@ OF_A_CPU = (
     ),
 )
 OF_ALL_NODES, OF_A_NODE = ("online", "has_cpu", "has_memory"), ("cpulist", "cpumap")
-# Fields of /proc/cpuinfo that describe the processor and its place.
+# Fields of /proc/cpuinfo that say where a CPU is, and all that describe it.
+PLACE = frozenset(
+    (
+        *("processor", "cpu number", "physical id", "siblings", "core id", "cpu cores", "book id", "drawer id"),
+        *("address", "hart"),
+    )
+)
 FIELDS = frozenset(
     (
-        *("processor", "vendor_id", "cpu family", "model", "model name", "stepping", "microcode", "cpu MHz"),
-        *("physical id", "siblings", "core id", "cpu cores", "flags", "cpu", "clock", "revision", "timebase"),
-        *("platform", "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision", "Features"),
-        *("cpu number", "version", "machine", "facilities", "max thread id", "# processors", "features"),
-        *("book id", "drawer id", "address", "isa", "hart", "uarch", "mmu"),
+        *PLACE,
+        *facts.CLASS_FIELDS,
+        *(field for field, _start, _name in facts.ARCHITECTURE_SIGNS),
+        *("microcode", "cpu MHz", "flags", "clock", "revision", "timebase", "platform", "Features", "version"),
+        *("facilities", "max thread id", "# processors", "features", "mmu"),
     )
 )
 # What a path of a recording looks like; no part of it leads upwards.
-PATHS = r"^(proc/cpuinfo|sys/devices/system/[a-z0-9/_]{1,200})$"
+PATHS = (
+    r"^(proc/(cpuinfo|sysinfo|self/mounts|sys/kernel/arch|device-tree/(hypervisor/)?[a-z]{1,20})"
+    r"|sys/(devices/system/[a-z0-9/_]{1,200}|hypervisor/type|firmware/dmi/entries/0-0/raw)"
+    r"|sys/class/dmi/id/(sys_vendor|product_name|bios_vendor|board_vendor)"
+    r"|var/lib/threadwise-smt/topology\.json)$"
+)
 _IDENTIFICATION = re.compile(r"(identification = )\w+")
 
 
 def read(fs: files.HostFs) -> "dict[str, str]":
     """Return the text of each file, by its path below the root; nothing of a host that is too large.
+
+    A text that begins with :data:`SAME_AS` stands for that of another file.
 
     Args:
         fs: the host's files.
@@ -70,21 +88,43 @@ def read(fs: files.HostFs) -> "dict[str, str]":
     paths += [NODE_DIR + name for name in OF_ALL_NODES]
     paths += [f"{NODE_DIR}{node}/{name}" for node in nodes for name in OF_A_NODE]
     found: dict[str, str] = {}
+    first: dict[str, str] = {}
     size = 0
-    for path, text in [*((path, fs.read(path)) for path in paths), ("proc/cpuinfo", _described(fs))]:
+    for path, text in [*((path, fs.read(path)) for path in paths), *_of_the_machine(fs).items()]:
         if text:
-            size += len(text)
-            found[path] = text
+            same = SAME_AS + first.setdefault(text, path)
+            found[path] = same if first[text] != path and len(same) < len(text) else text
+            size += len(found[path])
         if size > MAX_CHARACTERS:
             return {}
     return found
 
 
+def _of_the_machine(fs: files.HostFs) -> "dict[str, str]":
+    """Return what says which kind of machine it is, and how its CPUs were when all were online."""
+    found = {"proc/cpuinfo": _described(fs), **hypervisor.signs(fs)}
+    found[facts.ARCHITECTURE_PATH] = facts.architecture(fs, cpuinfo.read_first(fs)) + "\n"
+    covered = seen_cpus.of_lxcfs(fs)
+    if covered:
+        found[seen_cpus.MOUNTS] = f"lxcfs {covered} fuse.lxcfs rw 0 0\n"
+    known = facts.kernel_topology(fs)
+    if known.source == "saved" and known.complete:
+        found[cache.PATH] = cache.nameless(fs, known)
+    return found
+
+
 def _described(fs: files.HostFs) -> str:
-    """Return /proc/cpuinfo with the fields that describe processors."""
+    """Return /proc/cpuinfo with the fields that describe processors; what a CPU has as the first one does is left out,
+    but for its place.
+    """
     kept: t.List[str] = []
+    first: dict[str, str] = {}
     for line in (fs.read("proc/cpuinfo", files.LARGE) or "").split("\n"):
         name = line.partition(":")[0].strip()
+        if name in FIELDS - PLACE:
+            if first.get(name) == line:
+                continue
+            first.setdefault(name, line)
         if not line.strip() or name in FIELDS or re.match(r"processor [0-9]{1,6}|CPU[0-9]{1,6}\s*:\s*online", line):
             kept.append(_IDENTIFICATION.sub(r"\g<1>000000", line))
     return "\n".join(kept)

@@ -6,12 +6,13 @@ both took.
 The rollback timer brings the host back where this process dies between the two.
 """
 
+import errno
 import re
 import time
 import types
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._bindings import bindings, cpusets, tasks
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity, bindings, cpusets, tasks
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, files, kernel_files, locks
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
@@ -20,12 +21,20 @@ from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
     restore as smt_restore,
     state as smt_state,
 )
-from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback import pending as pending_rollback
+from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback import (
+    pending as pending_rollback,
+    timer as rollback_timer,
+)
 
 # The timer of the change: switching hundreds of cores takes a minute.
 ROLLBACK_SECONDS = 300
+# Older kernels give cpusets their CPUs back some time after these are online (cpuset_hotplug_workfn in
+# kernel/cgroup/cpuset.c).
+CPUSET_SECONDS = 3.0
 # What differs that is written out, of each kind.
 MAX_NAMED = 20
+# No kernel has refused a CPU where its files cannot be written.
+_NOT_WRITABLE = (errno.EROFS, errno.EACCES)
 
 Run = t.Callable[..., "tuple[int, str, str]"]
 
@@ -37,8 +46,8 @@ class Picture(t.NamedTuple):
         seconds: since the boot when it was taken, as far as that is known.
         state: the state of the CPUs.
         masks: (thread, its start) -> CPU list, of threads that may not run on all CPUs, or could not before.
-        cpusets: path -> what it has, of each with CPUs of its own.
-        interrupts: number -> CPU list.
+        cpusets: path -> what it has, of each, whether it binds or not: a switch can make it narrower.
+        interrupts: number -> CPU list, likewise.
     """
 
     seconds: float
@@ -67,12 +76,8 @@ def picture(host: kernel_files.KernelFiles, known: "t.Iterable[tuple[int, str]]"
         _since_boot(host),
         state,
         {key: cpulist.render(mask) for key, mask in masks.items()},
-        {
-            one.path: f"{cpulist.render(one.cpus)} ({one.partition or 'member'})"
-            for one in cpusets.find(host)
-            if one.binds or one.partition
-        },
-        {number: cpulist.render(cpus) for number, cpus in bindings.interrupts(host, online)},
+        cpusets.shown(host),
+        {number: cpulist.render(cpus) for number, cpus in bindings.all_interrupts(host)},
     )
 
 
@@ -101,9 +106,9 @@ def differences(before: Picture, after: Picture, ticks_a_second: int) -> "dict[s
             if key in existed and before.masks.get(key) != mask
         ][:MAX_NAMED],
         "cpusets": [
-            f"/{path} has {after.cpusets.get(path, 'no CPUs of its own')}, before {had}"
+            f"/{path} has {after.cpusets[path]} (before: {had})"
             for path, had in sorted(before.cpusets.items())
-            if after.cpusets.get(path) != had
+            if after.cpusets.get(path, had) != had
         ][:MAX_NAMED],
         "interrupts": [
             f"interrupt {number} is on {after.interrupts[number]}, before on {had}"
@@ -118,7 +123,7 @@ class Switched(t.NamedTuple):
 
     Attributes:
         refused: why nothing was switched, or nothing that stayed; None where it was.
-        failed: whether that is because the kernel or the host did not do it, and not because it should not be tried.
+        failed: whether that is because the kernel did not do it, and not because it could not or should not be tried.
         conflicts: number of affinity conflicts that refused it.
         seconds_off: how long taking siblings offline took; None where it did not happen.
         seconds_back: how long bringing it back took; the same.
@@ -158,14 +163,18 @@ def there_and_back(run: Run, ticks_a_second: int, check: bool, sysroot: str = "/
         going = _online(expected["before"]) - _online(expected["after"])
         if check or not going:
             return Switched(None if going else "no sibling is online", cpus=cpulist.render(going))
-        # What is to be the same afterwards: in any form, also one that an earlier change has left.
-        was = smt_frame.present(host, fs)
-        before = picture(host)
-        _off, seconds_off = _timed(asked, run, sysroot)
-    except change.ChangeRefusedError as error:
-        return Switched(str(error), conflicts=len(error.findings))
     except HostError as error:
-        return Switched(str(error), failed=True)
+        return _not_tried(error)
+    # What is to be the same afterwards: in any form, also one that an earlier change has left.
+    was = smt_frame.present(host, fs)
+    before = picture(host)
+    try:
+        _off, seconds_off = _timed(asked, run, sysroot)
+    except HostError as error:
+        is_changed = bool(smt_state.differences(before.state, smt_state.read(files=host)))
+        if is_changed or (isinstance(error, smt_state.StateError) and not _was_not_writable(error)):
+            return Switched(str(error), failed=True)
+        return _not_tried(error)
     back = change.Request(change.PREVIOUS, frame=was)
     begun = time.monotonic()
     # The timer still runs, and does it where this process dies.
@@ -182,9 +191,49 @@ def there_and_back(run: Run, ticks_a_second: int, check: bool, sysroot: str = "/
         seconds_off=seconds_off,
         seconds_back=seconds_back,
         cpus=cpulist.render(going),
-        different=differences(before, picture(host, before.masks), ticks_a_second),
+        different=_lasting_differences(host, before, ticks_a_second),
         not_restored=smt_restore.left(not_restored),
     )
+
+
+def _not_tried(error: HostError) -> Switched:
+    """Return why nothing was tried, with a way out that whoever calls a proof has."""
+    if isinstance(error, change.ChangeRefusedError) and error.findings:
+        count, shown = len(error.findings), error.findings[: affinity.MAX_LINES]
+        more = f"; and {count - len(shown)} more" if count > len(shown) else ""
+        return Switched(
+            f"{count} affinity conflict(s). Move what is bound to these CPUs, and try again: {'; '.join(shown)}{more}",
+            conflicts=count,
+        )
+    if isinstance(error, rollback_timer.NoSystemdError):
+        return Switched(
+            "its rollback timer needs systemd (systemd-run), which does not run on this host. Try it with smt_state,"
+            " which can do without (docs/runtime.md)"
+        )
+    if isinstance(error, (change.ChangeRefusedError, locks.HostLockError)):
+        return Switched(str(error))
+    return Switched(f"{error}. Mend that and try again, or leave the switch out (smt_proof_switch=false)")
+
+
+def _was_not_writable(error: "BaseException | None") -> bool:
+    """Return whether an error comes from files that cannot be written, as in a container."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in _NOT_WRITABLE:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _lasting_differences(
+    host: kernel_files.KernelFiles, before: Picture, ticks_a_second: int
+) -> "dict[str, list[str]]":
+    """Return what is not as it was, also some time later where it is a cpuset."""
+    end = time.monotonic() + CPUSET_SECONDS
+    while True:
+        found = differences(before, picture(host, before.masks), ticks_a_second)
+        if not found["cpusets"] or time.monotonic() >= end:
+            return found
+        time.sleep(0.1)
 
 
 def _restored_as_far_as_it_goes(host: kernel_files.KernelFiles, fs: files.HostFs) -> "list[str]":

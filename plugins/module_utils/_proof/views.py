@@ -7,6 +7,7 @@ Sources: lscpu(1) of util-linux for ``-p``, lstopo(1) of hwloc for its XML, ppc6
 ``--info``, proc(5) for /proc/stat.
 """
 
+import errno
 import re
 import typing as t
 
@@ -22,6 +23,8 @@ SECONDS = 30.0
 _OBJECT = re.compile(r"<object\s+type=\"(Core|PU)\"([^>]{0,100000})>")
 _CPUSET = re.compile(r"\bcpuset=\"([0-9a-fx,]{1,20000})\"")
 _CORE_LINE = re.compile(r"\s*Core\s+[0-9]{1,6}:((?:\s+[0-9]{1,6}\*?)+)\s*")
+# What processes.run says of a command that did not run.
+_NOT_RUN = re.compile(r"\S+ (is not installed|cannot be run: .+)")
 
 Run = t.Callable[["list[str]", float], "tuple[int, str, str]"]
 
@@ -33,7 +36,7 @@ class View(t.NamedTuple):
         source: its name, for people.
         cores: the CPUs of each core that it knows; None where it says nothing of cores.
         online: the CPUs that it has online; None where it says nothing of that.
-        reason: why it could not be asked; None where it was.
+        reason: why it says nothing, or which CPUs it says nothing of; None where it says all.
     """
 
     source: str
@@ -51,33 +54,49 @@ def read(fs: files.HostFs, online: "t.Iterable[int]", run: Run = processes.run) 
         run: runs a command, as ``processes.run``.
     """
     return [
-        View("/sys/devices/system/cpu/online", online=_cpus(fs.read(CPU_DIR + "online"))),
+        _of_online(fs),
         _of_files(fs, "core_cpus_list", online),
         _of_files(fs, "thread_siblings_list", online),
         # Not the cores: the ids there are unique in a die, and nothing says in which die a CPU is.
-        View("/proc/cpuinfo", online=tuple(sorted(cpuinfo.read(fs).blocks)) or None),
-        View("/proc/stat", online=_of_stat(fs)),
+        _of_text(fs, "proc/cpuinfo", lambda text: cpuinfo.parse(text).blocks),
+        _of_text(fs, "proc/stat", lambda text: map(int, re.findall(r"^cpu([0-9]{1,6}) ", text, re.MULTILINE))),
         _asked(run, "lscpu", ["lscpu", "-p=CPU,CORE,SOCKET"], _of_lscpu),
         _asked(run, "hwloc", ["lstopo-no-graphics", "--no-io", "--of", "xml", "-"], _of_hwloc),
         _asked(run, "ppc64_cpu", ["ppc64_cpu", "--info"], _of_ppc64_cpu),
     ]
 
 
+def _of_online(fs: files.HostFs) -> View:
+    path = CPU_DIR + "online"
+    cpus, reason = _cpus(fs, path)
+    return View(f"/{path}", online=cpus, reason=reason)
+
+
 def _of_files(fs: files.HostFs, name: str, online: "t.Iterable[int]") -> View:
-    found = [_cpus(fs.read(f"{CPU_DIR}cpu{cpu}/topology/{name}")) for cpu in online]
-    cores = sorted({core for core in found if core})
-    return View(f"topology/{name}", tuple(cores)) if cores else View(f"topology/{name}", reason="it does not exist")
+    found = {cpu: _cpus(fs, f"{CPU_DIR}cpu{cpu}/topology/{name}") for cpu in online}
+    cores = tuple(sorted({core for core, _reason in found.values() if core}))
+    silent: dict[str, list[int]] = {}
+    for cpu, (_core, reason) in found.items():
+        if reason is not None:
+            silent.setdefault(reason, []).append(cpu)
+    reasons = [f"of CPUs {cpulist.render(cpus)} {reason}" for reason, cpus in silent.items()] if cores else silent
+    return View(f"topology/{name}", cores or None, reason="; ".join(reasons) or None)
 
 
-def _of_stat(fs: files.HostFs) -> "tuple[int, ...] | None":
-    found = re.findall(r"^cpu([0-9]{1,6}) ", fs.read("proc/stat", files.LARGE) or "", re.MULTILINE)
-    return tuple(sorted(map(int, found))) or None
+def _of_text(fs: files.HostFs, path: str, cpus: "t.Callable[[str], t.Iterable[int]]") -> View:
+    """Return the CPUs that a file for people names, as ``cpus`` finds them in its text."""
+    try:
+        found = tuple(sorted(cpus(fs.text(path, files.LARGE))))
+    except OSError as error:
+        return View(f"/{path}", reason=_unreadable(error))
+    return View(f"/{path}", online=found) if found else View(f"/{path}", reason="it names no CPUs")
 
 
 def _asked(run: Run, name: str, argv: "list[str]", parse: "t.Callable[[str], View]") -> View:
-    status, output, _errors = run(argv, SECONDS)
-    if status == 127:
-        return View(name, reason="it is not installed")
+    status, output, errors = run(argv, SECONDS)
+    not_run = _NOT_RUN.fullmatch(errors) if status == 127 else None
+    if not_run:
+        return View(name, reason=f"it {not_run.group(1)}")
     if status != 0 or len(output) > MAX_OUTPUT:
         return View(name, reason=f"it ended with exit code {status}" if status else "it printed too much")
     view = parse(output)
@@ -123,11 +142,19 @@ def _of_ppc64_cpu(output: str) -> View:
     return View("ppc64_cpu", _sorted([int(cpu.rstrip("*")) for cpu in line] for line in lines), tuple(online))
 
 
-def _cpus(text: "str | None") -> "tuple[int, ...] | None":
+def _cpus(fs: files.HostFs, path: str) -> "tuple[tuple[int, ...] | None, str | None]":
+    """Return the CPUs that a file lists, or the reason why there are none."""
     try:
-        return cpulist.parse(text) or None if text else None
+        cpus = cpulist.parse(fs.text(path))
+    except OSError as error:
+        return None, _unreadable(error)
     except cpulist.CpuListError:
-        return None
+        return None, "it is no list of CPUs"
+    return (cpus, None) if cpus else (None, "it names no CPUs")
+
+
+def _unreadable(error: OSError) -> str:
+    return "it does not exist" if error.errno == errno.ENOENT else f"it cannot be read ({error.strerror})"
 
 
 def _sorted(groups: "t.Iterable[t.Iterable[int]]") -> "tuple[tuple[int, ...], ...]":

@@ -12,6 +12,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host.files import 
 
 # A sample whose workers were stopped for a larger share of their time measures the quota.
 MAX_STOPPED_SHARE = 0.01
+# How the reason of such a sample begins.
+REFUSED = "the CPU quota of the cgroup "
 
 
 class Quota(t.NamedTuple):
@@ -69,7 +71,7 @@ def announcement(found: "t.Sequence[Quota]", online: int) -> "list[str]":
     return [
         (
             f"This run may use {_cpus(smallest)} of {online} at once, by the CPU quota of the cgroup {smallest.cgroup}."
-            " Samples that it stops are not counted: raise it, or choose placements of fewer CPUs"
+            " Samples that it stops are not counted: raise it, or have smt_eval choose placements of fewer CPUs"
             " (smt_eval_placements)."
         )
     ]
@@ -89,7 +91,7 @@ def refusal(before: "t.Iterable[Quota]", after: "t.Iterable[Quota]", seconds: fl
     if quota is None or most <= MAX_STOPPED_SHARE * seconds:
         return None
     return (
-        f"the CPU quota of the cgroup {quota.cgroup}, {_cpus(quota)}, stopped the workers for more than"
+        f"{REFUSED}{quota.cgroup}, {_cpus(quota)}, stopped the workers for more than"
         f" {MAX_STOPPED_SHARE:.0%} of their time, so that this would measure the quota: raise it for the measurement"
         " (CPUQuota of the systemd unit or slice, the CPU limit of the container or pod), or measure fewer workers"
     )

@@ -53,15 +53,27 @@ def save(fs: HostFs, topology: Topology) -> bool:
     """
     if topology.source != "sysfs" or not topology.complete or topology.offline:
         return False
-    return _FILE.save(
-        fs,
-        {
-            "key": machine_key(fs),
-            "present": cpulist.render(topology.present),
-            "cores": [cpulist.render(core) for core in topology.cores],
-            "packages": [cpulist.render(package) for package in topology.packages],
-        },
-    )
+    return _FILE.save(fs, _content(topology, machine_key(fs)))
+
+
+def nameless(fs: HostFs, topology: Topology) -> str:
+    """Return the text of a cache that counts for the files of this machine where nothing in them says which one it is,
+    as in a recorded tree: it says what the CPUs are, and not whose.
+
+    Args:
+        fs: the host's files.
+        topology: with the core of each present CPU.
+    """
+    return _FILE.text(_content(topology, _key("", fs)))
+
+
+def _content(topology: Topology, key: str) -> "dict[str, object]":
+    return {
+        "key": key,
+        "present": cpulist.render(topology.present),
+        "cores": [cpulist.render(core) for core in topology.cores],
+        "packages": [cpulist.render(package) for package in topology.packages],
+    }
 
 
 def load(fs: HostFs) -> "Topology | None":
@@ -87,6 +99,10 @@ def machine_key(fs: HostFs) -> str:
         ),
         "",
     )
+    return _key(identity, fs)
+
+
+def _key(identity: str, fs: HostFs) -> str:
     fields = cpuinfo.read_first(fs)
     model = [f"{name}={fields[name]}" for name in _MODEL_FIELDS if name in fields]
     return hashlib.sha256("\n".join([identity, *model]).encode("utf-8")).hexdigest()

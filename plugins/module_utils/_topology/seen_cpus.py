@@ -14,6 +14,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulis
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import ReadableFiles
 
 CPU_DIR = "sys/devices/system/cpu"
+MOUNTS = "proc/self/mounts"
 # What lxcfs covers: either can be shown by it and the other not.
 _OF_LXCFS = re.compile(rf"^\S+ (/proc/cpuinfo|/{CPU_DIR}(?:/\S*)?) fuse\.lxcfs ", re.MULTILINE)
 
@@ -38,6 +39,12 @@ def unavailable(files: ReadableFiles, offline: "t.Iterable[int]") -> "frozenset[
     )
 
 
+def of_lxcfs(files: ReadableFiles) -> "str | None":
+    """Return the file or folder about CPUs that lxcfs shows in place of the kernel, or None."""
+    mount = _OF_LXCFS.search(files.read(MOUNTS) or "")
+    return mount and mount[1]
+
+
 def contradiction(files: ReadableFiles, online: "t.Collection[int]") -> "str | None":
     """Return what says that the list of CPUs online is not that of the kernel, as a sentence without a full stop; None
     where nothing does. A change would be one of the machine, and not of what is shown here.
@@ -56,8 +63,8 @@ def contradiction(files: ReadableFiles, online: "t.Collection[int]") -> "str | N
                 flags[int(number)] = flag == "1"
     wrong = [cpu for cpu, flag in flags.items() if flag != (cpu in listed)]
     if not wrong:
-        mount = _OF_LXCFS.search(files.read("proc/self/mounts") or "")
-        return mount and f"lxcfs shows {mount[1]}, as in a container: the CPUs are the machine's, and are changed there"
+        path = of_lxcfs(files)
+        return path and f"lxcfs shows {path}, as in a container: the CPUs are the machine's, and are changed there"
     return (
         f"/{CPU_DIR}/online lists CPUs {cpulist.render(listed)}, and the file online of CPUs {cpulist.render(wrong)}"
         " says otherwise, as in a container (lxcfs): the CPUs are the machine's, and are changed there"

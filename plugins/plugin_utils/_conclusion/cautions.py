@@ -8,6 +8,7 @@ import collections
 import typing as t
 from statistics import median
 
+from ansible_collections.threadwise.smt.plugins.module_utils._sampling import quotas
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import (
     cache as sibling_cache,
     source as sibling_source,
@@ -46,6 +47,24 @@ def of_host(analysis: HostAnalysis) -> list[str]:
     ]
 
 
+def of_disturbances(analysis: HostAnalysis) -> list[str]:
+    """Return what disturbed the measurement: other work, a hypervisor that took time, quotas and heat; not what is
+    uncertain about the host itself, such as its siblings.
+    """
+    result = analysis.result
+    cautions = [*background_load(result), *_stolen_time(result)]
+    stopped = [one for one in failures(result) if one["reason"].startswith(quotas.REFUSED)]
+    if stopped:
+        count = sum(one["samples"] for one in stopped)
+        reason = wording.clause(stopped[0]["reason"])
+        cautions.append(f"{count} of {len(result.samples)} samples failed: {reason}.")
+    hot = [events > 0 for sample in result.samples if (events := recorded.telemetry_of(sample).throttled) is not None]
+    if hot and sum(hot) >= disturbances.THROTTLED * len(hot):
+        share = wording.percent(sum(hot) / len(hot))
+        cautions.append(f"In {share} of the samples cores were throttled, as heat does.")
+    return [*cautions, *wording.first_of(disturbances.cautions(result, analysis.comparisons), "comparisons")]
+
+
 def _of_the_run(result: HostResult) -> list[str]:
     cautions = []
     if result.outcome != "completed":
@@ -64,16 +83,17 @@ def _of_the_run(result: HostResult) -> list[str]:
             f" belong to. {'Of all' if count == reasons.total() else 'Of most'} the reason is: {wording.clause(usual)}."
         )
     cautions += _undeclared(result)
-    cautions += background_load(result)
-    stolen = [steal for sample in samples if (steal := recorded.telemetry_of(sample).steal) is not None]
-    if stolen and max(stolen) > NOTABLE_SHARE:
-        cautions.append(
-            f"The hypervisor took up to {wording.percent(max(stolen))} of the CPU time away during a sample."
-        )
-    cautions += _hypervisor(result)
+    cautions += [*background_load(result), *_stolen_time(result), *_hypervisor(result)]
     if not result.facts.get("complete", True):
         cautions.append("The topology is not complete: the place of some CPUs is not known.")
     return cautions
+
+
+def _stolen_time(result: HostResult) -> list[str]:
+    stolen = [steal for sample in result.samples if (steal := recorded.telemetry_of(sample).steal) is not None]
+    if not stolen or max(stolen) <= NOTABLE_SHARE:
+        return []
+    return [f"The hypervisor took up to {wording.percent(max(stolen))} of the CPU time away during a sample."]
 
 
 def _undeclared(result: HostResult) -> list[str]:

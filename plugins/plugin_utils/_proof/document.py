@@ -88,7 +88,7 @@ SCHEMA = schema.published(
             schema.or_null(
                 schema.whole(
                     refused=schema.about(schema.BOOL, "Whether nothing was switched, or nothing that stayed."),
-                    failed=schema.about(schema.BOOL, "Whether that is because the kernel or the host did not do it."),
+                    failed=schema.about(schema.BOOL, "Whether that is because the kernel did not do it."),
                     conflicts=schema.about(_COUNT, "Number of affinity conflicts that refused it."),
                     seconds_off=schema.about(_SECONDS, "Seconds until siblings were offline."),
                     seconds_back=schema.about(_SECONDS, "Seconds until the host was back."),
@@ -123,7 +123,9 @@ SCHEMA = schema.published(
         planted=schema.about(_MEASURED, f"The same with {EFFECT:.0%} more work; null if not measured."),
         recorded=schema.about(
             schema.mapping(schema.text(recording.MAX_CHARACTERS), 200_000, recording.PATHS),
-            "Path below the root -> text of files of the kernel about CPUs.",
+            "Path below the root -> text of files of the kernel about CPUs, and of what says which kind of machine it"
+            f" is; `{recording.SAME_AS}PATH` stands for the text of another one. Empty where they are more than"
+            f" {recording.MAX_CHARACTERS:,} characters.",
         ),
     ),
 )
@@ -159,7 +161,7 @@ def made(proof: HostProof, day: str) -> dict[str, t.Any]:
 def _view(one: View) -> dict[str, t.Any]:
     return {
         "source": one.source,
-        "answered": one.reason is None,
+        "answered": one.reason is None or one.cores is not None,
         "cores": one.cores,
         "differences": list(one.differences),
     }

@@ -55,15 +55,17 @@ def of(proof: HostProof) -> list[Finding]:
 
 def _of_facts(proof: HostProof) -> Finding:
     """The kernel's own files decide; a tool that differs from them, as lscpu does on some Arm machines, is named."""
-    asked = [view for view in proof.views if view.reason is None]
-    different = [one for view in asked for one in view.differences]
-    is_wrong = any(view.differences for view in asked if view.is_of_kernel)
-    same = wording.join([view.source for view in asked if not view.differences])
-    said = f"{'; '.join(different[:MAX_NAMED])}{_more(different)}. " if different else ""
-    if is_wrong:
-        return Finding("facts", FAILS, said.strip())
-    agreed = f"The facts say what these say of CPUs and cores: {same}."
-    return Finding("facts", HOLDS if asked else OPEN, said + agreed)
+    different = [one for view in proof.views for one in view.differences]
+    is_wrong = any(view.differences for view in proof.views if view.is_of_kernel)
+    same = [view.source for view in proof.views if view.reason is None and not view.differences]
+    silent = [f"{view.source} ({view.reason})" for view in proof.views if view.is_of_kernel and view.reason is not None]
+    said = [f"{'; '.join(different[:MAX_NAMED])}{_more(different)}."] if different else []
+    if same and not is_wrong:
+        said.append(f"The facts say what these say of CPUs and cores: {wording.join(same)}.")
+    if silent:
+        said.append(f"Not known: {'; '.join(silent)}.")
+    state = FAILS if is_wrong else HOLDS if same else OPEN
+    return Finding("facts", state, " ".join(said) or "No source of CPUs and cores could be read.")
 
 
 def _more(found: t.Sequence[t.Any]) -> str:
@@ -155,9 +157,30 @@ def _of_instruments(proof: HostProof) -> Finding:
 
 
 def _of_quiet(proof: HostProof) -> Finding:
-    if proof.cautions:
-        return Finding("quiet", FAILS, " ".join(proof.cautions))
+    if proof.disturbances:
+        return Finding("quiet", FAILS, " ".join(proof.disturbances))
     return Finding("quiet", HOLDS, "Nothing else disturbed the measurement.")
+
+
+def announcement(facts: t.Mapping[str, t.Any], *, check: bool) -> str:
+    """Return what will be done to a host, before it is.
+
+    Args:
+        facts: ``ansible_facts['smt']``; without them the host may have second threads.
+        check: whether it is only said.
+    """
+    cpus = facts.get("cpus")
+    online, secondaries = (
+        set(cpulist.parse_or_empty(one if isinstance(one, str) else ""))
+        for one in (cpus.get("online") if isinstance(cpus, dict) else "", facts.get("secondaries"))
+    )
+    if facts and not online & secondaries:
+        return "no second thread is online, so none is taken offline."
+    return (
+        f"{'would take' if check else 'taking'} its second threads offline once, for some seconds, and"
+        f" {'bring' if check else 'bringing'} each CPU back as it is now; a rollback timer does that where this is"
+        " interrupted (-e smt_proof_switch=false leaves it out)."
+    )
 
 
 def verdict(proof: HostProof) -> str:

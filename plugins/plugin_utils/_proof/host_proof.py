@@ -27,7 +27,7 @@ START = 0.005
 
 @dataclasses.dataclass(frozen=True)
 class View:
-    """What one source says of the CPUs; ``reason`` where it says nothing."""
+    """What one source says of the CPUs; ``reason`` where it says nothing of all or some of them."""
 
     source: str
     reason: str | None
@@ -116,7 +116,7 @@ class HostProof:
         equal: the host as it was found, against itself; None where it was not measured.
         planted: the same with more work; the same.
         not_compared: why these are None, or None.
-        cautions: what disturbed the measurement, one sentence each.
+        disturbances: what disturbed the measurement, one sentence each.
     """
 
     name: str
@@ -132,7 +132,7 @@ class HostProof:
     equal: Measured | None = None
     planted: Measured | None = None
     not_compared: str | None = None
-    cautions: tuple[str, ...] = ()
+    disturbances: tuple[str, ...] = ()
 
     @property
     def disagreement(self) -> str | None:
@@ -187,5 +187,5 @@ def with_result(proof: HostProof, result: HostResult) -> HostProof:
         equal=found.get(AGAIN),
         planted=found.get(PLANTED),
         not_compared=missing,
-        cautions=tuple(cautions.of_host(analysis)),
+        disturbances=tuple(cautions.of_disturbances(analysis)),
     )

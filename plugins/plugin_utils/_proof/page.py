@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._proof import recording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import fields
 from ansible_collections.threadwise.smt.plugins.plugin_utils._proof import findings
 from ansible_collections.threadwise.smt.plugins.plugin_utils._proof.host_proof import HostProof
@@ -67,4 +68,5 @@ def render(proofs: t.Sequence[HostProof], at: str) -> str:
         parts=findings.PARTS,
         titles=findings.TITLES,
         shape=findings.shape,
+        most_recorded=f"{recording.MAX_CHARACTERS:,}",
     )

@@ -19,8 +19,10 @@ import result_maker
 import sysfs_tree
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import order
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
-from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo, files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._proof import recording
+from ansible_collections.threadwise.smt.plugins.module_utils._sampling import quotas
+from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache, topology
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change, paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import answers
 from ansible_collections.threadwise.smt.plugins.plugin_utils._proof import document, findings, host_proof, page
@@ -82,8 +84,8 @@ def looked(facts, reason=None, **changes):
     return host_proof.of_host("web01", facts, answer(**changes), measured, reason)
 
 
-def evaluated(proof, effects, noise=0.004, blocks=30):
-    """The proof with a result: arm -> what it multiplies the time by."""
+def evaluated(proof, effects, noise=0.004, blocks=30, disturb=lambda _made: None):
+    """The proof with a result: arm -> what it multiplies the time by; ``disturb`` changes the document."""
     made = result_maker.result(
         workloads={"python_loop": {"rate": 100.0, "share": 0.625, "unit": "loops/s", "title": "loop"}},
         names=("all_threads",),
@@ -97,6 +99,7 @@ def evaluated(proof, effects, noise=0.004, blocks=30):
     for sample in made["samples"]:
         value = 0.5 * effects[sample["arm"]] * math.exp(source.gauss(0, noise))
         sample["metrics"]["wall_time"] = {"value": value, "unit": "s", "better": "lower"}
+    disturb(made)
     return host_proof.with_result(proof, result_maker.accepted(made))
 
 
@@ -178,9 +181,76 @@ def test_each_planted_fault_is_named(planted, part, said, facts):
     assert findings.verdict(proof).lower().startswith(part) or part in findings.verdict(proof)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"environment": {"hypervisor": "kvm"}},
+        {"environment": {"hypervisor": "vmware"}, "facts": {"measured": {**MEASURED, "agrees_with_kernel": None}}},
+        {"facts": {"measured": {**MEASURED, "agrees_with_kernel": False}}},
+        {"facts": {"complete": False}},
+    ],
+)
+def test_what_is_not_known_of_a_host_does_not_disturb_it(changes, facts):
+    proof = evaluated(looked(facts), EFFECTS, disturb=lambda made: [made[key].update(changes[key]) for key in changes])
+    assert states(proof)["quiet"] == findings.HOLDS, sentence(proof, "quiet")
+
+
+QUOTA = [quotas.Quota("/a.slice", 2.0, 0.0)], [quotas.Quota("/a.slice", 2.0, 9.0)]
+
+
+def _each_fifth(**changes):
+    return lambda made: [sample.update(changes) for sample in made["samples"][::5]]
+
+
+def _of_telemetry(**changes):
+    return lambda made: [sample["telemetry"].update(changes) for sample in made["samples"]]
+
+
+def _busy(made):
+    for sample in made["samples"]:
+        for worker in sample["workers"]:
+            worker["cpu_seconds"] = worker["wall_seconds"] / 2
+
+
+@pytest.mark.parametrize(
+    ("disturb", "said"),
+    [
+        (_busy, "This host was too busy with other work"),
+        (_of_telemetry(steal=0.09), "The hypervisor took up to 9 % of the CPU time"),
+        (_of_telemetry(throttled=3), "In 100 % of the samples cores were throttled, as heat does."),
+        (
+            _each_fifth(ok=False, metrics={}, error=quotas.refusal(*QUOTA, 1.0)),
+            "samples failed: the CPU quota of the cgroup /a.slice, 2 CPUs, stopped the workers",
+        ),
+    ],
+)
+def test_what_disturbed_is_named_with_advice_that_this_playbook_can_follow(disturb, said, facts):
+    proof = evaluated(looked(facts), EFFECTS, disturb=disturb)
+    assert states(proof)["quiet"] == findings.FAILS and said in sentence(proof, "quiet"), sentence(proof, "quiet")
+    assert "smt_eval" not in sentence(proof, "quiet")
+
+
 def test_a_tool_that_differs_from_the_kernel_is_named_and_is_no_fault_of_the_host(facts):
-    proof = looked(facts, views=[{**VIEW, "differences": ["lscpu has CPUs 0,2 on one core, and the facts have 0-1"]}])
+    differs = {**VIEW, "differences": ["lscpu has CPUs 0,2 on one core, and the facts have 0-1"]}
+    proof = looked(facts, views=[differs, {**VIEW, "source": "/proc/stat"}])
     assert states(proof)["facts"] == findings.HOLDS and "lscpu has CPUs 0,2 on one core" in sentence(proof, "facts")
+
+
+def test_sources_that_said_nothing_are_not_among_those_that_say_the_same(facts):
+    silent = {**VIEW, "source": "/proc/stat", "reason": "it does not exist", "cores": None}
+    part = {**VIEW, "source": "topology/core_cpus_list", "reason": "of CPUs 2 it is no list of CPUs"}
+    missing = {**VIEW, "source": "hwloc", "reason": "it is not installed", "cores": None}
+    proof = looked(facts, views=[silent, part, VIEW, missing])
+    assert states(proof)["facts"] == findings.HOLDS and sentence(proof, "facts") == (
+        "The facts say what these say of CPUs and cores: lscpu. Not known: /proc/stat (it does not exist);"
+        " topology/core_cpus_list (of CPUs 2 it is no list of CPUs)."
+    )
+    assert [view["answered"] for view in document.made(proof, "2026-11-27")["views"]] == [False, True, True, False]
+    none = looked(facts, views=[silent, missing])
+    assert states(none)["facts"] == findings.OPEN and sentence(none, "facts").startswith("Not known: /proc/stat")
+    wrong = looked(facts, views=[{**part, "differences": ["it has CPUs 0 and 1"]}, VIEW])
+    assert states(wrong)["facts"] == findings.FAILS
+    assert "of CPUs 2 it is no list of CPUs; it has CPUs 0 and 1" in page.render([wrong], "today")
 
 
 def test_what_was_not_tried_is_said_with_its_reason(facts):
@@ -190,6 +260,20 @@ def test_what_was_not_tried_is_said_with_its_reason(facts):
     assert sentence(proof, "equal arms") == "Equal arms were not compared: the budget is too short."
     said = findings.verdict(proof)
     assert said == "All that was tried holds; not tried: siblings, switch, equal arms and known effect."
+
+
+@pytest.mark.parametrize(
+    ("shape", "begun"),
+    [
+        (Machine(cores=2), "would take its second threads offline once"),
+        (Machine(cores=2, threads=1), "no second thread is online, so none is taken offline."),
+        (Machine(cores=2, offline=(2, 3)), "no second thread is online"),
+        (None, "would take its second threads offline once"),
+    ],
+)
+def test_what_will_be_done_is_said_where_it_can_be_done(shape, begun, tmp_path):
+    host = host_files.HostFs(sysfs_tree.write(tmp_path, sysfs_tree.files(shape))) if shape else None
+    assert findings.announcement(smt_facts.gather(host) if host else {}, check=True).startswith(begun)
 
 
 def test_an_affinity_conflict_is_no_fault(facts):
@@ -274,7 +358,121 @@ def test_a_document_becomes_a_recorded_machine_with_the_same_facts(machine, tmp_
         machine.make(json.dumps(made), tmp_path / "again")
 
 
-@pytest.mark.parametrize("path", ["../../etc/passwd", "/etc/passwd", "sys/devices/system/../../../etc/x", "proc/self"])
+CPU = "sys/devices/system/cpu/"
+DMI = "sys/class/dmi/id/"
+SECRET = "SECRET-1234"
+GUEST = "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 85\nflags\t\t: lm hypervisor\n\n"
+ARM = "processor\t: 0\nCPU implementer\t: 0x41\nCPU architecture: 8\nCPU part\t: 0xd0c\n\n"
+LOONGSON = "".join(
+    f"processor\t\t: {cpu}\nCPU Family\t\t: Loongson-64bit\nModel Name\t\t: Loongson-3A6000\n\n" for cpu in range(4)
+)
+S390 = "vendor_id       : IBM/S390\nprocessor 0: version = FF,  identification = SECRET,  machine = 2964\n"
+IA64 = "processor  : 0\nvendor     : GenuineIntel\narch       : IA-64\nfamily     : 32\n\n"
+SMBIOS = "\0" * 19
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        {"proc/cpuinfo": LOONGSON},
+        {"proc/cpuinfo": IA64},
+        {"proc/cpuinfo": GUEST, "proc/sys/kernel/arch": "x86_64\n"},
+        {"proc/cpuinfo": GUEST, DMI + "sys_vendor": f"QEMU {SECRET}\n", DMI + "product_name": f"{SECRET}\n"},
+        {
+            "proc/cpuinfo": GUEST,
+            DMI + "sys_vendor": "Microsoft Corporation\n",
+            DMI + "product_name": "Virtual Machine\n",
+        },
+        {
+            "proc/cpuinfo": GUEST,
+            "sys/devices/system/clocksource/clocksource0/available_clocksource": "kvm-clock tsc acpi_pm\n",
+        },
+        {"sys/hypervisor/type": "xen\n"},
+        {"proc/cpuinfo": ARM, DMI + "sys_vendor": "Amazon EC2\n", DMI + "product_name": "c7g.metal\n"},
+        {"proc/cpuinfo": ARM, DMI + "sys_vendor": "Amazon EC2\n", DMI + "product_name": "c7g.large\n"},
+        {"proc/cpuinfo": ARM, "sys/firmware/dmi/entries/0-0/raw": SMBIOS + f"\x10{SECRET}"},
+        {"proc/cpuinfo": ARM, DMI + "sys_vendor": "Amazon EC2\n", "sys/firmware/dmi/entries/0-0/raw": SMBIOS + "\0"},
+        {"proc/cpuinfo": ARM, "proc/device-tree/compatible": "linux,dummy-virt\0", "proc/device-tree/model": SECRET},
+        {"proc/cpuinfo": S390, "proc/sysinfo": f"LPAR Name: {SECRET}\nVM00 Name: {SECRET}\nSequence Code: {SECRET}\n"},
+        {"proc/cpuinfo": S390, "proc/sysinfo": f"LPAR Name: {SECRET}\nVM00 Control Program: KVM/Linux\n"},
+        {"proc/self/mounts": f"lxcfs /proc/cpuinfo fuse.lxcfs rw 0 0\n/dev/{SECRET} / ext4 rw 0 0\n"},
+    ],
+)
+def test_a_guest_is_recorded_as_what_it_is_and_not_whose(tree, machine, tmp_path):
+    root = sysfs_tree.write(tmp_path / "host", {**sysfs_tree.files(Machine(packages=1, cores=2)), **tree})
+    facts = smt_facts.gather(host_files.HostFs(root))
+    again, text = recorded_again(machine, facts, root, tmp_path)
+    assert again == {name: facts[name] for name in document.FACTS}
+    assert "SECRET" not in text
+
+
+def recorded_again(machine, facts, root, directory):
+    """The facts of the tree that is made of the document, and the document."""
+    made = document.made(looked(facts, recorded=recording.read(host_files.HostFs(root))), "2026-11-27")
+    machine.make(json.dumps(made), directory / "again")
+    again = smt_facts.gather(host_files.HostFs(str(directory / "again")))
+    return {name: again[name] for name in document.FACTS}, json.dumps(made)
+
+
+def test_siblings_that_are_offline_are_recorded_as_they_are_known(machine, tmp_path):
+    all_online = sysfs_tree.files(Machine(packages=1, cores=2))
+    root = sysfs_tree.write(tmp_path / "host", {**all_online, "etc/machine-id": "0123456789abcdef\n"})
+    fs = host_files.HostFs(root)
+    cache.save(fs, topology.read_topology(fs))
+    now = sysfs_tree.files(Machine(packages=1, cores=2, offline=(2, 3)))
+    for path in all_online.keys() - now.keys():
+        (tmp_path / "host" / path).unlink()
+    sysfs_tree.write(tmp_path / "host", now)
+    facts = smt_facts.gather(host_files.HostFs(root))
+    assert facts["sibling_groups"] == ["0,2", "1,3"] and facts["source"] == "saved"
+    again, text = recorded_again(machine, facts, root, tmp_path)
+    assert again == {name: facts[name] for name in document.FACTS}
+    # Not even the hash of what identifies the host.
+    assert cache.machine_key(fs) not in text
+
+
+def test_a_machine_of_1024_cpus_is_recorded(tmp_path):
+    """Its packages alternate, so that each CPU has three lists of 512 numbers."""
+    tree = sysfs_tree.files(Machine(packages=2, cores=256, flags="flag " * 250 + "lm"))
+    for path in tree:
+        if path.endswith(("package_cpus_list", "core_siblings_list", "die_cpus_list")):
+            cpu = int(path.split("/cpu")[2].partition("/")[0])
+            tree[path] = ",".join(map(str, range(cpu % 2, 1024, 2))) + "\n"
+    found = recording.read(host_files.HostFs(sysfs_tree.write(tmp_path, tree)))
+    assert 0 < sum(map(len, found.values())) < recording.MAX_CHARACTERS / 2
+    same = {path: text.removeprefix(recording.SAME_AS) for path, text in found.items()}
+    kept = {path: found.get(same[path], text) for path, text in found.items() if not path.startswith("proc/")}
+    assert kept == {path: tree[path] for path in kept} and sum("cpu1023/" in path for path in kept) > 10
+    place = ("physical id", "core id")
+    was, now = (cpuinfo.parse(text).blocks for text in (tree["proc/cpuinfo"], found["proc/cpuinfo"]))
+    assert was[0] == now[0] and len(now) == 1024
+    assert all(was[cpu][name] == now[cpu][name] for cpu in was for name in place)
+
+
+def test_that_nothing_was_recorded_is_said(machine, facts, tmp_path):
+    proof = looked(facts, recorded={})
+    assert "are not in its document: they are more than 2,000,000 characters." in page.render([proof], "today")
+    assert "are not in its document" not in page.render([looked(facts)], "today")
+    with pytest.raises(machine.RecordingError, match="it has no files"):
+        machine.make(json.dumps(document.made(proof, "2026-11-27")), tmp_path / "again")
+
+
+def test_a_text_that_stands_for_one_that_is_not_there_is_refused(machine, facts, tmp_path):
+    made = document.made(looked(facts, recorded={CPU + "online": f"= {CPU}present"}), "2026-11-27")
+    with pytest.raises(machine.RecordingError, match="stands for one that is not there"):
+        machine.make(json.dumps(made), tmp_path / "again")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../../etc/passwd",
+        "/etc/passwd",
+        "sys/devices/system/../../../etc/x",
+        "proc/self",
+        "sys/class/dmi/id/product_uuid",
+    ],
+)
 def test_a_document_of_somebody_else_writes_nowhere_else(path, machine, facts, tmp_path):
     made = {**document.made(looked(facts), "2026-11-27"), "recorded": {path: "x"}}
     with pytest.raises(machine.RecordingError, match="not the document of a proof"):

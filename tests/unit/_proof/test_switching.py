@@ -4,9 +4,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import os
+import shutil
 
 import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._host import locks
 from ansible_collections.threadwise.smt.plugins.module_utils._proof import switching
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import change as smt_change
 from fake_host import Host
@@ -63,6 +67,78 @@ def test_a_cpu_that_the_kernel_refuses_is_named_and_nothing_is_left(host):
     assert host.online == set(range(8)) and host.pending() is None and not host.is_waiting
 
 
+def _hold_the_lock(host, monkeypatch):
+    monkeypatch.setattr(locks, "CHANGE_SECONDS", 0.1)
+    return locks.HostLock(host.sysroot, "smt_benchmark")
+
+
+def _without_systemd(host, _monkeypatch):
+    shutil.rmtree(os.path.join(host.sysroot, "run/systemd"))
+
+
+def _without_a_timer(host, _monkeypatch):
+    host.status["systemd-run"] = 1
+
+
+def _full_disk(_host, monkeypatch):
+    def save(_fs, _saved):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/var/lib/threadwise-smt/snapshot.json")
+
+    monkeypatch.setattr(smt_change.smt_snapshot, "save", save)
+
+
+def _read_only(host, _monkeypatch):
+    host.read_only = True
+
+
+def _bound(host, _monkeypatch):
+    put_thread(host, 41, "3")
+
+
+@pytest.mark.parametrize(
+    ("prepare", "said"),
+    [
+        (_hold_the_lock, "this host is being changed by smt_benchmark"),
+        (
+            _without_systemd,
+            "its rollback timer needs systemd (systemd-run), which does not run on this host. Try it with",
+        ),
+        (_without_a_timer, "systemd-run did not start the rollback timer (status 1). Mend that and try again"),
+        (
+            _full_disk,
+            "/var/lib/threadwise-smt/snapshot.json: No space left on device. The host is as it was before. Mend",
+        ),
+        (
+            _read_only,
+            "EROFS: sysfs is mounted read-only, as in a container: change the machine that runs the container",
+        ),
+        (_bound, "1 affinity conflict(s). Move what is bound to these CPUs, and try again: CPU 3: "),
+    ],
+)
+def test_what_keeps_the_kernel_from_being_asked_is_no_fault_of_it(prepare, said, host, monkeypatch):
+    with prepare(host, monkeypatch) or contextlib.nullcontext():
+        found = there_and_back(host)
+    assert found.refused.startswith(said) and not found.failed, found
+    assert not any(option in found.refused for option in ("rollback_after", "affinity_conflicts", "state:"))
+    assert host.online == set(range(8)) and host.pending() is None and not host.is_waiting
+
+
+def test_a_host_that_an_error_left_changed_is_a_fault(host, monkeypatch):
+    """The disk is full in the middle, and the siblings do not come back."""
+    host.refusals[3, True] = errno.EIO
+    monkeypatch.setattr(smt_change.affinity, "note_left", lambda *_all: (_ for _ in ()).throw(OSError(28, "full", "x")))
+    monkeypatch.setattr(smt_change.watchdog.Watchdog, "__exit__", lambda *_all: None)
+    found = there_and_back(host)
+    assert found.failed and "Still different from before" in found.refused
+
+
+def test_check_mode_says_that_sysfs_cannot_be_written(host, monkeypatch):
+    refusal = "/sys is on a file system that is mounted read-only, as in a container"
+    monkeypatch.setattr(host, "write_refusal", lambda _path: refusal)
+    found = there_and_back(host, check=True)
+    assert found.refused == f"{refusal}. Nothing was changed" and not found.failed
+
+
 def test_check_mode_switches_nothing(host):
     found = there_and_back(host, check=True)
     assert found.refused is None and found.cpus == SIBLINGS and found.seconds_off is None
@@ -109,16 +185,66 @@ def test_a_mask_that_is_lost_is_named(host):
     assert not any(switching.differences(before, switching.picture(host, before.masks), TICKS).values())
 
 
+@pytest.mark.parametrize(("had", "has"), [("3", "0-7"), ("0-7", "0"), ("0-3", "0-2")])
+def test_an_interrupt_that_is_elsewhere_is_named_whether_it_was_bound_or_is(had, has, host):
+    host.put("proc/irq/30/smp_affinity_list", had)
+    before = switching.picture(host)
+    host.put("proc/irq/30/smp_affinity_list", has)
+    found = switching.differences(before, switching.picture(host), TICKS)
+    assert found["interrupts"] == [f"interrupt 30 is on {has}, before on {had}"]
+
+
+V1 = ("cgroup /cpu cgroup rw,cpuset 0 0", "cpuset.cpus")
+V2 = ("cgroup2 /cpu cgroup2 rw 0 0", "cpuset.cpus.effective")
+
+
+@pytest.mark.parametrize(
+    ("hierarchy", "file", "had", "has"),
+    [
+        (*V1, "0-7", "0,2,4,6"),
+        # The last CPU is gone for good.
+        (*V1, "3", "\n"),
+        (*V2, "0-7", "0,2,4,6"),
+        (*V2, "2-3", "2"),
+        (V2[0], "cpuset.cpus", "0-7", "0-6"),
+        (V2[0], "cpuset.cpus.partition", "root", "root invalid (Cpu list in cpuset.cpus not exclusive)"),
+    ],
+)
+def test_a_cpuset_that_is_narrower_is_named_whether_it_bound_or_not(hierarchy, file, had, has, host):
+    """Also one in a cgroup that sets no CPUs, and one that could run on all of them."""
+    host.put("proc/self/mounts", hierarchy + "\n")
+    host.put("cpu/cpuset.cpus.effective", "0-7")
+    host.put("cpu/docker/cpuset.cpus", "\n")
+    host.put(f"cpu/docker/a/{file}", had)
+    before = switching.picture(host)
+    host.put(f"cpu/docker/a/{file}", has)
+    found = switching.differences(before, switching.picture(host), TICKS)["cpusets"]
+    name = file.rpartition(".")[2]
+    assert found == [f"/cpu/docker/a has {name} {has.strip() or 'none'} (before: {name} {had})"]
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+def test_a_cpuset_that_is_as_before_a_little_later_is_no_difference(is_late, host, monkeypatch):
+    host.put("proc/self/mounts", V2[0] + "\n")
+    path = "cpu/a/cpuset.cpus.effective"
+    host.put(path, "0-7")
+    monkeypatch.setattr(switching, "CPUSET_SECONDS", 0.3)
+    if is_late:
+        monkeypatch.setattr(switching.time, "sleep", lambda _seconds: host.put(path, "0-7"))
+    host.before_command = lambda command: host.put(path, "0-6") if command[:2] == ["systemctl", "stop"] else None
+    assert len(there_and_back(host).different["cpusets"]) == (not is_late)
+
+
 def picture(seconds=100.0, masks=None, cpusets=None, interrupts=None, online=(0, 1, 2, 3)):
     state = {"control": "on", "active": True, "online": list(online), "present": [0, 1, 2, 3]}
     return switching.Picture(seconds, state, masks or {}, cpusets or {}, interrupts or {})
 
 
 def test_each_difference_is_said_with_what_was_before():
-    before = picture(masks={(7, "10"): "0"}, cpusets={"a": "0-1 (member)"}, interrupts={"9": "0-3"})
+    before = picture(masks={(7, "10"): "0"}, cpusets={"a": "cpus 0-1"}, interrupts={"9": "0-3"})
     after = picture(
         masks={(7, "10"): "2", (8, "9000"): "0-2"},
-        cpusets={},
+        cpusets={"a": "cpus 0"},
         interrupts={"9": "0"},
         online=(0, 1, 2),
     )
@@ -127,12 +253,12 @@ def test_each_difference_is_said_with_what_was_before():
         "thread 7 may run on 2, before on 0",
         "thread 8 may run on 0-2, before on all CPUs",
     ]
-    assert found["cpusets"] == ["/a has no CPUs of its own, before 0-1 (member)"]
+    assert found["cpusets"] == ["/a has cpus 0 (before: cpus 0-1)"]
     assert found["interrupts"] == ["interrupt 9 is on 0, before on 0-3"]
     assert found["cpus"]
 
 
 def test_what_began_since_and_what_has_ended_is_no_difference():
-    before = picture(masks={(7, "10"): "0"}, interrupts={"9": "0-3"})
-    after = picture(masks={(8, "10100"): "0"})
+    before = picture(masks={(7, "10"): "0"}, cpusets={"a": "cpus 0-1"}, interrupts={"9": "0-3"})
+    after = picture(masks={(8, "10100"): "0"}, cpusets={"b": "cpus 0"}, interrupts={"10": "0"})
     assert not any(switching.differences(before, after, TICKS).values())

@@ -8,7 +8,7 @@ import pathlib
 
 import pytest
 import sysfs_tree
-from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, processes
 from ansible_collections.threadwise.smt.plugins.module_utils._proof import recording, views
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import topology
 from sysfs_tree import Machine
@@ -23,7 +23,7 @@ def tools(**output):
     def run(argv, _seconds):
         found = output.get(argv[0].partition("-")[0])
         if found is None:
-            return 127, "", f"{argv[0]} cannot be run"
+            return 127, "", f"{argv[0]} is not installed"
         return (*found, "") if isinstance(found, tuple) else (0, found, "")
 
     return run
@@ -73,6 +73,56 @@ def test_a_tool_that_differs_is_named_with_both(tmp_path):
     ]
     assert views.differences(shown, found["ppc64_cpu"]) == ["ppc64_cpu has CPUs 0-2 online, and the facts have 0-3"]
     assert found["hwloc"].reason == "it is not installed"
+
+
+@pytest.mark.parametrize(
+    ("source", "path", "text", "reason"),
+    [
+        ("/proc/stat", "proc/stat", None, "it does not exist"),
+        ("/proc/stat", "proc/stat", "intr 1 2 3\n", "it names no CPUs"),
+        ("/proc/cpuinfo", "proc/cpuinfo", "nothing\n", "it names no CPUs"),
+        ("/sys/devices/system/cpu/online", "sys/devices/system/cpu/online", None, "it does not exist"),
+        ("/sys/devices/system/cpu/online", "sys/devices/system/cpu/online", "garbage\n", "it is no list of CPUs"),
+        ("/sys/devices/system/cpu/online", "sys/devices/system/cpu/online", "\n", "it names no CPUs"),
+        (
+            "topology/core_cpus_list",
+            "sys/devices/system/cpu/cpu2/topology/core_cpus_list",
+            "xx\n",
+            "of CPUs 2 it is no list of CPUs",
+        ),
+        (
+            "topology/core_cpus_list",
+            "sys/devices/system/cpu/cpu2/topology/core_cpus_list",
+            None,
+            "of CPUs 2 it does not exist",
+        ),
+    ],
+)
+def test_a_source_that_says_nothing_has_a_reason(source, path, text, reason, tmp_path):
+    tree = {**sysfs_tree.files(MACHINE), "proc/stat": "cpu0 1\ncpu1 1\ncpu2 1\ncpu3 1\n"}
+    fs = host_files.HostFs(
+        sysfs_tree.write(tmp_path, {name: was for name, was in {**tree, path: text}.items() if was is not None})
+    )
+    found = {view.source: view for view in views.read(fs, range(4), tools())}
+    assert found[source].reason == reason
+    assert [view.source for view in found.values() if "/" in view.source and view.reason] == [source]
+    # What is known of other CPUs is compared all the same.
+    assert (found[source].cores == ((0, 2), (1, 3))) == source.startswith("topology")
+
+
+def test_a_tool_that_hangs_or_may_not_be_run_is_not_one_that_is_missing(tmp_path, monkeypatch):
+    for name, script, mode in (("lscpu", "#!/bin/sh\nexec sleep 9\n", 0o755), ("ppc64_cpu", "#!/bin/sh\n", 0o644)):
+        (tmp_path / name).write_text(script)
+        (tmp_path / name).chmod(mode)
+    (tmp_path / "lstopo-no-graphics").write_text("#!/no/such/interpreter\n")
+    (tmp_path / "lstopo-no-graphics").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(views, "SECONDS", 0.3)
+    found = {view.source: view.reason for view in views.read(host_files.HostFs(str(tmp_path)), [0], processes.run)}
+    assert found["lscpu"].startswith("it cannot be run: ") and "timed out" in found["lscpu"]
+    assert found["ppc64_cpu"].startswith("it cannot be run: ") and "Permission denied" in found["ppc64_cpu"]
+    assert found["hwloc"].startswith("it cannot be run: ")
+    assert processes.run(["no-such-command"]) == (127, "", "no-such-command is not installed")
 
 
 def test_the_kernels_own_files_are_each_asked(tmp_path):

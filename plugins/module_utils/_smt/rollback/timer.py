@@ -26,6 +26,10 @@ class RollbackTimerError(errors.SmtError):
     """The timer cannot be armed or stopped. Nothing else was changed."""
 
 
+class NoSystemdError(RollbackTimerError):
+    """systemd does not run on the host, so that no timer can be armed there."""
+
+
 class RollbackTimer:
     """The rollback timer of the host whose files are ``fs``."""
 
@@ -34,9 +38,9 @@ class RollbackTimer:
         self._run = run_command
 
     def check_can_be_armed(self) -> None:
-        """Check the host's requirements; raise RollbackTimerError when systemd does not run on the host."""
+        """Check the host's requirements; raise NoSystemdError when systemd does not run on the host."""
         if not self._fs.runs_systemd or shutil.which("systemd-run") is None:
-            raise RollbackTimerError(
+            raise NoSystemdError(
                 "rollback_after needs systemd (systemd-run), which does not run on this host: nothing was changed."
                 " Without rollback_after the change is possible, and nothing but state: restored takes it back"
             )
@@ -72,9 +76,8 @@ class RollbackTimer:
             ]
         status, _out, message = self._run(command)
         if status != 0:
-            raise RollbackTimerError(
-                f"{command[0]} did not start the rollback timer (status {status}): {' '.join(message.split())[:500]}"
-            )
+            said = f": {' '.join(message.split())[:500]}" if message.strip() else ""
+            raise RollbackTimerError(f"{command[0]} did not start the rollback timer (status {status}){said}")
 
     def stop(self) -> None:
         """Stop the service, which ends by itself where nothing is pending, and remove its program."""

@@ -22,13 +22,28 @@ MAX_TEXT = 200
 NAMED = 3
 
 _SERIES = re.compile("[0-9]{1,4}[.][0-9]{1,4}")
-# Parts of a vulnerability's status that follow from the state of SMT, which a decision changes, or say that there is
-# nothing to mitigate.
-_NO_MITIGATION = re.compile(r"\bSMT\b|^STIBP\b|Not affected|^Vulnerable\b|^Unknown\b|^$")
+# Parts of a vulnerability's status that follow from the state of SMT, which a decision changes, or say that nothing is
+# mitigated. After "Vulnerable" a reason follows, which can have commas in it.
+_NO_MITIGATION = re.compile(r"\bSMT\b|^STIBP\b|Not affected|: disabled$|^(Vulnerable|Unknown)\b|^$")
+_VULNERABLE = re.compile(r"[A-Za-z-]+: (Vulnerable|Unknown)\b|Vulnerable\b(?!,)|Unknown\b")
+# What follows from KVM being in use, as the first guest of a host does it.
+_OF_KVM = re.compile(r"itlb_multihit: |l1tf: VMX\b")
 # Where SMT off is the mitigation, what would be in force with SMT on cannot be seen.
 _BY_SMT = "Mitigation: SMT disabled"
-# The same mitigation before and after updates of one series.
-_RENAMED = ("Enhanced / Automatic IBRS", "Enhanced IBRS")
+# What costs siblings most is compared where both sides show it: the kernel shows retbleed's part with SMT on alone, and
+# STIBP where it is conditional. With SMT off that may be shown as disabled.
+_OF_SIBLINGS = re.compile(r"spectre_v2: STIBP(?=:)|retbleed: SMT(?= (enabled|vulnerable)\b)")
+_STIBP_OFF = "spectre_v2: STIBP: disabled"
+_SMT_OFF = "SMT disabled"
+# The same mitigation before and after updates of one series (arch/x86/kernel/cpu/bugs.c), also where a later kernel
+# does not count it as one.
+_RENAMED = (
+    ("Enhanced / Automatic IBRS", "Enhanced IBRS"),
+    ("Full generic retpoline", "Retpolines"),
+    ("Full AMD retpoline", "LFENCE"),
+    ("Vulnerable: LFENCE", "Mitigation: LFENCE"),
+    ("Vulnerable: Microcode, no safe RET", "Mitigation: Microcode"),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,13 +93,23 @@ def mitigations(facts: t.Mapping[str, t.Any]) -> tuple[str, ...] | None:
     statuses = fields.mapping(facts, "vulnerabilities")
     if not statuses:
         return None
-    found = {
-        f"{name}: {part.strip()}"
-        for name in statuses
-        for part in re.split("[;,]", _status(statuses, name).replace(*_RENAMED))
-        if part.strip() == _BY_SMT or not _NO_MITIGATION.search(part.strip().removeprefix("Mitigation:").strip())
-    }
+    found = {f"{name}: {part}" for name in statuses for part in _in_force(name, _status(statuses, name))}
+    if facts.get("active") is False or any(_SMT_OFF in _status(statuses, name) for name in statuses):
+        found.discard(_STIBP_OFF)
     return tuple(sorted(fields.line(one, MAX_TEXT) or "?" for one in found))
+
+
+def _in_force(name: str, status: str) -> t.Iterator[str]:
+    """Give the parts of a vulnerability's status that say what the kernel does, and retbleed's of SMT."""
+    for before, after in _RENAMED:
+        status = status.replace(before, after)
+    for whole in map(str.strip, status.split(";")):
+        if _OF_KVM.match(f"{name}: {whole}") or _VULNERABLE.match(whole):
+            continue
+        for part in map(str.strip, whole.split(",")):
+            is_counted = part == _BY_SMT or _OF_SIBLINGS.match(f"{name}: {part}")
+            if is_counted or not _NO_MITIGATION.search(part.removeprefix("Mitigation:").strip()):
+                yield part
 
 
 def _status(statuses: t.Mapping[str, t.Any], name: str) -> str:
@@ -171,9 +196,15 @@ def _is_old(age_days: int | None, max_age: int) -> bool:
 
 def _changes(measured: t.Sequence[str], present: t.Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the mitigations that have come and those that have gone, as far as both sides can be seen."""
-    hidden = tuple(one.removesuffix(_BY_SMT) for one in (*measured, *present) if one.endswith(f": {_BY_SMT}"))
-    before, now = ({one for one in side if not one.startswith(hidden)} for side in (measured, present))
-    return sorted(now - before), sorted(before - now)
+    hidden = [one.removesuffix(_BY_SMT) for one in (*measured, *present) if one.endswith(f": {_BY_SMT}")]
+    of_siblings = [{found[0] for found in map(_OF_SIBLINGS.match, side) if found} for side in (measured, present)]
+    hidden += of_siblings[0] ^ of_siblings[1]
+    # Updates change the case of names.
+    before, now = (
+        {one.casefold(): one for one in side if not one.startswith(tuple(hidden))} for side in (measured, present)
+    )
+    more, fewer = ([side[one] for one in sorted(side.keys() - other)] for side, other in ((now, before), (before, now)))
+    return more, fewer
 
 
 def _named(found: t.Sequence[str]) -> str:

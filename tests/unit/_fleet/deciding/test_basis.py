@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import copy
 import datetime
+import itertools
 import json
 
 import pytest
@@ -91,9 +92,102 @@ def test_other_mitigations_make_it_stale(change, words):
     assert bool(found) == bool(words) and (words or "") in "".join(found)
 
 
-def test_a_new_name_of_the_same_mitigation_is_none():
-    measured = rests_on({"spectre_v2": "Mitigation: Enhanced IBRS; IBPB: conditional"})
-    assert stale(measured, facts({"spectre_v2": "Mitigation: Enhanced / Automatic IBRS; IBPB: conditional"})) == []
+OFF = "Vulnerable, IBPB: disabled, STIBP: disabled"
+
+
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [
+        (
+            "spectre_v2",
+            ["Mitigation: Enhanced IBRS; IBPB: always-on", "Mitigation: Enhanced / Automatic IBRS; IBPB: always-on"],
+        ),
+        (
+            "spectre_v2",
+            ["Mitigation: Full generic retpoline, IBPB: conditional", "Mitigation: Retpolines; IBPB: conditional"],
+        ),
+        ("spectre_v2", ["Mitigation: Full AMD retpoline", "Mitigation: LFENCE", "Vulnerable: LFENCE"]),
+        ("spec_rstack_overflow", ["Mitigation: safe RET", "Mitigation: Safe RET"]),
+        ("spec_rstack_overflow", ["Mitigation: microcode", "Vulnerable: Microcode, no safe RET"]),
+        # A guest is started, and the module of KVM is loaded.
+        (
+            "itlb_multihit",
+            [
+                "KVM: Mitigation: VMX disabled",
+                "KVM: Mitigation: Split huge pages",
+                "KVM: Vulnerable",
+                "Processor vulnerable",
+            ],
+        ),
+        (
+            "l1tf",
+            [
+                "Mitigation: PTE Inversion",
+                "Mitigation: PTE Inversion; VMX: conditional cache flushes, SMT vulnerable",
+                "Mitigation: PTE Inversion; VMX: vulnerable",
+                "Mitigation: PTE Inversion; VMX: EPT disabled",
+            ],
+        ),
+        # A newer kernel lists more that it does not mitigate.
+        (
+            "spectre_v2",
+            [OFF, OFF.replace(",", ";"), OFF.replace(",", ";") + "; PBRSB-eIBRS: Vulnerable; BHI: Vulnerable"],
+        ),
+        (
+            "spectre_v2",
+            [
+                "Mitigation: Enhanced IBRS",
+                "Mitigation: Enhanced IBRS; BHI: Vulnerable, KVM: SW loop; PBRSB-eIBRS: Not affected",
+            ],
+        ),
+        (
+            "mds",
+            [
+                "Vulnerable; SMT vulnerable",
+                "Vulnerable: Clear CPU buffers attempted, no microcode; SMT vulnerable",
+                "Unknown: No mitigations",
+                "Not affected",
+            ],
+        ),
+        ("spec_rstack_overflow", ["Vulnerable", "Vulnerable: No microcode", "Vulnerable: Safe RET, no microcode"]),
+        ("meltdown", ["Unknown (XEN PV detected, hypervisor mitigation required)", "Vulnerable"]),
+    ],
+)
+def test_the_same_state_in_other_words_makes_no_decision_stale(name, texts):
+    for before, now in itertools.permutations(texts, 2):
+        assert stale(rests_on({name: before}), facts({name: now})) == [], (before, now)
+
+
+RETPOLINES = "Mitigation: Retpolines; IBPB: conditional; STIBP: {}; RSB filling"
+RETBLEED = "Mitigation: untrained return thunk; SMT {}"
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "before", "now", "is_stale"),
+    [
+        ("spectre_v2", RETPOLINES, "conditional", "forced", True),
+        ("spectre_v2", RETPOLINES, "disabled", "always-on", True),
+        ("spectre_v2", RETPOLINES, "conditional", "conditional", False),
+        ("retbleed", RETBLEED, "enabled with STIBP protection", "vulnerable", True),
+        ("retbleed", RETBLEED, "disabled", "vulnerable", False),
+        ("retbleed", RETBLEED, "enabled with STIBP protection", "disabled", False),
+        ("retbleed", RETBLEED, "vulnerable", "vulnerable", False),
+    ],
+)
+def test_what_protects_siblings_is_compared_where_it_does_not_follow_from_smt(name, status, before, now, is_stale):
+    texts = [status.format(one) for one in (before, now)]
+    for was, now_is in (texts, texts[::-1]):
+        found = stale(rests_on({name: was}), facts({name: now_is}))
+        assert bool(found) == is_stale, found
+        assert not found or all(one in found[0] for one in (before, now))
+
+
+def test_a_part_that_one_side_does_not_show_is_not_compared():
+    conditional, none = RETPOLINES.format("conditional"), "Mitigation: Retpolines; IBPB: conditional; RSB filling"
+    off = {**facts({"spectre_v2": RETPOLINES.format("disabled")}), "active": False}
+    for now in (facts({"spectre_v2": none}), off):
+        assert stale(rests_on({"spectre_v2": conditional}), now) == []
+    assert stale(rests_on({"spectre_v2": conditional}), {**off, "active": True}) != []
 
 
 @pytest.mark.parametrize(
