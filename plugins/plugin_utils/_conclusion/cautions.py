@@ -52,7 +52,12 @@ def of_disturbances(analysis: HostAnalysis) -> list[str]:
     uncertain about the host itself, such as its siblings.
     """
     result = analysis.result
-    cautions = [*background_load(result), *_stolen_time(result)]
+    cautions = background_load(result)
+    used = disturbances.work_of_others(result)
+    if used is not None and not cautions:
+        # The median worker does not show one process that keeps a CPU busy.
+        cautions.append(f"Other processes used {used:.1f} CPUs during the samples. Measure again when they do not run.")
+    cautions += _stolen_time(result)
     stopped = [one for one in failures(result) if one["reason"].startswith(quotas.REFUSED)]
     if stopped:
         count = sum(one["samples"] for one in stopped)

@@ -104,6 +104,17 @@ def share_of_cpus(sample: Sample) -> list[float]:
     ]
 
 
+def work_of_others(result: HostResult) -> float | None:
+    """Return how many CPUs other processes used in the mean of all samples; None where that is not more than CPUs have
+    by themselves, or not known.
+    """
+    own = alone(result)
+    samples = [sample for sample in result.samples if sample.ok and sample.workload in own and share_of_cpus(sample)]
+    used = _mean(list(map(_others, samples))) or 0.0
+    workers = _mean([len(sample.workers or ()) for sample in samples]) or 0.0
+    return used if used > max(OTHERS, OTHERS_OF_WORKER * workers) else None
+
+
 def _side(name: str, samples: t.Sequence[Sample], by_itself: bool) -> _Side:
     telemetry = [recorded.telemetry_of(sample) for sample in samples]
     share = _mean([part for sample in samples for part in share_of_cpus(sample)]) if by_itself else None

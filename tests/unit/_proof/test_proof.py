@@ -212,9 +212,17 @@ def _busy(made):
             worker["cpu_seconds"] = worker["wall_seconds"] / 2
 
 
+def _one_busy_process(made):
+    """It has half of the CPU of one worker."""
+    for sample in made["samples"]:
+        worker = sample["workers"][sample["block"] % len(sample["workers"])]
+        worker["cpu_seconds"] = worker["wall_seconds"] / 2
+
+
 @pytest.mark.parametrize(
     ("disturb", "said"),
     [
+        (_one_busy_process, "CPUs during the samples. Measure again when they do not run."),
         (_busy, "This host was too busy with other work"),
         (_of_telemetry(steal=0.09), "The hypervisor took up to 9 % of the CPU time"),
         (_of_telemetry(throttled=3), "In 100 % of the samples cores were throttled, as heat does."),
