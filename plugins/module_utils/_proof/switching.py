@@ -47,7 +47,7 @@ class Picture(t.NamedTuple):
         state: the state of the CPUs.
         masks: (thread, its start) -> CPU list, of threads that may not run on all CPUs, or could not before.
         cpusets: path -> what it has, of each, whether it binds or not: a switch can make it narrower.
-        interrupts: number -> CPU list, likewise.
+        interrupts: number -> CPU list, likewise; none where irqbalance runs, which moves them whenever it likes.
     """
 
     seconds: float
@@ -77,7 +77,9 @@ def picture(host: kernel_files.KernelFiles, known: "t.Iterable[tuple[int, str]]"
         state,
         {key: cpulist.render(mask) for key, mask in masks.items()},
         cpusets.shown(host),
-        {number: cpulist.render(cpus) for number, cpus in bindings.all_interrupts(host)},
+        {}
+        if tasks.runs_as_root(host, "irqbalance")
+        else {number: cpulist.render(cpus) for number, cpus in bindings.all_interrupts(host)},
     )
 
 

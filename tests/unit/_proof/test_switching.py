@@ -262,3 +262,11 @@ def test_what_began_since_and_what_has_ended_is_no_difference():
     before = picture(masks={(7, "10"): "0"}, cpusets={"a": "cpus 0-1"}, interrupts={"9": "0-3"})
     after = picture(masks={(8, "10100"): "0"}, cpusets={"b": "cpus 0"}, interrupts={"10": "0"})
     assert not any(switching.differences(before, after, TICKS).values())
+
+
+def test_interrupts_are_irqbalance_s_where_it_runs(host):
+    host.put("proc/irq/30/smp_affinity_list", "0-7")
+    assert switching.picture(host).interrupts == {"30": "0-7"}
+    host.put("proc/77/comm", "irqbalance")
+    host.put("proc/77/status", "Name:\tirqbalance\nUid:\t0\t0\t0\t0\n")
+    assert switching.picture(host).interrupts == {}
