@@ -43,7 +43,7 @@ class ActionModule(ControllerAction):
         now = datetime.datetime.now(datetime.UTC)
         try:
             history = checks.read(options["checks"]) if options["checks"] else None
-            found, left_out = effects.read(options["results"]) if options["results"] else ({}, [])
+            found, left_out = effects.read(options["results"], now) if options["results"] else ({}, [])
             record = document.joined(history, found, left_out, margin)
             path = places.file(options["dest"], places.PAGE)
             data = places.file(str(path.with_suffix(".json")), places.DOCUMENT)

@@ -23,7 +23,7 @@ def runs(*ratios, half=0.01, days=None):
         effects.Effect(
             f"run{number:03}",
             "",
-            days[number] if days else "",
+            datetime.datetime.fromisoformat(days[number]) if days else None,
             (),
             "higher",
             ratio,
@@ -99,7 +99,7 @@ def run(directory, name, share, started, **environment):
         workloads={"gzip": {"rate": 100.0, "share": share, "unit": "MB/s", "title": "gzip"}},
         names=("all_threads",),
         seed=7,
-        started=started,
+        collected=started,
     )
     made["environment"].update(environment)
     (path / "web1.json").write_text(json.dumps(made))
@@ -111,7 +111,7 @@ def test_bencher_runs_are_in_the_order_of_their_days_whatever_they_are_called(tm
     run(tmp_path, "z-first", 0.6, "2026-01-01T00:00:00Z")
     run(tmp_path, "b-second", 0.6, "2026-03-01T00:00:00Z")
     run(tmp_path, "a-third", 0.55, "2026-05-01T00:00:00Z")
-    found, refused = effects.read(tmp_path)
+    found, refused = effects.read(tmp_path, NOW)
     assert not refused and [[one.run for one in of_key] for of_key in found.values()] == [
         ["z-first", "b-second", "a-third"]
     ]

@@ -74,6 +74,7 @@ class ReportedHost(_Excerpt, frozen=True):
     host: parts.Text
     hardware_class: parts.Text | None = None
     started: parts.Text | None = None
+    collected: parts.Text | None = None
     environment: Environment | None = None
     comparisons: tuple[ReportedComparison, ...] = ()
 

@@ -80,7 +80,11 @@ SCHEMA = schema.published(
                             "type": "array",
                             "items": schema.whole(
                                 run=schema.about(_TEXT, "Name of the run."),
-                                day=schema.about(_TEXT, "Day of its first host; empty where it is not known."),
+                                day=schema.about(
+                                    _TEXT,
+                                    "Day on which the controller had collected the last of its hosts; of reports of"
+                                    " earlier releases that of the start. Empty where it is not known.",
+                                ),
                                 kernels=schema.about({"type": "array", "items": _TEXT}, "Kernels of its hosts."),
                                 change=schema.about(_NUMBER, "Change of the metric with SMT off, a share."),
                                 change_low=schema.about(_NUMBER, "Lower end of its interval."),
@@ -88,7 +92,7 @@ SCHEMA = schema.published(
                                 ratio=schema.about(_NUMBER, "The same, turned so that above 1 is better."),
                             ),
                         },
-                        "Runs in the order of their days.",
+                        "Runs in the order of their times.",
                     ),
                     turns=schema.about(
                         {
@@ -309,7 +313,7 @@ def _fleet(history: History) -> charts.Picture | None:
 
 
 def _picture(key: Key, effects: t.Sequence[Effect], found: t.Sequence[Turn], margin: float) -> charts.Picture:
-    """Draw the effect of each run, one below the other in the order of their days."""
+    """Draw the effect of each run, one below the other in the order of their times."""
     begin = {turn.place for turn in found}
     rows = []
     for place, one in enumerate(effects):

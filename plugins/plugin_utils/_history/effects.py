@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import datetime
 import itertools
 import math
@@ -18,6 +19,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.change im
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import histories, parts, results, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import folders
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding import decisions
 
 REPORT = "results.json"
 MAX_BYTES = 1024 * 1024 * 1024
@@ -33,7 +35,7 @@ class Effect(t.NamedTuple):
     Attributes:
         run: its name.
         host: that says it by itself; empty where several hosts do, combined.
-        day: ``YYYY-MM-DD``, of its first host.
+        at: when the controller had collected the last of its hosts (aware); None where that is not known.
         kernels: releases of its hosts' kernels.
         better: the direction of the metric.
         ratio: SMT off against SMT on, turned so that above 1 is better.
@@ -45,7 +47,7 @@ class Effect(t.NamedTuple):
 
     run: str
     host: str
-    day: str
+    at: datetime.datetime | None
     kernels: tuple[str, ...]
     better: str
     ratio: float
@@ -53,6 +55,16 @@ class Effect(t.NamedTuple):
     high: float
     confidence: float
     verdict: str
+
+    @property
+    def day(self) -> str:
+        """``YYYY-MM-DD`` of UTC; empty where it is not known."""
+        return self.at.date().isoformat() if self.at else ""
+
+    @property
+    def moment(self) -> tuple[datetime.datetime, str]:
+        """By which runs are in order."""
+        return self.at or datetime.datetime.min.replace(tzinfo=datetime.UTC), self.run
 
     @property
     def log(self) -> float:
@@ -101,8 +113,8 @@ class Turn(t.NamedTuple):
 Key = tuple[str, str]
 
 
-def read(directory: str | os.PathLike[str]) -> tuple[dict[Key, list[Effect]], list[str]]:
-    """Return the effects of each workload of each hardware class in the order of their days, and a sentence about each
+def read(directory: str | os.PathLike[str], now: datetime.datetime) -> tuple[dict[Key, list[Effect]], list[str]]:
+    """Return the effects of each workload of each hardware class in the order of their times, and a sentence about each
     run that is left out.
 
     The hosts of a class differ. So what a host says by itself in the latest run is compared with what it has said
@@ -110,6 +122,7 @@ def read(directory: str | os.PathLike[str]) -> tuple[dict[Key, list[Effect]], li
 
     Args:
         directory: that of runs, such as ``smt_eval_results``.
+        now: the present time, aware.
 
     Raises:
         BorderError: it cannot be read.
@@ -124,14 +137,14 @@ def read(directory: str | os.PathLike[str]) -> tuple[dict[Key, list[Effect]], li
         if not (path / REPORT).exists():
             continue
         try:
-            for key, effect in _of_run(path):
+            for key, effect in _of_run(path, now):
                 found[key].append(effect)
         except (OSError, text.BorderError) as error:
             left_out.append(f"{text.line(path.name)}: {text.line(error, MAX_TEXT)}")
     alike: dict[Key, list[Effect]] = {}
     by_others: dict[tuple[str, str], list[str]] = collections.defaultdict(list)
     for key, effects in sorted(found.items()):
-        effects.sort(key=lambda effect: (effect.day, effect.run))
+        effects.sort(key=lambda effect: effect.moment)
         latest = effects[-1].run
         host = min(one.host for one in effects if one.run == latest)
         alike[key] = [one for one in effects if one.host == host]
@@ -145,11 +158,13 @@ def read(directory: str | os.PathLike[str]) -> tuple[dict[Key, list[Effect]], li
     return alike, left_out
 
 
-def _of_run(path: pathlib.Path) -> t.Iterator[tuple[Key, Effect]]:
+def _of_run(path: pathlib.Path, now: datetime.datetime) -> t.Iterator[tuple[Key, Effect]]:
     """Yield what each host says by itself, and what those of a class say combined where they are several."""
     report = parts.decoded(folders.read(path / REPORT, MAX_BYTES).decode("utf-8", "replace"), histories.Report)
     kernels: dict[str, set[str]] = collections.defaultdict(set)
-    day = min(filter(_is_day, ((host.started or "")[:10] for host in report.hosts)), default="")
+    at = _when(report)
+    if at and at > now + decisions.AHEAD:
+        raise text.BorderError(f"its time is {at:%Y-%m-%dT%H:%M:%SZ}, which is in the future")
     for host in report.hosts:
         name = host.hardware_class or ""
         kernel = host.environment and host.environment.kernel
@@ -159,14 +174,14 @@ def _of_run(path: pathlib.Path) -> t.Iterator[tuple[Key, Effect]]:
             sides = one.baseline.arm, one.candidate.arm
             if not (one.primary and one.placement == comparisons.WHOLE_MACHINE and set(sides) == set(recorded.OF_SMT)):
                 continue
-            effect = _effect(one, path.name, text.line(host.host, MAX_TEXT), day, ran)
+            effect = _effect(one, path.name, text.line(host.host, MAX_TEXT), at, ran)
             if effect is not None:
                 # Of SMT off against on, whatever the baseline was.
                 yield _key(name, one), effect if sides == recorded.OF_SMT else effect.turned()
     for of_class in report.classes:
         name = of_class.hardware_class or ""
         for workload in of_class.workloads:
-            effect = _effect(workload, path.name, "", day, kernels[name])
+            effect = _effect(workload, path.name, "", at, kernels[name])
             if workload.of_smt and workload.n > 1 and effect is not None:
                 yield _key(name, workload), effect
 
@@ -175,19 +190,32 @@ def _key(name: str, one: histories.Compared) -> Key:
     return text.line(name, MAX_TEXT), text.line(one.title, MAX_TEXT)
 
 
-def _effect(one: histories.Compared, run: str, host: str, day: str, kernels: t.Iterable[str]) -> Effect | None:
+def _effect(
+    one: histories.Compared, run: str, host: str, at: datetime.datetime | None, kernels: t.Iterable[str]
+) -> Effect | None:
     low, high, ratio = one.ci_low, one.ci_high, one.ratio
     if not (one.better and low and high and ratio and 0 < low <= ratio <= high):
         return None
     confidence = min(0.9999, max(0.5, one.interval_confidence or 0.95))
-    return Effect(run, host, day, tuple(sorted(kernels)), one.better, ratio, low, high, confidence, one.verdict or "")
+    return Effect(run, host, at, tuple(sorted(kernels)), one.better, ratio, low, high, confidence, one.verdict or "")
 
 
-def _is_day(day: str) -> bool:
-    try:
-        return bool(datetime.date.fromisoformat(day))
-    except ValueError:
-        return False
+def _when(report: histories.Report) -> datetime.datetime | None:
+    """Return when the controller had collected the last host of a run.
+
+    Reports of earlier releases lack it. For them it is the start of the run on the host in the middle: the clock of any
+    one of them may be wrong.
+    """
+    collected, started = (
+        sorted(at for host in report.hosts if (at := _moment(getattr(host, name)))) for name in ("collected", "started")
+    )
+    return collected[-1] if collected else statistics.median_low(started) if started else None
+
+
+def _moment(value: str | None) -> datetime.datetime | None:
+    with contextlib.suppress(text.BorderError):
+        return results.moment(value, "")
+    return None
 
 
 def turns(effects: t.Sequence[Effect], margin: float) -> list[Turn]:

@@ -20,7 +20,7 @@ NOW = datetime.datetime(2026, 11, 27, tzinfo=datetime.UTC)
 MARGIN = 0.01
 
 
-def run(directory, month, share, kernel, hosts=(0, 1)):
+def run(directory, month, share, kernel, hosts=(0, 1), **changes):
     """An evaluation of some hosts with its report: second threads give twice ``share``."""
     name = f"2026{month:02d}01T000000Z"
     path = directory / name
@@ -32,7 +32,7 @@ def run(directory, month, share, kernel, hosts=(0, 1)):
             workloads={"gzip": {"rate": 100.0, "share": share, "unit": "MB/s", "title": "gzip"}},
             names=("all_threads",),
             seed=100 * month + number,
-            started=f"2026-{month:02d}-01T00:00:00Z",
+            **{"collected": f"2026-{month:02d}-01T00:00:00Z", **changes},
         )
         made["environment"]["kernel"] = kernel
         (path / f"web{number}.json").write_text(json.dumps(made))
@@ -42,7 +42,7 @@ def run(directory, month, share, kernel, hosts=(0, 1)):
 def test_a_change_with_a_kernel_is_named_with_both(tmp_path):
     for month, share, kernel in ((1, 0.6, "6.1.0"), (3, 0.6, "6.1.0"), (5, 0.55, "6.12.0"), (7, 0.55, "6.12.0")):
         run(tmp_path, month, share, kernel)
-    found, left_out = effects.read(tmp_path)
+    found, left_out = effects.read(tmp_path, NOW)
     assert left_out == [] and len(found) == 1
     (of_key,) = found.values()
     assert [(one.day, one.kernels) for one in of_key] == [
@@ -70,7 +70,7 @@ def test_a_change_with_a_kernel_is_named_with_both(tmp_path):
 def test_runs_that_say_the_same_have_no_change(tmp_path):
     for month in (1, 3, 5):
         run(tmp_path, month, 0.6, "6.1.0")
-    found, _left_out = effects.read(tmp_path)
+    found, _left_out = effects.read(tmp_path, NOW)
     record = document.joined(None, found, [], MARGIN)
     assert document.sentences(record)[0] == "In 3 runs of evaluations no effect of SMT has changed."
     assert set(record.latest.values()) == {effects.HOLDS}
@@ -80,17 +80,17 @@ def test_one_host_is_compared_with_itself_and_not_with_all_of_its_class(tmp_path
     """As smt_eval_sample=1 with smt_eval_goal=recheck measures it."""
     run(tmp_path, 1, 0.6, "6.1.0", hosts=(0, 1, 2))
     run(tmp_path, 3, 0.6, "6.12.0", hosts=(0,))
-    found, left_out = effects.read(tmp_path)
+    found, left_out = effects.read(tmp_path, NOW)
     (of_key,) = found.values()
     assert [(one.host, one.kernels) for one in of_key] == [("web0", ("6.1.0",)), ("web0", ("6.12.0",))]
     record = document.joined(None, found, left_out, MARGIN)
     assert set(record.latest.values()) == {effects.HOLDS} and left_out == []
     run(tmp_path, 5, 0.5, "6.12.0", hosts=(0,))
-    record = document.joined(None, *effects.read(tmp_path), MARGIN)
+    record = document.joined(None, *effects.read(tmp_path, NOW), MARGIN)
     assert set(record.latest.values()) == {effects.CHANGED}
     # A host that was not measured before is compared with nothing, and that is said.
     run(tmp_path, 7, 0.5, "6.12.0", hosts=(5,))
-    found, left_out = effects.read(tmp_path)
+    found, left_out = effects.read(tmp_path, NOW)
     record = document.joined(None, found, left_out, MARGIN)
     assert set(record.latest.values()) == {None} and len(left_out) == 3
     assert document.sentences(record)[-1] == (
@@ -99,7 +99,7 @@ def test_one_host_is_compared_with_itself_and_not_with_all_of_its_class(tmp_path
     )
     # Several hosts again are compared with several.
     run(tmp_path, 9, 0.6, "6.12.0", hosts=(0, 1, 2))
-    (of_key,) = effects.read(tmp_path)[0].values()
+    (of_key,) = effects.read(tmp_path, NOW)[0].values()
     assert [(one.run[:6], one.host) for one in of_key] == [("202601", ""), ("202609", "")]
 
 
@@ -113,7 +113,7 @@ def test_what_the_baseline_was_does_not_matter(tmp_path):
         one["ratio"], one["ci_low"], one["ci_high"] = 1 / one["ratio"], 1 / one["ci_high"], 1 / one["ci_low"]
         one["verdict"] = "gain"
     path.write_text(json.dumps(report))
-    ((first, second),) = effects.read(tmp_path)[0].values()
+    ((first, second),) = effects.read(tmp_path, NOW)[0].values()
     assert second.ratio == pytest.approx(first.ratio, abs=0.01) and first.verdict == second.verdict == "loss"
 
 
@@ -125,7 +125,7 @@ def simulated(source, runs, change, between):
         error = source.uniform(0.005, 0.02)
         log = source.gauss(0, math.hypot(error, between)) + (change if number >= place else 0)
         ends = (math.exp(log - 1.96 * error), math.exp(log + 1.96 * error))
-        made.append(effects.Effect(f"run{number}", "", "", (), "higher", math.exp(log), *ends, 0.95, ""))
+        made.append(effects.Effect(f"run{number}", "", None, (), "higher", math.exp(log), *ends, 0.95, ""))
     return made, place
 
 
@@ -149,7 +149,7 @@ def of_two(change, error):
     made = []
     for number, log in enumerate((0.0, change)):
         ends = (math.exp(log - 1.96 * error), math.exp(log + 1.96 * error))
-        made.append(effects.Effect(str(number), "", "", (), "higher", math.exp(log), *ends, 0.95, ""))
+        made.append(effects.Effect(str(number), "", None, (), "higher", math.exp(log), *ends, 0.95, ""))
     return made
 
 
@@ -186,10 +186,46 @@ def test_two_changes_are_two():
 
 def test_a_change_below_the_margin_is_none():
     made = [
-        effects.Effect(str(number), "", "", (), "higher", ratio, ratio * 0.9999, ratio * 1.0001, 0.95, "")
+        effects.Effect(str(number), "", None, (), "higher", ratio, ratio * 0.9999, ratio * 1.0001, 0.95, "")
         for number, ratio in enumerate([1.0] * 10 + [1.008] * 10)
     ]
     assert effects.turns(made, MARGIN) == [] and len(effects.turns(made, 0.0)) == 1
+
+
+def test_runs_are_in_the_order_in_which_the_controller_collected_them(tmp_path):
+    """Of one day they are not in that of their names, and no clock of a host moves a run."""
+    for name, hour, kernel in (("old", 8, "6.1.0"), ("after", 10, "6.12.0"), ("middle", 9, "6.1.0")):
+        run(tmp_path, 3, 0.6 if kernel == "6.1.0" else 0.5, kernel, collected=f"2026-03-01T{hour:02}:00:00Z")
+        (tmp_path / "20260301T000000Z").rename(tmp_path / name)
+    run(tmp_path, 2, 0.6, "6.1.0", collected="2026-02-01T00:00:00Z", started="1970-01-01T00:03:00Z")
+    found, left_out = effects.read(tmp_path, NOW)
+    (of_key,) = found.values()
+    assert [one.run for one in of_key] == ["20260201T000000Z", "old", "middle", "after"] and left_out == []
+    assert [one.day for one in of_key] == ["2026-02-01", *["2026-03-01"] * 3]
+    said = document.sentences(document.joined(None, found, left_out, MARGIN))[0]
+    assert "from 2026-03-01 on" in said and "with Linux 6.12.0 instead of 6.1.0" in said
+
+
+def test_a_run_of_the_future_is_left_out(tmp_path):
+    run(tmp_path, 1, 0.6, "6.1.0")
+    run(tmp_path, 3, 0.6, "6.1.0", collected="2026-11-27T00:06:00Z")
+    found, left_out = effects.read(tmp_path, NOW)
+    assert len(next(iter(found.values()))) == 1
+    assert left_out == ["20260301T000000Z: its time is 2026-11-27T00:06:00Z, which is in the future"]
+
+
+def test_a_report_of_an_earlier_release_has_the_time_of_the_host_in_the_middle(tmp_path):
+    run(tmp_path, 3, 0.6, "6.1.0", hosts=(0, 1, 2))
+    path = tmp_path / "20260301T000000Z" / "results.json"
+    report = json.loads(path.read_text())
+    for host, started in zip(
+        report["hosts"], ("1970-01-01T00:03:00Z", "2026-03-01T00:00:00Z", "2099-01-01T00:00:00Z"), strict=True
+    ):
+        del host["collected"]
+        host["started"] = started
+    path.write_text(json.dumps(report))
+    found, left_out = effects.read(tmp_path, NOW)
+    assert next(iter(found.values()))[0].day == "2026-03-01" and left_out == []
 
 
 @pytest.mark.parametrize(
@@ -210,7 +246,7 @@ def test_a_report_that_is_none_is_named_and_the_others_are_read(report, tmp_path
     other = tmp_path / "20260201T000000Z"
     other.mkdir()
     (other / "results.json").write_text(report)
-    found, left_out = effects.read(tmp_path)
+    found, left_out = effects.read(tmp_path, NOW)
     assert len(found) == 1 and len(left_out) == 1 and left_out[0].startswith("20260201T000000Z: ")
 
 
@@ -224,9 +260,9 @@ def test_a_report_with_impossible_numbers_has_no_effect(tmp_path):
     }
     (tmp_path / "first").mkdir()
     (tmp_path / "first" / "results.json").write_text(json.dumps(report))
-    assert effects.read(tmp_path) == ({}, [])
+    assert effects.read(tmp_path, NOW) == ({}, [])
 
 
 def test_a_directory_that_is_not_there_is_named(tmp_path):
     with pytest.raises(BorderError, match="nowhere"):
-        effects.read(tmp_path / "nowhere")
+        effects.read(tmp_path / "nowhere", NOW)
