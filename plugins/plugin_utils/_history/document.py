@@ -12,16 +12,9 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border import sche
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance
 from ansible_collections.threadwise.smt.plugins.plugin_utils._history.checks import Drift, History
-from ansible_collections.threadwise.smt.plugins.plugin_utils._history.effects import (
-    CHANGED,
-    HOLDS,
-    NOT_DECIDED,
-    Effect,
-    Key,
-    Turn,
-    standing,
-    turns,
-)
+from ansible_collections.threadwise.smt.plugins.plugin_utils._history.effects import Effect, Key
+from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled import series
+from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled.series import CHANGED, HOLDS, NOT_DECIDED, Turn
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame
 
@@ -128,7 +121,7 @@ class Record(t.NamedTuple):
         history: of checks, None without any.
         effects: by hardware class and workload.
         turns: of each of them.
-        latest: of each of them, from :func:`effects.standing`.
+        latest: of each of them, from :func:`series.standing`.
         left_out: runs that are left out, a sentence each.
     """
 
@@ -148,8 +141,9 @@ def joined(history: History | None, effects: Effects, left_out: t.Sequence[str],
         left_out: likewise.
         margin: effects within this share of 1 count as none.
     """
-    found = {key: turns(one, margin) for key, one in effects.items()}
-    latest = {key: standing(one, found[key], margin) for key, one in effects.items()}
+    runs = {key: [one.interval for one in of_key] for key, of_key in effects.items()}
+    found = {key: series.turns(of_key, margin) for key, of_key in runs.items()}
+    latest = {key: series.standing(of_key, found[key], margin) for key, of_key in runs.items()}
     return Record(history, effects, found, latest, left_out)
 
 
@@ -277,7 +271,7 @@ def _effect(one: Effect) -> dict[str, t.Any]:
         "change": change.value,
         "change_low": change.low,
         "change_high": change.high,
-        "ratio": one.ratio,
+        "ratio": one.interval.ratio,
     }
 
 
@@ -323,9 +317,9 @@ def _picture(key: Key, effects: t.Sequence[Effect], found: t.Sequence[Turn], mar
             {
                 "label": f"{one.day or one.run}{kernels}{turned}",
                 "better": one.better,
-                "ratio": one.ratio,
-                "low": one.low,
-                "high": one.high,
+                "ratio": one.interval.ratio,
+                "low": one.interval.low,
+                "high": one.interval.high,
                 "verdict": one.verdict,
                 "text": wording.change_and_interval(one.change),
             }

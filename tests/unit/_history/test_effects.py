@@ -1,19 +1,18 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether the effect of SMT has changed from run to run: on reports of this collection, and on simulated runs."""
+"""Whether the effect of SMT has changed from run to run: on reports of this collection."""
 
 from __future__ import annotations
 
 import datetime
 import json
-import math
-import random
 
 import jsonschema_rs
 import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._history import document, effects
+from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled import series
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
 
 NOW = datetime.datetime(2026, 11, 27, tzinfo=datetime.UTC)
@@ -73,7 +72,7 @@ def test_runs_that_say_the_same_have_no_change(tmp_path):
     found, _left_out = effects.read(tmp_path, NOW)
     record = document.joined(None, found, [], MARGIN)
     assert document.sentences(record)[0] == "In 3 runs of evaluations no effect of SMT has changed."
-    assert set(record.latest.values()) == {effects.HOLDS}
+    assert set(record.latest.values()) == {series.HOLDS}
 
 
 def test_one_host_is_compared_with_itself_and_not_with_all_of_its_class(tmp_path):
@@ -84,10 +83,10 @@ def test_one_host_is_compared_with_itself_and_not_with_all_of_its_class(tmp_path
     (of_key,) = found.values()
     assert [(one.host, one.kernels) for one in of_key] == [("web0", ("6.1.0",)), ("web0", ("6.12.0",))]
     record = document.joined(None, found, left_out, MARGIN)
-    assert set(record.latest.values()) == {effects.HOLDS} and left_out == []
+    assert set(record.latest.values()) == {series.HOLDS} and left_out == []
     run(tmp_path, 5, 0.5, "6.12.0", hosts=(0,))
     record = document.joined(None, *effects.read(tmp_path, NOW), MARGIN)
-    assert set(record.latest.values()) == {effects.CHANGED}
+    assert set(record.latest.values()) == {series.CHANGED}
     # A host that was not measured before is compared with nothing, and that is said.
     run(tmp_path, 7, 0.5, "6.12.0", hosts=(5,))
     found, left_out = effects.read(tmp_path, NOW)
@@ -114,82 +113,10 @@ def test_what_the_baseline_was_does_not_matter(tmp_path):
         one["verdict"] = "gain"
     path.write_text(json.dumps(report))
     ((first, second),) = effects.read(tmp_path, NOW)[0].values()
-    assert second.ratio == pytest.approx(first.ratio, abs=0.01) and first.verdict == second.verdict == "loss"
-
-
-def simulated(source, runs, change, between):
-    """Runs with intervals of their own, of which those from a place on differ by a change; and that place."""
-    place = source.randint(1, runs - 1)
-    made = []
-    for number in range(runs):
-        error = source.uniform(0.005, 0.02)
-        log = source.gauss(0, math.hypot(error, between)) + (change if number >= place else 0)
-        ends = (math.exp(log - 1.96 * error), math.exp(log + 1.96 * error))
-        made.append(effects.Effect(f"run{number}", "", None, (), "higher", math.exp(log), *ends, 0.95, ""))
-    return made, place
-
-
-@pytest.mark.parametrize("between", [0.0, 0.01])
-@pytest.mark.parametrize("runs", [2, 3, 4, 6, 12, 24])
-def test_on_simulated_runs_a_change_is_found_and_none_is_called_where_there_is_none(runs, between):
-    source = random.Random(runs)
-    count = 200
-    called = sum(bool(effects.turns(simulated(source, runs, 0.0, between)[0], MARGIN)) for _again in range(count))
-    found = 0
-    for _again in range(count):
-        made, place = simulated(source, runs, 0.1, between)
-        found += any(abs(turn.place - place) <= 1 for turn in effects.turns(made, MARGIN))
-    print(f"{runs} runs, scatter {between}: of {count} a change was called in {called} without one, found in {found}")
-    # Where five in a hundred are called, more than 17 of 200 are in one of 40 such tests.
-    assert called <= 17 and found >= 0.93 * count
-
-
-def of_two(change, error):
-    """An earlier run, and a later one that differs by a change."""
-    made = []
-    for number, log in enumerate((0.0, change)):
-        ends = (math.exp(log - 1.96 * error), math.exp(log + 1.96 * error))
-        made.append(effects.Effect(str(number), "", None, (), "higher", math.exp(log), *ends, 0.95, ""))
-    return made
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "state"),
-    [
-        (0.0, 0.005, effects.HOLDS),
-        (0.01, 0.005, effects.HOLDS),
-        (0.1, 0.005, effects.CHANGED),
-        (0.04, 0.005, effects.CHANGED),
-        (0.03, 0.005, effects.NOT_DECIDED),
-        (0.0, 0.05, effects.NOT_DECIDED),
-    ],
-)
-def test_the_latest_run_holds_has_changed_or_decides_nothing(change, error, state):
-    made = of_two(change, error)
-    assert effects.standing(made, effects.turns(made, MARGIN), MARGIN) == state
-
-
-def test_a_single_run_holds_nothing():
-    assert effects.standing(of_two(0, 0.005)[:1], [], MARGIN) is None
-
-
-def test_two_changes_are_two():
-    source = random.Random(3)
-    made = [
-        simulated(source, 2, 0.0, 0.0)[0][0]._replace(ratio=ratio, low=ratio * 0.99, high=ratio * 1.01)
-        for ratio in (1.0, 1.01, 1.2, 1.21, 1.2, 0.9, 0.91)
-    ]
-    found = effects.turns(made, MARGIN)
-    assert [turn.place for turn in found] == [2, 5]
-    assert found[0].after == pytest.approx(1.203, abs=0.005) and found[1].before == found[0].after
-
-
-def test_a_change_below_the_margin_is_none():
-    made = [
-        effects.Effect(str(number), "", None, (), "higher", ratio, ratio * 0.9999, ratio * 1.0001, 0.95, "")
-        for number, ratio in enumerate([1.0] * 10 + [1.008] * 10)
-    ]
-    assert effects.turns(made, MARGIN) == [] and len(effects.turns(made, 0.0)) == 1
+    assert (
+        second.interval.ratio == pytest.approx(first.interval.ratio, abs=0.01)
+        and first.verdict == second.verdict == "loss"
+    )
 
 
 def test_runs_are_in_the_order_in_which_the_controller_collected_them(tmp_path):
