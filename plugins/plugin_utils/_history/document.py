@@ -66,8 +66,16 @@ SCHEMA = schema.published(
             {
                 "type": "array",
                 "items": schema.whole(
-                    hardware_class=schema.about(_TEXT, "The class."),
+                    hardware_class=schema.about(_TEXT, "The class; empty where it is not known."),
+                    host=schema.about(
+                        schema.or_null(_TEXT),
+                        "The host where its class is not known; null where it is.",
+                    ),
+                    name=schema.about(_TEXT, "Name of the workload, with the value of its parameter."),
                     workload=schema.about(_TEXT, "Title of the workload."),
+                    metric=schema.about(_TEXT, "What of it was measured."),
+                    unit=schema.about(_TEXT, "Unit of the metric."),
+                    better=schema.about(schema.one_of("higher", "lower"), "Which numbers of it are better."),
                     runs=schema.about(
                         {
                             "type": "array",
@@ -150,15 +158,18 @@ def joined(history: History | None, effects: Effects, left_out: t.Sequence[str],
 def sentences(one: Record) -> list[str]:
     """Say what there is to say, the most important first."""
     found = [] if one.history is None else [_of_checks(one.history)]
-    for (name, workload), all_turns in one.turns.items():
-        of_key = one.effects[name, workload]
+    for key, all_turns in one.turns.items():
+        of_key = one.effects[key]
+        to_do = "decide this class anew" if key.hardware_class else "its hardware class is not known"
         for turn in all_turns:
             first = of_key[turn.place]
-            before, after = (wording.change_of_ratio(ratio, first.better) for ratio in (turn.before, turn.after))
+            before, after = (
+                wording.change_of_ratio(ratio, first.measured.better) for ratio in (turn.before, turn.after)
+            )
             kernels = _kernels(of_key[turn.place - 1], first)
             found.append(
-                f"{workload} of {name}: from {first.day or first.run} on SMT off changes it by {after}, before by"
-                f" {before}{kernels}: decide this class anew."
+                f"{_named(one, key)}: from {first.day or first.run} on SMT off changes it by {after}, before by"
+                f" {before}{kernels}: {to_do}."
             )
     if one.effects and not any(one.turns.values()):
         runs = {effect.run for of_key in one.effects.values() for effect in of_key}
@@ -174,10 +185,15 @@ def _of_latest(one: Record) -> list[str]:
         (HOLDS, "The latest run says what those before it say, within 5 %"),
         (NOT_DECIDED, "Not decided by the latest run, which takes more blocks"),
     ):
-        named = [f"{workload} of {name}" for (name, workload), latest in one.latest.items() if latest == state]
+        named = [_named(one, key) for key, latest in one.latest.items() if latest == state]
         if named:
             found.append(f"{words}: {wording.named(named)}.")
     return found
+
+
+def _named(one: Record, key: Key) -> str:
+    """Return of what an effect is, such as ``gzip of a fixed stream of CLASS``."""
+    return f"{one.effects[key][-1].title} of {key.whose}"
 
 
 def _kernels(before: Effect, after: Effect) -> str:
@@ -228,8 +244,13 @@ def document(one: Record, at: datetime.datetime) -> dict[str, t.Any]:
         "drifts": [_drift(drift) for drift in (one.history.drifts if one.history else [])],
         "effects": [
             {
-                "hardware_class": key[0],
-                "workload": key[1],
+                "hardware_class": key.hardware_class,
+                "host": key.host or None,
+                "name": key.workload,
+                "workload": effects[-1].title,
+                "metric": effects[-1].measured.metric,
+                "unit": effects[-1].measured.unit,
+                "better": effects[-1].measured.better,
                 "runs": [_effect(effect) for effect in effects],
                 "turns": [
                     {
@@ -286,7 +307,10 @@ def page(one: Record, at: datetime.datetime, margin: float) -> str:
         drifts=drifts[:MAX_DRIFTS],
         all_drifts=len(drifts),
         length=length,
-        effects=[(key, _picture(key, effects, one.turns[key], margin)) for key, effects in one.effects.items()],
+        effects=[
+            (_named(one, key), _picture(_named(one, key), effects, one.turns[key], margin))
+            for key, effects in one.effects.items()
+        ],
     )
 
 
@@ -306,7 +330,7 @@ def _fleet(history: History) -> charts.Picture | None:
     return charts.points(rows, list(NOT_AS_WANTED), "hosts", along, "Hosts that were not as wanted, over time")
 
 
-def _picture(key: Key, effects: t.Sequence[Effect], found: t.Sequence[Turn], margin: float) -> charts.Picture:
+def _picture(title: str, effects: t.Sequence[Effect], found: t.Sequence[Turn], margin: float) -> charts.Picture:
     """Draw the effect of each run, one below the other in the order of their times."""
     begin = {turn.place for turn in found}
     rows = []
@@ -316,7 +340,7 @@ def _picture(key: Key, effects: t.Sequence[Effect], found: t.Sequence[Turn], mar
         rows.append(
             {
                 "label": f"{one.day or one.run}{kernels}{turned}",
-                "better": one.better,
+                "better": one.measured.better,
                 "ratio": one.interval.ratio,
                 "low": one.interval.low,
                 "high": one.interval.high,
@@ -324,7 +348,7 @@ def _picture(key: Key, effects: t.Sequence[Effect], found: t.Sequence[Turn], mar
                 "text": wording.change_and_interval(one.change),
             }
         )
-    return charts.forest(rows, margin, SIDES, f"SMT off against SMT on: {key[1]} of {key[0]}, by run")
+    return charts.forest(rows, margin, SIDES, f"SMT off against SMT on: {title}, by run")
 
 
 def summary(one: Record) -> str:

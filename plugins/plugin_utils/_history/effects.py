@@ -27,6 +27,39 @@ MAX_RUNS = 10_000
 MAX_TEXT = 300
 
 
+class Key(t.NamedTuple):
+    """Of what an effect is.
+
+    Attributes:
+        hardware_class: the class; empty where it is not known.
+        host: the host where its class is not known, as it represents no other one; else empty.
+        workload: name of the workload, with the value of its parameter.
+    """
+
+    hardware_class: str
+    host: str
+    workload: str
+
+    @property
+    def whose(self) -> str:
+        """The class, or the host."""
+        return self.hardware_class or self.host
+
+
+class Measured(t.NamedTuple):
+    """What the numbers of a workload mean: those of :data:`pooled.DECLARED`; what is not known is empty."""
+
+    metric: str
+    unit: str
+    better: str
+    aggregate: str
+
+    def said(self) -> str:
+        """Return it in words."""
+        of_workers = f", {self.aggregate} of its workers" if self.aggregate else ""
+        return f"{self.metric} in {self.unit}, {self.better} is better{of_workers}"
+
+
 class Effect(t.NamedTuple):
     """What one run says of a workload of a class.
 
@@ -35,7 +68,8 @@ class Effect(t.NamedTuple):
         host: that says it by itself; empty where several hosts do, combined.
         at: when the controller had collected the last of its hosts (aware); None where that is not known.
         kernels: releases of its hosts' kernels.
-        better: the direction of the metric.
+        title: of the workload.
+        measured: of the workload.
         interval: SMT off against SMT on, turned so that above 1 is better.
         verdict: of the comparison.
     """
@@ -44,7 +78,8 @@ class Effect(t.NamedTuple):
     host: str
     at: datetime.datetime | None
     kernels: tuple[str, ...]
-    better: str
+    title: str
+    measured: Measured
     interval: Interval
     verdict: str
 
@@ -61,7 +96,7 @@ class Effect(t.NamedTuple):
     @property
     def change(self) -> Change:
         """The change of the metric itself."""
-        return Change.of_ratios(self.better, self.interval.ratio, self.interval.low, self.interval.high)
+        return Change.of_ratios(self.measured.better, self.interval.ratio, self.interval.low, self.interval.high)
 
     def turned(self) -> Effect:
         """Return what the baseline is against the candidate."""
@@ -69,15 +104,13 @@ class Effect(t.NamedTuple):
         return self._replace(interval=self.interval.turned(), verdict=verdict)
 
 
-Key = tuple[str, str]
-
-
 def read(directory: str | os.PathLike[str], now: datetime.datetime) -> tuple[dict[Key, list[Effect]], list[str]]:
     """Return the effects of each workload of each hardware class in the order of their times, and a sentence about each
     run that is left out.
 
     The hosts of a class differ. So what a host says by itself in the latest run is compared with what it has said
-    before, and what several say combined with what several have said.
+    before, and what several say combined with what several have said. A run that measured something else by a workload
+    of the same name is no part of its series.
 
     Args:
         directory: that of runs, such as ``smt_eval_results``.
@@ -101,31 +134,37 @@ def read(directory: str | os.PathLike[str], now: datetime.datetime) -> tuple[dic
         except (OSError, text.BorderError) as error:
             left_out.append(f"{text.line(path.name)}: {text.line(error, MAX_TEXT)}")
     alike: dict[Key, list[Effect]] = {}
-    by_others: dict[tuple[str, str], list[str]] = collections.defaultdict(list)
+    differing: dict[tuple[str, str], list[str]] = collections.defaultdict(list)
     for key, effects in sorted(found.items()):
         effects.sort(key=lambda effect: effect.moment)
-        latest = effects[-1].run
-        host = min(one.host for one in effects if one.run == latest)
-        alike[key] = [one for one in effects if one.host == host]
-        others = dict.fromkeys(one.run for one in effects if one.run not in {kept.run for kept in alike[key]})
-        for run in others:
-            by_others[run, f"{host} alone" if host else "several hosts"].append(" of ".join(filter(None, key[::-1])))
-    left_out += [
-        f"{run} for {wording.named(measured)}: it was not measured by {by}, as in the latest run"
-        for (run, by), measured in by_others.items()
-    ]
+        latest = min((one for one in effects if one.run == effects[-1].run), key=lambda one: one.host)
+        by_same = [one for one in effects if one.host == latest.host]
+        alike[key] = [one for one in by_same if one.measured == latest.measured]
+        others = {one.run: None for one in effects} | {one.run: one.measured for one in by_same}
+        for run in others.keys() - {one.run for one in alike[key]}:
+            differing[run, _difference(latest, others[run])].append(f"{latest.title} of {key.whose}")
+    left_out += [f"{run} for {wording.named(names)}: {why}" for (run, why), names in sorted(differing.items())]
     return alike, left_out
+
+
+def _difference(latest: Effect, measured: Measured | None) -> str:
+    """Say why a run is not compared with the latest; ``measured`` is what it measured, where the same hosts did."""
+    if measured:
+        return f"it measured {measured.said()}, and the latest run {latest.measured.said()}"
+    by = f"{latest.host} alone" if latest.host else "several hosts"
+    return f"it was not measured by {by}, as in the latest run"
 
 
 def _of_run(path: pathlib.Path, now: datetime.datetime) -> t.Iterator[tuple[Key, Effect]]:
     """Yield what each host says by itself, and what those of a class say combined where they are several."""
     report = parts.decoded(folders.read(path / REPORT, MAX_BYTES).decode("utf-8", "replace"), histories.Report)
     kernels: dict[str, set[str]] = collections.defaultdict(set)
+    declared: dict[Key, Measured] = {}
     at = _when(report)
     if at and at > now + decisions.AHEAD:
         raise text.BorderError(f"its time is {at:%Y-%m-%dT%H:%M:%SZ}, which is in the future")
     for host in report.hosts:
-        name = host.hardware_class or ""
+        name, by = host.hardware_class or "", text.line(host.host, MAX_TEXT)
         kernel = host.environment and host.environment.kernel
         ran = {text.line(kernel, MAX_TEXT)} if kernel else set()
         kernels[name] |= ran
@@ -133,29 +172,41 @@ def _of_run(path: pathlib.Path, now: datetime.datetime) -> t.Iterator[tuple[Key,
             sides = one.baseline.arm, one.candidate.arm
             if not (one.primary and one.placement == comparisons.WHOLE_MACHINE and set(sides) == set(recorded.OF_SMT)):
                 continue
-            effect = _effect(one, path.name, text.line(host.host, MAX_TEXT), at, ran)
+            key = _key(name, by, one.workload if one.parameter is None else f"{one.workload} {one.parameter:g}")
+            meaning = one.metric, one.unit, one.better, one.aggregate or ""
+            measured = declared[key] = Measured(*(text.line(part, MAX_TEXT) for part in meaning))
+            effect = _effect(one, path.name, by, at, ran, measured)
             if effect is not None:
                 # Of SMT off against on, whatever the baseline was.
-                yield _key(name, one), effect if sides == recorded.OF_SMT else effect.turned()
+                yield key, effect if sides == recorded.OF_SMT else effect.turned()
     for of_class in report.classes:
         name = of_class.hardware_class or ""
         for workload in of_class.workloads:
-            effect = _effect(workload, path.name, "", at, kernels[name])
-            if workload.of_smt and workload.n > 1 and effect is not None:
-                yield _key(name, workload), effect
+            key = _key(name, "", workload.workload)
+            # Its hosts are combined only where they declare it alike.
+            if name and workload.of_smt and workload.n > 1 and key in declared:
+                effect = _effect(workload, path.name, "", at, kernels[name], declared[key])
+                if effect is not None:
+                    yield key, effect
 
 
-def _key(name: str, one: histories.Compared) -> Key:
-    return text.line(name, MAX_TEXT), text.line(one.title, MAX_TEXT)
+def _key(name: str, host: str, workload: str) -> Key:
+    return Key(text.line(name, MAX_TEXT), "" if name else host, text.line(workload, MAX_TEXT))
 
 
 def _effect(
-    one: histories.Compared, run: str, host: str, at: datetime.datetime | None, kernels: t.Iterable[str]
+    one: histories.Compared,
+    run: str,
+    host: str,
+    at: datetime.datetime | None,
+    kernels: t.Iterable[str],
+    measured: Measured,
 ) -> Effect | None:
     interval = series.interval(one.ratio, one.ci_low, one.ci_high, one.interval_confidence)
-    if not (one.better and interval):
+    if interval is None:
         return None
-    return Effect(run, host, at, tuple(sorted(kernels)), one.better, interval, one.verdict or "")
+    title = text.line(one.title, MAX_TEXT)
+    return Effect(run, host, at, tuple(sorted(kernels)), title, measured, interval, one.verdict or "")
 
 
 def _when(report: histories.Report) -> datetime.datetime | None:

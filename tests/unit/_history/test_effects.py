@@ -28,10 +28,13 @@ def run(directory, month, share, kernel, hosts=(0, 1), **changes):
         made = result_maker.result(
             host=f"web{number}",
             run=name,
-            workloads={"gzip": {"rate": 100.0, "share": share, "unit": "MB/s", "title": "gzip"}},
             names=("all_threads",),
             seed=100 * month + number,
-            **{"collected": f"2026-{month:02d}-01T00:00:00Z", **changes},
+            **{
+                "workloads": {"gzip": {"rate": 100.0, "share": share, "unit": "MB/s", "title": "gzip"}},
+                "collected": f"2026-{month:02d}-01T00:00:00Z",
+                **changes,
+            },
         )
         made["environment"]["kernel"] = kernel
         (path / f"web{number}.json").write_text(json.dumps(made))
@@ -155,6 +158,63 @@ def test_a_report_of_an_earlier_release_has_the_time_of_the_host_in_the_middle(t
     assert next(iter(found.values()))[0].day == "2026-03-01" and left_out == []
 
 
+TPS = {"tps": {"unit": "1/s", "better": "higher", "aggregate": "sum"}}
+P99 = {"p99": {"unit": "ms", "better": "lower", "aggregate": "max"}}
+
+
+def own(directory, month, rates, metrics, hosts=(0,), name="mydb", title="my database"):
+    """An evaluation of a workload of one's own, with its value for SMT on and off."""
+
+    def model(arm, _spot, workers):
+        return [rates[arm == "smt_off"]] * len(workers)
+
+    workload = {"rate": 1, "share": 1, "unit": "x", "title": title, "model": model, "metrics": metrics}
+    run(directory, month, 0.6, "6.1.0", hosts, workloads={name: workload})
+
+
+@pytest.mark.parametrize("hosts", [(0,), (0, 1)])
+def test_runs_that_measure_something_else_by_the_same_name_are_no_series(hosts, tmp_path):
+    own(tmp_path, 1, (100, 95), TPS, hosts)
+    own(tmp_path, 2, (10, 8), P99, hosts)
+    own(tmp_path, 3, (10, 8), P99, hosts)
+    found, left_out = effects.read(tmp_path, NOW)
+    record = document.joined(None, found, left_out, MARGIN)
+    said = document.sentences(record)
+    assert said[0] == "In 2 runs of evaluations no effect of SMT has changed."
+    assert said[-1] == (
+        "Left out: 20260101T000000Z for my database of x86_64-2s4c8t-adjacent-0f3a9c1e: it measured tps in 1/s, higher"
+        " is better, sum of its workers, and the latest run p99 in ms, lower is better, max of its workers."
+    )
+    (effect,) = document.document(record, NOW)["effects"]
+    assert (effect["name"], effect["metric"], effect["unit"], effect["better"]) == ("mydb", "p99", "ms", "lower")
+
+
+def test_another_workload_of_the_same_title_is_another_series(tmp_path):
+    own(tmp_path, 1, (100, 95), TPS, name="one")
+    own(tmp_path, 2, (100, 50), TPS, name="other")
+    own(tmp_path, 3, (100, 95), TPS, name="one", title="a new title")
+    record = document.joined(None, *effects.read(tmp_path, NOW), MARGIN)
+    assert {key.workload: len(of_key) for key, of_key in record.effects.items()} == {"one": 2, "other": 1}
+    assert "a new title of x86_64" in document.sentences(record)[-1]
+
+
+def test_a_host_without_a_class_is_compared_with_itself_and_named(tmp_path):
+    facts = {**result_maker.result(blocks=1)["facts"], "hardware_class": None}
+    for month, share in ((1, 0.6), (3, 0.5)):
+        run(tmp_path, month, share, "6.1.0", hosts=(1, 2), facts=facts)
+    record = document.joined(None, *effects.read(tmp_path, NOW), MARGIN)
+    said = document.sentences(record)
+    assert [one.partition(":")[0] for one in said] == [
+        "gzip of a fixed stream of web1",
+        "gzip of a fixed stream of web2",
+    ]
+    assert all(one.endswith("its hardware class is not known.") for one in said)
+    made = document.document(record, NOW)
+    jsonschema_rs.validator_for(document.SCHEMA).validate(made)
+    assert [(one["hardware_class"], one["host"]) for one in made["effects"]] == [("", "web1"), ("", "web2")]
+    assert "gzip of a fixed stream of web2" in document.page(record, NOW, MARGIN)
+
+
 @pytest.mark.parametrize(
     "report",
     [
@@ -178,12 +238,22 @@ def test_a_report_that_is_none_is_named_and_the_others_are_read(report, tmp_path
 
 
 def test_a_report_with_impossible_numbers_has_no_effect(tmp_path):
-    workload = {"title": "w", "of_smt": True, "n": 2, "better": "higher", "ratio": 1.0, "ci_low": 2.0, "ci_high": 0.5}
+    measured = {"workload": "w", "title": "w", "metric": "m", "unit": "1/s", "better": "higher", "ratio": 1.0}
+    workload = {**measured, "of_smt": True, "n": 2, "ci_low": 2.0, "ci_high": 0.5}
+    arms = {"baseline": {"arm": "smt_on"}, "candidate": {"arm": "smt_off"}, "placement": "all_threads", "primary": True}
     report = {
         "schema": "threadwise.smt/report",
         "schema_version": 2,
         "classes": [{"hardware_class": "c", "workloads": [workload, {**workload, "ci_low": -1.0}]}],
-        "hosts": [{"host": "h", "started": "0000-99-99T", "hardware_class": "c", "environment": {"kernel": "\x1b[2J"}}],
+        "hosts": [
+            {
+                "host": "h",
+                "started": "0000-99-99T",
+                "hardware_class": "c",
+                "environment": {"kernel": "\x1b[2J"},
+                "comparisons": [{**workload, **arms}],
+            }
+        ],
     }
     (tmp_path / "first").mkdir()
     (tmp_path / "first" / "results.json").write_text(json.dumps(report))
