@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import collections
 import datetime
 import statistics
 import typing as t
@@ -109,7 +110,7 @@ SCHEMA = schema.published(
                     ),
                     latest=schema.about(
                         schema.one_of(HOLDS, CHANGED, NOT_DECIDED, None),
-                        "Whether the latest run says what those before it say; null for a single run.",
+                        "Whether the latest of these runs says what those before it say; null for a single run.",
                     ),
                 ),
             },
@@ -179,16 +180,25 @@ def sentences(one: Record) -> list[str]:
 
 
 def _of_latest(one: Record) -> list[str]:
-    """Say of which effects the latest run says what those before it say, and of which that is not decided."""
+    """Say of which effects the latest run of their class says what those before it say, of which that is not decided,
+    and which it did not measure.
+    """
+    newest: dict[tuple[str, str], tuple[datetime.datetime, str]] = {}
+    for key, of_key in one.effects.items():
+        newest[key[:2]] = max(newest.get(key[:2], of_key[-1].moment), of_key[-1].moment)
+    missed = {key: of_key[-1] for key, of_key in one.effects.items() if of_key[-1].moment < newest[key[:2]]}
     found = []
     for state, words in (
         (HOLDS, "The latest run says what those before it say, within 5 %"),
         (NOT_DECIDED, "Not decided by the latest run, which takes more blocks"),
     ):
-        named = [_named(one, key) for key, latest in one.latest.items() if latest == state]
+        named = [_named(one, key) for key, latest in one.latest.items() if latest == state and key not in missed]
         if named:
             found.append(f"{words}: {wording.named(named)}.")
-    return found
+    since: dict[str, list[str]] = collections.defaultdict(list)
+    for key, effect in missed.items():
+        since[effect.day or effect.run].append(_named(one, key))
+    return [*found, *(f"Not measured since {begin}: {wording.named(since[begin])}." for begin in sorted(since))]
 
 
 def _named(one: Record, key: Key) -> str:

@@ -195,7 +195,24 @@ def test_another_workload_of_the_same_title_is_another_series(tmp_path):
     own(tmp_path, 3, (100, 95), TPS, name="one", title="a new title")
     record = document.joined(None, *effects.read(tmp_path, NOW), MARGIN)
     assert {key.workload: len(of_key) for key, of_key in record.effects.items()} == {"one": 2, "other": 1}
-    assert "a new title of x86_64" in document.sentences(record)[-1]
+    assert "a new title of x86_64" in document.sentences(record)[1]
+
+
+def test_what_the_latest_run_did_not_measure_is_said_apart(tmp_path):
+    both = {name: {**result_maker.GZIP, "share": 0.6, "title": name} for name in ("now", "old")}
+    other = {**result_maker.result(blocks=1)["facts"], "hardware_class": "x86_64-2s4c8t-adjacent-ffffffff"}
+    for month in (1, 2, 3):
+        workloads = {name: one for name, one in both.items() if month < 3 or name == "now"}
+        run(tmp_path, month, 0.6, "6.1.0", hosts=(0,), workloads=workloads)
+    for month in (4, 5):
+        # Another class is measured later, which says nothing of this one.
+        run(tmp_path, month, 0.6, "6.1.0", hosts=(1,), workloads={"now": both["now"]}, facts=other)
+    holds, missed = document.sentences(document.joined(None, *effects.read(tmp_path, NOW), MARGIN))[1:]
+    assert holds == (
+        "The latest run says what those before it say, within 5 %: now of x86_64-2s4c8t-adjacent-0f3a9c1e and now of"
+        " x86_64-2s4c8t-adjacent-ffffffff."
+    )
+    assert missed == "Not measured since 2026-02-01: old of x86_64-2s4c8t-adjacent-0f3a9c1e."
 
 
 def test_a_host_without_a_class_is_compared_with_itself_and_named(tmp_path):
