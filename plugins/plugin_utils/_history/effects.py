@@ -113,26 +113,35 @@ def read(directory: str | os.PathLike[str], now: datetime.datetime) -> tuple[dic
     of the same name is no part of its series.
 
     Args:
-        directory: that of runs, such as ``smt_eval_results``.
+        directory: that of runs, such as ``smt_eval_results``, or of one run.
         now: the present time, aware.
 
     Raises:
-        BorderError: it cannot be read.
+        BorderError: it cannot be read, or has no report of an evaluation of SMT.
     """
     found: dict[Key, list[Effect]] = collections.defaultdict(list)
-    left_out = []
+    whole = pathlib.Path(directory).resolve()
     try:
-        runs = sorted(path for path in pathlib.Path(directory).iterdir() if results.is_run_name(path.name))[:MAX_RUNS]
+        runs = sorted(path for path in whole.iterdir() if results.is_run_name(path.name) and path.is_dir())
     except OSError as error:
         raise text.BorderError(f"{directory}: the runs of evaluations: {error.strerror}") from None
-    for path in runs:
-        if not (path / REPORT).exists():
-            continue
+    more = wording.counted(len(runs) - MAX_RUNS, "run")
+    left_out = [f"{more}: only the last {MAX_RUNS} by name are read"] if len(runs) > MAX_RUNS else []
+    # A directory of one run is a run itself.
+    for path in [whole, *runs[-MAX_RUNS:]]:
         try:
+            if not (path / REPORT).exists():
+                continue
             for key, effect in _of_run(path, now):
                 found[key].append(effect)
         except (OSError, text.BorderError) as error:
-            left_out.append(f"{text.line(path.name)}: {text.line(error, MAX_TEXT)}")
+            left_out.append(f"{text.line(path.name)}: {text.line(getattr(error, 'strerror', error), MAX_TEXT)}")
+    if not found:
+        why = f" ({left_out[0]}{f'; and {len(left_out) - 1} more' if left_out[1:] else ''})" if left_out else ""
+        raise text.BorderError(
+            f"{directory}: no report of a run has an effect of SMT{why}: name a directory of evaluations that compared"
+            " SMT on and off (smt_history_results)"
+        )
     alike: dict[Key, list[Effect]] = {}
     differing: dict[tuple[str, str], list[str]] = collections.defaultdict(list)
     for key, effects in sorted(found.items()):

@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import datetime
+import errno
 import json
+import pathlib
 
 import jsonschema_rs
 import pytest
@@ -274,7 +276,51 @@ def test_a_report_with_impossible_numbers_has_no_effect(tmp_path):
     }
     (tmp_path / "first").mkdir()
     (tmp_path / "first" / "results.json").write_text(json.dumps(report))
-    assert effects.read(tmp_path, NOW) == ({}, [])
+    with pytest.raises(BorderError, match="no report of a run has an effect of SMT: name"):
+        effects.read(tmp_path, NOW)
+
+
+def test_a_directory_without_runs_is_named_with_what_was_left_out(tmp_path):
+    with pytest.raises(BorderError, match=f"{tmp_path}: no report of a run"):
+        effects.read(tmp_path, NOW)
+    for number in range(3):
+        (tmp_path / f"r{number}").mkdir()
+        (tmp_path / f"r{number}" / "results.json").write_text("{}")
+    with pytest.raises(BorderError, match=r"r0: .*; and 2 more"):
+        effects.read(tmp_path, NOW)
+
+
+def test_the_directory_of_one_run_is_read_too(tmp_path, monkeypatch):
+    run(tmp_path, 1, 0.6, "6.1.0")
+    monkeypatch.chdir(tmp_path / "20260101T000000Z")
+    for directory in (tmp_path / "20260101T000000Z", "."):
+        (of_key,) = effects.read(directory, NOW)[0].values()
+        assert [one.run for one in of_key] == ["20260101T000000Z"]
+
+
+def test_a_run_that_may_not_be_read_is_left_out(tmp_path, monkeypatch):
+    run(tmp_path, 1, 0.6, "6.1.0")
+    (tmp_path / "locked").mkdir()
+    exists = pathlib.Path.exists
+
+    def refused(path):
+        # As for a user without rights; tests may run as root.
+        if path.parent.name == "locked":
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return exists(path)
+
+    monkeypatch.setattr(pathlib.Path, "exists", refused)
+    found, left_out = effects.read(tmp_path, NOW)
+    assert len(found) == 1 and left_out == ["locked: Permission denied"]
+
+
+def test_of_too_many_runs_the_last_ones_count(tmp_path, monkeypatch):
+    monkeypatch.setattr(effects, "MAX_RUNS", 2)
+    for month in (1, 2, 3):
+        run(tmp_path, month, 0.6, "6.1.0")
+    found, left_out = effects.read(tmp_path, NOW)
+    assert [one.run[:6] for one in next(iter(found.values()))] == ["202602", "202603"]
+    assert left_out == ["1 run: only the last 2 by name are read"]
 
 
 def test_a_directory_that_is_not_there_is_named(tmp_path):
