@@ -75,11 +75,13 @@ class History(t.NamedTuple):
         checks: in order.
         drifts: those that last first, then the latest.
         statuses: the latest word on each host.
+        seen: hosts of which it was known once whether they had drifted.
     """
 
     checks: list[Check]
     drifts: list[Drift]
     statuses: dict[str, str]
+    seen: set[str]
 
 
 def add(
@@ -145,7 +147,7 @@ def read(directory: str | os.PathLike[str]) -> History:
     Raises:
         BorderError: there are none, or a file cannot be read or is none of this collection's.
     """
-    found = History([], [], {})
+    found = History([], [], {}, set())
     lasting: dict[str, datetime.datetime] = {}
     counts: collections.Counter[str | None] = collections.Counter()
     try:
@@ -159,6 +161,8 @@ def read(directory: str | os.PathLike[str]) -> History:
                         )
                     for host, status in line.statuses.items():
                         _see(found, lasting, host, status, at)
+                        if status and status not in _NOT_SEEN:
+                            found.seen.add(host)
                         counts[found.statuses.get(host)] -= 1
                         counts[status] += 1
                         _take(found.statuses, host, status)

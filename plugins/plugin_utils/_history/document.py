@@ -216,8 +216,10 @@ def _kernels(before: Effect, after: Effect) -> str:
 def _of_checks(history: History) -> str:
     checks, drifts = history.checks, history.drifts
     begun = f"In {wording.counted(len(checks), 'check')} since {checks[0].at:%Y-%m-%d}"
+    unseen = len(history.statuses.keys() - history.seen)
+    never = f" Nothing was ever known of {wording.counted(unseen, 'host')} (unreachable, unknown or bad policy)."
     if not drifts:
-        return f"{begun} no host has drifted."
+        return f"{begun} no host has drifted, as far as was seen.{never}" if unseen else f"{begun} no host has drifted."
     lasted = [one.lasted for one in drifts if one.lasted is not None]
     open_now = [one for one in drifts if one.until is None]
     removed = sum(one.is_removed for one in drifts)
@@ -230,7 +232,7 @@ def _of_checks(history: History) -> str:
         said += f"; {removed} left the inventory so"
     if open_now:
         said += f"; {len(open_now)} {'is' if len(open_now) == 1 else 'are'} still so"
-    return f"{said}."
+    return f"{said}.{never if unseen else ''}"
 
 
 def length(duration: datetime.timedelta) -> str:

@@ -211,6 +211,18 @@ def test_a_fleet_that_never_drifted(tmp_path):
     assert document.sentences(joined(tmp_path)) == ["In 2 checks since 2026-01-30 no host has drifted."]
 
 
+def test_hosts_that_were_never_seen_are_counted(tmp_path):
+    add(tmp_path, {"a": "unreachable", "b": "unknown", "c": "bad_policy", "d": "compliant"}, {"d": "unreachable"})
+    said = "In 2 checks since 2026-01-30 no host has drifted, as far as was seen. Nothing was ever known of 3 hosts"
+    assert document.sentences(joined(tmp_path)) == [f"{said} (unreachable, unknown or bad policy)."]
+    checks.add(tmp_path, {"d": "drifted", "c": "compliant"}, OTHERS, START + 2 * DAY)
+    (sentence,) = document.sentences(joined(tmp_path))
+    assert "1 host drifted" in sentence and "Nothing was ever known of 2 hosts" in sentence
+    # Of those that left the inventory nobody asks.
+    checks.add(tmp_path, {"d": "drifted"}, ["c"], START + 3 * DAY)
+    assert "ever known" not in document.sentences(joined(tmp_path))[0]
+
+
 def test_the_document_matches_its_schema_and_the_page_shows_no_hosts_text_as_html(tmp_path):
     add(tmp_path, {"<b>a": "compliant", "b": "drifted"}, {"<b>a": "drifted", "b": "compliant"})
     made = document.document(joined(tmp_path), START)
