@@ -137,9 +137,9 @@ compliance:
       sample: {"running": {"state": "disabled"}, "configured": {"smt": "disabled"}, "memory": false, "reboot": false}
     decision:
       description:
-        - Of the evaluations that decided under V(auto) - C(rests_on), as M(threadwise.smt.smt_decisions) returns it,
-          and C(stale), why it is to be measured again, a list of sentences. A decision that is stale counts as before.
-          Null where no evaluation decided.
+        - Of the evaluations that decided under V(auto) - C(rests_on) and C(rechecks), as
+          M(threadwise.smt.smt_decisions) returns them, and C(stale), why it is to be measured again, a list of
+          sentences. A decision that is stale counts as before. Null where no evaluation decided.
       type: dict
     waiver:
       description:

@@ -1,0 +1,132 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether a decision still holds by the re-checks of its hosts (``smt_eval_goal: recheck``).
+
+A re-check ends at a wide interval: it tells whether the earlier result still holds, and decides nothing itself. Each
+host is compared with what it said by itself in the run that decides, by the rule of the history (:mod:`series`). The
+decision is enforced in any case.
+"""
+
+from __future__ import annotations
+
+import datetime
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding import basis
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding.conclusions import Conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled import pooled, series
+from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled.series import CHANGED, HOLDS, NOT_DECIDED
+
+# A change of an effect by less is none, as smt_history_margin has it.
+MARGIN = 0.01
+
+Recheck = dict[str, t.Any]
+
+
+def of_class(counted: t.Iterable[Conclusion], again: t.Iterable[Conclusion], now: datetime.datetime) -> list[Recheck]:
+    """Return what the re-checks of a class say since the runs that decide for it, as plain data, the latest first.
+
+    Args:
+        counted: the conclusions that decide.
+        again: re-checks of hosts of the class.
+        now: the present time, aware.
+
+    Returns:
+        ``{host, run, day, age_days, kernel, mitigations, state}`` each; ``state`` is one of those of :mod:`series`. A
+        host that does not decide has nothing to be compared with, which is ``NOT_DECIDED``.
+    """
+    deciding = {one.host: one for one in counted}
+    begin = max((one.when for one in deciding.values()), default=None)
+    later: dict[str, list[Conclusion]] = {}
+    found = []
+    for one in sorted(again, key=lambda one: (one.when, one.run)):
+        first = deciding.get(one.host)
+        since = first.when if first else begin
+        if since and one.when > since:
+            runs = later.setdefault(one.host, [])
+            runs.append(one)
+            found.append(
+                {
+                    "host": one.host,
+                    "run": one.run,
+                    "day": one.at.astimezone(datetime.UTC).date().isoformat() if one.at else None,
+                    "age_days": max(0, (now - one.at).days) if one.at else None,
+                    "kernel": one.basis.kernel,
+                    "mitigations": None if one.basis.mitigations is None else list(one.basis.mitigations),
+                    "state": NOT_DECIDED if first is None else _state(first, runs),
+                }
+            )
+    return found[::-1]
+
+
+def _state(first: Conclusion, later: t.Sequence[Conclusion]) -> str:
+    """Return what the last of a host's re-checks says of the run that decides: it holds where all workloads do."""
+    said = {_of_workload([first, *later], key) for key in first.workloads if _interval(first, key, first)}
+    return CHANGED if CHANGED in said else HOLDS if said == {HOLDS} else NOT_DECIDED
+
+
+def _of_workload(runs: t.Sequence[Conclusion], key: tuple[str, float | None]) -> str:
+    intervals = [_interval(one, key, runs[0]) for one in runs]
+    known = [one for one in intervals if one]
+    if series.turns(known, MARGIN):
+        return CHANGED
+    return (intervals[-1] and series.standing(known, [], MARGIN)) or NOT_DECIDED
+
+
+def _interval(one: Conclusion, key: tuple[str, float | None], first: Conclusion) -> series.Interval | None:
+    """Return what a run says of a workload; None where it does not measure what the first one did."""
+    found, declared = one.workloads.get(key), first.workloads[key]
+    if found is None or found["confounded"] or any(found[name] != declared[name] for name in pooled.DECLARED):
+        return None
+    return series.interval(*(found[name] for name in ("ratio", "ci_low", "ci_high", "interval_confidence")))
+
+
+def counting(found: t.Sequence[Recheck]) -> Recheck | None:
+    """Return the re-check that counts for a decision; None without any.
+
+    That the effect has changed counts where the latest of a host says so. Else the latest that holds confirms the
+    decision, and one that does not decide takes nothing away.
+
+    Args:
+        found: from :func:`of_class`.
+    """
+    latest = {one["host"]: one for one in reversed(found)}
+    changed = [one for one in found if one["state"] == CHANGED and one is latest[one["host"]]]
+    holding = [one for one in found if one["state"] == HOLDS]
+    return next(iter([*changed, *holding, *found]), None)
+
+
+def confirmed(found: t.Sequence[Recheck]) -> str:
+    """Return ``confirmed on DAY with Linux KERNEL``; empty where no re-check confirms the decision."""
+    one = counting(found)
+    return f"confirmed {_when(one)}" if one and one["state"] == HOLDS else ""
+
+
+def stale(decision: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any], max_age: int) -> list[str]:
+    """Return why a decision is stale for a host, as sentences without an end; empty where it is not.
+
+    What a re-check that holds was taken on counts like that of the evaluations. One that does not hold is a reason by
+    itself.
+
+    Args:
+        decision: of the hardware class, from :func:`decisions.decisions`.
+        facts: of the host now.
+        max_age: days after which a decision is stale.
+    """
+    found, rests_on, age = decision["rechecks"], dict(decision["rests_on"]), decision["age_days"]
+    one = counting(found)
+    if one and one["state"] != HOLDS:
+        says = "says that the effect has changed" if one["state"] == CHANGED else "does not tell whether it still holds"
+        return [*basis.stale(rests_on, age, facts, max_age), f"its re-check by {one['host']} {_when(one)} {says}"]
+    holding = [one for one in found if one["state"] == HOLDS]
+    for name, of_each in (("kernels", "kernel"), ("mitigations", "mitigations")):
+        # What earlier releases did not record is not compared.
+        if rests_on[name]:
+            rests_on[name] = rests_on[name] + [one[of_each] for one in holding if one[of_each] is not None]
+    ages = [one for one in (age, *(one["age_days"] for one in holding)) if one is not None]
+    return basis.stale(rests_on, min(ages, default=None), facts, max_age)
+
+
+def _when(one: Recheck) -> str:
+    day = f"on {one['day']}" if one["day"] else "on a day that is not known"
+    return f"{day} with Linux {one['kernel']}" if one["kernel"] else day
