@@ -135,7 +135,7 @@ def conclude(result: HostResult, now: datetime.datetime) -> Conclusion | None:
         {(one["workload"], one.get("parameter")): {name: one[name] for name in COMBINED} for one in analysis.of_smt},
         _moment(result, "collected") or _moment(result, "finished") or _moment(result, "started"),
         Basis.of(result),
-        result.plan.goal == goals.RECHECK,
+        is_recheck=result.plan.goal == goals.RECHECK,
     )
 
 

@@ -96,10 +96,23 @@ def counting(found: t.Sequence[Recheck]) -> Recheck | None:
     return next(iter([*changed, *holding, *found]), None)
 
 
+def confirming(found: t.Sequence[Recheck]) -> list[Recheck]:
+    """Return the re-checks that confirm a decision, the latest first; the argument is that of :func:`counting`."""
+    one = counting(found)
+    return [of for of in found if of["state"] == HOLDS] if one and one["state"] == HOLDS else []
+
+
 def confirmed(found: t.Sequence[Recheck]) -> str:
     """Return ``confirmed on DAY with Linux KERNEL``; empty where no re-check confirms the decision."""
-    one = counting(found)
-    return f"confirmed {_when(one)}" if one and one["state"] == HOLDS else ""
+    return "".join(f"confirmed {_when(one)}" for one in confirming(found)[:1])
+
+
+def age_days(decision: t.Mapping[str, t.Any]) -> int | None:
+    """Return the age of a decision of a hardware class, or of the last re-check that confirms it; None where it is not
+    known.
+    """
+    ages = [decision["age_days"], *(one["age_days"] for one in confirming(decision["rechecks"]))]
+    return min((age for age in ages if age is not None), default=None)
 
 
 def stale(decision: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any], max_age: int) -> list[str]:
@@ -113,18 +126,17 @@ def stale(decision: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any], max_age
         facts: of the host now.
         max_age: days after which a decision is stale.
     """
-    found, rests_on, age = decision["rechecks"], dict(decision["rests_on"]), decision["age_days"]
-    one = counting(found)
-    if one and one["state"] != HOLDS:
-        says = "says that the effect has changed" if one["state"] == CHANGED else "does not tell whether it still holds"
-        return [*basis.stale(rests_on, age, facts, max_age), f"its re-check by {one['host']} {_when(one)} {says}"]
-    holding = [one for one in found if one["state"] == HOLDS]
+    one, rests_on = counting(decision["rechecks"]), dict(decision["rests_on"])
     for name, of_each in (("kernels", "kernel"), ("mitigations", "mitigations")):
         # What earlier releases did not record is not compared.
         if rests_on[name]:
-            rests_on[name] = rests_on[name] + [one[of_each] for one in holding if one[of_each] is not None]
-    ages = [one for one in (age, *(one["age_days"] for one in holding)) if one is not None]
-    return basis.stale(rests_on, min(ages, default=None), facts, max_age)
+            more = [of[of_each] for of in confirming(decision["rechecks"])]
+            rests_on[name] = rests_on[name] + [known for known in more if known is not None]
+    reasons = basis.stale(rests_on, age_days(decision), facts, max_age)
+    if one and one["state"] != HOLDS:
+        says = "says that the effect has changed" if one["state"] == CHANGED else "does not tell whether it still holds"
+        reasons.append(f"its re-check by {one['host']} {_when(one)} {says}")
+    return reasons
 
 
 def _when(one: Recheck) -> str:
