@@ -37,13 +37,16 @@ class ActionModule(ControllerAction):
         """Say what drifted when and what SMT did over months, and write it down."""
         margin = options["margin"]
         if not options["checks"] and not options["results"]:
-            raise AnsibleActionFail("smt_history: name the directory of checks, that of evaluations, or both")
+            raise AnsibleActionFail(
+                "smt_history: name the directory of checks (smt_history_checks), that of evaluations"
+                " (smt_history_results), or both"
+            )
         if not 0 <= margin < 1:
             raise AnsibleActionFail(f"smt_history: margin is {margin}: it must be from 0 to below 1")
         now = datetime.datetime.now(datetime.UTC)
         try:
             history = checks.read(options["checks"]) if options["checks"] else None
-            found, left_out = effects.read(options["results"]) if options["results"] else ({}, [])
+            found, left_out = effects.read(options["results"], now) if options["results"] else ({}, [])
             record = document.joined(history, found, left_out, margin)
             path = places.file(options["dest"], places.PAGE)
             data = places.file(str(path.with_suffix(".json")), places.DOCUMENT)

@@ -22,7 +22,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import (
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files import json_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files.base import Check
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding import basis
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding import basis, rechecks
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.errors import FleetError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.remediation import Call
 
@@ -123,9 +123,13 @@ class ActionModule(HostAction):
         found = compliance.judge(facts, desired, scope, memory)
         if desired.decided_by:
             of_class = decisions["classes"][known]
-            stale = basis.stale(of_class["rests_on"], of_class["age_days"], facts, options["max_age"])
-            measure = basis.to_measure(host, of_class["hosts"], of_class["age_days"], stale, options["max_age"])
-            found["decision"] = {"rests_on": of_class["rests_on"], "stale": stale, "measure": measure}
+            stale = rechecks.stale(of_class, facts, options["max_age"])
+            measure = rechecks.to_measure(host, of_class, stale, options["max_age"])
+            found["decision"] = {
+                **{key: of_class[key] for key in ("rests_on", "rechecks")},
+                "stale": stale,
+                "measure": measure,
+            }
         return found
 
     def _memory(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any] | None:

@@ -433,8 +433,9 @@ options:
         could not decide it any more. It then rests.
       - V(precision) goes on until half the width of the interval of each workload's main comparison is at most
         O(margin). It never stops because of what a comparison says.
-      - V(recheck) stops after 6 blocks where half the width of each interval is at most 3 %, and after 12 otherwise.
-        smt_history.yml then says of each hardware class whether the runs before it still hold.
+      - V(recheck) stops after 6 blocks where half the width of each interval is at most 3 %, and after 12 otherwise. It
+        decides nothing under C(smt_policy=auto), and confirms what was decided or makes it stale. smt_history.yml then
+        says of each hardware class whether the runs before it still hold.
       - A plan that shares its budget with other hosts (O(shared_by)) is measured with V(precision).
     type: str
     choices: [decision, precision, recheck]

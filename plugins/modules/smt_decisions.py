@@ -11,10 +11,10 @@ description:
   - Used by the role P(threadwise.smt.smt_policy#role); not to be called directly.
   - Reads the results of evaluations on the controller, in the directories that C(smt_policy_results) names for the
     play's hosts, and returns for each hardware class the decision about SMT, its source hosts and its age.
-  - Each host counts once, by its latest run that compared SMT on and off, and for one hardware class only. Hosts that
-    do not agree, or that declare a workload differently, leave the class undecided, and so does a host without which
-    the others would say something else. C(whose) shows where a single host decides for its class, and which results do
-    not count.
+  - Each host counts once, by its latest run that compared SMT on and off and was no re-check, and for one hardware
+    class only. Hosts that do not agree, or that declare a workload differently, leave the class undecided, and so does
+    a host without which the others would say something else. C(whose) shows where a single host decides for its class,
+    whether a re-check confirms that, and which results do not count.
   - When a run was taken is the time at which the controller fetched it. A result with a time in the future is refused.
   - It does not fail where there are no results or they cannot be read, because only hosts whose policy is V(auto) need
     them.
@@ -55,7 +55,9 @@ by_path:
     - C(classes), hardware class to C(decision) (V(enabled), V(disabled), V(any) where SMT makes no difference that
       counts, or null), C(whose), C(sentence), C(hosts), C(runs), the latest first, C(age_days), of the oldest of them,
       C(rests_on), the kernels, microcode, mitigations, versions of this collection, governors and boost of its hosts,
-      and the first and the last day, and C(not_counted), hosts with a result of this class that are of another one,
+      and the first and the last day, C(rechecks), what re-checks of its hosts have said since then, the latest first
+      (C(host), C(run), C(day), C(age_days), C(kernel), C(mitigations) and C(state), V(holds), V(changed) or
+      V(not decided)), and C(not_counted), hosts with a result of this class that are of another one,
       with the reason.
     - C(error), why nothing could be read, or null.
     - C(refused), files that could not be used, each C(file) and C(reason).

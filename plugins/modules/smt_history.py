@@ -19,7 +19,8 @@ options:
     type: path
   results:
     description:
-      - Directory of evaluations on the controller, such as C(smt_eval_results). Runs without a report are none.
+      - Directory of evaluations on the controller, such as C(smt_eval_results), or of one of its runs. Runs without a
+        report are none.
     type: path
   margin:
     description: Effects within this share of 1 count as none, and so does a change of an effect by less. From 0 to

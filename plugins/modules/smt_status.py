@@ -137,9 +137,10 @@ compliance:
       sample: {"running": {"state": "disabled"}, "configured": {"smt": "disabled"}, "memory": false, "reboot": false}
     decision:
       description:
-        - Of the evaluations that decided under V(auto) - C(rests_on), as M(threadwise.smt.smt_decisions) returns it,
-          C(stale), why it is to be measured again, a list of sentences, and C(measure), the hosts whose evaluation ends
-          that. A decision that is stale counts as before. Null where no evaluation decided.
+        - Of the evaluations that decided under V(auto) - C(rests_on) and C(rechecks), as
+          M(threadwise.smt.smt_decisions) returns them, C(stale), why it is to be measured again, a list of sentences,
+          and C(measure), the hosts whose evaluation ends that. A decision that is stale counts as before. Null where no
+          evaluation decided.
       type: dict
     waiver:
       description:

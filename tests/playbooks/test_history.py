@@ -28,8 +28,9 @@ def test_what_drifted_is_said_and_written(tmp_path):
 @pytest.mark.parametrize(
     ("variables", "said"),
     [
-        ({}, "name the directory of checks, that of evaluations, or both"),
+        ({}, "name the directory of checks (smt_history_checks), that of evaluations (smt_history_results), or both"),
         ({"smt_history_checks": "nowhere"}, "nowhere"),
+        ({"smt_history_results": "."}, "no report of a run has an effect of SMT"),
         ({"smt_history_check": "checks"}, "smt_history_check"),
         ({"smt_history_results": ".", "smt_history_margin": 3}, "smt_history_margin is 3"),
     ],

@@ -598,6 +598,18 @@ def test_auto_takes_the_decision_of_the_same_class(tmp_path):
     assert f"Decisions to measure again: {kinds[2]}." in lines
     hosts = {host["host"]: host for host in json.loads((tmp_path / "smt_compliance.json").read_text())["hosts"]}
     assert hosts["h2"]["wanted"] == "disabled" and "evaluation of e2 in run r1" in hosts["h2"]["decided_by"]
+    # A re-check that holds confirms it.
+    result["plan"]["goal"] = "recheck"
+    result["environment"]["kernel"] = "6.12.9-1-amd64"
+    result.update(run="r2", collected="2026-02-02T00:00:00Z")
+    (tmp_path / "results/r2").mkdir()
+    (tmp_path / "results/r2/e2.json").write_text(json.dumps(result))
+    code, seen = fleet.play("smt_compliance", smt_policy="auto", smt_policy_results="results", smt_policy_max_age=9999)
+    assert "is stale" not in re.sub(r"\s+", " ", seen) and table(seen)["h2"] == "compliant", seen
+    document = json.loads((tmp_path / "smt_compliance.json").read_text())
+    (decided_by,) = (host["decided_by"] for host in document["hosts"] if host["host"] == "h2")
+    assert "in run r1" in decided_by and "confirmed on 2026-02-02 with Linux 6.12.9-1-amd64" in decided_by
+    assert [one["state"] for of_class in document["decisions"] for one in of_class["rechecks"]] == ["holds"]
 
 
 def evaluated(directory, host, run, hardware_class, off, better=None, blocks=10):

@@ -125,14 +125,18 @@ def judged():
     """Return a host of each kind that the check knows."""
     off = policy.desired_state("disabled", None, None, None, None, False)
     rests_on = basis.together([basis.Basis("6.1.0", "0x1", ("mds: Mitigation: x",), "1.0.0", None, True)], [NOW])
+    recheck = {
+        "host": "a",
+        "run": "r",
+        "day": None,
+        "age_days": 3,
+        "kernel": "6.12",
+        "mitigations": [],
+        "state": "holds",
+    }
+    decision = {"rests_on": rests_on, "rechecks": [recheck], "stale": ["it is old"], "measure": ["a"]}
     return [
-        (
-            "a",
-            {
-                **compliance.judge(facts(), off, "both"),
-                "decision": {"rests_on": rests_on, "stale": ["it is old"], "measure": ["a"]},
-            },
-        ),
+        ("a", {**compliance.judge(facts(), off, "both"), "decision": decision}),
         ("b", compliance.judge(facts(supported=None, active=None, control="absent"), off, "both")),
         ("c", compliance.judge("no facts", off, "runtime")),
         ("d", compliance.refused("no policy is set", compliance.BAD_POLICY)),

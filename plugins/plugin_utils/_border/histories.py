@@ -44,8 +44,8 @@ class Environment(_Excerpt, frozen=True):
 class Compared(_Excerpt, frozen=True):
     """What a report says of a workload, of one host or of several; one that hosts do not measure alike has no ratio."""
 
+    workload: parts.Text
     title: parts.Text
-    better: parts.Better | None = None
     ratio: parts.Number | None = None
     ci_low: parts.Number | None = None
     ci_high: parts.Number | None = None
@@ -62,6 +62,11 @@ class ReportedSide(_Excerpt, frozen=True):
 class ReportedComparison(Compared, frozen=True, kw_only=True):
     """A comparison of a host."""
 
+    parameter: parts.Number | None = None
+    metric: parts.Text
+    unit: parts.Text
+    better: parts.Better
+    aggregate: parts.Text | None = None
     baseline: ReportedSide
     candidate: ReportedSide
     placement: parts.Text
@@ -74,12 +79,13 @@ class ReportedHost(_Excerpt, frozen=True):
     host: parts.Text
     hardware_class: parts.Text | None = None
     started: parts.Text | None = None
+    collected: parts.Text | None = None
     environment: Environment | None = None
     comparisons: tuple[ReportedComparison, ...] = ()
 
 
 class ReportedWorkload(Compared, frozen=True):
-    """What the hosts of a class that measured a workload say of it.
+    """What the hosts of a class that measured a workload say of it; its name has the value of its parameter.
 
     Attributes:
         of_smt: whether it is about SMT on and off, with every online thread busy.

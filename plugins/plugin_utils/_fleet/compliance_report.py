@@ -67,7 +67,8 @@ def decisions(judged: t.Sequence[Judged]) -> list[dict[str, t.Any]]:
     for _host, result in judged:
         if result["decision"] is not None:
             name = result["hardware_class"] or "unknown"
-            one = {"hardware_class": name, "stale_hosts": 0, "rests_on": result["decision"]["rests_on"]}
+            known = {key: result["decision"][key] for key in ("rests_on", "rechecks")}
+            one = {"hardware_class": name, "stale_hosts": 0, **known}
             found.setdefault(name, one)["stale_hosts"] += bool(result["decision"]["stale"])
     return [found[name] for name in sorted(found)]
 

@@ -9,7 +9,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._usage import room
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding import decisions
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding.decisions import Conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding.conclusions import Conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled import pooled
 
 

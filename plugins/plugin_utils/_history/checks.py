@@ -24,9 +24,13 @@ SCHEMA, VERSION = "threadwise.smt/checks", 1
 MIB = 1024 * 1024
 MAX_FILE = 256 * MIB
 LOCK, LOCK_SECONDS = ".checks.lock", 60
+# Checks at the same time wait for each other, and controllers' clocks differ a little.
+BEHIND = datetime.timedelta(minutes=5)
 _NAME = re.compile(r"checks-(\d{4}-\d{2})\.jsonl")
 # What says nothing of whether a host has drifted.
 _NOT_SEEN = (compliance.UNKNOWN, compliance.UNREACHABLE, compliance.BAD_POLICY)
+
+_MOMENT = "%Y-%m-%dT%H:%M:%SZ"
 
 Statuses = t.Mapping[str, str]
 
@@ -73,11 +77,13 @@ class History(t.NamedTuple):
         checks: in order.
         drifts: those that last first, then the latest.
         statuses: the latest word on each host.
+        seen: hosts of which it was known once whether they had drifted.
     """
 
     checks: list[Check]
     drifts: list[Drift]
     statuses: dict[str, str]
+    seen: set[str]
 
 
 def add(
@@ -97,26 +103,34 @@ def add(
         dry_run: only see that it can be added to what is there.
 
     Raises:
-        BorderError: a file cannot be read or written, or is none of this collection's.
+        BorderError: a file cannot be read or written, is none of this collection's, or has a later check.
     """
     if dry_run and not os.path.lexists(directory):
         return
-    month = at.strftime("%Y-%m")
     try:
         with contextlib.ExitStack() as stack:
             folder = stack.enter_context(folders.opened(directory, make=not dry_run))
             if not dry_run:
                 stack.enter_context(folder.locked(LOCK, LOCK_SECONDS))
             names = _names(directory)
-            known = _state(folder, names[-1]) if names else {}
+            known, last, name = _state(folder, names)
+            if last and at < last - BEHIND:
+                # What came later would be read before it, and a drift would end before it began.
+                raise text.BorderError(
+                    f"{folder.path / name}: its last check is of {last:{_MOMENT}}, which is later than this one"
+                    f" ({at:{_MOMENT}}): set the clock of this controller, or remove the lines of later times from the"
+                    " file if its clock was wrong then"
+                )
             if dry_run:
                 return
+            at = max(at, last or at)
+            month = at.strftime("%Y-%m")
             is_first = f"checks-{month}.jsonl" not in names
             now = {**known, **statuses, **dict.fromkeys(known.keys() - statuses.keys() - set(others))}
             line = {
                 "schema": SCHEMA,
                 "schema_version": VERSION,
-                "at": at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+                "at": f"{at:{_MOMENT}}",
                 "hosts": len(statuses),
                 "whole": is_first,
                 "statuses": {host: one for host, one in now.items() if is_first or known.get(host) != one},
@@ -135,16 +149,22 @@ def read(directory: str | os.PathLike[str]) -> History:
     Raises:
         BorderError: there are none, or a file cannot be read or is none of this collection's.
     """
-    found = History([], [], {})
+    found = History([], [], {}, set())
     lasting: dict[str, datetime.datetime] = {}
     counts: collections.Counter[str | None] = collections.Counter()
     try:
         with folders.opened(directory) as folder:
             for name in _names(directory):
-                for line in _lines(folder, name):
-                    at = datetime.datetime.strptime(line.at, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=datetime.UTC)
+                for at, line in _lines(folder, name):
+                    if found.checks and at < found.checks[-1].at:
+                        raise text.BorderError(
+                            f"{folder.path / name}: its check of {at:{_MOMENT}} comes after one of"
+                            f" {found.checks[-1].at:{_MOMENT}}: remove the lines of the wrong time"
+                        )
                     for host, status in line.statuses.items():
                         _see(found, lasting, host, status, at)
+                        if status and status not in _NOT_SEEN:
+                            found.seen.add(host)
                         counts[found.statuses.get(host)] -= 1
                         counts[status] += 1
                         _take(found.statuses, host, status)
@@ -181,22 +201,30 @@ def _names(directory: str | os.PathLike[str]) -> list[str]:
     return sorted(name for name in os.listdir(directory) if _NAME.fullmatch(name))
 
 
-def _state(folder: folders.Folder, name: str) -> dict[str, str]:
-    """Return the statuses at the end of a file."""
-    found: dict[str, str] = {}
-    for line in _lines(folder, name):
-        for host, status in line.statuses.items():
-            _take(found, host, status)
-    return found
+def _state(folder: folders.Folder, names: t.Sequence[str]) -> tuple[dict[str, str], datetime.datetime | None, str]:
+    """Return the statuses at the end of the last file that has checks, when its last one was, and its name; None and an
+    empty name without any.
+    """
+    for name in reversed(names):
+        lines = list(_lines(folder, name))
+        if lines:
+            found: dict[str, str] = {}
+            for _at, line in lines:
+                for host, status in line.statuses.items():
+                    _take(found, host, status)
+            return found, lines[-1][0], name
+    return {}, None, ""
 
 
-def _lines(folder: folders.Folder, name: str) -> t.Iterator[histories.CheckLine]:
-    """Yield the lines of a file; one that was not written whole is none."""
+def _lines(folder: folders.Folder, name: str) -> t.Iterator[tuple[datetime.datetime, histories.CheckLine]]:
+    """Yield the lines of a file, each with its time; one that was not written whole is none."""
     content = folder.read(name, MAX_FILE).decode("utf-8", "replace")
     for number, line in enumerate(content[: content.rfind("\n") + 1].splitlines(), 1):
         try:
-            yield parts.decoded(line, histories.CheckLine)
-        except text.BorderError as error:
+            check = parts.decoded(line, histories.CheckLine)
+            at = datetime.datetime.strptime(check.at, _MOMENT).replace(tzinfo=datetime.UTC)
+        except (ValueError, text.BorderError) as error:
             raise text.BorderError(
                 f"{folder.path / name}: line {number} is no check of this collection ({error}): remove the file"
             ) from None
+        yield at, check

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import collections
 import datetime
 import statistics
 import typing as t
@@ -12,16 +13,9 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border import sche
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance
 from ansible_collections.threadwise.smt.plugins.plugin_utils._history.checks import Drift, History
-from ansible_collections.threadwise.smt.plugins.plugin_utils._history.effects import (
-    CHANGED,
-    HOLDS,
-    NOT_DECIDED,
-    Effect,
-    Key,
-    Turn,
-    standing,
-    turns,
-)
+from ansible_collections.threadwise.smt.plugins.plugin_utils._history.effects import Effect, Key
+from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled import series
+from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled.series import CHANGED, HOLDS, NOT_DECIDED, Turn
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame
 
@@ -74,14 +68,26 @@ SCHEMA = schema.published(
             {
                 "type": "array",
                 "items": schema.whole(
-                    hardware_class=schema.about(_TEXT, "The class."),
+                    hardware_class=schema.about(_TEXT, "The class; empty where it is not known."),
+                    host=schema.about(
+                        schema.or_null(_TEXT),
+                        "The host where its class is not known; null where it is.",
+                    ),
+                    name=schema.about(_TEXT, "Name of the workload, with the value of its parameter."),
                     workload=schema.about(_TEXT, "Title of the workload."),
+                    metric=schema.about(_TEXT, "What of it was measured."),
+                    unit=schema.about(_TEXT, "Unit of the metric."),
+                    better=schema.about(schema.one_of("higher", "lower"), "Which numbers of it are better."),
                     runs=schema.about(
                         {
                             "type": "array",
                             "items": schema.whole(
                                 run=schema.about(_TEXT, "Name of the run."),
-                                day=schema.about(_TEXT, "Day of its first host; empty where it is not known."),
+                                day=schema.about(
+                                    _TEXT,
+                                    "Day on which the controller had collected the last of its hosts; of reports of"
+                                    " earlier releases that of the start. Empty where it is not known.",
+                                ),
                                 kernels=schema.about({"type": "array", "items": _TEXT}, "Kernels of its hosts."),
                                 change=schema.about(_NUMBER, "Change of the metric with SMT off, a share."),
                                 change_low=schema.about(_NUMBER, "Lower end of its interval."),
@@ -89,7 +95,7 @@ SCHEMA = schema.published(
                                 ratio=schema.about(_NUMBER, "The same, turned so that above 1 is better."),
                             ),
                         },
-                        "Runs in the order of their days.",
+                        "Runs in the order of their times.",
                     ),
                     turns=schema.about(
                         {
@@ -105,7 +111,7 @@ SCHEMA = schema.published(
                     ),
                     latest=schema.about(
                         schema.one_of(HOLDS, CHANGED, NOT_DECIDED, None),
-                        "Whether the latest run says what those before it say; null for a single run.",
+                        "Whether the latest of these runs says what those before it say; null for a single run.",
                     ),
                 ),
             },
@@ -125,7 +131,7 @@ class Record(t.NamedTuple):
         history: of checks, None without any.
         effects: by hardware class and workload.
         turns: of each of them.
-        latest: of each of them, from :func:`effects.standing`.
+        latest: of each of them, from :func:`series.standing`.
         left_out: runs that are left out, a sentence each.
     """
 
@@ -145,23 +151,27 @@ def joined(history: History | None, effects: Effects, left_out: t.Sequence[str],
         left_out: likewise.
         margin: effects within this share of 1 count as none.
     """
-    found = {key: turns(one, margin) for key, one in effects.items()}
-    latest = {key: standing(one, found[key], margin) for key, one in effects.items()}
+    runs = {key: [one.interval for one in of_key] for key, of_key in effects.items()}
+    found = {key: series.turns(of_key, margin) for key, of_key in runs.items()}
+    latest = {key: series.standing(of_key, found[key], margin) for key, of_key in runs.items()}
     return Record(history, effects, found, latest, left_out)
 
 
 def sentences(one: Record) -> list[str]:
     """Say what there is to say, the most important first."""
     found = [] if one.history is None else [_of_checks(one.history)]
-    for (name, workload), all_turns in one.turns.items():
-        of_key = one.effects[name, workload]
+    for key, all_turns in one.turns.items():
+        of_key = one.effects[key]
+        to_do = "decide this class anew" if key.hardware_class else "its hardware class is not known"
         for turn in all_turns:
             first = of_key[turn.place]
-            before, after = (wording.change_of_ratio(ratio, first.better) for ratio in (turn.before, turn.after))
+            before, after = (
+                wording.change_of_ratio(ratio, first.measured.better) for ratio in (turn.before, turn.after)
+            )
             kernels = _kernels(of_key[turn.place - 1], first)
             found.append(
-                f"{workload} of {name}: from {first.day or first.run} on SMT off changes it by {after}, before by"
-                f" {before}{kernels}: decide this class anew."
+                f"{_named(one, key)}: from {first.day or first.run} on SMT off changes it by {after}, before by"
+                f" {before}{kernels}: {to_do}."
             )
     if one.effects and not any(one.turns.values()):
         runs = {effect.run for of_key in one.effects.values() for effect in of_key}
@@ -171,16 +181,30 @@ def sentences(one: Record) -> list[str]:
 
 
 def _of_latest(one: Record) -> list[str]:
-    """Say of which effects the latest run says what those before it say, and of which that is not decided."""
+    """Say of which effects the latest run of their class says what those before it say, of which that is not decided,
+    and which it did not measure.
+    """
+    newest: dict[tuple[str, str], tuple[datetime.datetime, str]] = {}
+    for key, of_key in one.effects.items():
+        newest[key[:2]] = max(newest.get(key[:2], of_key[-1].moment), of_key[-1].moment)
+    missed = {key: of_key[-1] for key, of_key in one.effects.items() if of_key[-1].moment < newest[key[:2]]}
     found = []
     for state, words in (
         (HOLDS, "The latest run says what those before it say, within 5 %"),
         (NOT_DECIDED, "Not decided by the latest run, which takes more blocks"),
     ):
-        named = [f"{workload} of {name}" for (name, workload), latest in one.latest.items() if latest == state]
+        named = [_named(one, key) for key, latest in one.latest.items() if latest == state and key not in missed]
         if named:
             found.append(f"{words}: {wording.named(named)}.")
-    return found
+    since: dict[str, list[str]] = collections.defaultdict(list)
+    for key, effect in missed.items():
+        since[effect.day or effect.run].append(_named(one, key))
+    return [*found, *(f"Not measured since {begin}: {wording.named(since[begin])}." for begin in sorted(since))]
+
+
+def _named(one: Record, key: Key) -> str:
+    """Return of what an effect is, such as ``gzip of a fixed stream of CLASS``."""
+    return f"{one.effects[key][-1].title} of {key.whose}"
 
 
 def _kernels(before: Effect, after: Effect) -> str:
@@ -193,8 +217,10 @@ def _kernels(before: Effect, after: Effect) -> str:
 def _of_checks(history: History) -> str:
     checks, drifts = history.checks, history.drifts
     begun = f"In {wording.counted(len(checks), 'check')} since {checks[0].at:%Y-%m-%d}"
+    unseen = len(history.statuses.keys() - history.seen)
+    never = f" Nothing was ever known of {wording.counted(unseen, 'host')} (unreachable, unknown or bad policy)."
     if not drifts:
-        return f"{begun} no host has drifted."
+        return f"{begun} no host has drifted, as far as was seen.{never}" if unseen else f"{begun} no host has drifted."
     lasted = [one.lasted for one in drifts if one.lasted is not None]
     open_now = [one for one in drifts if one.until is None]
     removed, waived = sum(one.is_removed for one in drifts), sum(one.is_waived for one in drifts)
@@ -209,7 +235,7 @@ def _of_checks(history: History) -> str:
         said += f"; {waived} {'was' if waived == 1 else 'were'} waived"
     if open_now:
         said += f"; {len(open_now)} {'is' if len(open_now) == 1 else 'are'} still so"
-    return f"{said}."
+    return f"{said}.{never if unseen else ''}"
 
 
 def length(duration: datetime.timedelta) -> str:
@@ -233,8 +259,13 @@ def document(one: Record, at: datetime.datetime) -> dict[str, t.Any]:
         "drifts": [_drift(drift) for drift in (one.history.drifts if one.history else [])],
         "effects": [
             {
-                "hardware_class": key[0],
-                "workload": key[1],
+                "hardware_class": key.hardware_class,
+                "host": key.host or None,
+                "name": key.workload,
+                "workload": effects[-1].title,
+                "metric": effects[-1].measured.metric,
+                "unit": effects[-1].measured.unit,
+                "better": effects[-1].measured.better,
                 "runs": [_effect(effect) for effect in effects],
                 "turns": [
                     {
@@ -277,7 +308,7 @@ def _effect(one: Effect) -> dict[str, t.Any]:
         "change": change.value,
         "change_low": change.low,
         "change_high": change.high,
-        "ratio": one.ratio,
+        "ratio": one.interval.ratio,
     }
 
 
@@ -292,7 +323,10 @@ def page(one: Record, at: datetime.datetime, margin: float) -> str:
         drifts=drifts[:MAX_DRIFTS],
         all_drifts=len(drifts),
         length=length,
-        effects=[(key, _picture(key, effects, one.turns[key], margin)) for key, effects in one.effects.items()],
+        effects=[
+            (_named(one, key), _picture(_named(one, key), effects, one.turns[key], margin))
+            for key, effects in one.effects.items()
+        ],
     )
 
 
@@ -312,8 +346,8 @@ def _fleet(history: History) -> charts.Picture | None:
     return charts.points(rows, list(NOT_AS_WANTED), "hosts", along, "Hosts that were not as wanted, over time")
 
 
-def _picture(key: Key, effects: t.Sequence[Effect], found: t.Sequence[Turn], margin: float) -> charts.Picture:
-    """Draw the effect of each run, one below the other in the order of their days."""
+def _picture(title: str, effects: t.Sequence[Effect], found: t.Sequence[Turn], margin: float) -> charts.Picture:
+    """Draw the effect of each run, one below the other in the order of their times."""
     begin = {turn.place for turn in found}
     rows = []
     for place, one in enumerate(effects):
@@ -322,15 +356,15 @@ def _picture(key: Key, effects: t.Sequence[Effect], found: t.Sequence[Turn], mar
         rows.append(
             {
                 "label": f"{one.day or one.run}{kernels}{turned}",
-                "better": one.better,
-                "ratio": one.ratio,
-                "low": one.low,
-                "high": one.high,
+                "better": one.measured.better,
+                "ratio": one.interval.ratio,
+                "low": one.interval.low,
+                "high": one.interval.high,
                 "verdict": one.verdict,
                 "text": wording.change_and_interval(one.change),
             }
         )
-    return charts.forest(rows, margin, SIDES, f"SMT off against SMT on: {key[1]} of {key[0]}, by run")
+    return charts.forest(rows, margin, SIDES, f"SMT off against SMT on: {title}, by run")
 
 
 def summary(one: Record) -> str:

@@ -245,6 +245,7 @@ def summarise(analysis: HostAnalysis, file: str, licence: recommendation.Licence
         "message": result.message,
         "started": result.started,
         "finished": result.finished,
+        "collected": result.collected,
         "collection_version": result.collection_version,
         "hardware_class": result.facts.get("hardware_class"),
         "environment": parts.plain(result.environment),

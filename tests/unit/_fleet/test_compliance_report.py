@@ -169,7 +169,8 @@ def test_nothing_from_a_host_becomes_markup_or_a_metric_or_steers_a_terminal():
 )
 def test_metrics_are_what_other_parsers_read(parse):
     waiver = waivers.Waiver(datetime.date(2026, 3, 9), EVIL, EVIL)
-    result = verdict("drifted", running=aspect("drifted"), decision={"rests_on": {}, "stale": [EVIL], "measure": ["a"]})
+    decision = {"rests_on": {}, "rechecks": [], "stale": [EVIL], "measure": ["a"]}
+    result = verdict("drifted", running=aspect("drifted"), decision=decision)
     odd = (EVIL, waivers.applied(result, waiver, NOW))
     families = {family.name: family for family in parse(FORMATS["metrics"].make(Check([*FLEET, odd], NOW)))}
     assert set(families) == set(metrics.METRICS) and {family.type for family in families.values()} == {"gauge"}

@@ -138,6 +138,7 @@ def test_a_line_that_was_not_written_whole_is_lost_alone(tmp_path):
         "not JSON",
         json.dumps({**LINE, "schema_version": 2}),
         json.dumps({**LINE, "at": "yesterday"}),
+        json.dumps({**LINE, "at": "2026-13-45T99:00:00Z"}),
         json.dumps({**LINE, "statuses": {"a": "fine"}}),
     ],
 )
@@ -149,6 +150,41 @@ def test_a_file_of_somebody_else_is_refused_with_its_line(line, tmp_path):
     ):
         with pytest.raises(BorderError, match="line 1 is no check of this collection"):
             call()
+
+
+@pytest.mark.parametrize("ahead", [START + 900 * DAY, START + datetime.timedelta(hours=5)])
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_check_of_a_clock_that_was_ahead_stops_the_next_one_and_is_named(ahead, dry_run, tmp_path):
+    checks.add(tmp_path, {"a": "drifted"}, (), START)
+    checks.add(tmp_path, {"a": "drifted"}, (), ahead)
+    path = tmp_path / f"checks-{ahead:%Y-%m}.jsonl"
+    now = START + datetime.timedelta(hours=1)
+    with pytest.raises(BorderError) as caught:
+        checks.add(tmp_path, {"a": "compliant"}, (), now, dry_run=dry_run)
+    said = str(caught.value)
+    assert str(path) in said and f"{ahead:%Y-%m-%dT%H:%M:%SZ}" in said and "remove the lines of later times" in said
+    # The way out that it names.
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(line for line in lines if f"{ahead:%Y-%m-%dT%H}" not in line))
+    checks.add(tmp_path, {"a": "compliant"}, (), now)
+    checks.add(tmp_path, {"a": "compliant"}, (), now + DAY)
+    (drift,) = checks.read(tmp_path).drifts
+    assert (drift.since, drift.until) == (START, now)
+    # An empty file that is left of it does not hide what was known.
+    assert json.loads((tmp_path / "checks-2026-01.jsonl").read_text().splitlines()[-1])["statuses"] == {}
+
+
+def test_a_check_that_waited_for_another_one_is_added_after_it(tmp_path):
+    checks.add(tmp_path, {"a": "drifted"}, (), START)
+    checks.add(tmp_path, {"a": "compliant"}, (), START - datetime.timedelta(seconds=40))
+    assert [one.at for one in checks.read(tmp_path).checks] == [START, START]
+
+
+def test_a_history_whose_checks_are_not_in_order_is_refused_with_its_file(tmp_path):
+    lines = [json.dumps({**LINE, "at": f"2026-01-{day}T06:00:00Z"}) for day in (30, 20)]
+    (tmp_path / "checks-2026-01.jsonl").write_text("\n".join(lines) + "\n")
+    with pytest.raises(BorderError, match=r"01\.jsonl: its check of 2026-01-20T.* after one of 2026-01-30T"):
+        checks.read(tmp_path)
 
 
 def test_a_link_is_not_followed(tmp_path):
@@ -187,6 +223,18 @@ def test_what_is_said_of_drifts(tmp_path):
 def test_a_fleet_that_never_drifted(tmp_path):
     add(tmp_path, {"a": "compliant"}, {"a": "compliant"})
     assert document.sentences(joined(tmp_path)) == ["In 2 checks since 2026-01-30 no host has drifted."]
+
+
+def test_hosts_that_were_never_seen_are_counted(tmp_path):
+    add(tmp_path, {"a": "unreachable", "b": "unknown", "c": "bad_policy", "d": "compliant"}, {"d": "unreachable"})
+    said = "In 2 checks since 2026-01-30 no host has drifted, as far as was seen. Nothing was ever known of 3 hosts"
+    assert document.sentences(joined(tmp_path)) == [f"{said} (unreachable, unknown or bad policy)."]
+    checks.add(tmp_path, {"d": "drifted", "c": "compliant"}, OTHERS, START + 2 * DAY)
+    (sentence,) = document.sentences(joined(tmp_path))
+    assert "1 host drifted" in sentence and "Nothing was ever known of 2 hosts" in sentence
+    # Of those that left the inventory nobody asks.
+    checks.add(tmp_path, {"d": "drifted"}, ["c"], START + 3 * DAY)
+    assert "ever known" not in document.sentences(joined(tmp_path))[0]
 
 
 def test_the_document_matches_its_schema_and_the_page_shows_no_hosts_text_as_html(tmp_path):

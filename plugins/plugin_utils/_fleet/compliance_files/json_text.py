@@ -17,6 +17,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import (
     waivers,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files.base import Check, Format
+from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled import series
 
 SCHEMA_NAME, SCHEMA_VERSION = "threadwise.smt/compliance", 2
 
@@ -73,6 +74,20 @@ _RESTS_ON = schema.whole(
     ),
     first_day=schema.about(_DAY_OR_NULL, "Day of the first of the evaluations, of UTC; null when unknown."),
     last_day=schema.about(_DAY_OR_NULL, "Day of the last of them."),
+)
+_RECHECK = schema.whole(
+    host=schema.about(_TEXT, "Name of the host in the inventory."),
+    run=schema.about(_TEXT, "Name of the run."),
+    day=schema.about(_DAY_OR_NULL, "Its day, of UTC; null when unknown."),
+    age_days=schema.about(schema.or_null({"type": "integer", "minimum": 0}), "Its age in days; null when unknown."),
+    kernel=schema.about(_TEXT_OR_NULL, "Release of the kernel; null when unknown."),
+    mitigations=schema.about(
+        schema.or_null(_TEXTS), "The mitigations that were in force, as above; null where the kernel listed none."
+    ),
+    state=schema.about(
+        schema.one_of(series.HOLDS, series.CHANGED, series.NOT_DECIDED),
+        "Whether what the host said in the run that decides holds, has changed, or neither is known.",
+    ),
 )
 _WAIVER = schema.or_null(
     schema.whole(
@@ -183,6 +198,10 @@ SCHEMA = schema.published(
                         {"type": "integer", "minimum": 0}, "Number of hosts of the check for which it is stale."
                     ),
                     rests_on=schema.about(_RESTS_ON, "What its evaluations rest on: each different value once."),
+                    rechecks=schema.about(
+                        {"type": "array", "items": _RECHECK},
+                        "What re-checks of its hosts have said since then, the latest first. They do not decide.",
+                    ),
                 ),
             },
             "The decisions of evaluations to which hosts of this check are held, by hardware class.",

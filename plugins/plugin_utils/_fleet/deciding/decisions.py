@@ -2,22 +2,22 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The decisions that collected evaluations allow for each hardware class, with their hosts and age.
 
-Hosts are not trusted. Each host counts once and for one class: by its latest run with a comparison, for the class that
-its facts show now or, where these are not known, that of its latest run. All hosts of a class must agree. What hosts
-leave open by themselves, such as those that share the work of one, is decided by all of them combined (:mod:`pooled`),
-where no host says otherwise. A decision of several hosts has to hold without any one of them: a host with false results
-can prevent a decision, but cannot overrule the others. The time of a run is the one that the controller recorded when
-it fetched the result.
+Hosts are not trusted. Each host counts once and for one class: by its latest run with a comparison that is no re-check
+(:mod:`rechecks`), for the class that its facts show now or, where these are not known, that of its latest run. All
+hosts of a class must agree. What hosts leave open by themselves, such as those that share the work of one, is decided
+by all of them combined (:mod:`pooled`), where no host says otherwise. A decision of several hosts has to hold without
+any one of them: a host with false results can prevent a decision, but cannot overrule the others. The time of a run is
+the one that the controller recorded when it fetched the result.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import os
 import typing as t
 from pathlib import Path
 
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import goals
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     change,
     comparisons as host_comparisons,
@@ -35,8 +35,9 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import 
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import policy
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding import basis
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding import basis, rechecks
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding.basis import Basis
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding.conclusions import Conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.errors import FleetError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled import pooled
 
@@ -65,33 +66,6 @@ STATES = {conclusion.ON: policy.ENABLED, conclusion.OFF: policy.DISABLED, conclu
 
 class DecisionError(FleetError):
     """A result cannot be used for a decision. The text gives the reason and what to do."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Conclusion:
-    """The conclusion of one host's evaluation.
-
-    Attributes:
-        host: name in the inventory.
-        run: name of the run.
-        hardware_class: of the host.
-        choice: from :func:`recommendation.recommend`.
-        sentence: the conclusion as text.
-        workloads: name of each workload and value of its parameter -> its comparison of SMT off against SMT on.
-        basis: what it rests on.
-        by_one: from :func:`outcomes.of_smt_by_one`.
-        at: time when the controller fetched it, else the end of the run by the host's clock (aware), or None.
-    """
-
-    host: str
-    run: str
-    hardware_class: str
-    choice: str
-    sentence: str
-    workloads: t.Mapping[tuple[str, float | None], host_comparisons.Comparison]
-    at: datetime.datetime | None
-    basis: Basis = dataclasses.field(default_factory=Basis)
-    by_one: t.Sequence[host_comparisons.Comparison] = ()
 
 
 def read(path: Path, now: datetime.datetime) -> Conclusion | None:
@@ -166,7 +140,8 @@ def conclude(result: HostResult, now: datetime.datetime) -> Conclusion | None:
         {(one["workload"], one.get("parameter")): {name: one[name] for name in COMBINED} for one in analysis.of_smt},
         _moment(result, "collected") or _moment(result, "finished") or _moment(result, "started"),
         Basis.of(result),
-        outcomes.of_smt_by_one(analysis),
+        by_one=outcomes.of_smt_by_one(analysis),
+        is_recheck=result.plan.goal == goals.RECHECK,
     )
 
 
@@ -197,16 +172,23 @@ def decisions(
         classes: host -> the hardware class that its facts show now, of the hosts whose facts are known.
 
     Returns:
-        Hardware class -> ``{decision, whose, sentence, hosts, runs, age_days, rests_on, not_counted}``: ``decision`` is
-        ``enabled``, ``disabled``, ``any``, or None where the hosts do not decide; ``runs`` are those that count, the
-        latest first; ``age_days`` is that of the oldest, None where a result has no time; ``rests_on`` is from
-        :func:`basis.together`; ``not_counted`` has hosts
-        with a result that states this class while they are of another: name -> why it does not count.
+        Hardware class -> ``{decision, whose, sentence, hosts, runs, age_days, rests_on, rechecks, not_counted}``:
+        ``decision`` is ``enabled``, ``disabled``, ``any``, or None where the hosts do not decide; ``runs`` are those
+        that count, the latest first; ``age_days`` is that of the oldest, None where a result has no time; ``rests_on``
+        is from :func:`basis.together`, ``rechecks`` from :func:`rechecks.of_class`; ``not_counted`` has hosts with a
+        result that states this class while they are of another: name -> why it does not count.
     """
+    conclusions = list(conclusions)
     by_class, not_counted = counted(conclusions, classes)
+    again: dict[str, list[Conclusion]] = {}
+    for host, runs in _by_host(conclusions).items():
+        own = _own_class(host, runs, classes)[0]
+        for one in runs:
+            if one.is_recheck and one.hardware_class == own and one.choice != conclusion.NOT_COMPARED:
+                again.setdefault(one.hardware_class, []).append(one)
     return {
-        name: _decide(by_class.get(name, []), not_counted.get(name, {}), now)
-        for name in dict.fromkeys([*by_class, *not_counted])
+        name: _decide(by_class.get(name, []), not_counted.get(name, {}), again.get(name, []), now)
+        for name in dict.fromkeys([*by_class, *not_counted, *again])
     }
 
 
@@ -223,13 +205,8 @@ def counted(
     by_class: dict[str, list[Conclusion]] = {}
     not_counted: dict[str, dict[str, str]] = {}
     for host, runs in _by_host(conclusions).items():
-        latest = _latest(runs)
-        own, whence = (
-            (classes[host], "its facts show")
-            if classes and host in classes
-            else (latest.hardware_class, f"its latest run, {latest.run}, shows")
-        )
-        of_class = [one for one in runs if one.hardware_class == own]
+        own, whence = _own_class(host, runs, classes)
+        of_class = [one for one in runs if one.hardware_class == own and not one.is_recheck]
         if of_class:
             by_class.setdefault(of_class[0].hardware_class, []).append(max(of_class, key=_rank))
         for one in runs:
@@ -237,6 +214,16 @@ def counted(
                 reason = f"{host} does not count by run {one.run}: {whence} hardware class {own or 'unknown'}"
                 not_counted.setdefault(one.hardware_class, {}).setdefault(host, reason)
     return by_class, not_counted
+
+
+def _own_class(
+    host: str, runs: t.Sequence[Conclusion], classes: t.Mapping[str, str | None] | None
+) -> tuple[str | None, str]:
+    """Return the hardware class for which a host counts, and what shows that."""
+    latest = _latest(runs)
+    if classes and host in classes:
+        return classes[host], "its facts show"
+    return latest.hardware_class, f"its latest run, {latest.run}, shows"
 
 
 def classes_of(conclusions: t.Iterable[Conclusion]) -> dict[str, str]:
@@ -254,27 +241,30 @@ def _by_host(conclusions: t.Iterable[Conclusion]) -> dict[str, list[Conclusion]]
 
 
 def _latest(runs: t.Iterable[Conclusion]) -> Conclusion:
-    return max(runs, key=lambda one: (_when(one), one.run))
+    return max(runs, key=lambda one: (one.when, one.run))
 
 
 def _rank(one: Conclusion) -> tuple[bool, datetime.datetime, str]:
     """Rank later runs higher, and a run without a comparison below those with one."""
-    return one.choice != conclusion.NOT_COMPARED, _when(one), one.run
+    return one.choice != conclusion.NOT_COMPARED, one.when, one.run
 
 
-def _when(one: Conclusion) -> datetime.datetime:
-    return one.at or datetime.datetime.min.replace(tzinfo=datetime.UTC)
-
-
-def _decide(latest: list[Conclusion], not_counted: dict[str, str], now: datetime.datetime) -> dict[str, t.Any]:
+def _decide(
+    latest: list[Conclusion], not_counted: dict[str, str], again: list[Conclusion], now: datetime.datetime
+) -> dict[str, t.Any]:
     latest = sorted(latest, key=_rank, reverse=True)
     counted = [one for one in latest if one.choice != conclusion.NOT_COMPARED] or latest
     decision, sentence = _said(counted) if counted else (None, "No result of a host of this class counts.")
+    if again and not counted:
+        sentence = "Its hosts were only re-checked, which decides nothing: evaluate them without smt_eval_goal=recheck."
+    checked = rechecks.of_class(counted, again, now)
     times = [one.at for one in counted if one.at is not None]
     age = None if len(times) < len(counted) or not times else max(0, (now - min(times)).days)
     hosts = sorted(one.host for one in counted)
     runs = list(dict.fromkeys(one.run for one in counted))
     whose = _source(hosts, runs, age) if hosts else "no evaluation"
+    if decision and (confirmed := rechecks.confirmed(checked)):
+        whose = f"{whose}, {confirmed}"
     if not_counted:
         reasons = list(not_counted.values())
         more = f"; and {len(reasons) - NAMED} more do not count" if len(reasons) > NAMED else ""
@@ -287,6 +277,7 @@ def _decide(latest: list[Conclusion], not_counted: dict[str, str], now: datetime
         "runs": runs,
         "age_days": age,
         "rests_on": basis.together([one.basis for one in counted], [one.at for one in counted]),
+        "rechecks": checked,
         "not_counted": not_counted,
     }
 

@@ -306,7 +306,7 @@ def test_the_boost_is_read(tmp_path, path, text, expected):
 
 
 def test_a_stale_decision_is_said_everywhere_and_counts_as_before():
-    known = {"rests_on": rests_on(INTEL)}
+    known = {"rests_on": rests_on(INTEL), "rechecks": []}
     one = compliance.refused("", compliance.COMPLIANT, hardware_class="c1", wanted="disabled")
     judged = [
         ("a", {**one, "decision": {**known, "stale": ["it is 400 days old", "another"], "measure": ["d", "e"]}}),

@@ -1,0 +1,159 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether a decision still holds by the re-checks of its hosts (``smt_eval_goal: recheck``).
+
+A re-check ends at a wide interval: it tells whether the earlier result still holds, and decides nothing itself. Each
+host is compared with what it said by itself in the run that decides, by the rule of the history (:mod:`series`). The
+decision is enforced in any case.
+"""
+
+from __future__ import annotations
+
+import datetime
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding import basis
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding.conclusions import Conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled import pooled, series
+from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled.series import CHANGED, HOLDS, NOT_DECIDED
+
+# A change of an effect by less is none, as smt_history_margin has it.
+MARGIN = 0.01
+
+Recheck = dict[str, t.Any]
+
+
+def of_class(counted: t.Iterable[Conclusion], again: t.Iterable[Conclusion], now: datetime.datetime) -> list[Recheck]:
+    """Return what the re-checks of a class say since the runs that decide for it, as plain data, the latest first.
+
+    Args:
+        counted: the conclusions that decide.
+        again: re-checks of hosts of the class.
+        now: the present time, aware.
+
+    Returns:
+        ``{host, run, day, age_days, kernel, mitigations, state}`` each; ``state`` is one of those of :mod:`series`. A
+        host that does not decide has nothing to be compared with, which is ``NOT_DECIDED``.
+    """
+    deciding = {one.host: one for one in counted}
+    begin = max((one.when for one in deciding.values()), default=None)
+    later: dict[str, list[Conclusion]] = {}
+    found = []
+    for one in sorted(again, key=lambda one: (one.when, one.run)):
+        first = deciding.get(one.host)
+        since = first.when if first else begin
+        if since and one.when > since:
+            runs = later.setdefault(one.host, [])
+            runs.append(one)
+            found.append(
+                {
+                    "host": one.host,
+                    "run": one.run,
+                    "day": one.at.astimezone(datetime.UTC).date().isoformat() if one.at else None,
+                    "age_days": max(0, (now - one.at).days) if one.at else None,
+                    "kernel": one.basis.kernel,
+                    "mitigations": None if one.basis.mitigations is None else list(one.basis.mitigations),
+                    "state": NOT_DECIDED if first is None else _state(first, runs),
+                }
+            )
+    return found[::-1]
+
+
+def _state(first: Conclusion, later: t.Sequence[Conclusion]) -> str:
+    """Return what the last of a host's re-checks says of the run that decides: it holds where all workloads do."""
+    said = {_of_workload([first, *later], key) for key in first.workloads if _interval(first, key, first)}
+    return CHANGED if CHANGED in said else HOLDS if said == {HOLDS} else NOT_DECIDED
+
+
+def _of_workload(runs: t.Sequence[Conclusion], key: tuple[str, float | None]) -> str:
+    intervals = [_interval(one, key, runs[0]) for one in runs]
+    known = [one for one in intervals if one]
+    if series.turns(known, MARGIN):
+        return CHANGED
+    return (intervals[-1] and series.standing(known, [], MARGIN)) or NOT_DECIDED
+
+
+def _interval(one: Conclusion, key: tuple[str, float | None], first: Conclusion) -> series.Interval | None:
+    """Return what a run says of a workload; None where it does not measure what the first one did."""
+    found, declared = one.workloads.get(key), first.workloads[key]
+    if found is None or found["confounded"] or any(found[name] != declared[name] for name in pooled.DECLARED):
+        return None
+    return series.interval(*(found[name] for name in ("ratio", "ci_low", "ci_high", "interval_confidence")))
+
+
+def counting(found: t.Sequence[Recheck]) -> Recheck | None:
+    """Return the re-check that counts for a decision; None without any.
+
+    That the effect has changed counts where the latest of a host says so. Else the latest that holds confirms the
+    decision, and one that does not decide takes nothing away.
+
+    Args:
+        found: from :func:`of_class`.
+    """
+    latest = {one["host"]: one for one in reversed(found)}
+    changed = [one for one in found if one["state"] == CHANGED and one is latest[one["host"]]]
+    holding = [one for one in found if one["state"] == HOLDS]
+    return next(iter([*changed, *holding, *found]), None)
+
+
+def confirming(found: t.Sequence[Recheck]) -> list[Recheck]:
+    """Return the re-checks that confirm a decision, the latest first; the argument is that of :func:`counting`."""
+    one = counting(found)
+    return [of for of in found if of["state"] == HOLDS] if one and one["state"] == HOLDS else []
+
+
+def confirmed(found: t.Sequence[Recheck]) -> str:
+    """Return ``confirmed on DAY with Linux KERNEL``; empty where no re-check confirms the decision."""
+    return "".join(f"confirmed {_when(one)}" for one in confirming(found)[:1])
+
+
+def age_days(decision: t.Mapping[str, t.Any]) -> int | None:
+    """Return the age of a decision of a hardware class, or of the last re-check that confirms it; None where it is not
+    known.
+    """
+    ages = [decision["age_days"], *(one["age_days"] for one in confirming(decision["rechecks"]))]
+    return min((age for age in ages if age is not None), default=None)
+
+
+def stale(decision: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any], max_age: int) -> list[str]:
+    """Return why a decision is stale for a host, as sentences without an end; empty where it is not.
+
+    What a re-check that holds was taken on counts like that of the evaluations. One that does not hold is a reason by
+    itself.
+
+    Args:
+        decision: of the hardware class, from :func:`decisions.decisions`.
+        facts: of the host now.
+        max_age: days after which a decision is stale.
+    """
+    one, rests_on = counting(decision["rechecks"]), dict(decision["rests_on"])
+    for name, of_each in (("kernels", "kernel"), ("mitigations", "mitigations")):
+        # What earlier releases did not record is not compared.
+        if rests_on[name]:
+            more = [of[of_each] for of in confirming(decision["rechecks"])]
+            rests_on[name] = rests_on[name] + [known for known in more if known is not None]
+    reasons = basis.stale(rests_on, age_days(decision), facts, max_age)
+    if one and one["state"] != HOLDS:
+        says = "says that the effect has changed" if one["state"] == CHANGED else "does not tell whether it still holds"
+        reasons.append(f"its re-check by {one['host']} {_when(one)} {says}")
+    return reasons
+
+
+def _when(one: Recheck) -> str:
+    day = f"on {one['day']}" if one["day"] else "on a day that is not known"
+    return f"{day} with Linux {one['kernel']}" if one["kernel"] else day
+
+
+def to_measure(host: str, decision: t.Mapping[str, t.Any], reasons: t.Sequence[str], max_age: int) -> list[str]:
+    """Return the hosts after whose evaluation a decision is stale for a host no more, as :func:`basis.to_measure`, and
+    the one whose re-check does not hold.
+
+    Args:
+        host: the host.
+        decision: of a hardware class.
+        reasons: from :func:`stale`.
+        max_age: as for :func:`stale`.
+    """
+    found = basis.to_measure(host, decision["hosts"], age_days(decision), reasons, max_age)
+    again = counting(decision["rechecks"])
+    return sorted({*found, *([again["host"]] if again and again["state"] != HOLDS else [])})

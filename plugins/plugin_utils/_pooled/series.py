@@ -1,0 +1,155 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Several runs that say something of one effect: where it has changed, and whether the latest still says the same."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+import typing as t
+
+# How sure a change has to be.
+LEVEL = 0.05
+# Whether the latest run says what those before it say.
+HOLDS, CHANGED, NOT_DECIDED = "holds", "changed", "not decided"
+# What it may differ by and still hold, a share.
+NEAR = 0.05
+
+
+class Interval(t.NamedTuple):
+    """What a run says of an effect.
+
+    Attributes:
+        ratio: after against before.
+        low: the lower end of its interval.
+        high: the upper end.
+        confidence: of the interval.
+    """
+
+    ratio: float
+    low: float
+    high: float
+    confidence: float
+
+    @property
+    def log(self) -> float:
+        """The logarithm of the ratio."""
+        return math.log(self.ratio)
+
+    @property
+    def error(self) -> float:
+        """The standard error of it, as the interval has it."""
+        quantile = statistics.NormalDist().inv_cdf((1 + self.confidence) / 2)
+        return max(1e-6, math.log(self.high / self.low) / (2 * quantile))
+
+    def turned(self) -> Interval:
+        """Return what before is against after."""
+        return self._replace(ratio=1 / self.ratio, low=1 / self.high, high=1 / self.low)
+
+
+class Turn(t.NamedTuple):
+    """A change between two runs.
+
+    Attributes:
+        place: number of the first run after it.
+        before: mean ratio of the runs before it, since the turn before.
+        after: that of the runs from it on, until the next turn.
+        p_value: how often chance alone gives such a turn at one of the possible places.
+    """
+
+    place: int
+    before: float
+    after: float
+    p_value: float
+
+
+def interval(ratio: float | None, low: float | None, high: float | None, confidence: float | None) -> Interval | None:
+    """Return what a run says of an effect; None where it has no interval, or an impossible one."""
+    if not (low and high and ratio and 0 < low <= ratio <= high):
+        return None
+    return Interval(ratio, low, high, min(0.9999, max(0.5, confidence or 0.95)))
+
+
+def turns(runs: t.Sequence[Interval], margin: float) -> list[Turn]:
+    """Return where the effect has changed, by its intervals.
+
+    The runs are split where the weighted means before and after differ most, in standard errors; the p-value of that is
+    multiplied by the number of places where they could have been split. Then the parts are split likewise. Runs on
+    other days differ by more than their own intervals say: by the margin, or by as much as the runs within the parts do
+    (DerSimonian and Laird, Control. Clin. Trials 7, 1986). A difference below the margin is none.
+
+    docs/fleet.md says how often it finds a change, and calls one where there is none. apache-otava, which finds changes
+    in series of values, does not know their intervals and needs four of them, so it is not used.
+
+    Args:
+        runs: what they say of one thing, in order.
+        margin: effects within this share of 1 count as none.
+    """
+    places = _split(runs, 0, margin)
+    ends = [0, *(place for place, _p_value in places), len(runs)]
+    means = [math.exp(_mean(runs[begin:end], 0.0)[0]) for begin, end in itertools.pairwise(ends)]
+    return [Turn(place, *pair, p_value) for (place, p_value), pair in zip(places, itertools.pairwise(means))]
+
+
+def standing(runs: t.Sequence[Interval], found: t.Sequence[Turn], margin: float) -> str | None:
+    """Return whether the latest run says what those before it say since the last turn: ``HOLDS`` where it cannot differ
+    by more than :data:`NEAR`, ``CHANGED`` where a turn is at it, or ``NOT_DECIDED``; None for a single run.
+
+    Args:
+        runs: what they say of one thing, in order.
+        found: from :func:`turns`.
+        margin: as there.
+    """
+    last = len(runs) - 1
+    if last < 1:
+        return None
+    if found and found[-1].place == last:
+        return CHANGED
+    since = found[-1].place if found else 0
+    difference, error = _difference(runs[since:last], runs[last:], margin)
+    reach = difference + statistics.NormalDist().inv_cdf(1 - LEVEL) * error
+    return HOLDS if reach <= math.log1p(NEAR) else NOT_DECIDED
+
+
+def _split(runs: t.Sequence[Interval], first: int, margin: float) -> list[tuple[int, float]]:
+    if len(runs) < 2:
+        return []
+    tried = []
+    for place in range(1, len(runs)):
+        difference, error = _difference(runs[:place], runs[place:], margin)
+        tried.append((difference / error, difference, place))
+    score, difference, place = max(tried)
+    p_value = min(1.0, 2 * (1 - statistics.NormalDist().cdf(score)) * len(tried))
+    if p_value > LEVEL or difference <= math.log1p(margin):
+        return []
+    return [
+        *_split(runs[:place], first, margin),
+        (first + place, p_value),
+        *_split(runs[place:], first + place, margin),
+    ]
+
+
+def _difference(before: t.Sequence[Interval], after: t.Sequence[Interval], margin: float) -> tuple[float, float]:
+    """Return by how much two parts differ, and the standard error of that."""
+    pairs = [_heterogeneity(part) for part in (before, after) if len(part) > 1]
+    denominator = sum(scale for _excess, scale in pairs)
+    between = sum(excess for excess, _scale in pairs) / denominator if denominator else 0.0
+    variance = max(math.log1p(margin) ** 2, between)
+    (first, of_first), (second, of_second) = _mean(before, variance), _mean(after, variance)
+    return abs(second - first), math.sqrt(of_first + of_second)
+
+
+def _mean(runs: t.Sequence[Interval], between: float) -> tuple[float, float]:
+    """Return the weighted mean of logarithms, and its variance."""
+    weights = [1 / (one.error**2 + between) for one in runs]
+    whole = sum(weights)
+    return sum(weight * one.log for weight, one in zip(weights, runs)) / whole, 1 / whole
+
+
+def _heterogeneity(runs: t.Sequence[Interval]) -> tuple[float, float]:
+    """Return Cochran's Q beyond its degrees of freedom, and what turns that into a variance between runs."""
+    weights = [1 / one.error**2 for one in runs]
+    centre, _variance = _mean(runs, 0.0)
+    excess = sum(weight * (one.log - centre) ** 2 for weight, one in zip(weights, runs)) - (len(runs) - 1)
+    return max(0.0, excess), sum(weights) - sum(weight**2 for weight in weights) / sum(weights)
