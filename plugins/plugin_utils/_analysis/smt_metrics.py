@@ -222,6 +222,6 @@ def core_cpi(core_cycles: float, instructions: t.Sequence[float]) -> float:
 
 def _positive(name: str, value: t.Any) -> float:
     """Return the value as a float; anything but a finite number above zero is refused."""
-    if not isinstance(value, numbers.Real) or isinstance(value, bool) or not 0 < value < math.inf:
+    if not isinstance(value, numbers.Real) or isinstance(value, bool) or not 0 < float(value) < math.inf:
         raise SmtMetricsError(f"{name} is {str(value)[:60]}: it must be a number above zero")
     return float(value)
