@@ -39,12 +39,12 @@ def series(text):
     return found
 
 
-def counters(usage):
-    """node_exporter's counters, a minute each."""
+def counters(usage, counted=1.0):
+    """node_exporter's counters, a minute each, of which the kernel counts a share."""
     return [
         {
             "series": f'node_cpu_seconds_total{{{LABELS}, cpu="{cpu}", mode="{mode}"}}',
-            "values": f"0+{60 * share:.9g}x60",
+            "values": f"0+{60 * counted * share:.9g}x60",
         }
         for cpu, busy in usage.items()
         for mode, share in (("user", busy * 0.7), ("system", busy * 0.3), ("idle", 1 - busy), ("iowait", 0.0))
@@ -162,6 +162,20 @@ def test_siblings_that_are_offline(promtool, tmp_path):
     expected = {"threadwise_smt:work_low:ratio": 0.6, "threadwise_smt:work_high:ratio": 0.6}
     text = textfile.text(host, [("guess", 1.0, 1.3)], None, 1.0)
     judged(promtool, tmp_path, case(counters(usage) + series(text), expected))
+
+
+def test_a_cpu_that_is_offline_is_not_busy_and_time_that_was_not_counted_is_none(promtool, tmp_path):
+    """node_exporter goes on with the last counters of a CPU that went offline."""
+    stands_still = [
+        {"series": f'node_cpu_seconds_total{{{LABELS}, cpu="{cpu}", mode="{mode}"}}', "values": "1000x60"}
+        for cpu in (1, 3)
+        for mode in ("user", "idle")
+    ]
+    host = TWICE._replace(online=(0, 2))
+    text = textfile.text(host, [("guess", 1.0, 1.3)], None, 1.0)
+    expected = {"threadwise_smt:usage:rate5m": 0.4, "threadwise_smt:work_low:ratio": 0.4}
+    inputs = counters({0: 0.3, 2: 0.5}, counted=0.7) + stands_still + series(text)
+    judged(promtool, tmp_path, case(inputs, expected))
 
 
 def test_usage_of_60_percent_that_is_90_in_truth_is_an_alert(promtool, tmp_path):
