@@ -18,6 +18,12 @@ NOW = datetime.datetime(2026, 11, 27, 6, tzinfo=datetime.UTC)
 DAY = datetime.timedelta(days=1)
 
 
+def only(found):
+    """The value of a mapping that has one."""
+    (one,) = found.values()
+    return one
+
+
 def runs(*ratios, half=0.01):
     """What runs say that have these effects, each with an interval of this half width."""
     return [series.Interval(ratio, ratio * (1 - half), ratio * (1 + half), 0.95) for ratio in ratios]
@@ -59,7 +65,7 @@ def test_catapult_2419_where_a_step_is_does_not_follow_from_when_runs_were(tmp_p
         for run_number, (day, share) in enumerate(zip(days, (0.6, 0.6, 0.6, 0.5, 0.5), strict=True)):
             at = datetime.datetime(2025, 12, 31, run_number) + day * DAY
             run(tmp_path / str(number), f"r{run_number}", share, at.strftime("%Y-%m-%dT%H:%M:%SZ"))
-        (of_key,) = effects.read(tmp_path / str(number), NOW)[0].values()
+        of_key = only(effects.read(tmp_path / str(number), NOW)[0])
         assert places([one.interval for one in of_key]) == [3]
 
 

@@ -19,8 +19,8 @@ LONGEST_NAME = 240
 _COMMA = "_"
 # Between the names of two arms at once.
 SEPARATOR = "__"
-_ONE = r"[a-z][a-z0-9_]{0,59}(?:_cpus_[0-9][0-9_-]{0,199}|_unit_[A-Za-z0-9_][A-Za-z0-9_.@-]{0,219})?"
-NAME = rf"^{_ONE}(?:{SEPARATOR}{_ONE})?$"
+_ONE = r"[a-z][a-z0-9_]{0,59}(_cpus_[0-9][0-9_-]{0,199}|_unit_[A-Za-z0-9_][A-Za-z0-9_.@-]{0,219})?"
+NAME = rf"^{_ONE}({SEPARATOR}{_ONE})?$"
 
 
 def levels(names: "t.Sequence[str]") -> "tuple[tuple[str, str], tuple[str, str]] | None":

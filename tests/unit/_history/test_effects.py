@@ -22,6 +22,12 @@ NOW = datetime.datetime(2026, 11, 27, tzinfo=datetime.UTC)
 MARGIN = 0.01
 
 
+def only(found):
+    """The value of a mapping that has one."""
+    (one,) = found.values()
+    return one
+
+
 def run(directory, month, share, kernel, hosts=(0, 1), **changes):
     """An evaluation of some hosts with its report: second threads give twice ``share``."""
     name = f"2026{month:02d}01T000000Z"
@@ -49,7 +55,7 @@ def test_a_change_with_a_kernel_is_named_with_both(tmp_path):
         run(tmp_path, month, share, kernel)
     found, left_out = effects.read(tmp_path, NOW)
     assert left_out == [] and len(found) == 1
-    (of_key,) = found.values()
+    of_key = only(found)
     assert [(one.day, one.kernels) for one in of_key] == [
         ("2026-01-01", ("6.1.0",)),
         ("2026-03-01", ("6.1.0",)),
@@ -86,7 +92,7 @@ def test_one_host_is_compared_with_itself_and_not_with_all_of_its_class(tmp_path
     run(tmp_path, 1, 0.6, "6.1.0", hosts=(0, 1, 2))
     run(tmp_path, 3, 0.6, "6.12.0", hosts=(0,))
     found, left_out = effects.read(tmp_path, NOW)
-    (of_key,) = found.values()
+    of_key = only(found)
     assert [(one.host, one.kernels) for one in of_key] == [("web0", ("6.1.0",)), ("web0", ("6.12.0",))]
     record = document.joined(None, found, left_out, MARGIN)
     assert set(record.latest.values()) == {series.HOLDS} and left_out == []
@@ -104,7 +110,7 @@ def test_one_host_is_compared_with_itself_and_not_with_all_of_its_class(tmp_path
     )
     # Several hosts again are compared with several.
     run(tmp_path, 9, 0.6, "6.12.0", hosts=(0, 1, 2))
-    (of_key,) = effects.read(tmp_path, NOW)[0].values()
+    of_key = only(effects.read(tmp_path, NOW)[0])
     assert [(one.run[:6], one.host) for one in of_key] == [("202601", ""), ("202609", "")]
 
 
@@ -132,7 +138,7 @@ def test_runs_are_in_the_order_in_which_the_controller_collected_them(tmp_path):
         (tmp_path / "20260301T000000Z").rename(tmp_path / name)
     run(tmp_path, 2, 0.6, "6.1.0", collected="2026-02-01T00:00:00Z", started="1970-01-01T00:03:00Z")
     found, left_out = effects.read(tmp_path, NOW)
-    (of_key,) = found.values()
+    of_key = only(found)
     assert [one.run for one in of_key] == ["20260201T000000Z", "old", "middle", "after"] and left_out == []
     assert [one.day for one in of_key] == ["2026-02-01", *["2026-03-01"] * 3]
     said = document.sentences(document.joined(None, found, left_out, MARGIN))[0]
@@ -295,7 +301,7 @@ def test_the_directory_of_one_run_is_read_too(tmp_path, monkeypatch):
     run(tmp_path, 1, 0.6, "6.1.0")
     monkeypatch.chdir(tmp_path / "20260101T000000Z")
     for directory in (tmp_path / "20260101T000000Z", "."):
-        (of_key,) = effects.read(directory, NOW)[0].values()
+        of_key = only(effects.read(directory, NOW)[0])
         assert [one.run for one in of_key] == ["20260101T000000Z"]
 
 
@@ -341,7 +347,7 @@ def test_a_most_load_of_smt_on_is_one_of_smt_off_in_a_history(tmp_path):
     build.build(sorted(path.glob("web*.json")), path)
 
     def read():
-        (found,) = effects.read(tmp_path, NOW)[0].values()
+        found = only(effects.read(tmp_path, NOW)[0])
         return found[0].title, [(one.host, round(one.interval.ratio, 3)) for one in found]
 
     assert read() == ("SAP SD, most users within 2 s", [("", 0.846)])

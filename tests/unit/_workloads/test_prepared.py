@@ -184,6 +184,8 @@ def test_an_arm_with_more_work_does_more_than_the_others(files):
     work = {"unit": "steps", "start": 1000, "step": 10, "limit": 1000}
     one = ready(own("sh", "-c", "echo rate {work}", work=work), files)
     one.calibrate([[HERE[0]]])
+    # On a busy machine less of it takes as long.
+    one.work = 1000
     found = []
     for more in (1.0, 1.05, 1.0):
         one.enter_arm(HERE, more)

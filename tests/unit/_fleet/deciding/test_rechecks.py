@@ -48,8 +48,8 @@ def decided(*found, **options):
     return decision
 
 
-def stale(decision, kernel=NEW, vulnerabilities=PTI, max_age=365):
-    return rechecks.stale(decision, {"kernel": kernel, "vulnerabilities": vulnerabilities}, max_age)
+def stale(decision, kernel=NEW, vulnerabilities=None, max_age=365):
+    return rechecks.stale(decision, {"kernel": kernel, "vulnerabilities": vulnerabilities or PTI}, max_age)
 
 
 FIRST = [measured(host) for host in "abc"]
