@@ -126,7 +126,11 @@ def test_what_keeps_the_kernel_from_being_asked_is_no_fault_of_it(prepare, said,
 def test_a_host_that_an_error_left_changed_is_a_fault(host, monkeypatch):
     """The disk is full in the middle, and the siblings do not come back."""
     host.refusals[3, True] = errno.EIO
-    monkeypatch.setattr(smt_change.affinity, "note_left", lambda *_all: (_ for _ in ()).throw(OSError(28, "full", "x")))
+
+    def full(*_all):
+        raise OSError(errno.ENOSPC, "full", "x")
+
+    monkeypatch.setattr(smt_change.affinity, "note_left", full)
     monkeypatch.setattr(smt_change.watchdog.Watchdog, "__exit__", lambda *_all: None)
     found = there_and_back(host)
     assert found.failed and "Still different from before" in found.refused
