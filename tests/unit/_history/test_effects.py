@@ -124,7 +124,7 @@ def test_what_the_baseline_was_does_not_matter(tmp_path):
         one["ratio"], one["ci_low"], one["ci_high"] = 1 / one["ratio"], 1 / one["ci_high"], 1 / one["ci_low"]
         one["verdict"] = "gain"
     path.write_text(json.dumps(report))
-    ((first, second),) = effects.read(tmp_path, NOW)[0].values()
+    first, second = only(effects.read(tmp_path, NOW)[0])
     assert (
         second.interval.ratio == pytest.approx(first.interval.ratio, abs=0.01)
         and first.verdict == second.verdict == "loss"
