@@ -132,9 +132,12 @@ def _side(name: str, samples: t.Sequence[Sample], by_itself: bool) -> _Side:
 
 
 def _others(sample: Sample) -> float:
-    """Return how many CPUs other processes used during a sample."""
+    """Return how many CPUs other processes used during a sample, which lasts as long as its slowest worker."""
     usage = (recorded.telemetry_of(sample).cpu_usage or {}).values()
-    return max(0.0, sum(share or 0.0 for share in usage) - sum(share_of_cpus(sample)))
+    workers = sample.workers if share_of_cpus(sample) else ()
+    longest = max((worker.wall_seconds or 0.0 for worker in workers or ()), default=0.0)
+    own = sum(worker.cpu_seconds or 0.0 for worker in workers or ()) / longest if longest else 0.0
+    return max(0.0, sum(share or 0.0 for share in usage) - own)
 
 
 def others_by_worker(sample: Sample) -> float | None:

@@ -65,3 +65,14 @@ def test_what_each_cpu_has_by_itself_disturbs_no_side_more():
 
 def test_throttling_in_few_samples_is_none_of_the_arm():
     assert cautions(lambda sample: off(sample) and sample["block"] == 0, throttled=1) == []
+
+
+def test_work_of_others_is_seen_where_workers_end_at_different_times():
+    """A busy process takes what the workers leave that were done first, and each of these had a CPU for itself."""
+    document = result_maker.result(blocks=6, noise=0.002, shape=(1, 2, 2), names=["all_threads"])
+    for sample in document["samples"]:
+        for place, worker in enumerate(sample["workers"]):
+            worker["wall_seconds"] = worker["cpu_seconds"] = 1.2 if place < len(sample["workers"]) / 2 else 0.4
+        sample["telemetry"]["cpu_usage"] = dict.fromkeys(sample["telemetry"]["cpu_usage"], 0.9)
+    used = disturbances.work_of_others(result_maker.accepted(document))
+    assert used is not None and used > 0.5
