@@ -105,7 +105,9 @@ switch:
       description: The siblings, a CPU list.
       type: str
     different:
-      description: What is not as before, by kind (cpus, masks, cpusets, interrupts).
+      description:
+        - What is not as before, by kind (cpus, masks, cpusets, interrupts); without a kind that was not compared, as
+          interrupts where C(irqbalance) runs, which moves them whenever it likes.
       type: dict
     not_restored:
       description: What could not be restored, one sentence each.

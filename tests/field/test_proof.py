@@ -13,7 +13,6 @@ import pytest
 import sysfs_tree
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._proof import switching, views
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import change as smt_change
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import topology
 from fake_host import Host
 from sysfs_tree import Machine
@@ -118,14 +117,7 @@ def test_likwid_565_numbers_that_leave_out_many_cpus(tmp_path):
 @pytest.fixture(name="host")
 def make_host(tmp_path, monkeypatch):
     host = Host(tmp_path)
-
-    class Change(smt_change.RuntimeChange):
-        def __init__(self, request, run_command, sysroot):
-            super().__init__(request, run_command, sysroot)
-            self.host = host
-
-    monkeypatch.setattr(switching.change, "RuntimeChange", Change)
-    monkeypatch.setattr(switching.kernel_files, "KernelFiles", lambda _root: host)
+    host.stand_in(switching, monkeypatch)
     return host
 
 

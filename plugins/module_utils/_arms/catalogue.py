@@ -40,7 +40,7 @@ def find(name: str) -> "Arm | None":
     # The name of a unit can have what separates two arms.
     for found in re.finditer(f"(?={vocabulary.SEPARATOR})", name):
         parts = name[: found.start()], name[found.start() + len(vocabulary.SEPARATOR) :]
-        both = combined.combined(name, [_alone(part) for part in parts])
+        both = combined.combined(name, *map(_alone, parts))
         if both is not None:
             return both
     return None
@@ -95,13 +95,10 @@ def of_factors(given: t.Any) -> "list[str]":
     names = []
     for first in map(name_of, given[0]):
         for second in map(name_of, given[1]):
-            get(first), get(second)
+            reason = combined.why_not(get(first), get(second))
+            if reason is not None:
+                raise ArmError(f"{first} and {second} cannot be combined: {reason}")
             names.append(first + vocabulary.SEPARATOR + second)
-            if find(names[-1]) is None:
-                raise ArmError(
-                    f"{first} and {second} cannot be combined: each has to be switched at run time, and something else"
-                    " than the other, and huge pages take of the memory that a policy limits"
-                )
     return check(names)
 
 

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Two arms at once, for an evaluation of two factors: ``smt_off__thp_never``."""
 
-import typing as t
-
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import (
     BY_CPUS,
     IDLE,
@@ -85,17 +83,27 @@ class Combined(RuntimeArm):
             one.prove()
 
 
-def combined(name: str, found: "t.Sequence[Arm | None]") -> "Combined | None":
-    """Return two arms as one, or None where they cannot be one: they are more or fewer than two, take a reboot, are
-    none or two themselves, switch the same thing, or take of the same that the other one limits.
+def why_not(first: Arm, second: Arm) -> "str | None":
+    """Return why two arms cannot be one, as a part of a sentence; None where they can."""
+    if not (isinstance(first, RuntimeArm) and isinstance(second, RuntimeArm)):
+        return "one takes a reboot, and factors are switched at run time"
+    if len(first.made_of) > 1 or len(second.made_of) > 1:
+        return "one of them is two arms already"
+    if first.lever == second.lever:
+        return "both switch the same thing" if first.lever else "neither switches anything"
+    if first.takes_of and first.takes_of == second.takes_of:
+        return f"both take of {first.takes_of} or limit it, and each can be safe alone and both not"
+    return None
+
+
+def combined(name: str, first: "Arm | None", second: "Arm | None") -> "Combined | None":
+    """Return two arms as one, or None where one is missing or they cannot be one.
 
     Args:
         name: of both together.
-        found: the arm of each part of the name; None where there is none.
+        first: the arm of the first part of the name; None where there is none.
+        second: likewise, of the second.
     """
-    arms = [one for one in found if isinstance(one, RuntimeArm)]
-    if len(found) != 2 or len(arms) != 2 or any(len(one.made_of) > 1 for one in arms):
-        return None
-    if arms[0].lever == arms[1].lever or (arms[0].takes_of and arms[0].takes_of == arms[1].takes_of):
-        return None
-    return Combined(name, (arms[0], arms[1]))
+    if isinstance(first, RuntimeArm) and isinstance(second, RuntimeArm) and why_not(first, second) is None:
+        return Combined(name, (first, second))
+    return None

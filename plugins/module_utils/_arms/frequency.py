@@ -48,7 +48,9 @@ class Governor(ValueArm):
 
     def restore(self, saved: "t.Mapping[str, t.Any]") -> "list[str]":
         """Restore the governors, and then their settings, which exist with them only."""
-        return super().restore(saved) + super().restore(saved)
+        super().restore(saved)
+        # What the kernel refused is tried again, and named once.
+        return super().restore(saved)
 
     @classmethod
     def states(cls, files: KernelFiles, saved: "t.Mapping[str, t.Any]") -> "tuple[Values, Values]":

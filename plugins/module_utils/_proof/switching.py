@@ -47,14 +47,14 @@ class Picture(t.NamedTuple):
         state: the state of the CPUs.
         masks: (thread, its start) -> CPU list, of threads that may not run on all CPUs, or could not before.
         cpusets: path -> what it has, of each, whether it binds or not: a switch can make it narrower.
-        interrupts: number -> CPU list, likewise; none where irqbalance runs, which moves them whenever it likes.
+        interrupts: number -> CPU list, likewise; None where irqbalance runs, which moves them whenever it likes.
     """
 
     seconds: float
     state: smt_state.State
     masks: "dict[tuple[int, str], str]"
     cpusets: "dict[str, str]"
-    interrupts: "dict[str, str]"
+    interrupts: "dict[str, str] | None"
 
 
 def picture(host: kernel_files.KernelFiles, known: "t.Iterable[tuple[int, str]]" = ()) -> Picture:
@@ -77,7 +77,7 @@ def picture(host: kernel_files.KernelFiles, known: "t.Iterable[tuple[int, str]]"
         state,
         {key: cpulist.render(mask) for key, mask in masks.items()},
         cpusets.shown(host),
-        {}
+        None
         if tasks.runs_as_root(host, "irqbalance")
         else {number: cpulist.render(cpus) for number, cpus in bindings.all_interrupts(host)},
     )
@@ -90,7 +90,7 @@ def _since_boot(host: kernel_files.KernelFiles) -> float:
 
 
 def differences(before: Picture, after: Picture, ticks_a_second: int) -> "dict[str, list[str]]":
-    """Return what is not as it was, by kind.
+    """Return what is not as it was, by kind; without the kinds that were not compared.
 
     What has ended since or has begun since is left out.
 
@@ -100,7 +100,7 @@ def differences(before: Picture, after: Picture, ticks_a_second: int) -> "dict[s
         ticks_a_second: of the start of threads.
     """
     existed = {key for key in after.masks if key in before.masks or int(key[1]) / ticks_a_second < before.seconds}
-    return {
+    found = {
         "cpus": smt_state.differences(before.state, after.state),
         "masks": [
             f"thread {key[0]} may run on {mask}, before on {before.masks.get(key, 'all CPUs')}"
@@ -112,12 +112,14 @@ def differences(before: Picture, after: Picture, ticks_a_second: int) -> "dict[s
             for path, had in sorted(before.cpusets.items())
             if after.cpusets.get(path, had) != had
         ][:MAX_NAMED],
-        "interrupts": [
+    }
+    if before.interrupts is not None and after.interrupts is not None:
+        found["interrupts"] = [
             f"interrupt {number} is on {after.interrupts[number]}, before on {had}"
             for number, had in sorted(before.interrupts.items())
             if after.interrupts.get(number, had) != had
-        ][:MAX_NAMED],
-    }
+        ][:MAX_NAMED]
+    return found
 
 
 class Switched(t.NamedTuple):
@@ -130,7 +132,7 @@ class Switched(t.NamedTuple):
         seconds_off: how long taking siblings offline took; None where it did not happen.
         seconds_back: how long bringing it back took; the same.
         cpus: CPU list of those that went offline.
-        different: what is not as it was, from :func:`differences`.
+        different: what is not as it was, from :func:`differences`; empty where nothing was compared.
         not_restored: what smt_state says it could not restore.
     """
 

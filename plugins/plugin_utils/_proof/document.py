@@ -96,7 +96,9 @@ SCHEMA = schema.published(
                     different=schema.about(
                         schema.whole(
                             **{
-                                kind: schema.about(_COUNT, f"Number of {many}.")
+                                kind: schema.about(
+                                    schema.or_null(_COUNT), f"Number of {many}; null where none was compared."
+                                )
                                 for kind, (_one, many) in findings.KINDS.items()
                             }
                         ),
@@ -175,7 +177,7 @@ def _switch(one: Switch) -> dict[str, t.Any]:
         "seconds_off": one.seconds_off,
         "seconds_back": one.seconds_back,
         "cpus": one.cpus,
-        "different": {kind: len(one.different.get(kind, ())) for kind in findings.KINDS},
+        "different": {kind: len(one.different[kind]) if kind in one.different else None for kind in findings.KINDS},
         "not_restored": len(one.not_restored),
     }
 

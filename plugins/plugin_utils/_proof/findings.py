@@ -17,8 +17,8 @@ TITLES = {HOLDS: "holds", FAILS: "does not hold", OPEN: "not known"}
 MAX_NAMED = 5
 # Names of what can be different after a switch, for people: one of it, and many.
 KINDS = {
-    "cpus": ("CPU or control", "CPUs or controls"),
-    "masks": ("CPU mask", "CPU masks"),
+    "cpus": ("CPU", "CPUs or controls"),
+    "masks": ("mask", "CPU masks"),
     "cpusets": ("cpuset", "cpusets"),
     "interrupts": ("interrupt", "interrupts"),
 }
@@ -92,13 +92,15 @@ def _of_switch(proof: HostProof) -> Finding:
     if switch.refused is not None:
         state = FAILS if switch.failed else OPEN
         return Finding("switch", state, f"Siblings were not switched: {wording.clause(switch.refused)}.")
-    if switch.seconds_off is None or switch.seconds_back is None:
+    if switch.seconds_off is None or switch.seconds_back is None or not switch.different:
         return Finding("switch", OPEN, f"Siblings {switch.cpus} would be switched.")
     times = (
         f"CPUs {switch.cpus} were offline after {switch.seconds_off:.1f} s and back after {switch.seconds_back:.1f} s"
     )
     if switch.is_as_before:
-        return Finding("switch", HOLDS, f"{times}, and each CPU, mask, cpuset and interrupt is as before.")
+        compared = wording.join([one for kind, (one, _many) in KINDS.items() if kind in switch.different])
+        left_out = "" if "interrupts" in switch.different else "; irqbalance runs, so interrupts were not compared"
+        return Finding("switch", HOLDS, f"{times}, and each {compared} is as before{left_out}.")
     # What was not restored says why, too.
     left = list(switch.not_restored)
     left += [

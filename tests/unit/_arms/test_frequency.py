@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import pathlib
 
 import pytest
@@ -111,6 +113,25 @@ def test_a_governor_comes_back_with_its_own_settings(root):
     (root / TUNABLE).write_text("70\n")
     was, now = arm.states(files, saved[arm.lever])
     assert (was[TUNABLE], now[TUNABLE]) == (95, 70)
+
+
+class Refusing(KernelFiles):
+    """A kernel that does not take the governor that there was."""
+
+    def write(self, path, text):
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
+
+
+def test_a_governor_that_does_not_come_back_is_named_once(root):
+    arm = catalogue.get("governor_performance")
+    arm.examine(base.Host({}, Topology(), ORIGIN, files=KernelFiles(str(root))))
+    saved = {arm.lever: arm.save()}
+    arm.switch()
+    arm.examine(base.Host({}, Topology(), ORIGIN, files=Refusing(str(root))))
+    assert arm.restore(saved) == [
+        f"/{CPU}/cpu{cpu}/cpufreq/scaling_governor: the kernel does not accept schedutil: Invalid argument"
+        for cpu in range(2)
+    ]
 
 
 @pytest.mark.parametrize(("flags", "possible"), [("fpu ida arat", True), ("fpu arat", False)])

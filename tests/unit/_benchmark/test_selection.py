@@ -301,13 +301,18 @@ def test_factors_are_all_levels_of_one_with_all_of_the_other():
         ("smt_on,smt_off", "are not two factors of two arms each"),
         ([["smt_on", 3], ["thp_always", "thp_never"]], "3 is not an arm: give a name, or one of"),
         ([["smt_on", "smt_of"], ["thp_always", "thp_never"]], "there is no arm 'smt_of'"),
-        ([["smt_on", "nosmt"], ["thp_always", "thp_never"]], "nosmt and thp_always cannot be combined"),
-        ([["smt_on", "smt_off"], ["smt_on", "smt_off"]], "smt_on and smt_on cannot be combined"),
+        (
+            [["smt_on", "nosmt"], ["thp_always", "thp_never"]],
+            "nosmt and thp_always cannot be combined: one takes a reboot",
+        ),
+        ([["smt_on", "smt_off"], ["smt_on", "smt_off"]], "smt_on cannot be combined: both switch the same thing"),
         # Huge pages are not available to what a policy lets programs ask for: each alone may be safe, and both not.
         (
             [["overcommit_heuristic", "overcommit_strict"], ["hugepages_0", "hugepages_2500"]],
-            "overcommit_heuristic and hugepages_0 cannot be combined",
+            "overcommit_heuristic and hugepages_0 cannot be combined: both take of memory or limit it",
         ),
+        ([["as_found", "smt_off"], ["more_work_5", "thp_never"]], "cannot be combined: neither switches anything"),
+        ([["smt_on__thp_never", "smt_off"], ["fan_2", "fan_5"]], "cannot be combined: one of them is two arms already"),
         ([["smt_on", "smt_on"], ["thp_always", "thp_never"]], "arms has a name twice"),
     ],
 )

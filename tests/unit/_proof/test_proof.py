@@ -125,6 +125,19 @@ def test_a_host_on_which_all_holds(facts):
     assert "An effect has to be " in sentence(proof, "equal arms")
 
 
+def test_interrupts_that_irqbalance_moves_are_not_called_as_before(facts):
+    different = {kind: [] for kind in findings.KINDS if kind != "interrupts"}
+    proof = looked(facts, switch={**SWITCH, "different": different})
+    assert states(proof)["switch"] == findings.HOLDS
+    assert sentence(proof, "switch").endswith(
+        "each CPU, mask and cpuset is as before; irqbalance runs, so interrupts were not compared."
+    )
+    assert document.made(proof, "2026-11-27")["switch"]["different"] == {
+        **dict.fromkeys(different, 0),
+        "interrupts": None,
+    }
+
+
 def lying(facts):
     return looked(facts, measured={**MEASURED, "pairs": ["0,2", "1,3"], "agrees_with_kernel": False})
 

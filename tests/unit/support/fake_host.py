@@ -46,6 +46,18 @@ class Host(FakeKernel):
             return 0 if self.is_waiting else 3, "", ""
         return next((self.status[word] for word in command if word in self.status), 0), "", ""
 
+    def stand_in(self, module, monkeypatch):
+        """Be the host that a module reads and changes."""
+        host = self
+
+        class Change(smt_change.RuntimeChange):
+            def __init__(self, request, run_command, sysroot):
+                super().__init__(request, run_command, sysroot)
+                self.host = host
+
+        monkeypatch.setattr(module.change, "RuntimeChange", Change)
+        monkeypatch.setattr(module.kernel_files, "KernelFiles", lambda _root: host)
+
     def ask(self, state=None, **options):
         given = {
             "threads": None,
