@@ -11,15 +11,12 @@ import json
 import math
 import os
 import pathlib
-import subprocess
 import sys
 
+import calls
 import pytest
 
-EPHEMERAL = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
-INVENTORY = EPHEMERAL / "inventory"
-RESULTS = EPHEMERAL / "results"
-LAB = pathlib.Path(os.environ["MOLECULE_PROJECT_DIRECTORY"]) / "lab" / "lab.py"
+RESULTS = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "results"
 GUEST = "smt-decisions"
 NEWER_KERNEL = "linux-image-6.12-cloud-amd64"
 MAX_TWO_LOOKS = 12
@@ -51,23 +48,9 @@ DECLARED = {
 }
 
 
-def play(playbook, where, **variables):
-    # The history is of the controller alone.
-    hosts = [] if playbook == "smt_history" else ["-i", str(INVENTORY), "--limit", GUEST]
-    return subprocess.run(
-        ["ansible-playbook", *hosts, f"threadwise.smt.{playbook}", "-e", json.dumps(variables)],
-        cwd=where,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "ANSIBLE_FORCE_COLOR": "false", "ANSIBLE_NOCOLOR": "true"},
-    )
-
-
 def evaluated(where, run, **variables):
     """The guest's part of an evaluation's report, its result, and what the play said."""
-    done = play("smt_eval", where, smt_eval_run=run, smt_eval_dest=str(RESULTS), **variables)
+    done = calls.play("threadwise.smt.smt_eval", cwd=where, smt_eval_run=run, smt_eval_dest=str(RESULTS), **variables)
     assert done.returncode == 0, done.stdout + done.stderr
     (host,) = json.loads((RESULTS / run / "results.json").read_text())["hosts"]
     print(host["conclusion"]["sentence"])
@@ -113,9 +96,9 @@ def decided(where):
 
 
 def compliance(where):
-    play(
-        "smt_compliance",
-        where,
+    calls.play(
+        "threadwise.smt.smt_compliance",
+        cwd=where,
         smt_policy="auto",
         smt_policy_scope="runtime",
         smt_policy_results=str(RESULTS),
@@ -131,12 +114,8 @@ def boot_a_newer_kernel(tmp_path_factory):
     where = tmp_path_factory.mktemp("before")
     decided(where)
     before = compliance(where)
-    for command in (
-        [sys.executable, str(LAB), "install", GUEST, NEWER_KERNEL],
-        ["ansible", "-i", str(INVENTORY), GUEST, "-m", "ansible.builtin.reboot", "-a", "reboot_timeout=1800"],
-    ):
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
+    calls.output(sys.executable, str(calls.LAB), "install", GUEST, NEWER_KERNEL)
+    calls.module(GUEST, "ansible.builtin.reboot", reboot_timeout=1800)
     return before
 
 
@@ -157,7 +136,7 @@ def test_it_is_checked_again_in_two_looks(host, newer, tmp_path):
     )
     plan = result["plan"]
     assert plan["stopped"] == RECHECKED and len({one["block"] for one in result["samples"]}) <= MAX_TWO_LOOKS, plan
-    done = play("smt_history", tmp_path, smt_history_results=str(RESULTS))
+    done = calls.play("threadwise.smt.smt_history", cwd=tmp_path, smt_history_results=str(RESULTS))
     print(done.stdout)
     (effect,) = json.loads((tmp_path / "smt_history.json").read_text())["effects"]
     assert [kernel[:4] for run in effect["runs"] for kernel in run["kernels"]] == ["6.1.", "6.12"], effect

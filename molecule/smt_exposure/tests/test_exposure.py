@@ -11,10 +11,10 @@ import pathlib
 import subprocess
 import time
 
+import calls
 import pytest
 
 EPHEMERAL = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
-INVENTORY = EPHEMERAL / "inventory"
 SCENARIO = pathlib.Path(os.environ["MOLECULE_SCENARIO_DIRECTORY"])
 GUEST = "smt-exposure"
 TRACING = "/sys/kernel/tracing"
@@ -33,17 +33,8 @@ NEAR = 0.04
 LOOK = {"seconds": 60, "windows": 40}
 
 
-def usage(**options):
-    done = subprocess.run(
-        ["ansible", "-i", str(INVENTORY), GUEST, "-m", "threadwise.smt.smt_usage", "-a", json.dumps(options)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "ANSIBLE_FORCE_COLOR": "false", "ANSIBLE_NOCOLOR": "true"},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return json.loads(done.stdout.partition("=> ")[2])
+def usage(*words, **options):
+    return calls.module(GUEST, "threadwise.smt.smt_usage", *words, **options)
 
 
 @contextlib.contextmanager
@@ -59,14 +50,8 @@ def units(host, commands):
 
 @contextlib.contextmanager
 def duties(host, planted):
-    subprocess.run(
-        [
-            *("ansible", "-i", str(INVENTORY), GUEST, "-m", "ansible.builtin.copy", "-a"),
-            f"src={SCENARIO / 'files/duty.py'} dest=/root/duty.py mode=0644",
-        ],
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
+    duty = str(SCENARIO / "files" / "duty.py")
+    calls.module(GUEST, "ansible.builtin.copy", src=duty, dest="/root/duty.py", mode="0644")
     commands = {
         f"duty-{cpu}": f"python3 /root/duty.py {cpu} {PERIOD} {busy} {offset} /run/duty-{cpu}"
         for cpu, (busy, offset) in planted.items()
@@ -173,7 +158,7 @@ def test_a_look_that_is_killed_leaves_nothing(host):
         [
             "ansible",
             "-i",
-            str(INVENTORY),
+            str(calls.INVENTORY),
             GUEST,
             "-m",
             "threadwise.smt.smt_usage",
@@ -199,32 +184,14 @@ def test_an_ordinary_user_is_told_why_only_counters_are_read(host):
     host.check_output("useradd --create-home visitor")
     host.check_output("mkdir -p /home/visitor/.ssh && cp /root/.ssh/authorized_keys /home/visitor/.ssh/")
     host.check_output("chown -R visitor /home/visitor/.ssh && chmod 700 /home/visitor/.ssh")
-    done = subprocess.run(
-        [
-            *("ansible", "-i", str(INVENTORY), GUEST, "-e", "ansible_user=visitor", "-m", "threadwise.smt.smt_usage"),
-            *("-a", '{"seconds": 2}'),
-        ],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "ANSIBLE_FORCE_COLOR": "false", "ANSIBLE_NOCOLOR": "true"},
-    )
-    found = json.loads(done.stdout.partition("=> ")[2])
+    found = usage("-e", "ansible_user=visitor", seconds=2)
     assert found["method"] == "counters" and "only root can watch" in found["reason"] and found["use"] is not None
 
 
 def role(**variables):
     play = [{"hosts": GUEST, "gather_facts": False, "roles": [{"role": "threadwise.smt.smt_usage", "vars": variables}]}]
     (EPHEMERAL / "role.yml").write_text(json.dumps(play))
-    done = subprocess.run(
-        ["ansible-playbook", "-i", str(INVENTORY), str(EPHEMERAL / "role.yml")],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "ANSIBLE_FORCE_COLOR": "false", "ANSIBLE_NOCOLOR": "true"},
-    )
+    done = calls.play(EPHEMERAL / "role.yml")
     return done.returncode, done.stdout + done.stderr
 
 

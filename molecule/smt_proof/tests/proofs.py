@@ -5,28 +5,15 @@
 from __future__ import annotations
 
 import json
-import os
-import pathlib
-import subprocess
 
+import calls
 import testinfra
-
-INVENTORY = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "inventory"
 
 
 def prove(guest, where, *words, **variables):
     """Call the playbook for one guest, with its files below ``where``."""
-    return subprocess.run(
-        [
-            *("ansible-playbook", "-i", str(INVENTORY), "threadwise.smt.smt_proof", "--limit", guest),
-            *("-e", json.dumps({"smt_proof_run": "first", **variables}), *words),
-        ],
-        cwd=where,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "ANSIBLE_FORCE_COLOR": "false", "ANSIBLE_NOCOLOR": "true"},
+    return calls.play(
+        "threadwise.smt.smt_proof", "--limit", guest, *words, cwd=where, **{"smt_proof_run": "first", **variables}
     )
 
 
@@ -37,4 +24,4 @@ def document(guest, where):
 
 def reached(guest):
     """The guest for testinfra."""
-    return testinfra.get_host(f"ansible://{guest}?ansible_inventory={INVENTORY}")
+    return testinfra.get_host(f"ansible://{guest}?ansible_inventory={calls.INVENTORY}")

@@ -18,6 +18,7 @@ import types
 import urllib.parse
 import urllib.request
 
+import calls
 import prometheus_server
 import pytest
 import testinfra
@@ -26,8 +27,6 @@ from ansible_collections.threadwise.smt.plugins.module_utils._usage.cores import
 
 PROJECT = pathlib.Path(os.environ["MOLECULE_PROJECT_DIRECTORY"])
 EPHEMERAL = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
-INVENTORY = EPHEMERAL / "inventory"
-LAB = PROJECT / "lab" / "lab.py"
 DUTY = PROJECT / "molecule" / "smt_exposure" / "files" / "duty.py"
 TEXTFILE = "/var/lib/prometheus/node-exporter/threadwise_smt_usage.prom"
 SECONDS = float(os.environ.get("HOUR_SECONDS", "3600"))
@@ -49,21 +48,8 @@ CONFIG = {
 }
 
 
-def run(*command):
-    done = subprocess.run(
-        command,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "ANSIBLE_FORCE_COLOR": "false", "ANSIBLE_NOCOLOR": "true"},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 def reached(guest):
-    return testinfra.get_host(f"ansible://{guest}?ansible_inventory={INVENTORY}")
+    return testinfra.get_host(f"ansible://{guest}?ansible_inventory={calls.INVENTORY}")
 
 
 def prepare():
@@ -82,11 +68,12 @@ def prepare():
     ]
     (EPHEMERAL / "role.yml").write_text(json.dumps(play))
     for guest, planted in DUTIES.items():
-        run(sys.executable, str(LAB), "install", guest, "prometheus-node-exporter")
+        calls.output(sys.executable, str(calls.LAB), "install", guest, "prometheus-node-exporter")
         host = reached(guest)
         host.ansible("ansible.builtin.copy", f"src={DUTY} dest=/root/duty.py mode=0644", check=False)
         plant(host, planted)
-    run("ansible-playbook", "-i", str(INVENTORY), str(EPHEMERAL / "role.yml"))
+    done = calls.play(EPHEMERAL / "role.yml")
+    assert done.returncode == 0, done.stdout + done.stderr
     for guest in DUTIES:
         host = reached(guest)
         while "threadwise_smt_shared_ratio" not in host.run(f"cat {TEXTFILE}").stdout:
@@ -147,7 +134,8 @@ def counted(host):
 
 
 def forwarded(guest):
-    return re.search(r"[0-9]+", run(sys.executable, str(LAB), "forward", guest, "9100").splitlines()[-1]).group()
+    said = calls.output(sys.executable, str(calls.LAB), "forward", guest, "9100")
+    return re.search(r"[0-9]+", said.splitlines()[-1]).group()
 
 
 def expected(guest, usage, url, at):

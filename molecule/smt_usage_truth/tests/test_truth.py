@@ -11,14 +11,13 @@ import json
 import os
 import pathlib
 import random
-import subprocess
 
+import calls
 import pytest
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 
 EPHEMERAL = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
-INVENTORY = EPHEMERAL / "inventory"
 RESULTS = EPHEMERAL / "results"
 FILES = pathlib.Path(os.environ["MOLECULE_SCENARIO_DIRECTORY"]) / "files"
 GUEST = "smt-usage-truth"
@@ -29,26 +28,6 @@ NEAR = 0.10
 # Loads of as many hosts, of each of which a look says that SMT cannot matter; what that means, as a share.
 HOSTS, HARDLY = 20, 0.02
 CPUS = 4
-
-
-def run(*command, cwd=None):
-    done = subprocess.run(
-        command,
-        cwd=cwd,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "ANSIBLE_FORCE_COLOR": "false", "ANSIBLE_NOCOLOR": "true"},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-def call(module, **options):
-    """A module's result."""
-    said = run("ansible", "-i", str(INVENTORY), GUEST, "-m", f"threadwise.smt.{module}", "-a", json.dumps(options))
-    return json.loads(said.partition("=> ")[2])
 
 
 @contextlib.contextmanager
@@ -84,7 +63,8 @@ def measure_what_second_threads_give(host):
         "smt_eval_margin": 0.02,
         "smt_eval_budget": 300,
     }
-    run("ansible-playbook", "-i", str(INVENTORY), "threadwise.smt.smt_eval", "-e", json.dumps(variables))
+    done = calls.play("threadwise.smt.smt_eval", **variables)
+    assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads((RESULTS / "first" / "results.json").read_text())
     (one,) = [
         one
@@ -99,13 +79,10 @@ def measure_what_second_threads_give(host):
 def look(where, **options):
     """The playbook of a look, and what it says of the guest."""
     variables = {f"smt_exposure_{name}": value for name, value in options.items()}
-    said = run(
-        *("ansible-playbook", "-i", str(INVENTORY), "threadwise.smt.smt_exposure"),
-        *("-e", json.dumps({**variables, "smt_exposure_results": str(RESULTS)})),
-        cwd=where,
-    )
+    done = calls.play("threadwise.smt.smt_exposure", cwd=where, smt_exposure_results=str(RESULTS), **variables)
+    assert done.returncode == 0, done.stdout + done.stderr
     (found,) = json.loads((where / "smt_exposure.json").read_text())["hosts"]
-    return found, said
+    return found, done.stdout
 
 
 @pytest.mark.parametrize("name", ["one_worker_per_core", "all_threads_half_of_the_time"])
@@ -144,10 +121,12 @@ def test_where_smt_cannot_matter_an_evaluation_finds_nothing_beyond_the_bound(ho
     beyond, said = [], 0
     for number, (workers, pause) in enumerate(loads()):
         with load(host, workers, pause, seed=number):
-            bound = call("smt_usage", seconds=15, windows=20, yields=yields)["use"]["bound"]
+            use = calls.module(GUEST, "threadwise.smt.smt_usage", seconds=15, windows=20, yields=yields)["use"]
+            bound = use["bound"]
             run_name = f"host{number:02}"
-            call(
-                "smt_benchmark",
+            calls.module(
+                GUEST,
+                "threadwise.smt.smt_benchmark",
                 run=run_name,
                 dest=str(RESULTS / "watched"),
                 arms=["smt_on", "smt_off"],
