@@ -39,6 +39,7 @@ def percent(share: float, unit: str = " %") -> str:
     return f"{value:.1f}{unit}" if abs(value) < 10 and round(value, 1) != round(value) else f"{value:.0f}{unit}"
 
 
+@functools.lru_cache(maxsize=4096)
 def number(value: float | None, digits: int = 4) -> str:
     """Format a measured value with its significant digits, without an exponent for everyday sizes."""
     if value is None:

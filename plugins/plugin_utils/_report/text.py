@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import functools
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
@@ -108,7 +107,6 @@ def metric(one: dict[str, t.Any]) -> str:
     return "" if one["primary"] else f"{one['metric']} [{one['unit']}]"
 
 
-@functools.lru_cache(maxsize=4096)
 def tied(text: str) -> str:
     """Put no-break spaces between numbers and percent signs."""
     return text.replace(" %", "\u00a0%")

@@ -23,6 +23,7 @@ SCHEMA_NAME, SCHEMA_VERSION = "threadwise.smt/compliance", 2
 
 _TEXT = {"type": "string"}
 _TEXT_OR_NULL = schema.or_null(_TEXT)
+_TEXTS = {"type": "array", "items": _TEXT}
 _STATUS = schema.one_of(*compliance.STATUSES)
 # The fields of a host that the file takes from its result as they are.
 KEPT = {
@@ -52,12 +53,9 @@ _ASPECT = schema.or_null(
             schema.one_of(compliance.COMPLIANT, compliance.DRIFTED, compliance.UNKNOWN),
             "What the check found of this aspect.",
         ),
-        reasons=schema.about(
-            {"type": "array", "items": _TEXT}, "A sentence for each difference; the last one may only count the rest."
-        ),
+        reasons=schema.about(_TEXTS, "A sentence for each difference; the last one may only count the rest."),
     )
 )
-_TEXTS = {"type": "array", "items": _TEXT}
 _DAY_OR_NULL = schema.or_null(schema.DAY)
 _RESTS_ON = schema.whole(
     kernels=schema.about(_TEXTS, "Releases of the kernels."),
@@ -131,7 +129,7 @@ SCHEMA = schema.published(
             schema.whole(
                 limit=schema.about(_TEXT_OR_NULL, "What --limit said; null without it."),
                 inventory=schema.about(
-                    {"type": "array", "items": _TEXT},
+                    _TEXTS,
                     "The sources of the inventory: a path below the working directory as from there.",
                 ),
             ),
@@ -207,7 +205,7 @@ SCHEMA = schema.published(
             "The decisions of evaluations to which hosts of this check are held, by hardware class.",
         ),
         left_out=schema.about(
-            {"type": "array", "items": _TEXT},
+            _TEXTS,
             "The other hosts of the inventory, by name: this check was not about them, because of --limit or of the"
             " pattern of its hosts. Files of earlier releases lack it.",
         ),
