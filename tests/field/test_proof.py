@@ -141,7 +141,6 @@ def test_geopm_208_one_cpu_that_does_not_come_back_is_named_and_all_others_are_b
     found = switched(host)
     assert host.online == set(range(8)) - {3} and found.refused is None
     assert found.different["cpus"] and found.seconds_back is not None
-    print(found)
     assert len(found.not_restored) == 1 and "CPU 3: EIO" in found.not_restored[0], found
     # The timer goes on trying.
     assert host.pending() is not None
