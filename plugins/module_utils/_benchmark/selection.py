@@ -70,7 +70,7 @@ class Arms:
                     " SMT on first"
                 )
         for arm in asked:
-            if _is_another(arm, [one.name for one in asked]):
+            if _is_another(arm, asked):
                 arm.reason = arm.reason or "this is already in effect, so there is nothing to compare it with"
         possible = [arm for arm in asked if arm.reason is None]
         self.left_out: list[LeftOutArm] = [
@@ -259,13 +259,11 @@ class Arms:
         return list({one.lever: one for one in switched if one.lever}.values())[::-1]
 
 
-def _is_another(arm: RuntimeArm, names: "t.Collection[str]") -> bool:
-    """Return whether an arm, or one of two at once, is what the host has already, and that is one of the arms, too."""
-    if len(arm.made_of) == 1:
-        return arm.is_as_found and arms.AS_FOUND in names
-    return any(
-        one.is_as_found and arm.name.replace(one.name, arms.AS_FOUND) in names for one in arm.made_of if one.lever
-    )
+def _is_another(arm: RuntimeArm, asked: "t.Sequence[RuntimeArm]") -> bool:
+    """Return whether an arm does the same as another one, because the host has it, or a part of it, already."""
+    changed = {one.name for one in arm.made_of if not one.is_as_found}
+    others = [{one.name for one in other.made_of} for other in asked if other is not arm]
+    return len(changed) < len(arm.made_of) and any(changed | {arms.AS_FOUND} == one | {arms.AS_FOUND} for one in others)
 
 
 def _as_found(host: Host) -> RuntimeArm:

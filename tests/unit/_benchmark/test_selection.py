@@ -342,12 +342,17 @@ def test_a_level_that_the_host_has_already_is_not_measured_twice():
             self.is_as_found = self.settings["speed"] == 0
 
     registry.ARMS = (*registry.ARMS, (Steady,))
-    names = ["fan_1__as_found", "fan_1__steady_0", "fan_5__as_found", "fan_5__steady_0"]
-    found = chosen(*names)
-    assert found.names == [names[0], names[2]]
-    assert {one["reason"] for one in found.left_out} == {
-        "this is already in effect, so there is nothing to compare it with"
-    }
+    said = "this is already in effect, so there is nothing to compare it with"
+    for names, measured in (
+        (["fan_1__as_found", "fan_1__steady_0", "fan_5__as_found", "fan_5__steady_0"], [0, 2]),
+        # One arm alone does the same as with what the host has already.
+        (["fan_1", "fan_1__steady_0", "fan_5", "steady_0__fan_5"], [0, 2]),
+        (["as_found", "steady_0", "fan_5__steady_0"], [0, 2]),
+        (["fan_1", "steady_0", "fan_5__steady_0"], [0, 1, 2]),
+    ):
+        found = chosen(*names)
+        assert found.names == [names[place] for place in measured], names
+        assert {one["reason"] for one in found.left_out} <= {said}
 
 
 @pytest.mark.parametrize(
