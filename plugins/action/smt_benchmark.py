@@ -21,7 +21,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.settings
 from ansible_collections.threadwise.smt.plugins.module_utils._options.smt_benchmark import ARGUMENTS, RANGES
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import command_line, intake, terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostFailedError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import evaluation, visit
+from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import boot_plan, evaluation, visit
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import (
     progress,
@@ -140,14 +140,9 @@ class ActionModule(FetchingAction):
         given = self._task.args = {**self._task.args, **typed}
         if not self._checked("boots")["boots"]:
             return self._evaluate(task_vars)
-        if self._task.args.get("factors"):
-            raise HostFailedError(
-                {
-                    "msg": (
-                        "factors are switched at run time, and boots is set: leave out one of the two; nothing was done"
-                    )
-                }
-            )
+        why = boot_plan.without_boots(self._task.args.get("factors"), self._task.args.get("goal"))
+        if why:
+            raise HostFailedError({"msg": f"{why}, and boots is set: leave out one of the two; nothing was done"})
         checked = self._checked(*BY_BOOTS, "run", "arms", "budget", "siblings", "sample_seconds")
 
         def evaluate(**options: t.Any) -> dict[str, t.Any]:

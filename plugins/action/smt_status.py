@@ -124,7 +124,7 @@ class ActionModule(HostAction):
         if desired.decided_by:
             of_class = decisions["classes"][known]
             stale = rechecks.stale(of_class, facts, options["max_age"])
-            measure = rechecks.to_measure(host, of_class, stale, options["max_age"])
+            measure = rechecks.to_measure(host, of_class, facts, stale, options["max_age"])
             found["decision"] = {
                 **{key: of_class[key] for key in ("rests_on", "rechecks")},
                 "stale": stale,

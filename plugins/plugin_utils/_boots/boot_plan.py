@@ -15,6 +15,7 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import Arm, ArmError
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import order
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import goals
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms as names_of_arms
 
 # Boots in each arm from which on pairs of boots get a verdict, as messages recommend it.
@@ -89,6 +90,20 @@ def names(asked: t.Any) -> list[str]:
         return catalogue.check(given, with_boots=True)
     except ArmError as error:
         raise BootPlanError(str(error)) from None
+
+
+def without_boots(factors: t.Any, goal: t.Any) -> str | None:
+    """Return why an evaluation with these options is not one by boots, or None.
+
+    Args:
+        factors: the option of smt_benchmark.
+        goal: likewise.
+    """
+    if factors:
+        return "factors are switched at run time"
+    if goal == goals.RECHECK:
+        return "a re-check takes two looks at what is switched at run time"
+    return None
 
 
 def refusal(asked: t.Sequence[str], boots: int, reboot_ok: bool, allowed: t.Collection[str]) -> str | None:

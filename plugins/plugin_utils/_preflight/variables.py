@@ -354,11 +354,11 @@ def _why_not_booted(values: t.Mapping[str, t.Any]) -> str | None:
         reboot_ok = _TRUTH(values.get("smt_boot_reboot_ok") or False)
     except (boot_plan.BootPlanError, TypeError, ValueError):
         return None
-    if boots > 0 and values.get("smt_eval_factors"):
-        return (
-            f"smt_eval_factors is set and smt_eval_boots is {boots}: factors are switched at run time; leave out one of"
-            " the two"
-        )
+    factors, goal = values.get("smt_eval_factors"), values.get("smt_eval_goal")
+    why = boot_plan.without_boots(factors, goal)
+    if boots > 0 and why:
+        given = "smt_eval_factors is set" if factors else f"smt_eval_goal is {goal}"
+        return f"{given} and smt_eval_boots is {boots}: {why}; leave out one of the two"
     reason = boot_plan.refusal(asked, boots, reboot_ok, allowed) if boots >= 0 else None
     return reason and f"smt_eval_arms is {', '.join(asked)} and smt_eval_boots is {boots}: {reason}"
 

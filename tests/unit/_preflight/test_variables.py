@@ -338,6 +338,12 @@ BY_BOOTS = [
     ),
     ({"smt_eval_boots": 1, "smt_boot_reboot_ok": "yes"}, None),
     (
+        {"smt_eval_boots": 1, "smt_boot_reboot_ok": "yes", "smt_eval_goal": "recheck"},
+        "smt_eval_goal is recheck and smt_eval_boots is 1: a re-check takes two looks at what is switched at run time;"
+        " leave out one of the two",
+    ),
+    ({"smt_eval_boots": 1, "smt_boot_reboot_ok": "yes", "smt_eval_goal": "precision"}, None),
+    (
         {"smt_eval_arms": ["smt_on", "mitigations_off"], "smt_eval_boots": 4, "smt_boot_reboot_ok": True},
         "smt_eval_allow_mitigations_off=true",
     ),

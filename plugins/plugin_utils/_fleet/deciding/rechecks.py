@@ -12,6 +12,7 @@ from __future__ import annotations
 import datetime
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import fields
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding import basis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding.conclusions import Conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled import pooled, series
@@ -119,24 +120,37 @@ def stale(decision: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any], max_age
     """Return why a decision is stale for a host, as sentences without an end; empty where it is not.
 
     What a re-check that holds was taken on counts like that of the evaluations. One that does not hold is a reason by
-    itself.
+    itself, for the hosts that it is about.
 
     Args:
         decision: of the hardware class, from :func:`decisions.decisions`.
         facts: of the host now.
         max_age: days after which a decision is stale.
     """
-    one, rests_on = counting(decision["rechecks"]), dict(decision["rests_on"])
+    about, rests_on = _about(decision, facts), dict(decision["rests_on"])
     for name, of_each in (("kernels", "kernel"), ("mitigations", "mitigations")):
         # What earlier releases did not record is not compared.
         if rests_on[name]:
-            more = [of[of_each] for of in confirming(decision["rechecks"])]
+            more = [of[of_each] for of in confirming(about)]
             rests_on[name] = rests_on[name] + [known for known in more if known is not None]
     reasons = basis.stale(rests_on, age_days(decision), facts, max_age)
+    one = counting(about)
     if one and one["state"] != HOLDS:
         says = "says that the effect has changed" if one["state"] == CHANGED else "does not tell whether it still holds"
         reasons.append(f"its re-check by {one['host']} {_when(one)} {says}")
     return reasons
+
+
+def _about(decision: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any]) -> list[Recheck]:
+    """Return the re-checks of a decision that speak of a host, the latest first: what another kernel does is nothing to
+    a host for whose own the decision was measured, or re-checked and holds.
+    """
+    found = decision["rechecks"]
+    holding = [one["kernel"] for one in found if one["state"] == HOLDS]
+    own = basis.series(fields.if_text(facts.get("kernel")))
+    if own is None or own not in map(basis.series, [*decision["rests_on"]["kernels"], *holding]):
+        return list(found)
+    return [one for one in found if basis.series(one["kernel"]) in (None, own)]
 
 
 def _when(one: Recheck) -> str:
@@ -144,16 +158,19 @@ def _when(one: Recheck) -> str:
     return f"{day} with Linux {one['kernel']}" if one["kernel"] else day
 
 
-def to_measure(host: str, decision: t.Mapping[str, t.Any], reasons: t.Sequence[str], max_age: int) -> list[str]:
+def to_measure(
+    host: str, decision: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any], reasons: t.Sequence[str], max_age: int
+) -> list[str]:
     """Return the hosts after whose evaluation a decision is stale for a host no more, as :func:`basis.to_measure`, and
     the one whose re-check does not hold.
 
     Args:
         host: the host.
         decision: of a hardware class.
+        facts: as for :func:`stale`.
         reasons: from :func:`stale`.
         max_age: as for :func:`stale`.
     """
     found = basis.to_measure(host, decision["hosts"], age_days(decision), reasons, max_age)
-    again = counting(decision["rechecks"])
+    again = counting(_about(decision, facts))
     return sorted({*found, *([again["host"]] if again and again["state"] != HOLDS else [])})

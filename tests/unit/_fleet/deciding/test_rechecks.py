@@ -52,6 +52,11 @@ def stale(decision, kernel=NEW, vulnerabilities=None, max_age=365):
     return rechecks.stale(decision, {"kernel": kernel, "vulnerabilities": vulnerabilities or PTI}, max_age)
 
 
+def to_measure(decision, kernel):
+    facts = {"kernel": kernel, "vulnerabilities": PTI}
+    return rechecks.to_measure("z", decision, facts, rechecks.stale(decision, facts, 365), 365)
+
+
 FIRST = [measured(host) for host in "abc"]
 
 
@@ -95,17 +100,29 @@ def test_what_holds_ends_staleness_by_age_and_by_mitigations():
     assert stale(decided(*old, held), OLD, max_age=5) == ["it is 7 days old, more than smt_policy_max_age (5)"]
 
 
-def test_what_has_changed_is_said_to_each_host_and_stays_in_force():
+def test_what_has_changed_is_said_to_each_host_that_it_is_about_and_stays_in_force():
     decision = decided(*FIRST, again(share=0.53))
     assert decision["decision"] == "enabled" and "confirmed" not in decision["whose"]
     said = f"its re-check by a on 2026-11-20 with Linux {NEW} says that the effect has changed"
-    assert stale(decision, OLD) == [said]
     assert stale(decision) == ["it was measured on Linux 6.1, and the host runs 6.12", said]
+    # The kernel on which it was decided does what it did.
+    assert stale(decision, OLD) == [] and to_measure(decision, OLD) == []
+    # Of a third one, and of a host whose kernel is not known, nothing is known.
+    assert stale(decision, "6.18.1")[-1] == stale(decision, None)[-1] == said
+    assert to_measure(decision, "6.18.1") == ["a", "z"]
+    same = decided(*FIRST, again(share=0.53, kernel=OLD))
+    assert stale(same, OLD) == [said.replace(NEW, OLD)] and to_measure(same, OLD) == ["a", "z"]
+
+
+def test_what_one_kernel_changes_takes_no_confirmation_of_another_one_away():
+    decision = decided(*FIRST, again(), again("b", share=0.53, kernel=OLD))
+    assert stale(decision) == []
+    assert stale(decision, OLD) == [f"its re-check by b on 2026-11-20 with Linux {OLD} says that the effect has changed"]
 
 
 def test_a_re_check_that_does_not_decide_is_said_and_takes_no_confirmation_away():
     vague = again(day="2026-11-25", noise=0.2)
-    assert stale(decided(*FIRST, vague), OLD) == [
+    assert stale(decided(*FIRST, vague))[1:] == [
         f"its re-check by a on 2026-11-25 with Linux {NEW} does not tell whether it still holds"
     ]
     assert stale(decided(*FIRST, again(), vague)) == []
