@@ -339,8 +339,7 @@ BY_BOOTS = [
     ({"smt_eval_boots": 1, "smt_boot_reboot_ok": "yes"}, None),
     (
         {"smt_eval_boots": 1, "smt_boot_reboot_ok": "yes", "smt_eval_goal": "recheck"},
-        "smt_eval_goal is recheck and smt_eval_boots is 1: a re-check takes two looks at what is switched at run time;"
-        " leave out one of the two",
+        "smt_eval_goal is recheck and smt_eval_boots is 1: a re-check takes two looks at what is switched at run time",
     ),
     ({"smt_eval_boots": 1, "smt_boot_reboot_ok": "yes", "smt_eval_goal": "precision"}, None),
     (

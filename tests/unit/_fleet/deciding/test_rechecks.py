@@ -117,7 +117,9 @@ def test_what_has_changed_is_said_to_each_host_that_it_is_about_and_stays_in_for
 def test_what_one_kernel_changes_takes_no_confirmation_of_another_one_away():
     decision = decided(*FIRST, again(), again("b", share=0.53, kernel=OLD))
     assert stale(decision) == []
-    assert stale(decision, OLD) == [f"its re-check by b on 2026-11-20 with Linux {OLD} says that the effect has changed"]
+    assert stale(decision, OLD) == [
+        f"its re-check by b on 2026-11-20 with Linux {OLD} says that the effect has changed"
+    ]
 
 
 def test_a_re_check_that_does_not_decide_is_said_and_takes_no_confirmation_away():
