@@ -182,8 +182,10 @@ options:
           aggregate:
             description:
               - How the workers' values make the sample's.
-              - V(per_job) is for seconds of which each worker needs its own for a whole job. CPU time is the mean of
-                the workers', and of other times that of the slowest worker is divided by the number of workers.
+              - V(per_job) is for seconds of which each worker needs its own for a whole job. That of the slowest worker
+                is divided by the number of workers.
+              - V(mean_per_job) is for what a job takes of what workers do not share, such as printed CPU seconds or
+                joules; V(per_job) of C(clock=cpu_seconds) is the same.
               - V(sum) of a metric where lower is better is compared only between equal numbers of workers.
               - V(per_operation) is for a time of one of the many operations that each worker does, such as ns/op. It is
                 that of all workers together.
@@ -193,7 +195,7 @@ options:
                 where lower is better is compared only between as many workers with as many CPUs, until this says what
                 it is of, V(max) for a response time. Of further metrics it is V(max).
             type: str
-            choices: [sum, max, mean, per_job, per_operation]
+            choices: [sum, max, mean, per_job, mean_per_job, per_operation]
           pattern:
             description:
               - A regular expression whose first group, or the one named C(value), is the number in what the command
@@ -251,8 +253,10 @@ options:
           aggregate:
             description:
               - How the workers' values make the sample's.
-              - V(per_job) is for seconds of which each worker needs its own for a whole job. CPU time is the mean of
-                the workers', and of other times that of the slowest worker is divided by the number of workers.
+              - V(per_job) is for seconds of which each worker needs its own for a whole job. That of the slowest worker
+                is divided by the number of workers.
+              - V(mean_per_job) is for what a job takes of what workers do not share, such as printed CPU seconds or
+                joules; V(per_job) of C(clock=cpu_seconds) is the same.
               - V(sum) of a metric where lower is better is compared only between equal numbers of workers.
               - V(per_operation) is for a time of one of the many operations that each worker does, such as ns/op. It is
                 that of all workers together.
@@ -262,7 +266,7 @@ options:
                 where lower is better is compared only between as many workers with as many CPUs, until this says what
                 it is of, V(max) for a response time. Of further metrics it is V(max).
             type: str
-            choices: [sum, max, mean, per_job, per_operation]
+            choices: [sum, max, mean, per_job, mean_per_job, per_operation]
           pattern:
             description:
               - A regular expression whose first group, or the one named C(value), is the number in what the command

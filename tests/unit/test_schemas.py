@@ -14,6 +14,7 @@ import jsonschema_rs
 import looks
 import pytest
 import result_maker
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import metrics as workload_metrics
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results, trials
 from ansible_collections.threadwise.smt.plugins.plugin_utils._exposure import exposure_report
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import (
@@ -112,6 +113,13 @@ def test_the_pages_name_the_version_that_is_written(name):
 @pytest.mark.parametrize("name", SOURCES)
 def test_a_published_schema_is_that_of_the_code(name):
     assert published(name) == SOURCES[name]
+
+
+def test_what_a_metric_of_a_result_can_be_is_what_that_of_a_report_can_be():
+    of_host, of_report = (dict(properties(published(name))) for name in ("host.schema.json", "results.schema.json"))
+    (declared,) = [one["enum"] for place, one in of_host.items() if place.endswith(".aggregate") and "enum" in one]
+    (compared,) = [one["enum"] for place, one in of_report.items() if place.endswith(".aggregate") and "enum" in one]
+    assert sorted(compared) == sorted(declared) == sorted(workload_metrics.AGGREGATES)
 
 
 def facts(**known):

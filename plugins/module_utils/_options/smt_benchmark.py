@@ -36,7 +36,10 @@ ARGUMENTS: "dict[str, dict[str, t.Any]]" = {
                     "name": {"type": "str", "required": True},
                     "unit": {"type": "str", "required": True},
                     "better": {"type": "str", "required": True, "choices": ["higher", "lower"]},
-                    "aggregate": {"type": "str", "choices": ["sum", "max", "mean", "per_job", "per_operation"]},
+                    "aggregate": {
+                        "type": "str",
+                        "choices": ["sum", "max", "mean", "per_job", "mean_per_job", "per_operation"],
+                    },
                     "pattern": {"type": "str"},
                     "json": {"type": "list", "elements": "str"},
                     "file": {"type": "str"},
@@ -52,7 +55,10 @@ ARGUMENTS: "dict[str, dict[str, t.Any]]" = {
                     "name": {"type": "str", "required": True},
                     "unit": {"type": "str", "required": True},
                     "better": {"type": "str", "required": True, "choices": ["higher", "lower"]},
-                    "aggregate": {"type": "str", "choices": ["sum", "max", "mean", "per_job", "per_operation"]},
+                    "aggregate": {
+                        "type": "str",
+                        "choices": ["sum", "max", "mean", "per_job", "mean_per_job", "per_operation"],
+                    },
                     "pattern": {"type": "str"},
                     "json": {"type": "list", "elements": "str"},
                     "file": {"type": "str"},

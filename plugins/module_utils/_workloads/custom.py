@@ -20,6 +20,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declarat
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.metrics import (
     AGGREGATES,
+    MEAN_PER_JOB,
     PER_JOB,
     PER_OPERATION,
     UNDECLARED,
@@ -36,7 +37,8 @@ MAX_CHARACTERS = 4000
 TIMEOUT = (1, 24 * 3600)
 SOURCES = ("pattern", "json", "clock")
 WALL = "wall_seconds"
-CLOCKS = (WALL, "cpu_seconds")
+CPU = "cpu_seconds"
+CLOCKS = (WALL, CPU)
 VARIABLE = re.compile(r"\A[A-Za-z_][A-Za-z0-9_]{0,99}\Z")
 MAX_VARIABLES = 100
 MAX_VALUES = 50
@@ -257,6 +259,8 @@ def _metric(workload: str, multithreaded: bool, given: "t.Mapping[str, t.Any]", 
         raise WorkloadError(f"{about}: give exactly one of {', '.join(SOURCES)}")
     better = given["better"]
     aggregate = given.get("aggregate") or _default_aggregate(given, multithreaded, is_primary)
+    # Workers share the time that passes while they run, and no CPU time.
+    aggregate = MEAN_PER_JOB if (aggregate, given.get("clock")) == (PER_JOB, CPU) else aggregate
     choices = sorted(set(AGGREGATES) - {UNDECLARED})
     if better not in ("higher", "lower") or given.get("aggregate") not in (None, *choices):
         raise WorkloadError(f"{about}: better must be higher or lower, aggregate one of {', '.join(choices)}")

@@ -25,23 +25,32 @@ LAST_READ = 64 * 1024
 MIN_VALUE = 1e-30
 MAX_VALUE = 1e18
 
+
+def _mean(values: "t.Sequence[float]") -> float:
+    return sum(values) / len(values)
+
+
 # How the values of the workers are combined. ``per_job`` is for seconds of which each worker needs its own for a whole
-# job, so that placements with different numbers of workers can be compared: CPU time is the mean of the workers', and
-# of other times that of the slowest worker is divided by the number of workers, because they run at the same time.
+# job, so that placements with different numbers of workers can be compared: that of the slowest worker is divided by
+# the number of workers, because they run at the same time. ``mean_per_job`` is what a job takes of what workers do not
+# share, such as CPU time.
 #
 # ``per_operation`` is for a time of one of many operations that each worker does: that of all workers together, the
 # inverse of their summed rates. ``undeclared`` is a time of which the command's user did not say what it is of, and
 # nobody else can know: it is compared only between as many workers on as many CPUs.
-PER_JOB, CPU = "per_job", "cpu_seconds"
+PER_JOB, MEAN_PER_JOB = "per_job", "mean_per_job"
 PER_OPERATION, UNDECLARED = "per_operation", "undeclared"
 AGGREGATES: "dict[str, t.Callable[[t.Sequence[float]], float]]" = {
     "sum": sum,
     "max": max,
-    "mean": lambda values: sum(values) / len(values),
+    "mean": _mean,
+    MEAN_PER_JOB: _mean,
     PER_JOB: lambda values: max(values) / len(values),
     PER_OPERATION: lambda values: 1 / sum(1 / value for value in values) if min(values) > 0 else 0.0,
     UNDECLARED: max,
 }
+# Those that say what all workers do together; the others say what one waits, or takes.
+ADDING_UP = ("sum", PER_JOB, PER_OPERATION)
 
 
 class MetricValue(TypedDict):
@@ -88,8 +97,7 @@ def read(
         values = [_value(workload, metric, work, *one) for one in zip(workers, outputs)]
         if per_worker is None:
             per_worker = values
-        is_cpu_time_per_job = metric["aggregate"] == PER_JOB and metric.get("clock") == CPU
-        value = AGGREGATES["mean" if is_cpu_time_per_job else metric["aggregate"]](values)
+        value = AGGREGATES[metric["aggregate"]](values)
         if not _fits(value):
             raise WorkloadError(
                 f"the {metric['name']} of all workers of {workload['argv'][0]} combined is not a number from"

@@ -453,11 +453,8 @@ def _may_differ_in_workers(
             if recorded.good_value(sample, metric) is not None
         ]
         return len({_size(sample, undeclared) for sample in good}) < 2
-    return effect not in UNEQUAL_SIDES or declared.aggregate in (
-        "sum",
-        workload_metrics.PER_JOB,
-        workload_metrics.PER_OPERATION,
-    )
+    comparable = (*workload_metrics.ADDING_UP, workload_metrics.MEAN_PER_JOB)
+    return effect not in UNEQUAL_SIDES or declared.aggregate in comparable
 
 
 def _size(sample: Sample, with_cpus: bool) -> tuple[int, ...]:

@@ -53,7 +53,7 @@ def added(result: HostResult) -> HostResult:
         made = {}
         for name, cost in _costs(workload, sample):
             unit = f"{_UNITS[name]}/{_unit_of_work(workload)}".removesuffix("/1")
-            metric = DeclaredMetric(unit=unit, better="lower", aggregate="per_job")
+            metric = DeclaredMetric(unit=unit, better="lower", aggregate=workload_metrics.MEAN_PER_JOB)
             found.setdefault(workload.name, {})[name] = metric
             made[name] = Value(value=cost, unit=unit, better="lower")
         if made:
@@ -112,4 +112,4 @@ def _work(metric: DeclaredMetric, worker: Worker) -> float | None:
     if metric.better == "higher" or scale is None:
         return None
     is_its_own = abs(worker.value * scale / worker.wall_seconds - 1) <= _SAME_TIME
-    return 1.0 if is_its_own or metric.aggregate == workload_metrics.PER_JOB else None
+    return 1.0 if is_its_own or metric.aggregate in (workload_metrics.PER_JOB, workload_metrics.MEAN_PER_JOB) else None

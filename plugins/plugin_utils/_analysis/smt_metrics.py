@@ -12,6 +12,7 @@ import math
 import numbers
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import metrics as workload_metrics
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change
 
 # Two workers on one CPU have half of it each: what costs less than this is a shared core, what costs more is a shared
@@ -62,11 +63,12 @@ def gain_of_switching_off(smt_on: float, smt_off: float) -> float:
     return _positive("smt_off", smt_off) / _positive("smt_on", smt_on) - 1
 
 
+SHARING, ALONE = "cost_of_sharing", "cost_of_sharing_alone"
 # Effect of a comparison -> (name of its metric, the metric from candidate / baseline).
 EFFECTS: dict[str, tuple[str, t.Callable[[float], float]]] = {
-    "cost_of_sharing": ("cost of sharing", lambda ratio: cost_of_sharing(ratio, 1)),
+    SHARING: ("cost of sharing", lambda ratio: cost_of_sharing(ratio, 1)),
     # Two workers against one: the ratio of the summed rates is twice that of a single worker.
-    "cost_of_sharing_alone": ("cost of sharing", lambda ratio: cost_of_sharing(ratio, 2)),
+    ALONE: ("cost of sharing", lambda ratio: cost_of_sharing(ratio, 2)),
     "core_yield": ("yield of a core", lambda ratio: smt_yield(ratio, 1)),
     "cost_of_one_cpu": ("cost of sharing one CPU", lambda ratio: cost_of_sharing(ratio, 1)),
     "smt_yield": ("SMT yield", lambda ratio: smt_yield(ratio, 1)),
@@ -98,12 +100,15 @@ def of_comparison(effect: str, comparison: dict[str, t.Any]) -> SmtMetric:
 
     Args:
         effect: a key of :data:`EFFECTS`.
-        comparison: with ``better``, and ``ratio``, ``ci_low`` and ``ci_high`` as ``smt_compare`` returns them.
+        comparison: one of :func:`comparisons.compare_host`.
     """
+    if effect == ALONE and comparison["aggregate"] == workload_metrics.MEAN_PER_JOB:
+        # What a job takes is that of one worker on both sides.
+        effect = SHARING
     name, metric = EFFECTS[effect]
     ends = sorted(metric(comparison[end]) for end in ("ci_low", "ci_high") if comparison[end] is not None)
     low, high = (ends[0], ends[1]) if len(ends) == 2 else (None, None)
-    workers = 2 if effect == "cost_of_sharing_alone" else 1
+    workers = 2 if effect == ALONE else 1
     of_one = [comparison[end] and comparison[end] / workers for end in ("ratio", "ci_low", "ci_high")]
     changed = change.Change.of_ratios(comparison["better"], *of_one)
     return SmtMetric(name, metric(comparison["ratio"]), low, high, changed)

@@ -167,7 +167,7 @@ class DeclaredMetric(Part, frozen=True, kw_only=True):
     unit: t.Annotated[Text, about("Unit of its values.")]
     better: t.Annotated[Better, about("Whether a higher or a lower value is better.")]
     aggregate: t.Annotated[
-        t.Literal["sum", "max", "mean", "per_job", "per_operation", "undeclared"],
+        t.Literal["sum", "max", "mean", "per_job", "mean_per_job", "per_operation", "undeclared"],
         about("How the values of all workers become one."),
     ]
 

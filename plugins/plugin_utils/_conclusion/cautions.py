@@ -13,7 +13,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._siblings import (
     cache as sibling_cache,
     source as sibling_source,
 )
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads.metrics import UNDECLARED
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import metrics as workload_metrics
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     comparisons as host_comparisons,
     limits,
@@ -30,7 +30,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import 
 )
 
 # How values of workers are combined that say what one of them has.
-OF_EACH_WORKER = ("mean", "max")
+OF_EACH_WORKER = ("mean", workload_metrics.MEAN_PER_JOB, "max")
 # Shares of stolen time above this are reported.
 NOTABLE_SHARE = 0.01
 
@@ -109,7 +109,7 @@ def _undeclared(result: HostResult) -> list[str]:
         " (per_operation, per_job, or max for a response time)."
         for one in result.plan.workloads or ()
         for name, metric in list(one.metrics.items())[:1]
-        if metric.aggregate == UNDECLARED and len(result.arms) > 1
+        if metric.aggregate == workload_metrics.UNDECLARED and len(result.arms) > 1
     ]
 
 

@@ -13,6 +13,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import ONLINE
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms, placements
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import metrics as workload_metrics
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     change,
     comparisons as host_comparisons,
@@ -42,8 +43,6 @@ ON, OFF, EITHER = "on", "off", "either"
 CHOICES = {outcomes.WORSE: ON, outcomes.BETTER: OFF, outcomes.EQUAL: EITHER}
 BY_WORKLOAD, UNDECIDED, NOT_COMPARED = outcomes.BY_WORKLOAD, outcomes.UNDECIDED, outcomes.NOT_COMPARED
 
-# How the values of workers become one where that is work that they did, or the time of so much work.
-ADDING_UP = ("sum", "per_job", "per_operation")
 NOTHING_OF_SHARING = "Nothing could be measured here about sharing a core."
 
 
@@ -438,10 +437,13 @@ def _from_placements(comparisons: t.Sequence[Comparison]) -> str | None:
         if group:
             arm = group[0]["baseline"]
             state = "As it is now" if arm["arm"] == arms.AS_FOUND else f"With {arm['arm_title']}"
-            done = [one for one in group if one["aggregate"] in ADDING_UP]
+            done = [one for one in group if one["aggregate"] in workload_metrics.ADDING_UP]
+            taken = [one for one in group if one["aggregate"] == workload_metrics.MEAN_PER_JOB]
             # A response time is no work that is done.
-            waits = [one for one in group if one not in done]
+            waits = [one for one in group if one not in done and one not in taken]
             said = [f"did {_each(done, 'ratio', ('ci_low', 'ci_high'), f' the work of {base}')}"] if done else []
+            if taken:
+                said.append(f"took {_each(taken, 'change', change.FIELDS[1:], f' what {base} took of a job', 1.0)}")
             if waits:
                 said.append(f"took {_each(waits, 'change', change.FIELDS[1:], f' as long as {base}', 1.0)}")
             return f"{state}, {subject} {', and '.join(said)}."

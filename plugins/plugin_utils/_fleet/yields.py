@@ -8,6 +8,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._usage import room
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import metrics as workload_metrics
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding import decisions
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding.conclusions import Conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled import pooled
@@ -54,6 +55,9 @@ def by_class(
 def _yield(key: tuple[str, float | None], hosts: dict[str, dict[str, t.Any]]) -> Yield | None:
     """Return the yield of a workload; None where its hosts do not measure the same, or where it is none."""
     if len(pooled.declarations(hosts)) > 1:
+        return None
+    # What one worker waits or takes is no work of all threads.
+    if next(iter(hosts.values()))["aggregate"] not in workload_metrics.ADDING_UP:
         return None
     one = next(iter(hosts.values())) if len(hosts) == 1 else pooled.combine_family([hosts])[0]
     if one["ci_low"] is None or one["ci_low"] <= 0:

@@ -56,7 +56,7 @@ def test_the_same_throughput_for_a_third_fewer_cpu_seconds():
     comparisons = host_comparisons.compare_host(result)
     (one,) = [one for one in comparisons if one["metric"] == costs.CPU_BY_WORK]
     assert one["change"] == pytest.approx(-1 / 3, abs=0.01) and (one["verdict"], one["better"]) == ("gain", "lower")
-    assert not one["primary"] and one["aggregate"] == "per_job"
+    assert not one["primary"] and one["aggregate"] == "mean_per_job"
     said = conclusion.conclude(host_analysis.HostAnalysis(result))["costs"]
     assert said[0].startswith(
         "service, SMT off against SMT on: the same primary, and its CPU seconds per unit of work change by −33."

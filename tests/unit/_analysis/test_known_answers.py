@@ -93,7 +93,7 @@ def test_cpu_time_grows_on_siblings_and_wall_time_alone_on_one_cpu():
 
 
 # Arm, on Neoverse: CPU time of a job with all threads busy and with one thread per core.
-@pytest.mark.parametrize(("aggregate", "ratios"), [("per_job", [0.51]), ("sum", [])])
+@pytest.mark.parametrize(("aggregate", "ratios"), [("mean_per_job", [0.51]), ("sum", [])])
 def test_cpu_time_of_different_numbers_of_workers_is_that_of_a_job_or_is_not_compared(aggregate, ratios):
     seconds = {"smt_on": 147, "smt_off": 75}
     loop = {
@@ -104,7 +104,7 @@ def test_cpu_time_of_different_numbers_of_workers_is_that_of_a_job_or_is_not_com
         },
         "model": lambda arm, _spot, placed: [1 / seconds[arm]] * len(placed),
         "further": lambda arm, _spot: {
-            "cpu_time": seconds[arm] * (1 if aggregate == "per_job" else {"smt_on": 4, "smt_off": 2}[arm])
+            "cpu_time": seconds[arm] * (1 if aggregate == "mean_per_job" else {"smt_on": 4, "smt_off": 2}[arm])
         },
     }
     result = result_maker.result(workloads={"loop": loop}, shape=(1, 2, 2), noise=0.002, names=["all_threads"])

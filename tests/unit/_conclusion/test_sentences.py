@@ -292,3 +292,40 @@ def test_what_was_asked_for_already_is_no_advice():
     assert "(smt_report_compare: all)" in said(missing)[0]["sentence"]
     every = conclusion.conclude(analysed(missing, 0.01, 0.95, "all"))["sentence"]
     assert "which arm is best was not compared." in every, every
+
+
+def of_cpu_time(share):
+    """A job takes more CPU time beside a busy sibling, which is no less work done."""
+    beside = ("siblings", "all_threads")
+    cpu_time = {"cpu_time": {"unit": "s", "better": "lower", "aggregate": "mean_per_job"}}
+    return of(
+        "compile",
+        cpu_time,
+        lambda arm, spot, workers: [
+            10.0 / share if spot in beside and len(workers) > 1 and arm != "smt_off" else 10.0 for _ in workers
+        ],
+    )
+
+
+def test_cpu_time_of_a_job_is_that_of_one_worker_and_no_work_that_all_do():
+    document = result_maker.result(workloads={"compile": of_cpu_time(2 / 3)}, shape=(1, 1, 2), blocks=8, noise=0.002)
+    costs = conclusion.conclude(analysed(document))["costs"]
+    assert any("a worker's cpu_time changes by +49.9 %" in one for one in costs), costs
+    document = result_maker.result(
+        workloads={"gzip": GZIP, "compile": of_cpu_time(2 / 3)},
+        shape=EIGHT,
+        blocks=8,
+        noise=0.002,
+        compared=False,
+        reason="x",
+    )
+    sentence = said(document)[0]["sentence"]
+    assert "did 1.25 times" in sentence and "took 1.50 times" in sentence, sentence
+    assert "what one worker per core took of a job (compile)" in sentence, sentence
+
+
+def test_an_answer_by_cpu_time_says_that_it_is_of_each_worker():
+    document = result_maker.result(
+        workloads={"compile": of_cpu_time(2 / 3)}, shape=EIGHT, blocks=8, noise=0.002, names=["all_threads"]
+    )
+    assert any("does not say how much they did together" in one for one in said(document)[0]["cautions"])

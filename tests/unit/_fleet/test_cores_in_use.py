@@ -200,5 +200,17 @@ def test_a_host_that_is_of_another_class_now_does_not_count():
     assert [of_gzip.hosts for (of_gzip,) in found.values()] == [1]
 
 
+@pytest.mark.parametrize(("aggregate", "is_one"), [("per_job", True), ("mean_per_job", False), ("max", False)])
+def test_what_a_worker_waits_or_takes_is_no_yield(aggregate, is_one):
+    job = {
+        "title": "job",
+        "metrics": {"time": {"unit": "s", "better": "lower", "aggregate": aggregate}},
+        "model": lambda arm, _spot, workers: [12.0 if arm == "smt_off" else 10.0] * len(workers),
+    }
+    document = result_maker.result(blocks=8, workloads={"job": job})
+    conclusion = decisions.conclude(result_maker.accepted(document), datetime.datetime.now(datetime.UTC))
+    assert [bool(found) for found in yields.by_class([conclusion]).values()] == [is_one]
+
+
 def test_no_evaluation_is_no_yield():
     assert yields.by_class([]) == {}

@@ -83,9 +83,9 @@ MEANT = {
     "array": "throughput MB/s higher sum, wall_time s lower mean",
     "false_sharing": "throughput M increments/s higher sum",
     "gzip": "throughput MB/s higher sum",
-    "int_float_loop": "throughput bogo ops/s higher sum, wall_time s lower mean, cpu_time s lower per_job",
+    "int_float_loop": "throughput bogo ops/s higher sum, wall_time s lower mean, cpu_time s lower mean_per_job",
     "load_levels": (
-        "throughput pieces/s higher sum, wall_time s lower mean, cpu_time s lower per_job,"
+        "throughput pieces/s higher sum, wall_time s lower mean, cpu_time s lower mean_per_job,"
         " load of each CPU for each worker"
     ),
     "jvm": HTTP,
@@ -95,7 +95,7 @@ MEANT = {
         "throughput transactions/s higher sum, latency_mean ms lower max, latency_median ms lower max, latency_p99 ms"
         " lower max, clients clients"
     ),
-    "python_loop": "throughput loops/s higher sum, wall_time s lower mean, cpu_time s lower per_job",
+    "python_loop": "throughput loops/s higher sum, wall_time s lower mean, cpu_time s lower mean_per_job",
     "random_access": "throughput M reads/s higher sum, read_time ns lower mean, working_set MiB",
     "stream": "throughput MB/s higher sum",
     "sysbench": (

@@ -47,6 +47,10 @@ def test_missing_keys_have_default_values():
     # Each worker does the whole job, so the time per job describes the placement.
     by_the_clock = metric(better="lower", pattern=None, clock="wall_seconds")
     assert declared(**by_the_clock)["metrics"][0]["aggregate"] == "per_job"
+    by_cpu_time = {**by_the_clock, "metric": {**by_the_clock["metric"], "clock": "cpu_seconds"}}
+    for given in ({}, {"aggregate": "per_job"}, {"aggregate": "mean_per_job"}):
+        of_a_job = {**by_cpu_time, "metric": {**by_cpu_time["metric"], **given}}
+        assert declared(**of_a_job)["metrics"][0]["aggregate"] == "mean_per_job"
     assert declared(multithreaded=True, **by_the_clock)["metrics"][0]["aggregate"] == "max"
     assert declared(**metric(pattern=None, json=["a", "0"]))["metrics"][0]["json"] == ["a", "0"]
     assert declared(**metric(pattern=None, clock="wall_seconds"))["metrics"][0]["clock"] == "wall_seconds"
@@ -109,7 +113,7 @@ def test_hooks_make_a_server_that_is_started_in_each_arm():
         (metric(json=["a"]), "give exactly one of pattern, json, clock"),
         (metric(name="a b"), "the name must have only lower-case letters"),
         (metric(better="best"), "better must be higher or lower"),
-        (metric(aggregate="median"), "aggregate one of max, mean, per_job, per_operation, sum"),
+        (metric(aggregate="median"), "aggregate one of max, mean, mean_per_job, per_job, per_operation, sum"),
         (metric(pattern=None, clock="sun"), "clock must be one of wall_seconds, cpu_seconds"),
         ({"metrics": [METRIC]}, "two metrics of own have the same name"),
         ({"placements": ["singel"]}, "placements of own has 'singel': choose from single, "),

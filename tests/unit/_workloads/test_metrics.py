@@ -71,7 +71,7 @@ def test_time_per_job_is_the_slowest_workers_time_divided_by_the_number_of_worke
 
 def test_cpu_time_per_job_is_that_of_a_worker_in_the_mean():
     """Workers that run at the same time share the wall, not the CPU time of their jobs, here half of it."""
-    workload = declared(clock="cpu_seconds", better="lower", aggregate="per_job")
+    workload = declared(clock="cpu_seconds", better="lower", aggregate="mean_per_job")
     assert read(workload, 0, worker(wall_seconds=12.0), worker(wall_seconds=16.0))[0]["rate"]["value"] == 7.0
 
 

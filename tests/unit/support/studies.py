@@ -144,7 +144,7 @@ def sap(blocks=6):
 THREADS = {"single": (10697, 10716), "siblings": (32589, 16324), "cores": (21461, 10750), "same_cpu": (21447, 21475)}
 TIMES = {
     "wall_time": {"unit": "ms", "better": "lower", "aggregate": "mean"},
-    "cpu_time": {"unit": "ms", "better": "lower", "aggregate": "per_job"},
+    "cpu_time": {"unit": "ms", "better": "lower", "aggregate": "mean_per_job"},
 }
 
 

@@ -24,7 +24,7 @@ LOOP: Workload = {
     "metrics": [
         THROUGHPUT,
         {"name": "wall_time", "unit": "s", "better": "lower", "aggregate": "mean", "clock": "wall_seconds"},
-        {"name": "cpu_time", "unit": "s", "better": "lower", "aggregate": "per_job", "clock": "cpu_seconds"},
+        {"name": "cpu_time", "unit": "s", "better": "lower", "aggregate": "mean_per_job", "clock": "cpu_seconds"},
     ],
     "package": "stress-ng",
 }

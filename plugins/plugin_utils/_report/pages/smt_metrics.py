@@ -8,6 +8,7 @@ import typing as t
 from statistics import fmean
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms, placements, units
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import metrics as workload_metrics
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     comparisons as host_comparisons,
     limits,
@@ -21,17 +22,13 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
 
 Line = tuple[str, str, str]
-# Response times, the preferred one first.
-RESPONSES = limits.RESPONSES
 # Knee of a curve of response times: this multiple of the response time with the fewest clients.
 KNEE = 2.0
+YIELDS = ("smt_yield", "core_yield")
 READS = {
     "cost_of_sharing": "how a worker's metric changes while another runs on its core",
     "cost_of_sharing_alone": "the same on the only core, against a worker alone",
-    "core_yield": (
-        "work of two workers on one core by that of one alone: 1 when the second adds nothing, 2 when they do not"
-        " disturb each other"
-    ),
+    "core_yield": "work of two workers on one core by that of one: 1 when the second adds nothing, 2 as if alone",
     "smt_yield": "work of all threads by work of one worker a core: 1 when second threads add nothing",
     arms.SMT_OFF: "how the metric of the whole machine changes when SMT is switched off",
 }
@@ -71,7 +68,8 @@ def _of_comparisons(workload: str, comparisons: t.Sequence[host_comparisons.Comp
     of_placements = [one for one in comparisons if one["kind"] == "placement" and one["primary"]]
     for one in [*of_placements, *host_comparisons.of_smt(comparisons)]:
         is_asked = one["workload"] == workload and one["metric"] != limits.MOST_LOAD
-        if is_asked and one["effect"] in READS:
+        is_work = one["aggregate"] in workload_metrics.ADDING_UP or one["effect"] not in YIELDS
+        if is_asked and is_work and one["effect"] in READS:
             metric = smt_metrics.of_comparison(one["effect"], one)
             at = "" if one.get("parameter") is None else f" at {one['parameter']:g}"
             found.append((metric.name + at, _value(one["effect"], metric), READS[one["effect"]]))
@@ -79,7 +77,7 @@ def _of_comparisons(workload: str, comparisons: t.Sequence[host_comparisons.Comp
 
 
 def _value(effect: str, metric: smt_metrics.SmtMetric) -> str:
-    if effect in ("smt_yield", "core_yield"):
+    if effect in YIELDS:
         return f"{metric.value:.2f}" + ("" if metric.low is None else f" ({metric.low:.2f} to {metric.high:.2f})")
     return wording.change_and_interval(metric.change)
 
@@ -122,7 +120,7 @@ def _of_clients(workload: Workload, levels: t.Sequence[Level], samples: t.Sequen
     titles = {level.arm: level.arm_title for level in levels}
     curves: dict[str, dict[str, dict[float, list[float]]]] = {}
     measured = [sample for sample in samples if sample.ok and sample.parameter is not None]
-    name = next((name for name in RESPONSES if any(_response(sample, name) for sample in measured)), "")
+    name = next((name for name in limits.RESPONSES if any(_response(sample, name) for sample in measured)), "")
     for sample in measured:
         response = _response(sample, name)
         if response and sample.parameter is not None:

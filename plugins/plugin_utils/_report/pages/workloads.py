@@ -10,6 +10,7 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements, units
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     comparisons as host_comparisons,
+    limits,
     measures,
     paired,
     recorded,
@@ -41,7 +42,8 @@ COMBINED = {
     "sum": "summed over all workers",
     "max": "of the worker with the highest value",
     "mean": "mean of all workers",
-    "per_job": "time per job: of the CPU the mean of all workers, else that of the slowest worker by their number",
+    "per_job": "time per job: that of the slowest worker by their number",
+    "mean_per_job": "per job, mean of all workers",
     "per_operation": "time per operation of all workers together",
     "undeclared": "of the worker with the highest value; what it is the time of was not declared",
 }
@@ -316,7 +318,7 @@ def _response(
     """
     declared = recorded.declaration(result, about.workload)
     measured = {one.metric for one in levels if not one.primary}
-    name = next((name for name in smt_metrics_part.RESPONSES if name in measured), None)
+    name = next((name for name in limits.RESPONSES if name in measured), None)
     if name is None:
         return ("", []), None
     spans = {(one.arm, one.parameter): _span(one) for one in levels if one.metric == name}
