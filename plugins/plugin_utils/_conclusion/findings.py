@@ -6,6 +6,7 @@ which CPUs share a core, and how much room is left.
 
 from __future__ import annotations
 
+import math
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
@@ -53,19 +54,22 @@ def _sharing(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[st
     Where one workload loses too little for a single CPU, it is none, however much others lose.
     """
     siblings = [set(core) for core in recorded.cores_of(result.facts)]
-    shares: dict[tuple[int, ...], list[str]] = {}
+    # Each was compared with the first one, which may itself be a core that two workers share.
+    measured: dict[tuple[t.Any, ...], dict[str, tuple[float, float]]] = {}
     for one in comparisons:
-        if one["effect"] != host_comparisons.OTHER_CPUS or not one["primary"] or one["n"] < paired.MIN_BLOCKS:
-            continue
-        slower, ends = (
-            ("candidate", (one["ci_low"], one["ci_high"]))
-            if one["ratio"] < 1
-            else ("baseline", (1 / one["ci_high"], 1 / one["ci_low"]))
-        )
-        cpus = placements.explicit(one[slower]["placement"]) or ()
-        of_ends = {smt_metrics.what_two_share(end, 1.0) for end in ends}
-        if len(cpus) == 2 and len(of_ends) == 1:
-            shares.setdefault(cpus, []).append(of_ends.pop())
+        if one["effect"] == host_comparisons.OTHER_CPUS and one["primary"] and one["n"] >= paired.MIN_BLOCKS:
+            first = one["baseline"]["placement"]
+            key = one["workload"], one.get("parameter"), one["baseline"]["arm"], first
+            of_first = measured.setdefault(key, {first: (1.0, 1.0)})
+            of_first[one["candidate"]["placement"]] = one["ci_low"], one["ci_high"]
+    shares: dict[tuple[int, ...], list[str]] = {}
+    for spots in measured.values():
+        fastest = max(spots.values(), key=math.prod)
+        for name, (low, high) in spots.items():
+            cpus = placements.explicit(name) or ()
+            of_ends = {smt_metrics.what_two_share(end, 1.0) for end in (low / fastest[1], high / fastest[0])}
+            if len(cpus) == 2 and len(of_ends) == 1:
+                shares.setdefault(cpus, []).append(of_ends.pop())
     said = []
     for cpus, found in shares.items():
         is_known = any(set(cpus) <= core for core in siblings)

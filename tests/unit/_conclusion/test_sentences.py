@@ -211,7 +211,7 @@ def test_amounts_have_no_digits_that_say_nothing(value, text):
     assert wording.amount(value) == text
 
 
-def pinned(rates, siblings=True):
+def pinned(rates, siblings=True, names=("cpus_0_2", "cpus_0_1")):
     workloads = {
         name: of(name, studies.RATES, lambda _arm, spot, workers, rates=rates: [rates[spot]] * len(workers))
         for name, rates in rates.items()
@@ -222,7 +222,7 @@ def pinned(rates, siblings=True):
         blocks=6,
         noise=0.002,
         compared=False,
-        names=["cpus_0_2", "cpus_0_1"],
+        names=list(names),
         reason="x",
     )
 
@@ -242,6 +242,14 @@ def test_what_two_cpus_share_is_said_once(shared, siblings, sentence):
     rates = {f"w{place}": {"cpus_0_2": 119.0, "cpus_0_1": rate} for place, rate in enumerate(shared)}
     found = said(pinned(rates, siblings))[0]["sentence"]
     assert found.count("CPUs 0 and 1") == (1 if sentence else 0) and found.startswith(sentence)
+
+
+def test_each_pair_is_held_against_the_fastest_one_and_not_only_the_first():
+    rates = {"cpus_0_1": 78.0, "cpus_2_3": 77.0, "cpus_0_2": 119.0, "cpus_1_3": 118.0}
+    sentence = said(pinned({"w": rates}, siblings=False, names=rates))[0]["sentence"]
+    for pair in ("0 and 1", "2 and 3"):
+        assert f"CPUs {pair} share a core, and the kernel says otherwise." in sentence
+    assert "CPUs 1 and 3" not in sentence and "CPUs 0 and 2" not in sentence
 
 
 def test_one_more_sentence_is_said_and_not_counted():
