@@ -217,3 +217,19 @@ def test_a_host_that_looks_by_itself(host):
     assert status == 0, said
     assert not host.file(textfile).exists and host.check_output("ls /var/lib/threadwise-smt") in ("", "topology.json")
     assert host.run("systemctl status threadwise-smt-usage.timer").rc == 4
+
+
+def test_units_have_their_names_under_cgroup_v1_too(host):
+    """Last, because it boots the guest into another hierarchy."""
+    host.check_output(
+        "echo 'GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX systemd.unified_cgroup_hierarchy=0"
+        " systemd.legacy_systemd_cgroup_controller=1\"' > /etc/default/grub.d/99-cgroup-v1.cfg && update-grub"
+    )
+    host.ansible("ansible.builtin.reboot", "reboot_timeout=1200", check=False)
+    assert "0::" not in host.check_output("cat /proc/self/cgroup")
+    with duties(host, ALWAYS):
+        found = usage(seconds=20, windows=15)
+    assert found["method"] == "switches", found["reason"]
+    names = {"/system.slice/duty-0.service", "/system.slice/duty-1.service"}
+    (seconds,) = [pair["seconds"] for pair in found["pairs"] if set(pair["units"]) == names]
+    assert seconds / 3600 > 1 - 4 * NEAR
