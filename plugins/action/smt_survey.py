@@ -41,7 +41,11 @@ class ActionModule(ControllerAction):
                 if host in options["not_contacted"]
                 else survey.looked_at(
                     self._row(host, self._user.registered(options["results"], host)),
-                    cores_in_use.if_looked(host, options["usage"] and self._user.registered(options["usage"], host)),
+                    cores_in_use.if_looked(
+                        host,
+                        options["usage"] and self._user.registered(options["usage"], host),
+                        fields.smt_facts(self._user.registered(options["results"], host)),
+                    ),
                 )
             )
             for host in hosts

@@ -151,7 +151,7 @@ cores:
       type: list
       elements: float
 use:
-  description: The use of the whole host, or null where nothing could be read.
+  description: The use of the whole host, or null where it is not known; C(use_reason) says why.
   returned: success
   type: dict
   contains:
@@ -180,6 +180,14 @@ use:
     bound:
       description: The share of its work by which SMT off could change it at most, under the load that was seen.
       type: float
+    gain:
+      description: What second threads give that counted, as it was measured or guessed, between two limits.
+      type: list
+      elements: float
+use_reason:
+  description: Why it is not known how the host is used, such as CPUs that went offline while it was looked at, or null.
+  returned: success
+  type: str
 busy_ratio:
   description: Time of cores in which at least one thread was busy, by second of CPU time, between two limits; or null.
   returned: success

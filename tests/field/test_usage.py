@@ -72,7 +72,9 @@ def test_waybar_2681_waiting_for_a_disk_is_idle():
 
 
 def test_nomad_18804_waiting_time_that_goes_back_is_no_negative_usage():
-    assert usage(["cpu0 100 0 0 100 900 0 0 0 0 0"], ["cpu0 101 0 0 1100 880 0 0 0 0 0"]) == {0: pytest.approx(1 / 981)}
+    assert usage(["cpu0 100 0 0 100 900 0 0 0 0 0"], ["cpu0 101 0 0 1100 880 0 0 0 0 0"]) == {
+        0: pytest.approx(1 / 1001)
+    }
     assert usage(["cpu0 100 0 0 100 900 0 0 0 0 0"], ["cpu0 100 0 0 200 850 0 0 0 0 0"]) == {0: 0.0}
 
 

@@ -15,8 +15,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._pull.commands impo
 
 MAX_BYTES = 1 << 20
 _END = "# EOF\n"
-# How a file of this collection begins.
-_OURS = ("# HELP threadwise_smt_", _END)
+# How its file begins, and no other one of this collection.
+_OURS = ("# HELP threadwise_smt_compliant ", _END)
 _PULL = {
     "threadwise_smt_pull_success": (
         "1 when the host was judged under the newest commit of its repository, 0 when under an earlier one or not"
@@ -99,8 +99,7 @@ def write(path: str, content: str) -> None:
     found = fs.head(name, max(map(len, _OURS)))
     if found and not found.startswith(_OURS):
         raise PullError(
-            f"{path} is there, and this collection did not write it: set smt_pull_metrics to another path, or move it"
-            " away"
+            f"{path} is there, and smt_pull did not write it: set smt_pull_metrics to another path, or move it away"
         )
     try:
         fs.write(name, content)

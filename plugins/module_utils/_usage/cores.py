@@ -40,7 +40,7 @@ def bounded(cpus: "t.Sequence[int]", usage: "t.Mapping[int, float]") -> "Core | 
     """Return what the usages of a core's CPUs allow, or None where one is not known.
 
     With N busy threads of t: N <= 1 + (t - 1) * [N >= 2] and N >= 2 * [N >= 2], so the mean of N bounds the time in
-    which N >= 2. For two threads with the usages a and b these are max(0, a + b - 1) and min(a, b).
+    which N >= 2, at most all of it. For two threads with the usages a and b these are max(0, a + b - 1) and min(a, b).
 
     Args:
         cpus: the online CPUs of the core.
@@ -54,7 +54,7 @@ def bounded(cpus: "t.Sequence[int]", usage: "t.Mapping[int, float]") -> "Core | 
     if len(each) == 1:
         return Core(tuple(cpus), total, busy, Span(0.0, 0.0))
     low = max(0.0, (total - 1) / (len(each) - 1))
-    return Core(tuple(cpus), total, busy, Span(low, max(low, min(total / 2, total - most))))
+    return Core(tuple(cpus), total, busy, Span(low, max(low, min(1.0, total / 2, total - most))))
 
 
 def alone(core: Core, share: float) -> Core:
@@ -78,7 +78,7 @@ def seen(core: Core, several: Span) -> Core:
     """
     near = several.within(core.several)
     if several.high < core.several.low or several.low > core.several.high:
-        near = Span(min(several.low, near.low), max(several.high, near.high))
+        near = Span(min(several.low, near.low), min(1.0, max(several.high, near.high)))
     if len(core.cpus) != 2:
         return core._replace(several=near)
     return core._replace(several=near, busy=Span(core.threads - near.high, core.threads - near.low).within(core.busy))

@@ -12,16 +12,8 @@ COLUMNS = 8
 IDLE, IOWAIT = 3, 4
 
 
-class Ticks(t.NamedTuple):
-    """Clock ticks of a CPU since boot.
-
-    Attributes:
-        busy: in which it was not idle; time that a hypervisor took counts, because nothing else could use it.
-        total: all.
-    """
-
-    busy: int
-    total: int
+# Clock ticks of a CPU since boot, by column.
+Ticks = t.Tuple[int, ...]
 
 
 def read(files: ReadableFiles) -> "dict[int, Ticks]":
@@ -31,21 +23,20 @@ def read(files: ReadableFiles) -> "dict[int, Ticks]":
         name, *numbers = line.split()
         if not (name.startswith("cpu") and name[3:].isdigit() and all(map(str.isdigit, numbers))):
             continue
-        columns = [int(number) for number in numbers[:COLUMNS]]
-        if len(columns) > IOWAIT:
-            found[int(name[3:])] = Ticks(sum(columns) - columns[IDLE] - columns[IOWAIT], sum(columns))
+        if len(numbers) > IOWAIT:
+            found[int(name[3:])] = tuple(map(int, numbers[:COLUMNS]))
     return found
 
 
 def shares(before: "t.Mapping[int, Ticks]", after: "t.Mapping[int, Ticks]") -> "dict[int, float]":
     """Return the share of the time between two reads (0..1) in which each CPU was busy, of those that were online at
-    both and for which a tick has passed.
+    both and for which a tick has passed. Time that a hypervisor took counts as busy, because nothing else could use it.
 
-    The kernel's sums of idle and waiting time can go back (proc(5)); such a difference counts as none.
+    The kernel's sums can go back, those of idle, waiting and stolen time (proc(5)); such a difference counts as none.
     """
     found = {}
     for cpu in sorted(set(before) & set(after)):
-        total = after[cpu].total - before[cpu].total
-        if total > 0:
-            found[cpu] = min(1.0, max(0.0, (after[cpu].busy - before[cpu].busy) / total))
+        passed = [max(0, now - then) for then, now in zip(before[cpu], after[cpu])]
+        if any(passed):
+            found[cpu] = (sum(passed) - passed[IDLE] - passed[IOWAIT]) / sum(passed)
     return found

@@ -10,6 +10,7 @@ import statistics
 import time
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics import distributions
 from ansible_collections.threadwise.smt.plugins.module_utils._usage import (
@@ -30,6 +31,9 @@ MIN_WINDOWS = 5
 # A window is made shorter where a buffer was full, or where it held more switches than this: reading them costs CPU.
 MAX_SWITCHES = 20_000
 MIN_WINDOW_SECONDS = 0.02
+# A share of the time of a core with several busy threads that matters. Where fewer windows than this had so much, how
+# these vary does not say what others would have.
+NOTABLE, MIN_NOTABLE = 0.02, 10
 HOUR = 3600.0
 # The most units and pairs of units that are named.
 MAX_NAMED = 50
@@ -78,6 +82,7 @@ def take(
         ``windows``, ``watched_seconds``, ``cut`` (windows that ended early), ``switches_a_second``,
         ``busy_ratio`` and ``shared_ratio`` (time of cores with at least one and with several busy threads, by second of
         CPU time, each as ``[low, high]``, or None),
+        ``use_reason`` (why it is not known how the host is used, or None),
         ``source`` (what true use rests on: ``proc_stat``, or a counter of the processor itself, ``purr`` or
         ``one_thread_active``), ``source_reason`` (why a counter that it has was not used, or None),
         ``cores`` (each ``cpus``, ``usage``, ``busy`` and ``several``, shares of the time as ``[low, high]``), ``use``
@@ -96,9 +101,11 @@ def take(
             except tracing.TracingError as error:
                 reason = str(error)
         time.sleep(max(0.0, begun + plan.seconds - time.monotonic()))
-        usage = counters.shares(before, counters.read(fs))
+        after = counters.read(fs)
+        usage = counters.shares(before, after)
         seconds = time.monotonic() - begun
-    found = list(filter(None, (usage_cores.bounded(core, usage) for core in present)))
+    use_reason = _why_not(present, before, after, usage)
+    found = [] if use_reason else list(filter(None, (usage_cores.bounded(core, usage) for core in present)))
     is_seen = seen.taken >= MIN_WINDOWS
     sums = None
     if counting.alone:
@@ -117,6 +124,7 @@ def take(
     return {
         "method": SWITCHES if is_seen else COUNTERS,
         "reason": reason,
+        "use_reason": use_reason,
         "source": ONE_THREAD if counting.alone else STAT if resources.used is None else PURR,
         "source_reason": counting.reason or resources.reason,
         "seconds": round(seconds, 1),
@@ -169,7 +177,7 @@ def _watch(
 
 def _narrowed(core: Core, windows: "t.Sequence[shared.Shares]") -> Core:
     """Return a core whose time with several busy threads is that of the windows, for its usage over the whole time."""
-    ratio = _ratio([(one.several, one.threads) for one in windows])
+    ratio = _with_rare(_ratio([(one.several, one.threads) for one in windows]), windows, 1)
     return core if ratio is None else usage_cores.seen(core, _times(ratio, core.threads))
 
 
@@ -177,11 +185,20 @@ def _sums(cores: "t.Sequence[Core]", seen: _Seen) -> "room.Sums | None":
     """Return the times of all cores together, those of the windows for the usage over the whole time."""
     by_window = list(zip(*(seen.of_cores[core.cpus] for core in cores if core.cpus in seen.of_cores)))
     threads = [sum(one.threads for one in row) for row in by_window]
-    busy = _ratio(list(zip([sum(one.busy for one in row) for row in by_window], threads)))
-    several = _ratio(list(zip([sum(one.several for one in row) for row in by_window], threads)))
+    whole_windows = [
+        shared.Shares(of_all, sum(one.busy for one in row), sum(one.several for one in row))
+        for of_all, row in zip(threads, by_window)
+    ]
+    busy = _ratio([(one.busy, one.threads) for one in whole_windows])
+    several = _with_rare(
+        _ratio([(one.several, one.threads) for one in whole_windows]), whole_windows, len(seen.of_cores)
+    )
     if busy is None or several is None:
         return None
     whole = sum(core.threads for core in cores)
+    # In a time with several busy threads there are fewer busy cores for the same work.
+    most_threads = max(len(core.cpus) for core in cores)
+    busy = Span(max(0.0, min(busy.low, 1 - (most_threads - 1) * several.high)), busy.high)
     return room.Sums(_times(busy, whole), _times(several, whole))
 
 
@@ -202,6 +219,46 @@ def _ratio(pairs: "t.Sequence[tuple[float, float]]") -> "Span | None":
     scatter = statistics.stdev([part - ratio * of for part, of in pairs])
     half = distributions.student_quantile(1 - CONFIDENCE, len(pairs) - 1) * scatter * math.sqrt(len(pairs)) / whole
     return Span(max(0.0, ratio - half), min(1.0, ratio + half))
+
+
+def _with_rare(ratio: "Span | None", windows: "t.Sequence[shared.Shares]", cores: int) -> "Span | None":
+    """Return the interval of the time with several busy threads, by second of CPU time, with what few windows can have
+    missed: where hardly any had a notable share, as in work that comes once in minutes, their number says how much of
+    the time may have it, and all cores may have it together.
+
+    Args:
+        ratio: from :func:`_ratio`.
+        windows: the time of these cores in each.
+        cores: their number.
+    """
+    notable = sum(one.several >= NOTABLE * cores for one in windows)
+    if ratio is None or notable >= MIN_NOTABLE:
+        return ratio
+    rare = distributions.binomial_upper(notable, len(windows), 1 - CONFIDENCE) * cores
+    rest = sum(one.several for one in windows if one.several < NOTABLE * cores) / len(windows)
+    mean = sum(one.threads for one in windows) / len(windows)
+    return Span(ratio.low, min(1.0, max(ratio.high, (rest + rare) / mean)))
+
+
+def _why_not(
+    cores: "t.Sequence[tuple[int, ...]]",
+    before: "t.Mapping[int, counters.Ticks]",
+    after: "t.Mapping[int, counters.Ticks]",
+    usage: "t.Mapping[int, float]",
+) -> "str | None":
+    """Return why it is not known how a host was used, None where it is: what the counters lack is not left out."""
+    if not before:
+        return "it has no /proc/stat"
+    if not cores:
+        return "it does not show which CPUs share a core"
+    for done, changed in (("went offline", set(before) - set(after)), ("came online", set(after) - set(before))):
+        if changed:
+            return f"CPUs {cpulist.render(changed)} {done} while it was looked at: look again"
+    placed = {cpu for core in cores for cpu in core}
+    if set(before) - placed:
+        return f"it does not show to which cores CPUs {cpulist.render(set(before) - placed)} belong"
+    missing = placed - set(usage)
+    return f"no time of CPUs {cpulist.render(missing)} was counted: look for longer" if missing else None
 
 
 def _described(core: Core) -> "dict[str, t.Any]":

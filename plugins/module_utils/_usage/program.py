@@ -53,12 +53,16 @@ def record(fs: HostFs, plan: look.Plan, yields: "t.Sequence[tuple[str, float, fl
     Raises:
         TextfileError: it is somebody else's file, or cannot be written.
     """
-    # Which CPUs share a core is known at once; a file of an earlier look says nothing of siblings that are gone.
-    textfile.write(fs, path, text(fs, yields, None))
+    # Which CPUs share a core is known at once. Of an earlier look counts what it saw of the same cores: it is not gone
+    # while the next one looks.
+    siblings = text(fs, yields, None)
+    is_of_others = not (fs.read(path.lstrip("/")) or "").startswith(siblings)
+    textfile.write(fs, path, siblings, is_dry=not is_of_others)
     found = look.take(fs, topology.read_topology(fs).cores, plan)
     textfile.write(fs, path, text(fs, yields, found))
     if found["shared_ratio"] is None:
-        return f"no siblings were seen busy together or not: {found['reason'] or 'nothing ran'}"
+        why = found["use_reason"] or found["reason"] or ("nothing ran" if plan.windows else "no windows were asked for")
+        return f"it was not seen how long siblings were busy together: {why}"
     low, high = found["shared_ratio"]
     return f"siblings were busy together in {low:.3f} to {high:.3f} s of a second of CPU time"
 

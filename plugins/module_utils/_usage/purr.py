@@ -16,12 +16,23 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
-from ansible_collections.threadwise.smt.plugins.module_utils._usage.counters import Ticks
 
 SYSFS = "sys/devices/system/cpu"
 # What shares out no more than there is errs by the time between two reads. An emulator gives all of it to each thread.
 TOLERANCE = 0.05
 _COUNT = re.compile("[0-9a-f]{1,16}")
+
+
+class Ticks(t.NamedTuple):
+    """Ticks of the time base that a CPU was given of its core.
+
+    Attributes:
+        busy: in which it was not idle.
+        total: all.
+    """
+
+    busy: int
+    total: int
 
 
 class PurrError(Exception):

@@ -14,8 +14,9 @@ from ansible_collections.threadwise.smt.plugins.module_utils._usage.cores import
 
 # What second threads are commonly said to give. Used where nobody has measured it, and named as a guess.
 GUESS = Span(1.0, 1.3)
-# Beyond this no yield has been reported: a second thread at most doubles the work, and at worst takes half of it away.
-EXTREME = Span(0.5, 2.0)
+# Beyond these no yield has been reported: threads at worst take half of the work away, and each adds at most as much as
+# the first one does.
+LEAST_YIELD = 0.5
 # A yield of more or less than this is no yield.
 LIMITS = Span(0.25, 8.0)
 
@@ -31,6 +32,7 @@ class Use(t.NamedTuple):
         room: how much more work it could do, as a share of what it does; None where it did none.
         by_usage: what its usage says of that.
         bound: the share of its work by which SMT off could change it at most under the load that was seen.
+        gain: the yield that counted, as it was measured or guessed.
     """
 
     usage: float
@@ -40,6 +42,7 @@ class Use(t.NamedTuple):
     room: "Span | None"
     by_usage: "float | None"
     bound: float
+    gain: Span
 
 
 class Sums(t.NamedTuple):
@@ -88,7 +91,8 @@ def use(
         work,
         left,
         None if usage <= 0 else 1 / usage - 1,
-        max(_changed(busy, several, one) for one in (EXTREME if gain is None else gain)),
+        max(_changed(busy, several, one) for one in gain or (LEAST_YIELD, max(2.0, most_threads))),
+        done,
     )
 
 

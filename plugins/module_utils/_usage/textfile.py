@@ -14,8 +14,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._usage.cores import
 LOW, HIGH = "low", "high"
 BUSY, SHARED = "threadwise_smt_busy_ratio", "threadwise_smt_shared_ratio"
 GUESS = "guess"
-# How a file of this collection begins, and how its name ends: the collector reads no others.
-OURS, SUFFIX = "# HELP threadwise_smt_", ".prom"
+# How such a file begins, and how its name ends: the collector reads no others.
+OURS, SUFFIX = ("# HELP threadwise_smt_sibling_info ", "# HELP threadwise_smt_yield "), ".prom"
 _ESCAPED = {"\\": "\\\\", '"': '\\"'}
 _HELP = {
     "threadwise_smt_sibling_info": "1 for each online CPU, with the lowest CPU number of its core, package and node",
@@ -93,16 +93,22 @@ def write(fs: HostFs, path: str, content: str, is_dry: bool = False) -> bool:
         Whether it is another text.
 
     Raises:
-        TextfileError: it is somebody else's file, or cannot be written.
+        TextfileError: it is another file, its directory is not there or has another one of these, or it cannot be
+            written.
     """
     if not os.path.isabs(path) or not path.endswith(SUFFIX):
         raise TextfileError(f"textfile is {path}: it must be a path from / whose name ends in {SUFFIX}")
     name = path.lstrip("/")
-    found = fs.head(name, len(OURS))
-    if found and found != OURS:
-        raise TextfileError(
-            f"{path} is there, and this collection did not write it: choose another path, or move it away"
-        )
+    folder, own = os.path.split(name)
+    if fs.status(folder) is None:
+        raise TextfileError(f"there is no /{folder}, which node_exporter would read: install it, or name its directory")
+    if fs.status(name) is not None and not is_ours(fs, name):
+        raise TextfileError(f"{path} is there, and smt_usage did not write it: choose another path, or move it away")
+    # The collector takes the same series of two files for one, whichever it reads first.
+    others = [one for one in fs.names(folder) if one.endswith(SUFFIX) and one != own]
+    same = [one for one in others if is_ours(fs, os.path.join(folder, one))]
+    if same:
+        raise TextfileError(f"/{folder}/{same[0]} has the same series as {path} would: use its path, or remove it")
     if fs.read(name) == content:
         return False
     refusal = fs.write_refusal(name)
@@ -114,6 +120,11 @@ def write(fs: HostFs, path: str, content: str, is_dry: bool = False) -> bool:
     except OSError as error:
         raise TextfileError(f"{path} cannot be written: {error.strerror or error}") from None
     return True
+
+
+def is_ours(fs: HostFs, name: str) -> bool:
+    """Return whether a file is one of these; the name is from the root, without the first slash."""
+    return (fs.head(name, max(map(len, OURS))) or "").startswith(OURS)
 
 
 def _label(value: str) -> str:

@@ -53,10 +53,12 @@ class Units:
 def unit(text: str) -> "str | None":
     """Return the cgroup that /proc/PID/cgroup names, of v2 or of the best hierarchy of v1 (cgroups(7))."""
     by_hierarchy = {}
-    for line in text.splitlines():
-        _number, _colon, rest = line.partition(":")
-        hierarchy, _colon, path = rest.partition(":")
-        by_hierarchy[hierarchy] = path
+    # Names may have any character but this one.
+    for line in text.split("\n"):
+        _number, _sign, rest = line.partition(":")
+        hierarchy, colon, path = rest.partition(":")
+        if colon:
+            by_hierarchy[hierarchy] = path
     # On a host with both, v2 has no controllers and systemd's own hierarchy says whose the task is.
     found = next((by_hierarchy[name] for name in OLD if name in by_hierarchy), by_hierarchy.get(""))
     return found[:MAX_CHARACTERS] if found else None

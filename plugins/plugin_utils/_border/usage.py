@@ -10,6 +10,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border import sche
 MAX_REASON = 4000
 _SHARE: schema.Schema = {"type": "number", "minimum": 0, "maximum": 1.000001}
 _ROOM: schema.Schema = {"type": "number", "minimum": 0, "maximum": 1e9}
+_REASON = schema.or_null(schema.text(MAX_REASON, schema.ONE_LINE))
 # Whoever starts a task can choose the name of its cgroup.
 _UNIT = schema.or_null(schema.text(300))
 
@@ -35,6 +36,10 @@ USE = schema.whole(
         {"type": "number", "minimum": 0, "maximum": 10},
         "Share of its work by which SMT off could change it at most, under the load that was seen.",
     ),
+    gain=schema.about(
+        _two(_ROOM),
+        "What second threads give: work of a core with all threads busy in that of one, between two limits.",
+    ),
 )
 # The fields of an answer; Ansible's own are not among them.
 FIELDS: dict[str, schema.Schema] = {
@@ -42,20 +47,15 @@ FIELDS: dict[str, schema.Schema] = {
         schema.one_of(look.SWITCHES, look.COUNTERS),
         "switches where windows of the scheduler's switches were taken, counters where only counters were read.",
     ),
-    "reason": schema.about(
-        schema.or_null(schema.text(MAX_REASON, schema.ONE_LINE)),
-        "Why there are no windows.",
-    ),
+    "reason": schema.about(_REASON, "Why there are no windows."),
+    "use_reason": schema.about(_REASON, "Why it is not known how the host is used."),
     "source": schema.about(
         schema.one_of(look.STAT, look.PURR, look.ONE_THREAD),
         "What true use rests on: proc_stat, the kernel's busy times of each CPU and the windows; purr, what a partition"
         " of POWER counts of the use of its cores; one_thread_active, the time in which one of two threads ran alone,"
         " as processors of Intel and IBM Z count it.",
     ),
-    "source_reason": schema.about(
-        schema.or_null(schema.text(MAX_REASON, schema.ONE_LINE)),
-        "Why such a counter was not used although the processor has it.",
-    ),
+    "source_reason": schema.about(_REASON, "Why such a counter was not used although the processor has it."),
     "seconds": schema.about(schema.SECONDS, "How long was looked."),
     "windows": schema.about(schema.count(10_000), "Number of windows."),
     "watched_seconds": schema.about(schema.SECONDS, "How long they were together."),
@@ -80,7 +80,7 @@ FIELDS: dict[str, schema.Schema] = {
         ),
         "Each core with an online CPU.",
     ),
-    "use": schema.about(schema.or_null(USE), "Use of the whole host; null where nothing could be read."),
+    "use": schema.about(schema.or_null(USE), "Use of the whole host; null where that is not known."),
     "units": schema.about(
         schema.items(
             schema.whole(

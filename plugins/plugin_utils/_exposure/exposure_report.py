@@ -16,7 +16,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages impor
 SCHEMA_NAME, SCHEMA_VERSION = "threadwise.smt/exposure", 1
 # The fields of an answer that the document has as they are.
 KEPT = (
-    *("method", "source", "seconds", "windows", "watched_seconds", "cut", "switches_a_second"),
+    *("method", "use_reason", "source", "seconds", "windows", "watched_seconds", "cut", "switches_a_second"),
     *("use", "cores", "units", "pairs"),
 )
 _TEXT = {"type": "string"}
@@ -97,5 +97,6 @@ def page(hosts: t.Sequence[Host], at: str) -> str:
         room=wording.room,
         differs=wording.room_differs,
         unit=cores_in_use.unit_title,
+        unknown=cores_in_use.unknown,
         cpus=cpulist.render,
     )

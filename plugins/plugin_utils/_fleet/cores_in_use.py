@@ -22,6 +22,10 @@ KEPT = ("seconds", "method", "source", "guessed", "use")
 NAMED, NOTABLE = 3, 0.05
 HOURS, MINUTE = 24, 60
 NOT_NAMED = "tasks whose unit is not known"
+HIDDEN = (
+    "This is a virtual machine that sees no siblings: whether its CPUs share cores, and so how much room is left,"
+    " cannot be seen from here."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +38,7 @@ class Host:
         answer: of smt_usage, as the border let it through; empty without a look.
         yields: which workloads the yield is of; empty for a guess.
         open_to: vulnerabilities that the kernel calls open because siblings are online.
+        is_guest: whether it is a virtual machine, whose hypervisor need not show which of its CPUs share a core.
     """
 
     name: str
@@ -41,11 +46,17 @@ class Host:
     answer: t.Mapping[str, t.Any]
     yields: tuple[str, ...] = ()
     open_to: tuple[str, ...] = ()
+    is_guest: bool = False
 
     @property
     def has_siblings(self) -> bool:
         """Whether a core has several CPUs online."""
         return any(len(core["cpus"]) > 1 for core in self.answer["cores"])
+
+    @property
+    def hides_siblings(self) -> bool:
+        """Whether its CPUs may share cores of the real machine without its knowing."""
+        return self.is_guest and not self.has_siblings
 
     @property
     def use(self) -> dict[str, t.Any] | None:
@@ -68,19 +79,21 @@ def host(name: str, registered: t.Any, yields: t.Iterable[str], facts: t.Mapping
         return Host(
             name, fields.line(fields.why(answer), MAX_TEXT) or "it was not looked at: an earlier task failed", {}
         )
-    return Host(name, None, answer, tuple(yields), fields.open_by_smt(facts or {}))
+    known = facts or {}
+    return Host(name, None, answer, tuple(yields), fields.open_by_smt(known), known.get("hypervisor") is not None)
 
 
-def if_looked(name: str, registered: t.Any) -> Host | None:
+def if_looked(name: str, registered: t.Any, facts: t.Mapping[str, t.Any] | None = None) -> Host | None:
     """Return a host's look where there was to be one: its task was not skipped, and nothing before it failed.
 
     Args:
         name: of the host.
         registered: of the task.
+        facts: as for :func:`host`.
     """
     if not isinstance(registered, dict) or registered.get("skipped") is True:
         return None
-    return host(name, registered, [])
+    return host(name, registered, [], facts)
 
 
 def sentences(one: Host) -> list[str]:
@@ -88,10 +101,12 @@ def sentences(one: Host) -> list[str]:
     use = one.use
     if use is None:
         return [f"How its CPUs are used is not known: {unknown(one)}."]
+    if one.hides_siblings:
+        return [f"CPU usage is {wording.percent(use['usage'])}.", HIDDEN]
     found = [wording.room_left(use), _of_smt(one, use)]
     if not one.has_siblings:
         return found
-    found += [*_of_units(one), *_of_security(one)]
+    found += [*_of_waiting(one, use), *_of_units(one), *_of_security(one)]
     found.append(_of_yield(one))
     source, why_not = one.answer["source"], one.answer["source_reason"]
     if why_not:
@@ -139,6 +154,19 @@ def _of_units(one: Host) -> list[str]:
     return [f"So much of their CPU time units spent beside a sibling with other work: {', '.join(each)}."]
 
 
+def _of_waiting(one: Host, use: t.Mapping[str, t.Any]) -> list[str]:
+    """Say whose answers can become faster with SMT off: of two busy threads each does half of what their core does."""
+    named = [unit for unit in one.answer["units"] if unit["unit"] is not None and unit["ran"] > 0]
+    least = max(0.0, 1 - use["gain"][0] / 2)
+    found = [unit for unit in named if unit["beside"] / unit["ran"] * least >= NOTABLE]
+    return [
+        f"{unit_title(unit['unit'])} spent {wording.percent(unit['beside'] / unit['ran'])} of its CPU time beside a"
+        " busy sibling: with SMT off the same work can take up to"
+        f" {wording.percent(unit['beside'] / unit['ran'] * least)} less of it, where no CPU is missing then."
+        for unit in sorted(found, key=lambda unit: -unit["beside"])[:NAMED]
+    ]
+
+
 def _of_security(one: Host) -> list[str]:
     """Say what is open across threads, and whose work shared cores most."""
     if not one.open_to:
@@ -146,7 +174,8 @@ def _of_security(one: Host) -> list[str]:
     begun = f"{wording.join(list(one.open_to))} {'is' if len(one.open_to) == 1 else 'are'} open across threads here"
     if one.answer["method"] != look.SWITCHES:
         return [f"{begun}."]
-    pairs = [pair for pair in one.answer["pairs"] if None not in pair["units"]]
+    # Those that have names first: of others it is not known whether they are two.
+    pairs = sorted(one.answer["pairs"], key=lambda pair: None in pair["units"])
     if not pairs:
         return [f"{begun}, and no two units shared a core in the windows."]
     first, second = map(unit_title, pairs[0]["units"])
@@ -184,14 +213,18 @@ def _cells(one: Host) -> tuple[str, ...]:
     use = one.use
     if use is None:
         return (one.name, *cells(one), "-", unknown(one))
+    if one.hides_siblings:
+        return (one.name, *cells(one), "-", "it sees no siblings")
     return (one.name, *cells(one), wording.span(use["several"]), f"at most {wording.percent(use['bound'])}")
 
 
 def cells(one: Host | None) -> tuple[str, ...]:
     """Return how much room is left, a text for each of `ROOM_COLUMNS`; None stands for a host without a look."""
     use = one and one.use
-    if not use:
+    if not one or not use:
         return ("-",) * len(ROOM_COLUMNS)
+    if one.hides_siblings:
+        return (wording.percent(use["usage"]), *("-",) * (len(ROOM_COLUMNS) - 1))
     by_usage = (
         f"{wording.percent(use['by_usage'])} more" if use["room"] is not None and wording.room_differs(use) else "-"
     )
@@ -200,24 +233,26 @@ def cells(one: Host | None) -> tuple[str, ...]:
 
 def unknown(one: Host) -> str:
     """Return why it is not known how a host is used."""
-    return one.reason or "it has no /proc/stat"
+    return one.reason or one.answer["use_reason"] or "no CPU was counted"
 
 
 def summary(hosts: t.Sequence[Host]) -> str:
     """Describe all hosts in one sentence."""
-    looked = [one.use for one in hosts if one.use is not None]
-    of_siblings = [one for one in hosts if one.use is not None and one.has_siblings]
+    seen = [one for one in hosts if one.use is not None]
+    looked = [one.use for one in seen if one.use is not None and not one.hides_siblings]
+    of_siblings = [one for one in seen if one.has_siblings]
     # Second threads that give more than their share leave more room.
     other = [use["by_usage"] < use["room"][0] for use in looked if use["room"] and wording.room_differs(use)]
     counts = [
         (len(looked) - len(of_siblings), "without siblings online"),
+        (len(seen) - len(looked), "virtual and without siblings in sight"),
         (
             sum(1 for one in of_siblings if one.use and one.use["bound"] <= wording.MARGIN),
             "on which SMT cannot matter under this load",
         ),
         (sum(1 for more in other if not more), "with less room than usage says"),
         (sum(1 for more in other if more), "with more room than usage says"),
-        (len(hosts) - len(looked), "without a look"),
+        (len(hosts) - len(seen), "without a look"),
     ]
     said = ", ".join(f"{count} {words}" for count, words in counts if count)
     return f"{text.counted(len(hosts), 'host')}: {said or 'all as usage says'}."

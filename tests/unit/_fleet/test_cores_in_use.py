@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 
 import pytest
@@ -50,10 +51,15 @@ def test_room_is_said_beside_what_usage_says():
         " host does by up to 5 %; an evaluation tells."
     )
     assert said[2] == (
+        "/system.slice/postgresql.service spent 40 % of its CPU time beside a busy sibling: with SMT off the same work"
+        " can take up to 20 % less of it, where no CPU is missing then."
+    )
+    assert said[3].startswith("/system.slice/backup.service spent 16 %")
+    assert said[4] == (
         "So much of their CPU time units spent beside a sibling with other work: /system.slice/postgresql.service 31 %,"
         " /system.slice/backup.service 16 %."
     )
-    assert said[3] == "What second threads give is a guess: 1.0 to 1.3 (no evaluation of this class)."
+    assert said[5] == "What second threads give is a guess: 1.0 to 1.3 (no evaluation of this class)."
 
 
 def test_where_smt_cannot_matter_that_is_said():
@@ -128,6 +134,34 @@ FACTS = {"vulnerabilities": {"mds": {"smt": "vulnerable"}, "l1tf": {"smt": "vuln
 def test_what_is_open_across_threads_is_said_with_whose_work_shares_cores(changed, said):
     assert said in cores_in_use.sentences(cores_in_use.host("web01", answer(**changed), [], FACTS))
     assert not [one for one in cores_in_use.sentences(looked(**changed)) if "open across threads" in one]
+
+
+def test_who_shares_cores_with_a_task_that_has_no_name_is_said_too():
+    one = looked(pairs=[{"units": [None, "/a"], "seconds": 102.5}])
+    (said,) = [
+        one
+        for one in cores_in_use.sentences(dataclasses.replace(one, open_to=("MDS",)))
+        if one.startswith("MDS is open across threads here")
+    ]
+    assert said.endswith("and tasks whose unit is not known and /a share cores for 41 minutes of a day like this.")
+
+
+def test_a_virtual_machine_that_sees_no_siblings_is_not_judged():
+    alone = {"cores": [{"cpus": [0], "usage": 0.5, "busy": [0.5, 0.5], "several": [0.0, 0.0]}]}
+    one = cores_in_use.host("web01", answer(**alone), [], {"hypervisor": "kvm"})
+    usage, hidden = cores_in_use.sentences(one)
+    assert usage == "CPU usage is 50 %." and "whether its CPUs share cores" in hidden
+    assert cores_in_use.cells(one) == ("50 %", "-", "-", "-")
+    assert cores_in_use.summary([one]) == "1 host: 1 virtual and without siblings in sight."
+    # One that sees siblings is judged by them.
+    assert not cores_in_use.host("web01", answer(), [], {"hypervisor": "kvm"}).hides_siblings
+
+
+def test_why_a_host_is_not_judged_is_its_own_reason():
+    one = looked(use=None, cores=[], use_reason="CPUs 2 went offline while it was looked at: look again")
+    assert cores_in_use.sentences(one) == [
+        "How its CPUs are used is not known: CPUs 2 went offline while it was looked at: look again."
+    ]
 
 
 def test_a_host_without_siblings_online():

@@ -90,7 +90,7 @@ def test_the_metrics_of_an_unknown_host_are_those_of_compliance(place):
 
 def test_a_file_of_somebody_else_is_no_metrics_file(place):
     place.metrics.write_text("somebody_elses 1\n")
-    assert "smt.prom is there, and this collection did not write it" in place.pull()
+    assert "smt.prom is there, and smt_pull did not write it" in place.pull()
     assert place.metrics.read_text() == "somebody_elses 1\n" and place.enforced() == [place.first]
 
 

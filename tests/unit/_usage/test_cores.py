@@ -28,15 +28,21 @@ def test_ticks_of_proc_stat():
     text = (
         "cpu  1 2 3 4 5 6 7 8 9 10\ncpu0 10 1 5 80 4 1 2 3 6 0\ncpu3 0 0 0 100 0\ncpufreq 1\nintr 5 0\ncpu9 a b c d e\n"
     )
-    assert counters.read(Files(text)) == {0: counters.Ticks(22, 106), 3: counters.Ticks(0, 100)}
+    assert counters.read(Files(text)) == {0: (10, 1, 5, 80, 4, 1, 2, 3), 3: (0, 0, 0, 100, 0)}
     assert counters.read(Files(None)) == {}
 
 
 def test_shares_between_two_reads():
-    before = {0: counters.Ticks(10, 100), 1: counters.Ticks(50, 100), 2: counters.Ticks(0, 5), 4: counters.Ticks(5, 9)}
-    after = {0: counters.Ticks(60, 200), 1: counters.Ticks(40, 200), 2: counters.Ticks(0, 5), 3: counters.Ticks(1, 1)}
+    before = {0: (10, 0, 0, 90, 0), 1: (50, 0, 0, 50, 0), 2: (0, 0, 0, 5, 0), 4: (5, 0, 0, 4, 0), 5: (0, 0, 0, 9, 500)}
+    after = {
+        0: (60, 0, 0, 140, 0),
+        1: (40, 0, 0, 160, 0),
+        2: (0, 0, 0, 5, 0),
+        3: (1, 0, 0, 0, 0),
+        5: (1, 0, 0, 14, 100),
+    }
     # A sum that went back is none; a CPU that came, went or did not tick is not known.
-    assert counters.shares(before, after) == {0: 0.5, 1: 0.0}
+    assert counters.shares(before, after) == pytest.approx({0: 0.5, 1: 0.0, 5: 1 / 6})
 
 
 @pytest.mark.parametrize(
@@ -135,3 +141,14 @@ def test_a_span_within_another_one_is_in_it(one, other):
     found = one.within(other)
     assert other.low <= found.low <= found.high <= other.high
     assert Span(0.5, 0.6).within(Span(0.1, 0.2)) == (0.2, 0.2)
+
+
+def test_no_core_is_shared_for_longer_than_there_is_time():
+    """Nine tenths of four threads were once 1.8 of the time."""
+    busy = cores.bounded((0, 1, 2, 3), dict.fromkeys(range(4), 0.9))
+    assert busy.several == pytest.approx((2.6 / 3, 1.0))
+    full = cores.bounded((0, 1, 2, 3), dict.fromkeys(range(4), 1.0))
+    assert cores.seen(full, Span(1.004, 1.006)).several == (1.0, 1.0)
+    # Second threads that take work away: a full core does all that it can.
+    assert room.use([full], Span(0.8, 0.9)).work == pytest.approx((1.0, 1.0))
+    assert room.use([full]).bound >= 1 - 1 / 4

@@ -95,7 +95,7 @@ def test_the_time_together_is_found(chances, joint, looked):
     (core,) = found["cores"]
     low, high = core["several"]
     # A plan of ten minutes; intervals hold in 95 of 100 looks (below), and are narrow.
-    assert low - 0.01 <= joint <= high + 0.01 and high - low < 0.04
+    assert low - 0.01 <= joint <= high + 0.01 and high - low < (0.04 if joint else 0.05)
     assert core["usage"] == pytest.approx(sum(chances) / 2, abs=0.01)
     assert core["busy"] == pytest.approx([sum(chances) - high, sum(chances) - low], abs=0.01)
     assert {unit["unit"] for unit in found["units"]} == {"/unit1", "/unit2"}
@@ -155,3 +155,58 @@ def test_a_host_that_says_nothing(looked):
 def test_an_idle_host(looked):
     found = looked(Host(random.Random(5), (0.0, 0.0), 0.0))
     assert found["use"]["room"] is None and found["use"]["bound"] == 0.0 and found["shared_ratio"] is None
+
+
+class Bursts(Host):
+    """Siblings that take turns, but for bursts in which both are busy."""
+
+    def __init__(self, source, number, length):
+        super().__init__(source, (0.2, 0.2), 0.0)
+        self.bursts = [(begin, begin + length) for begin in (source.uniform(0, 600 - length) for _ in range(number))]
+
+    def states(self):
+        return (True, True) if any(begin <= self.at <= end for begin, end in self.bursts) else super().states()
+
+    def window(self, seconds):
+        # Shorter than a burst, and each has one moment.
+        self.at = self.now + seconds / 2
+        return super().window(seconds)
+
+
+@pytest.mark.parametrize(("number", "length"), [(1, 12), (3, 4), (6, 2), (1, 5), (0, 1)])
+def test_bursts_that_windows_can_miss_are_within_the_limit(number, length, looked):
+    source, looks, held = random.Random(number), 60, 0
+    for _turn in range(looks):
+        host = Bursts(source, number, length)
+        share = sum(end - begin for begin, end in host.bursts) / 600
+        # The counters have the bursts.
+        host.chances = (0.2 + share, 0.2 + share)
+        low, high = looked(host)["cores"][0]["several"]
+        held += low <= share + 1e-6 and share <= high + 0.005
+    assert held >= 0.95 * looks, held
+
+
+@pytest.mark.parametrize(
+    ("after", "reason"),
+    [
+        ("cpu0 60 0 0 40 0\n", "CPUs 1 went offline while it was looked at: look again"),
+        ("cpu0 60 0 0 40 0\ncpu1 9 0 0 9 0\ncpu7 1 0 0 9 0\n", "CPUs 7 came online while it was looked at: look again"),
+        ("cpu0 60 0 0 40 0\ncpu1 0 0 0 0 0\n", "no time of CPUs 1 was counted: look for longer"),
+    ],
+)
+def test_a_machine_that_changes_while_it_is_looked_at_is_not_judged(after, reason, looked):
+    host = Host(random.Random(5), (0.5, 0.5), 0.0)
+    texts = iter(["cpu0 0 0 0 0 0\ncpu1 0 0 0 0 0\n"] * 2)
+    host.read = lambda path: next(texts, after) if path == "proc/stat" else None
+    found = looked(host, refusal="no")
+    assert (found["use"], found["cores"], found["use_reason"]) == (None, [], reason)
+
+
+def test_a_host_whose_cores_are_not_known_has_its_own_reason(monkeypatch):
+    host = Host(random.Random(5), (0.5, 0.5), 0.0)
+    monkeypatch.setattr(look.time, "monotonic", lambda: host.now)
+    monkeypatch.setattr(look.time, "sleep", host.pass_time)
+    assert look.take(host, [], look.Plan(1.0, 0, 0.5))["use_reason"] == "it does not show which CPUs share a core"
+    assert look.take(host, [(0,)], look.Plan(1.0, 0, 0.5))["use_reason"] == (
+        "it does not show to which cores CPUs 1 belong"
+    )

@@ -14,6 +14,7 @@ USE = {
     "room": [0.19, 0.32],
     "by_usage": 1.0,
     "bound": 0.05,
+    "gain": [1.0, 1.3],
 }
 UNITS = [
     {"unit": "/system.slice/postgresql.service", "ran": 1000.0, "beside": 400.0, "apart": 310.0},
@@ -28,6 +29,7 @@ def answer(**changed):
         "guessed": True,
         "method": "switches",
         "reason": None,
+        "use_reason": None,
         "source": "proc_stat",
         "source_reason": None,
         "seconds": 600.0,

@@ -1,0 +1,96 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The file for node_exporter's textfile collector beside those of others, and while a look is under way."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
+from ansible_collections.threadwise.smt.plugins.module_utils._pull import metrics
+from ansible_collections.threadwise.smt.plugins.module_utils._pull.commands import PullError
+from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology
+from ansible_collections.threadwise.smt.plugins.module_utils._usage import look, program, textfile
+from ansible_collections.threadwise.smt.plugins.module_utils._usage.cores import Span
+
+PLAN = look.Plan(1.0, 10, 0.1)
+SEEN = {"busy_ratio": [0.8, 0.9], "shared_ratio": [0.1, 0.2], "reason": None, "use_reason": None}
+OF_PULL = "# HELP threadwise_smt_compliant x\nthreadwise_smt_compliant 1\n# EOF\n"
+
+
+def host(*cores):
+    online = tuple(cpu for core in cores for cpu in core)
+    return Topology(online=online, cores=cores, packages=(online,), nodes={0: online})
+
+
+@pytest.fixture(name="shown")
+def a_topology(monkeypatch):
+    shown = [host((0, 1), (2, 3))]
+    monkeypatch.setattr(program.topology, "read_topology", lambda _fs: shown[0])
+    return shown
+
+
+@pytest.fixture(name="path")
+def in_a_folder_of_its_own(tmp_path):
+    (tmp_path / "collector").mkdir()
+    return "/collector/usage.prom"
+
+
+def content(tmp_path, path):
+    return (tmp_path / path.lstrip("/")).read_text()
+
+
+def test_an_earlier_look_counts_while_the_next_one_looks(monkeypatch, tmp_path, shown, path):
+    fs, before = HostFs(str(tmp_path)), []
+
+    def take(*_arguments):
+        before.append(content(tmp_path, path))
+        return SEEN
+
+    monkeypatch.setattr(program.look, "take", take)
+    for _turn in range(2):
+        program.record(fs, PLAN, [], path)
+    assert "shared_ratio" not in before[0] and "shared_ratio" in before[1]
+    # Of other cores it says nothing.
+    shown[0] = host((0,), (2,))
+    program.record(fs, PLAN, [], path)
+    assert "shared_ratio" not in before[2] and 'cpu="1"' not in before[2]
+
+
+def test_why_nothing_was_seen_is_said(monkeypatch, tmp_path, shown, path):
+    found = {"busy_ratio": None, "shared_ratio": None, "reason": None, "use_reason": "CPUs 1 went offline"}
+    monkeypatch.setattr(program.look, "take", lambda *_arguments: found)
+    fs = HostFs(str(tmp_path))
+    assert program.record(fs, PLAN, [], path).endswith(": CPUs 1 went offline")
+    found["use_reason"] = None
+    assert program.record(fs, PLAN, [], path).endswith(": nothing ran")
+    assert program.record(fs, look.Plan(1.0, 0, 0.1), [], path).endswith(": no windows were asked for")
+
+
+def test_neither_this_nor_the_pull_takes_the_others_file_for_its_own(tmp_path, shown, path):
+    fs, file = HostFs(str(tmp_path)), tmp_path / path.lstrip("/")
+    ours = textfile.text(shown[0], [("guess", 1.0, 1.3)], textfile.Ratios(Span(0.8, 0.9), Span(0.1, 0.2)), 1.0)
+    file.write_text(OF_PULL)
+    for is_dry in (True, False):
+        with pytest.raises(textfile.TextfileError, match="is there, and smt_usage did not write it"):
+            textfile.write(fs, path, ours, is_dry)
+    file.write_text(ours)
+    with pytest.raises(PullError, match="is there, and smt_pull did not write it"):
+        metrics.write(str(file), OF_PULL)
+    assert file.read_text() == ours
+    # Without known cores it begins otherwise.
+    file.write_text(textfile.text(host(), [("guess", 1.0, 1.3)], None, 1.0))
+    assert textfile.write(fs, path, ours)
+
+
+def test_no_folder_is_made_and_no_second_file_of_the_same_series(tmp_path, shown, path):
+    fs = HostFs(str(tmp_path))
+    with pytest.raises(textfile.TextfileError, match="there is no /nowhere"):
+        textfile.write(fs, "/nowhere/a.prom", "x")
+    assert not (tmp_path / "nowhere").exists()
+    ours = textfile.text(shown[0], [("guess", 1.0, 1.3)], None, 1.0)
+    textfile.write(fs, path, ours)
+    with pytest.raises(
+        textfile.TextfileError, match=r"/collector/usage[.]prom has the same series as /collector/b[.]prom"
+    ):
+        textfile.write(fs, "/collector/b.prom", ours)
+    assert not (tmp_path / "collector/b.prom").exists()
