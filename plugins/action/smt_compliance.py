@@ -57,9 +57,6 @@ class ActionModule(ControllerAction):
         try:
             # All of them before the first is written.
             paths = {name: places.file(options[name], one.suffixes) for name, one in FORMATS.items() if options[name]}
-            if options["history"]:
-                statuses = {host: result["status"] for host, result in judged}
-                checks.add(places.directory(options["history"]), statuses, left_out, now, self._task.check_mode)
             changed = [
                 result_files.write_page(
                     path,
@@ -68,10 +65,14 @@ class ActionModule(ControllerAction):
                 )
                 for name, path in paths.items()
             ]
+            if paths and not self._task.check_mode:
+                display.display(f"The files: {', '.join(map(str, paths.values()))}")
+            # What it found is in them, also where this cannot be kept.
+            if options["history"]:
+                statuses = {host: result["status"] for host, result in judged}
+                checks.add(places.directory(options["history"]), statuses, left_out, now, self._task.check_mode)
         except text.BorderError as error:
             raise AnsibleActionFail(f"smt_compliance: {error}") from None
-        if paths and not self._task.check_mode:
-            display.display(f"The files: {', '.join(map(str, paths.values()))}")
         counts = compliance_report.counts(judged)
         return {
             "changed": any(changed),

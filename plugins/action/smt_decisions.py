@@ -9,15 +9,20 @@ import datetime
 import os
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import libraries, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import fields
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding import decisions
 
 # The variable with the directory of evaluations; hosts of one play may have several.
 VARIABLE = "smt_policy_results"
+# Results that are named in warnings, each by so many characters.
+MAX_REFUSED, MAX_WARNING = 5, 500
 ARGUMENTS: dict[str, dict[str, t.Any]] = {"facts": {"type": "str"}, "before": {"type": "dict"}}
+
+display = terminal.Terminal()
 
 
 class ActionModule(ControllerAction):
@@ -69,5 +74,10 @@ class ActionModule(ControllerAction):
             return {**nothing, "error": str(error)}
         now = datetime.datetime.now(datetime.UTC)
         conclusions, refused = decisions.read_all(paths, now)
+        # Once, and not again with the classes that facts show.
+        for one in refused[:MAX_REFUSED] if not known else ():
+            display.warning(text.line(f"{one['file']} does not count: {one['reason']}", MAX_WARNING))
+        if len(refused) > MAX_REFUSED and not known:
+            display.warning(f"{len(refused) - MAX_REFUSED} more results in {text.line(path_of_runs)} do not count")
         classes = decisions.decisions(conclusions, now, known)
         return {"classes": classes, "error": None, "refused": refused, "evaluated": decisions.classes_of(conclusions)}

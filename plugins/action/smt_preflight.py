@@ -7,6 +7,7 @@ the way to some hosts.
 
 from __future__ import annotations
 
+import datetime
 import os
 import pathlib
 import re
@@ -27,6 +28,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.user_varia
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import libraries, places, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import earlier_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._history import checks
 from ansible_collections.threadwise.smt.plugins.plugin_utils._preflight import transport, variables
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
 
@@ -37,6 +39,7 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "serial": {"type": "str"},
     "replaces": {"type": "list", "elements": "path", "default": []},
     "answers": {"type": "dict", "default": {}},
+    "history": {"type": "path"},
     "needs": {"type": "list", "elements": "str", "default": []},
 }
 # They decide which tasks a playbook has, which Ansible reads before it knows the hosts' variables.
@@ -90,6 +93,8 @@ class ActionModule(ControllerAction):
             raise AnsibleActionFail(str(error)) from None
         self._answer(options["answers"], UNFINISHED)
         self._check_tags(play)
+        if options["history"]:
+            self._check_history(options["history"])
         evaluates = options["run"] is not None
         self._check_libraries(evaluates)
         # Only what the user wrote is looked at: a host that says of itself what is a setting fails alone, at its first
@@ -160,6 +165,18 @@ class ActionModule(ControllerAction):
             earlier_files.answer(files, reason, self._loader, self._task.check_mode)
         except text.BorderError as error:
             raise AnsibleActionFail(str(error)) from None
+
+    @staticmethod
+    def _check_history(directory: str) -> None:
+        """Refuse a history of checks to which this one could not be added.
+
+        Raises:
+            AnsibleActionFail: a file of it cannot be read, or has a later check.
+        """
+        try:
+            checks.add(places.directory(directory), {}, (), datetime.datetime.now(datetime.UTC), dry_run=True)
+        except text.BorderError as error:
+            raise AnsibleActionFail(f"smt_compliance_history: {error}") from None
 
     @staticmethod
     def _check_libraries(evaluates: bool) -> None:

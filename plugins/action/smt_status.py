@@ -13,6 +13,7 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import command_line
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostAction, HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import (
     compliance,
@@ -40,6 +41,9 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
 # Extra variable, so no fact of a host: a file for the result, by which the timer of the role smt_pull sees that its
 # playbook came to a verdict.
 STATUS_FILE = "__smt_pull_status_file"
+
+# A reason of a result that cannot be used.
+MAX_REASON = 300
 
 
 class ActionModule(HostAction):
@@ -117,7 +121,8 @@ class ActionModule(HostAction):
                 compliance.without_smt(facts),
             )
         except policy.UndecidedError as error:
-            return compliance.refused(str(error), hardware_class=known, undecided=True)
+            without = _not_counted(decisions.get("refused") or [])
+            return compliance.refused(f"{error}{without}", hardware_class=known, undecided=True)
         except FleetError as error:
             return compliance.refused(str(error), compliance.BAD_POLICY, hardware_class=known)
         found = compliance.judge(facts, desired, scope, memory)
@@ -163,3 +168,12 @@ def _plain(value: t.Any) -> t.Any:
         return None if value is None else json.loads(json.dumps(value, default=str, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         raise policy.PolicyError(f"the policy cannot be read: {text.line(error, 200)}") from None
+
+
+def _not_counted(refused: t.Sequence[t.Mapping[str, t.Any]]) -> str:
+    """Return what is to be said of results that could not be used; empty without any."""
+    if not refused:
+        return ""
+    first = text.line(f"{refused[0]['file']}: {refused[0]['reason']}", MAX_REASON)
+    such = "" if len(refused) == 1 else "such as "
+    return f" ({wording.counted(len(refused), 'result')} cannot be used: {such}{first})"

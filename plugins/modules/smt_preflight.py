@@ -45,6 +45,9 @@ options:
       it does, and where this task fails, they say so, and nothing of an earlier call.
     type: dict
     default: {}
+  history:
+    description: Directory to which M(threadwise.smt.smt_compliance) will add its check.
+    type: path
   needs:
     description: Names of variables that have to be set.
     type: list

@@ -63,4 +63,7 @@ def test_a_check_of_compliance_leaves_its_line_and_in_check_mode_none(tmp_path):
     (tmp_path / "checks" / "checks-2099-01.jsonl").write_text("mine\n")
     for words in (("--check",), ()):
         run = check(*words, hosts=["here"])
-        assert run.returncode == 2 and "is no check of this collection" in run.stdout + run.stderr, run.stdout
+        # Before a host is asked, and not as if one of them had drifted.
+        assert run.returncode == 1 and "is no check of this collection" in run.stdout + run.stderr, run.stdout
+        assert "PLAY RECAP" not in run.stdout or "ok=1" in run.stdout, run.stdout
+    assert "is no check of this collection" in json.loads((tmp_path / "smt_compliance.json").read_text())["error"]

@@ -12,7 +12,7 @@ import os
 import re
 import typing as t
 
-from ansible import context
+from ansible import constants, context
 from ansible.errors import AnsibleError
 from ansible.parsing.splitter import parse_kv
 from ansible.utils.vars import load_extra_vars
@@ -22,11 +22,20 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 _PARSE: t.Callable[[str], dict[str, t.Any]] = parse_kv
 _EXTRA: t.Callable[[t.Any], dict[str, t.Any]] = load_extra_vars
 _ARGUMENTS: t.Any = context
+_SETTING: t.Callable[[str], t.Any] = constants.config.get_config_value
 
 # The options of smt_benchmark that are lines, by the variables that users set.
 LINES = {"smt_eval_command": "command", "smt_eval_metric": "metric"}
 # The beginnings of variables that no playbook reads which mends what a check finds; some have credentials in them.
 NOT_PASSED = ("smt_compliance_", "smt_history_", "smt_pull_", "smt_trial_")
+# As whom and how a call connects: the option, its name in Ansible, and the setting that it has the value of where it is
+# not given.
+CONNECTING = (
+    ("--user", "remote_user", "DEFAULT_REMOTE_USER"),
+    ("--private-key", "private_key_file", "DEFAULT_PRIVATE_KEY_FILE"),
+    ("--become-user", "become_user", "DEFAULT_BECOME_USER"),
+)
+MAX_OWN, MAX_SHOWN = 10, 60
 # Linux takes no longer argument.
 MAX_ARGUMENT = 128 * 1024
 _NEXT = re.compile(r"\s+smt_[a-z_]+=")
@@ -52,21 +61,42 @@ def whole(name: str, value: t.Any) -> t.Any:
     return value
 
 
-def call(loader: t.Any) -> tuple[str | None, tuple[str, ...], dict[str, t.Any]]:
-    """Return what ``--limit`` of the call says, None without it, the sources of its inventory, and its extra variables
-    that other playbooks of the collection read too.
+class Said(t.NamedTuple):
+    """What a call says.
+
+    Attributes:
+        limit: ``--limit``; None without it.
+        inventory: the sources of its inventory.
+        variables: its extra variables that other playbooks of the collection read too.
+        own: names of its other extra variables, of which a template may make a policy.
+        connecting: its words that say as whom and how it connects.
+    """
+
+    limit: str | None
+    inventory: tuple[str, ...]
+    variables: dict[str, t.Any]
+    own: tuple[str, ...]
+    connecting: tuple[str, ...]
+
+
+def call(loader: t.Any) -> Said:
+    """Return what the call says.
 
     Args:
         loader: Ansible's loader of files.
     """
     limit = _ARGUMENTS.CLIARGS.get("subset")
     sources = tuple(_from_here(source) for source in _ARGUMENTS.CLIARGS.get("inventory") or ())
+    extra = _EXTRA(loader)
     passed = {
-        name: value
-        for name, value in _EXTRA(loader).items()
-        if name.startswith("smt_") and not name.startswith(NOT_PASSED)
+        name: value for name, value in extra.items() if name.startswith("smt_") and not name.startswith(NOT_PASSED)
     }
-    return text.line(limit, MAX_ARGUMENT) if limit else None, sources, passed
+    own = tuple(text.line(name, MAX_SHOWN) for name in sorted(extra) if not name.startswith("smt_"))
+    given = [(option, _ARGUMENTS.CLIARGS.get(name), _SETTING(default)) for option, name, default in CONNECTING]
+    connecting = tuple(
+        word for option, value, default in given if value and value != default for word in (option, value)
+    )
+    return Said(text.line(limit, MAX_ARGUMENT) if limit else None, sources, passed, own[:MAX_OWN], connecting)
 
 
 def _from_here(source: str) -> str:

@@ -150,8 +150,8 @@ class UserVariables:
         return (self._set.get(host) or {}).get(name)
 
     def value(self, name: str, host: str) -> t.Any:
-        """Return a variable as the user wrote it for a host, templated without facts; None where it is not set,
-        or for a host that is refused.
+        """Return a variable as the user wrote it for a host, templated without facts; None where it is not set or
+        omitted, or for a host that is refused.
 
         Raises:
             AnsibleActionFail: it cannot be worked out without facts.
@@ -159,7 +159,7 @@ class UserVariables:
         if self.refusal(host) is not None:
             return None
         variables = self.around(host)
-        return self._worked_out({name: variables[name]}, variables, host)[name] if name in variables else None
+        return self._worked_out({name: variables[name]}, variables, host).get(name) if name in variables else None
 
     def undefined(self, task_vars: t.Mapping[str, t.Any]) -> str | None:
         """Return a sentence for a variable that the task's arguments name and that is set to what is not defined:

@@ -53,7 +53,7 @@ def added(result: HostResult) -> HostResult:
         made = {}
         for name, cost in _costs(workload, sample):
             unit = f"{_UNITS[name]}/{_unit_of_work(workload)}".removesuffix("/1")
-            metric = DeclaredMetric(unit=unit, better="lower", aggregate=workload_metrics.MEAN_PER_JOB)
+            metric = DeclaredMetric(unit=unit, better="lower", aggregate="mean_per_job")
             found.setdefault(workload.name, {})[name] = metric
             made[name] = Value(value=cost, unit=unit, better="lower")
         if made:

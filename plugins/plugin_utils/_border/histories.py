@@ -9,6 +9,8 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts
 
 MAX_HOSTS = 200_000
+# A host as a line for people, which can be longer than a name.
+HostLine = t.Annotated[str, parts.text_of(500, r"^[^\n]{1,500}$")]
 
 Status = t.Literal["compliant", "waived", "drifted", "bad_policy", "unknown", "unreachable"]
 
@@ -28,7 +30,7 @@ class CheckLine(parts.Part, frozen=True):
     at: parts.Moment
     hosts: parts.Count
     whole: bool
-    statuses: t.Annotated[dict[parts.Key, Status | None], parts.at_most(MAX_HOSTS)]
+    statuses: t.Annotated[dict[HostLine, Status | None], parts.at_most(MAX_HOSTS)]
 
 
 class _Excerpt(parts.Part, frozen=True, forbid_unknown_fields=False):

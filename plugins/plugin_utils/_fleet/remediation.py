@@ -16,6 +16,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, rollout, waivers
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance import ComplianceResult
 
+# Where an evaluation puts its results, and where the policy looks for them.
+DESTINATION, RESULTS = "smt_eval_dest", "smt_policy_results"
 # A longer command is not shown: cut, it would be about other hosts.
 MAX_COMMAND = 2000
 # Ansible splits patterns at white space, commas and colons, and takes some first characters for what to do with a
@@ -31,12 +33,16 @@ class Call:
         limit: what ``--limit`` said; None without it.
         inventory: its sources, those below the working directory as from there.
         variables: its extra variables that other playbooks of the collection read too.
+        own: names of its other extra variables, which can decide what such a playbook does.
+        connecting: its words that say as whom and how it connects.
         error: why it checked no host; None where it did.
     """
 
     limit: str | None = None
     inventory: tuple[str, ...] = ()
     variables: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
+    own: tuple[str, ...] = ()
+    connecting: tuple[str, ...] = ()
     error: str | None = None
 
     @property
@@ -61,9 +67,15 @@ class Call:
         except (TypeError, ValueError):
             # One that is encrypted stays so.
             return self._in_words(playbook, hosts, *more)
-        return self._command(["ansible-playbook", "-b", playbook, *variables], hosts, *more) or self._in_words(
-            playbook, hosts, *more
-        )
+        command = self._command(["ansible-playbook", "-b", playbook, *variables], hosts, *more)
+        return (not self.own and command) or self._in_words(playbook, hosts, *more)
+
+    def evaluate(self, hosts: t.Sequence[str]) -> str:
+        """Return the same for an evaluation whose results the policy then finds."""
+        results = self.variables.get(RESULTS)
+        if isinstance(results, str):
+            return self.play("smt_eval", hosts, "-e", json.dumps({DESTINATION: results}, ensure_ascii=False))
+        return f"{self.play('smt_eval', hosts)}, with {DESTINATION} set to the directory of {RESULTS}"
 
     def ping(self, host: str) -> str:
         """Return the same for the command that sees whether a host answers."""
@@ -72,7 +84,7 @@ class Call:
 
     def _command(self, words: t.Sequence[str], hosts: t.Sequence[str], *more: str) -> str | None:
         sources = [word for source in self.inventory for word in ("-i", source)]
-        found = shlex.join([words[0], *sources, *words[1:], "--limit", ",".join(hosts), *more])
+        found = shlex.join([words[0], *sources, *self.connecting, *words[1:], "--limit", ",".join(hosts), *more])
         can_be_shown = len(found) <= MAX_COMMAND and "\n" not in found and border_text.showable(found) == found
         return found if can_be_shown and all(map(_is_alone, hosts)) else None
 
@@ -87,6 +99,8 @@ class Call:
         else:
             whom = "--limit @FILE, a file with its name as a line"
             why = "a pattern of this name selects other hosts"
+        if self.own:
+            why = f"its own {', '.join(self.own)} can decide what is done"
         return f"{what} with the inventory and the extra variables of this check{with_more} and {whom} ({why})"
 
 
@@ -124,7 +138,7 @@ def text(host: str, result: ComplianceResult, call: Call) -> str | None:
     if result["status"] == compliance.UNREACHABLE:
         return f"See why it does not answer: {call.ping(host)}"
     return (
-        f"Evaluate a host of its class ({call.play('smt_eval', [host])}), or set smt_policy to a state for it."
+        f"Evaluate a host of its class ({call.evaluate([host])}), or set smt_policy to a state for it."
         if result["undecided"]
         else f"See what it says of itself: {call.play('smt_survey', [host])}"
     )
@@ -137,7 +151,7 @@ def _of_compliance(host: str, result: ComplianceResult, call: Call) -> str | Non
             return _after_its_waiver("have the interrupted rollout finished", host, call)
         return f"Have the interrupted rollout finished: {call.play('smt_enforce', [host])}"
     measure = result["decision"] and result["decision"]["measure"]
-    return f"Measure its hardware class again: {call.play('smt_eval', measure)}" if measure else None
+    return f"Measure its hardware class again: {call.evaluate(measure)}" if measure else None
 
 
 def _after_its_waiver(what: str, host: str, call: Call) -> str:

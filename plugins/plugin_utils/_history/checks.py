@@ -125,7 +125,8 @@ def add(
                 return
             at = max(at, last or at)
             month = at.strftime("%Y-%m")
-            is_first = f"checks-{month}.jsonl" not in names
+            # A file whose first line was not written whole has none.
+            is_first = name != f"checks-{month}.jsonl"
             now = {**known, **statuses, **dict.fromkeys(known.keys() - statuses.keys() - set(others))}
             line = {
                 "schema": SCHEMA,
@@ -161,7 +162,9 @@ def read(directory: str | os.PathLike[str]) -> History:
                             f"{folder.path / name}: its check of {at:{_MOMENT}} comes after one of"
                             f" {found.checks[-1].at:{_MOMENT}}: remove the lines of the wrong time"
                         )
-                    for host, status in line.statuses.items():
+                    # Who is not in a whole line left the inventory in a month whose file is gone.
+                    left = dict.fromkeys(found.statuses.keys() - line.statuses.keys()) if line.whole else {}
+                    for host, status in (*left.items(), *line.statuses.items()):
                         _see(found, lasting, host, status, at)
                         if status and status not in _NOT_SEEN:
                             found.seen.add(host)

@@ -71,7 +71,7 @@ def interval(ratio: float | None, low: float | None, high: float | None, confide
     return Interval(ratio, low, high, min(0.9999, max(0.5, confidence or 0.95)))
 
 
-def turns(runs: t.Sequence[Interval], margin: float) -> list[Turn]:
+def turns(runs: t.Sequence[Interval], margin: float, level: float = LEVEL) -> list[Turn]:
     """Return where the effect has changed, by its intervals.
 
     The runs are split where the weighted means before and after differ most, in standard errors; the p-value of that is
@@ -85,8 +85,9 @@ def turns(runs: t.Sequence[Interval], margin: float) -> list[Turn]:
     Args:
         runs: what they say of one thing, in order.
         margin: effects within this share of 1 count as none.
+        level: how sure a change has to be.
     """
-    places = _split(runs, 0, margin)
+    places = _split(runs, 0, margin, level)
     ends = [0, *(place for place, _p_value in places), len(runs)]
     means = [math.exp(_mean(runs[begin:end], 0.0)[0]) for begin, end in itertools.pairwise(ends)]
     return [Turn(place, *pair, p_value) for (place, p_value), pair in zip(places, itertools.pairwise(means))]
@@ -112,7 +113,7 @@ def standing(runs: t.Sequence[Interval], found: t.Sequence[Turn], margin: float)
     return HOLDS if reach <= math.log1p(NEAR) else NOT_DECIDED
 
 
-def _split(runs: t.Sequence[Interval], first: int, margin: float) -> list[tuple[int, float]]:
+def _split(runs: t.Sequence[Interval], first: int, margin: float, level: float) -> list[tuple[int, float]]:
     if len(runs) < 2:
         return []
     tried = []
@@ -121,12 +122,12 @@ def _split(runs: t.Sequence[Interval], first: int, margin: float) -> list[tuple[
         tried.append((difference / error, difference, place))
     score, difference, place = max(tried)
     p_value = min(1.0, 2 * (1 - statistics.NormalDist().cdf(score)) * len(tried))
-    if p_value > LEVEL or difference <= math.log1p(margin):
+    if p_value > level or difference <= math.log1p(margin):
         return []
     return [
-        *_split(runs[:place], first, margin),
+        *_split(runs[:place], first, margin, level),
         (first + place, p_value),
-        *_split(runs[place:], first + place, margin),
+        *_split(runs[place:], first + place, margin, level),
     ]
 
 

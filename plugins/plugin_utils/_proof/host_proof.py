@@ -12,7 +12,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import co
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.change import Change
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.paired import GAIN, LOSS
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.paired import GAIN, LOSS, MIN_BLOCKS
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import cautions
 
@@ -174,14 +174,18 @@ def without_result(proof: HostProof, reason: str) -> HostProof:
 def with_result(proof: HostProof, result: HostResult) -> HostProof:
     """Return it with what the evaluation of equal arms and of a planted effect says."""
     analysis = HostAnalysis(costs.added(result))
-    found = {
-        one["candidate"]["arm"]: Measured.read(one)
+    compared = [
+        one
         for one in analysis.comparisons
         if one["kind"] == "arm" and one["metric"] == METRIC and one["baseline"]["arm"] == AS_FOUND
-    }
+    ]
+    # Of fewer there is no verdict: neither does nothing called hold, nor nothing found fail.
+    found = {one["candidate"]["arm"]: Measured.read(one) for one in compared if one["n"] >= MIN_BLOCKS}
     missing = None
     if len(found) < 2:
-        missing = result.message or "it ended before both arms had enough samples"
+        blocks = min((one["n"] for one in compared), default=0)
+        ended = result.message or "it ended before both arms had enough samples"
+        missing = f"{ended} ({blocks} of at least {MIN_BLOCKS} blocks)"
     return dataclasses.replace(
         proof,
         equal=found.get(AGAIN),

@@ -64,11 +64,15 @@ def test_the_call_is_whole_and_passes_on_no_credential(tmp_path, monkeypatch):
     ]
     sources = (f"{tmp_path}/in  ventory.yml", "/etc/ansible/hosts", hosts)
     monkeypatch.setattr(
-        context, "CLIARGS", CLIArgs({"extra_vars": tuple(given), "subset": hosts, "inventory": sources})
+        context,
+        "CLIARGS",
+        CLIArgs({"extra_vars": tuple(given), "subset": hosts, "inventory": sources, "remote_user": "bob"}),
     )
     monkeypatch.setattr(ansible_vars.load_extra_vars, "extra_vars", None, raising=False)
     assert command_line.call(DataLoader()) == (
         hosts,
         ("in  ventory.yml", "/etc/ansible/hosts", hosts),
         {"smt_policy": "disabled", "smt_memory_overcommit": "strict"},
+        ("database_password",),
+        ("--user", "bob"),
     )

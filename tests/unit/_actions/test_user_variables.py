@@ -34,6 +34,8 @@ OF_ALL = {
     "smt_enforce_health_check": "{{ root }}/{{ kind }}.yml",
     "smt_trial_metrics_url": "{{ server }}",
     "smt_policy_group": "{{ kind }}",
+    "smt_policy_waiver": "{{ waivers[inventory_hostname] | default(omit) }}",
+    "waivers": {"a": "for a"},
 }
 OF_HOSTS = {"a": {"kind": "web"}, "b": {"kind": "db"}, "c": {"kind": "web"}}
 # Arguments of a task that decide on the controller, and what each is for a host.
@@ -126,6 +128,8 @@ def test_without_facts_it_is_what_ansible_says(world):
             world.user().refusal(host) is None
             and world.user().value("smt_policy_group", host) == OF_HOSTS[host]["kind"]
         )
+        # What is omitted is not set.
+        assert world.user().value("smt_policy_waiver", host) == ("for a" if host == "a" else None)
 
 
 NAMES = sorted(

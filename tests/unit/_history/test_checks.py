@@ -122,6 +122,31 @@ def test_only_what_has_changed_is_written(tmp_path):
     assert first["statuses"] == hosts and second["statuses"] == {}
 
 
+def test_a_month_is_complete_by_itself_also_of_who_left_and_where_its_first_line_was_torn(tmp_path):
+    """The file that is refused is to be removed, by what its message says."""
+    september = START.replace(month=9, day=1)
+    for months, hosts in ((0, ["a", "b"]), (1, ["b"]), (2, ["b"])):
+        statuses = {"a": "drifted", "b": "compliant"}
+        at = september + datetime.timedelta(days=31 * months)
+        checks.add(tmp_path, {host: statuses[host] for host in hosts}, (), at)
+    (tmp_path / "checks-2026-10.jsonl").unlink()
+    found = checks.read(tmp_path)
+    assert found.statuses == {"b": "compliant"} and [(one.host, one.is_removed) for one in found.drifts] == [
+        ("a", True)
+    ]
+    (tmp_path / "checks-2026-12.jsonl").write_text('{"schema": "threadwise.smt/che')
+    checks.add(tmp_path, {"b": "compliant"}, (), september + datetime.timedelta(days=95))
+    for path in ("checks-2026-09.jsonl", "checks-2026-11.jsonl"):
+        (tmp_path / path).unlink()
+    assert checks.read(tmp_path).statuses == {"b": "compliant"}
+
+
+def test_a_host_with_a_very_long_name_can_be_read_again(tmp_path):
+    for day in range(2):
+        checks.add(tmp_path, {"h" * 500: "compliant"}, (), START + day * DAY)
+    assert list(checks.read(tmp_path).statuses) == ["h" * 500]
+
+
 def test_a_line_that_was_not_written_whole_is_lost_alone(tmp_path):
     add(tmp_path, {"a": "compliant"})
     path = tmp_path / "checks-2026-01.jsonl"

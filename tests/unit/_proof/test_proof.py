@@ -125,6 +125,14 @@ def test_a_host_on_which_all_holds(facts):
     assert "An effect has to be " in sentence(proof, "equal arms")
 
 
+@pytest.mark.parametrize("blocks", [1, 2, 3])
+def test_of_fewer_blocks_than_a_verdict_takes_nothing_holds_or_fails(facts, blocks):
+    proof = evaluated(looked(facts), EFFECTS, blocks=blocks)
+    assert {states(proof)[part] for part in ("equal arms", "known effect")} == {findings.OPEN}
+    assert f"({blocks} of at least 4 blocks)" in sentence(proof, "equal arms")
+    assert "An effect has to be" not in sentence(proof, "equal arms")
+
+
 def test_interrupts_that_irqbalance_moves_are_not_called_as_before(facts):
     different = {kind: [] for kind in findings.KINDS if kind != "interrupts"}
     proof = looked(facts, switch={**SWITCH, "different": different})

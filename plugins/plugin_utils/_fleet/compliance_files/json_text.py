@@ -17,6 +17,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import (
     waivers,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files.base import Check, Format
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding import rechecks
 from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled import series
 
 SCHEMA_NAME, SCHEMA_VERSION = "threadwise.smt/compliance", 2
@@ -83,7 +84,7 @@ _RECHECK = schema.whole(
         schema.or_null(_TEXTS), "The mitigations that were in force, as above; null where the kernel listed none."
     ),
     state=schema.about(
-        schema.one_of(series.HOLDS, series.CHANGED, series.NOT_DECIDED),
+        schema.one_of(series.HOLDS, series.CHANGED, series.NOT_DECIDED, rechecks.NOT_COMPARED),
         "Whether what the host said in the run that decides holds, has changed, or neither is known.",
     ),
 )

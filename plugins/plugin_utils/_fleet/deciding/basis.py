@@ -24,7 +24,7 @@ NAMED = 3
 _SERIES = re.compile("[0-9]{1,4}[.][0-9]{1,4}")
 # Parts of a vulnerability's status that follow from the state of SMT, which a decision changes, or say that nothing is
 # mitigated. After "Vulnerable" a reason follows, which can have commas in it.
-_NO_MITIGATION = re.compile(r"\bSMT\b|^STIBP\b|Not affected|: disabled$|^(Vulnerable|Unknown)\b|^$")
+_NO_MITIGATION = re.compile(r"\bSMT\b|^no |^STIBP\b|Not affected|: disabled$|^(Vulnerable|Unknown)\b|^$")
 _VULNERABLE = re.compile(r"[A-Za-z-]+: (Vulnerable|Unknown)\b|Vulnerable\b(?!,)|Unknown\b")
 # What follows from KVM being in use, as the first guest of a host does it.
 _OF_KVM = re.compile(r"itlb_multihit: |l1tf: VMX\b")

@@ -263,8 +263,8 @@ def _decide(
     hosts = sorted(one.host for one in counted)
     runs = list(dict.fromkeys(one.run for one in counted))
     whose = _source(hosts, runs, age) if hosts else "no evaluation"
-    if decision and (confirmed := rechecks.confirmed(checked)):
-        whose = f"{whose}, {confirmed}"
+    if decision and (said := rechecks.said(checked)):
+        whose = f"{whose}, {said}"
     if not_counted:
         reasons = list(not_counted.values())
         more = f"; and {len(reasons) - NAMED} more do not count" if len(reasons) > NAMED else ""

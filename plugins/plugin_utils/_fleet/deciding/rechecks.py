@@ -20,6 +20,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled.series impo
 
 # A change of an effect by less is none, as smt_history_margin has it.
 MARGIN = 0.01
+NOT_COMPARED = "not compared"
 
 Recheck = dict[str, t.Any]
 
@@ -33,19 +34,16 @@ def of_class(counted: t.Iterable[Conclusion], again: t.Iterable[Conclusion], now
         now: the present time, aware.
 
     Returns:
-        ``{host, run, day, age_days, kernel, mitigations, state}`` each; ``state`` is one of those of :mod:`series`. A
-        host that does not decide has nothing to be compared with, which is ``NOT_DECIDED``.
+        ``{host, run, day, age_days, kernel, mitigations, state}`` each; ``state`` is one of those of :mod:`series`, or
+        ``NOT_COMPARED`` of a host that is none of those that decided.
     """
     deciding = {one.host: one for one in counted}
     begin = max((one.when for one in deciding.values()), default=None)
-    later: dict[str, list[Conclusion]] = {}
     found = []
-    for one in sorted(again, key=lambda one: (one.when, one.run)):
+    for one in sorted(again, key=lambda one: (one.when, one.run), reverse=True):
         first = deciding.get(one.host)
         since = first.when if first else begin
         if since and one.when > since:
-            runs = later.setdefault(one.host, [])
-            runs.append(one)
             found.append(
                 {
                     "host": one.host,
@@ -54,24 +52,24 @@ def of_class(counted: t.Iterable[Conclusion], again: t.Iterable[Conclusion], now
                     "age_days": max(0, (now - one.at).days) if one.at else None,
                     "kernel": one.basis.kernel,
                     "mitigations": None if one.basis.mitigations is None else list(one.basis.mitigations),
-                    "state": NOT_DECIDED if first is None else _state(first, runs),
+                    "state": NOT_COMPARED if first is None else _state(first, one),
                 }
             )
-    return found[::-1]
+    return found
 
 
-def _state(first: Conclusion, later: t.Sequence[Conclusion]) -> str:
-    """Return what the last of a host's re-checks says of the run that decides: it holds where all workloads do."""
-    said = {_of_workload([first, *later], key) for key in first.workloads if _interval(first, key, first)}
+def _state(first: Conclusion, later: Conclusion) -> str:
+    """Return what a re-check says of the run that decides: it holds where all workloads do. That one of them has
+    changed is as sure as it would have to be of a single one (Bonferroni).
+    """
+    keys = [key for key in first.workloads if _interval(first, key, first)]
+    said = {_of_workload(first, later, key, series.LEVEL / len(keys)) for key in keys}
     return CHANGED if CHANGED in said else HOLDS if said == {HOLDS} else NOT_DECIDED
 
 
-def _of_workload(runs: t.Sequence[Conclusion], key: tuple[str, float | None]) -> str:
-    intervals = [_interval(one, key, runs[0]) for one in runs]
-    known = [one for one in intervals if one]
-    if series.turns(known, MARGIN):
-        return CHANGED
-    return (intervals[-1] and series.standing(known, [], MARGIN)) or NOT_DECIDED
+def _of_workload(first: Conclusion, later: Conclusion, key: tuple[str, float | None], level: float) -> str:
+    known = [one for one in (_interval(run, key, first) for run in (first, later)) if one]
+    return series.standing(known, series.turns(known, MARGIN, level), MARGIN) or NOT_DECIDED
 
 
 def _interval(one: Conclusion, key: tuple[str, float | None], first: Conclusion) -> series.Interval | None:
@@ -82,7 +80,7 @@ def _interval(one: Conclusion, key: tuple[str, float | None], first: Conclusion)
     return series.interval(*(found[name] for name in ("ratio", "ci_low", "ci_high", "interval_confidence")))
 
 
-def counting(found: t.Sequence[Recheck]) -> Recheck | None:
+def counting(found: t.Iterable[Recheck]) -> Recheck | None:
     """Return the re-check that counts for a decision; None without any.
 
     That the effect has changed counts where the latest of a host says so. Else the latest that holds confirms the
@@ -91,10 +89,11 @@ def counting(found: t.Sequence[Recheck]) -> Recheck | None:
     Args:
         found: from :func:`of_class`.
     """
-    latest = {one["host"]: one for one in reversed(found)}
-    changed = [one for one in found if one["state"] == CHANGED and one is latest[one["host"]]]
-    holding = [one for one in found if one["state"] == HOLDS]
-    return next(iter([*changed, *holding, *found]), None)
+    compared = [one for one in found if one["state"] != NOT_COMPARED]
+    latest = {one["host"]: one for one in reversed(compared)}
+    changed = [one for one in compared if one["state"] == CHANGED and one is latest[one["host"]]]
+    holding = [one for one in compared if one["state"] == HOLDS]
+    return next(iter([*changed, *holding, *compared]), None)
 
 
 def confirming(found: t.Sequence[Recheck]) -> list[Recheck]:
@@ -103,16 +102,26 @@ def confirming(found: t.Sequence[Recheck]) -> list[Recheck]:
     return [of for of in found if of["state"] == HOLDS] if one and one["state"] == HOLDS else []
 
 
-def confirmed(found: t.Sequence[Recheck]) -> str:
-    """Return ``confirmed on DAY with Linux KERNEL``; empty where no re-check confirms the decision."""
-    return "".join(f"confirmed {_when(one)}" for one in confirming(found)[:1])
+def said(found: t.Sequence[Recheck]) -> str:
+    """Return what is to be said with whose a decision is: ``confirmed on DAY with Linux KERNEL``, and which re-checks
+    were in vain; empty where there is nothing.
+    """
+    kernels = dict.fromkeys(basis.series(one["kernel"]) for one in found)
+    by_kernel = [[one for one in found if basis.series(one["kernel"]) == name] for name in kernels]
+    confirmed = [one for of_kernel in by_kernel for one in confirming(of_kernel)[:1]]
+    vain = sorted({one["host"] for one in found if one["state"] == NOT_COMPARED})
+    parts = [f"confirmed {_when(one)}" for one in confirmed[:1]]
+    if vain:
+        named = f"{', '.join(vain[: basis.NAMED])}{' and others' if len(vain) > basis.NAMED else ''}"
+        parts.append(f"re-checked in vain with {named}, which did not decide")
+    return ", ".join(parts)
 
 
-def age_days(decision: t.Mapping[str, t.Any]) -> int | None:
+def _age_days(decision: t.Mapping[str, t.Any], about: t.Sequence[Recheck]) -> int | None:
     """Return the age of a decision of a hardware class, or of the last re-check that confirms it; None where it is not
     known.
     """
-    ages = [decision["age_days"], *(one["age_days"] for one in confirming(decision["rechecks"]))]
+    ages = [decision["age_days"], *(one["age_days"] for one in confirming(about))]
     return min((age for age in ages if age is not None), default=None)
 
 
@@ -133,7 +142,7 @@ def stale(decision: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any], max_age
         if rests_on[name]:
             more = [of[of_each] for of in confirming(about)]
             rests_on[name] = rests_on[name] + [known for known in more if known is not None]
-    reasons = basis.stale(rests_on, age_days(decision), facts, max_age)
+    reasons = basis.stale(rests_on, _age_days(decision, about), facts, max_age)
     one = counting(about)
     if one and one["state"] != HOLDS:
         says = "says that the effect has changed" if one["state"] == CHANGED else "does not tell whether it still holds"
@@ -171,6 +180,7 @@ def to_measure(
         reasons: from :func:`stale`.
         max_age: as for :func:`stale`.
     """
-    found = basis.to_measure(host, decision["hosts"], age_days(decision), reasons, max_age)
-    again = counting(_about(decision, facts))
+    about = _about(decision, facts)
+    found = basis.to_measure(host, decision["hosts"], _age_days(decision, about), reasons, max_age)
+    again = counting(about)
     return sorted({*found, *([again["host"]] if again and again["state"] != HOLDS else [])})

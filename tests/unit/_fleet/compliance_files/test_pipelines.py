@@ -166,7 +166,10 @@ def test_the_place_of_a_result_is_an_inventory_below_the_working_directory(tmp_p
             found("compliant", pending_rollback={"since": None, "back_to": None}, waiver={"state": "expired"}),
             "^Have the interrupted rollout finished: ",
         ),
-        (found("compliant", decision={"stale": ["old"], "measure": ["a2", "a3"]}), "smt_eval --limit a2,a3$"),
+        (
+            found("compliant", decision={"stale": ["old"], "measure": ["a2", "a3"]}),
+            "smt_eval --limit a2,a3, with smt_eval_dest set to",
+        ),
         (found("compliant", decision={"stale": [], "measure": []}), None),
         (
             found("compliant", decision={"stale": ["old"], "measure": [f"web{number:04d}" for number in range(999)]}),
@@ -174,7 +177,7 @@ def test_the_place_of_a_result_is_an_inventory_below_the_working_directory(tmp_p
         ),
         (found("bad_policy"), "^Set the variable"),
         (found("unknown"), "smt_survey --limit a1$"),
-        (found("unknown", undecided=True), "smt_eval --limit a1\\), or set smt_policy"),
+        (found("unknown", undecided=True), "smt_eval --limit a1, with smt_eval_dest set to .*\\), or set smt_policy"),
         (found("unreachable"), "^See why .*: ansible all -m ansible.builtin.ping --limit a1$"),
         (found("drifted", pending_change="by jo"), "^Confirm the change"),
         (found("drifted", change={"reboot": True}), "smt_enforce --limit a1 -e smt_policy_reboot_ok=true$"),
@@ -191,6 +194,13 @@ def test_the_place_of_a_result_is_an_inventory_below_the_working_directory(tmp_p
 def test_what_to_do(result, expected):
     remedy = remediation.text("a1", result, Call())
     assert remedy is None if expected is None else re.search(expected, remedy)
+
+
+def test_an_evaluation_that_is_asked_for_is_put_where_the_policy_looks_for_it():
+    result = found("compliant", decision={"stale": ["old"], "measure": ["a2", "a3"]})
+    remedy = remediation.text("a1", result, Call(variables={"smt_policy_results": "my site"}))
+    words = shlex.split(remedy.partition("again: ")[2])
+    assert json.loads(words[words.index("--limit") + 3]) == {"smt_eval_dest": "my site"}
 
 
 def test_a_command_has_the_inventory_and_the_extra_variables_of_the_call():
@@ -214,6 +224,10 @@ def test_a_command_has_the_inventory_and_the_extra_variables_of_the_call():
         "smt_policy": "disabled"
     }
     assert " -e " not in remediation.text("a1", found("unreachable"), call)
+    # As whom it connects is passed on; what a template may make a policy of is not shown, and named.
+    assert "ansible-playbook --user bob -b" in remediation.text("a1", found(), Call(connecting=("--user", "bob")))
+    remedy = remediation.text("a1", found(), Call(own=("env",)))
+    assert "ansible-playbook" not in remedy and remedy.endswith("(its own env can decide what is done)")
     # What Ansible keeps encrypted is no JSON.
     remedy = remediation.text("a1", found(), Call(variables={"smt_policy": object()}))
     assert remedy.startswith("Put the policy in force: threadwise.smt.smt_enforce with the inventory and the extra")

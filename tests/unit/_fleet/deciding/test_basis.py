@@ -62,6 +62,11 @@ def stale(measured, now, age=3, **known):
     return basis.stale(measured, age, {**now, **known}, 365)
 
 
+def test_what_a_vulnerable_kernel_lacks_is_no_mitigation():
+    lacks = {"spectre_v1": "Vulnerable: __user pointer sanitization and usercopy barriers only; no swapgs barriers"}
+    assert basis.mitigations(facts(lacks)) == ()
+
+
 @pytest.mark.parametrize(
     ("measured", "now"),
     [(INTEL, INTEL_OFF), (INTEL_OFF, INTEL), (AMD, AMD_OFF), (AMD_OFF, AMD), (INTEL, INTEL), ({}, AMD), (AMD, {})],
