@@ -78,7 +78,7 @@ def samples(result: HostResult) -> list[Sample]:
     found = []
     for name, workload in limited(result).items():
         limit = workload.response_limit or 0.0
-        groups = _responses(result, workload)
+        groups = responses_by_load(result, workload)
         loads: dict[str, set[float]] = {}
         for group, responses in groups.items():
             loads.setdefault(group[1], set()).update(responses)
@@ -112,7 +112,7 @@ def not_sustained(result: HostResult) -> frozenset[int]:
     least: dict[_Group, float] = {}
     served = set()
     for name, workload in limited(result).items():
-        for group, responses in _responses(result, workload).items():
+        for group, responses in responses_by_load(result, workload).items():
             least[group] = min((load for load, response in responses.items() if response < math.inf), default=math.inf)
             if min(responses.values()) <= (workload.response_limit or 0.0):
                 served.add((name, *group[3:]))
@@ -167,7 +167,7 @@ def level(blocks: t.Sequence[t.Sequence[float]], found: paired.Span) -> paired.S
     return most if len(set(loads)) > 1 else most._replace(low=None, high=None)
 
 
-def _responses(result: HostResult, workload: Workload) -> dict[_Group, Responses]:
+def responses_by_load(result: HostResult, workload: Workload) -> dict[_Group, Responses]:
     """Return the response times of each block, placement and arm of a workload."""
     found: dict[_Group, Responses] = {}
     for sample in result.samples:

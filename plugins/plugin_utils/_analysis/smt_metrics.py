@@ -137,8 +137,7 @@ def what_two_share(paired: float, alone: float, margin: float = 0.05) -> str:
 
 
 def most_clients(responses: t.Mapping[float, float], limit: float) -> float | None:
-    """Return the largest number of clients served within a limit:
-    there and at all smaller measured ones the response time is within it.
+    """Return the largest number of clients that is served within a limit, as all smaller measured ones are.
 
     Args:
         responses: number of clients -> response time (median, p99, ...), in the limit's unit; infinity where the load
@@ -163,8 +162,7 @@ def most_clients(responses: t.Mapping[float, float], limit: float) -> float | No
 
 
 def achievement_rate(performance: float, cpu_usage: float) -> float:
-    """Return performance / CPU usage, the rate that usage predicts for a fully used CPU: constant without SMT,
-    falling with load with SMT.
+    """Return performance / CPU usage, the rate that usage predicts for a full CPU; with SMT it falls with load.
 
     Args:
         performance: rate (work per time).

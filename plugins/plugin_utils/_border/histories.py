@@ -9,7 +9,6 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts
 
 MAX_HOSTS = 200_000
-# A host as a line for people, which can be longer than a name.
 HostLine = t.Annotated[str, parts.text_of(500, r"^[^\n]{1,500}$")]
 
 Status = t.Literal["compliant", "waived", "drifted", "bad_policy", "unknown", "unreachable"]

@@ -17,17 +17,15 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads import m
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     comparisons as host_comparisons,
     limits,
+    measures,
     recorded,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.measures import Level
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import (
-    disturbances,
-    load_limit,
-    spread,
-    wording,
-)
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import disturbances, outcomes, spread, wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_loads import load_limit
 
 # How values of workers are combined that say what one of them has.
 OF_EACH_WORKER = ("mean", workload_metrics.MEAN_PER_JOB, "max")
@@ -43,6 +41,7 @@ def of_host(analysis: HostAnalysis) -> list[str]:
         *wording.first_of(disturbances.cautions(result, comparisons), "comparisons"),
         *load_limit.cautions(analysis),
         *wording.first_of(_of_each_worker(result, comparisons), "workloads"),
+        *wording.first_of(zero_on_one_side(analysis), "metrics"),
         *_tails(comparisons),
     ]
 
@@ -83,9 +82,12 @@ def _of_the_run(result: HostResult) -> list[str]:
     for one in failures(result):
         reasons[one["reason"]] += one["samples"]
     for usual, count in reasons.most_common(1):
+        left_out = "their blocks are left out of the comparisons they belong to"
+        why = f"Of {'all' if count == reasons.total() else 'most'} the reason is"
+        if reasons.total() == 1:
+            left_out, why = "its block is left out of the comparisons it belongs to", "The reason is"
         cautions.append(
-            f"{reasons.total()} of {len(samples)} samples failed; their blocks are left out of the comparisons they"
-            f" belong to. {'Of all' if count == reasons.total() else 'Of most'} the reason is: {wording.clause(usual)}."
+            f"{reasons.total()} of {len(samples)} samples failed; {left_out}. {why}: {wording.clause(usual)}."
         )
     cautions += _undeclared(result)
     cautions += [*background_load(result), *_stolen_time(result), *_hypervisor(result)]
@@ -118,15 +120,10 @@ def _of_each_worker(result: HostResult, comparisons: t.Sequence[Comparison]) -> 
     found = []
     for one in host_comparisons.at_widest(comparisons):
         declared = limits.meaning(recorded.declaration(result, one["workload"]), one["metric"])
-        ran = [_workers(result, one["placement"], one[side]["arm"]) for side in ("baseline", "candidate")]
-        if (
-            declared.aggregate in OF_EACH_WORKER
-            and one.get("parameter") is None
-            and None not in ran
-            and len(set(ran)) > 1
-        ):
+        ran = outcomes.ran(result, one)
+        if declared.aggregate in OF_EACH_WORKER and one.get("parameter") is None and len(set(ran)) > 1:
             sides = [
-                f"with {one[side]['arm_title']} {wording.counted(count or 0, 'worker')}"
+                f"with {one[side]['arm_title']} {wording.counted(count, 'worker')}"
                 for side, count in zip(("baseline", "candidate"), ran)
             ]
             found.append(
@@ -136,10 +133,22 @@ def _of_each_worker(result: HostResult, comparisons: t.Sequence[Comparison]) -> 
     return found
 
 
-def _workers(result: HostResult, placement: str, arm: str) -> int | None:
-    """Return how many workers a placement has in an arm, or None where it is not known."""
-    spot = (result.plan.placements or {}).get(arm, {}).get(recorded.sampled_as(result, placement, arm))
-    return len(spot.workers) if spot and spot.workers else None
+def zero_on_one_side(analysis: HostAnalysis) -> list[str]:
+    """Return cautions about further metrics that are 0 in one arm alone, such as errors: there is no ratio, so they are
+    not compared.
+    """
+    zeros, found = recorded.sometimes_zero(analysis.result), []
+    by_place: dict[tuple[t.Any, ...], list[Level]] = {}
+    for level in analysis.levels if zeros else ():
+        if (level.workload, level.metric) in zeros and level.value is not None:
+            place = level.workload, level.parameter, level.metric, level.placement
+            by_place.setdefault(place, []).append(level)
+    for (workload, parameter, metric, placement), levels in by_place.items():
+        if placement == host_comparisons.WHOLE_MACHINE and len({level.value == 0 for level in levels}) > 1:
+            title = measures.describe_workload(analysis.result, workload, parameter).title
+            values = [f"{wording.amount(level.value or 0.0)} with {level.arm_title}" for level in levels]
+            found.append(f"{title}: {metric} was {wording.join(values)}, which has no ratio and no verdict.")
+    return found
 
 
 def _hypervisor(result: HostResult) -> list[str]:

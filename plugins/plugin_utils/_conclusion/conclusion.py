@@ -30,13 +30,12 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import 
     advice,
     cautions as host_cautions,
     costs as host_costs,
-    crossovers,
     findings,
-    load_limit,
     outcomes,
     wording,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_arms import exposure
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_loads import crossovers, load_limit
 
 ON, OFF, EITHER = "on", "off", "either"
 # Outcome of SMT off against SMT on -> what to choose.
@@ -211,24 +210,33 @@ def _by_verdict(group: t.Sequence[Comparison]) -> dict[str, list[Comparison]]:
 
 
 def _changes(by: t.Mapping[str, t.Sequence[Comparison]], order: t.Sequence[str] = ("loss", "gain")) -> str:
-    """Return the changes of what is worse, and of what is better."""
-    return "; ".join(f"{_effects(by[verdict])}, {wording.VERDICT_TITLES[verdict]}" for verdict in order if by[verdict])
+    """Return the changes of what is worse, and of what is better; in few words where there are many of both."""
+    effects = _ranges if all(by[verdict] for verdict in order) and sum(len(by[one]) for one in order) > 2 else _effects
+    return "; ".join(f"{effects(by[verdict])}, {wording.VERDICT_TITLES[verdict]}" for verdict in order if by[verdict])
 
 
 def _effects(group: t.Sequence[Comparison]) -> str:
     """Return ``gzip by −20 % (−22 to −18 %)`` for a few workloads, their range for many: of rates, and of times."""
-    if len(group) <= wording.NAMED:
-        return wording.join(
-            [f"{wording.subject_of(one)} by {wording.change_and_interval(change.Change.read(one))}" for one in group]
-        )
+    if len(group) > wording.NAMED:
+        return _ranges(group)
+    return wording.join(
+        [f"{wording.subject_of(one)} by {wording.change_and_interval(change.Change.read(one))}" for one in group]
+    )
+
+
+def _ranges(group: t.Sequence[Comparison]) -> str:
+    """Return ``3 workloads by +5 to +9 %``, or ``gzip and zlib by +5 to +9 %``: of rates, and of times."""
     ranges = []
     for better in dict.fromkeys(one["better"] for one in group):
-        changes = sorted(one["change"] for one in group if one["better"] == better)
+        members = [one for one in group if one["better"] == better]
+        changes = sorted(one["change"] for one in members)
         low, high = (
             wording.signed_share(end, wording.digits(changes[0], changes[-1])) for end in (changes[0], changes[-1])
         )
         by = high if low == high else f"{low.removesuffix(' %')} to {high}"
-        ranges.append(f"{wording.counted(len(changes), _what(group))} by {by}")
+        few = len(members) < wording.NAMED
+        named = list(map(wording.subject_of, members)) if few else [wording.counted(len(changes), _what(group))]
+        ranges.append(f"{wording.join(named)} by {by}")
     return wording.join(ranges)
 
 
@@ -286,7 +294,9 @@ def _of_best(analysis: HostAnalysis, standing: outcomes.Standing) -> list[str]:
     if not standing.complete:
         missing = analysis.settings[2] != host_comparisons.ALL
         why = f"which arm is best was not compared{' (smt_report_compare: all)' if missing else ''}"
-    return [f"Better than {baseline}: {wording.join(better)}; {why}."]
+    # Combined arms have commas in their titles.
+    named = f"{'; '.join(better)}. {wording.capital(why)}" if any(", " in one for one in better) else None
+    return [f"Better than {baseline}: {named or f'{wording.join(better)}; {why}'}."]
 
 
 def _of_other_arms(analysis: HostAnalysis) -> list[str]:
@@ -380,7 +390,7 @@ def _without_comparison(analysis: HostAnalysis) -> list[str]:
             if most and set(most) == {None}
             else f"no block has good samples {'with every online thread busy ' if smt else ''}on both sides"
         )
-        reason = "; ".join(_on_one_side(analysis)) or missing
+        reason = "; ".join(_on_one_side(analysis)) or _of_other_work(analysis) or missing
     others = list(recorded.other_arms(result).values())
     what = (
         "SMT on and off were"
@@ -390,7 +400,10 @@ def _without_comparison(analysis: HostAnalysis) -> list[str]:
     why = f"{what} not compared here: {wording.clause(reason)}."
     if parts := _of_a_part(comparisons):
         shown = _from_placements(comparisons)
-        return [*filter(None, [shown]), *parts, "The whole machine was not compared, so nothing is recommended."]
+        failed = "; ".join(_on_one_side(analysis))
+        why_not = f" ({failed})" if failed else ""
+        whole = f"The whole machine was not compared{why_not}, so nothing is recommended."
+        return [*filter(None, [shown]), *parts, whole]
     shown = _from_placements(comparisons)
     if shown is None and host_cautions.background_load(result):
         return [why, "The measurement tells nothing of sharing a core, because of background load on the CPUs."]
@@ -405,6 +418,26 @@ def _without_comparison(analysis: HostAnalysis) -> list[str]:
         )
         return [*measured, why] if measured else [why, nothing]
     return [shown, why]
+
+
+def _of_other_work(analysis: HostAnalysis) -> str:
+    """Say why numbers of both sides with every online thread busy were not compared: they are not of the same work, or
+    nobody has said what they are of; empty where there are none.
+    """
+    of_whole = [
+        level
+        for level in analysis.levels
+        if level.primary and level.placement == host_comparisons.WHOLE_MACHINE and level.value is not None
+    ]
+    by_workload = {level.workload: level for level in of_whole if level.arm == recorded.OF_SMT[0]}
+    for level in of_whole:
+        if level.arm == recorded.OF_SMT[1] and level.workload in by_workload:
+            about = measures.describe_workload(analysis.result, level.workload, level.parameter)
+            if (about.aggregate, about.better) == ("sum", "lower"):
+                return f"{about.metric} of {about.title} is a sum over as many workers as ran: declare what a job takes"
+            if about.aggregate == workload_metrics.UNDECLARED:
+                return f"it is not declared what {about.metric} of {about.title} is of"
+    return ""
 
 
 def _of_a_part(comparisons: t.Sequence[Comparison]) -> list[str]:
@@ -426,28 +459,46 @@ def _of_a_part(comparisons: t.Sequence[Comparison]) -> list[str]:
 
 def _from_placements(comparisons: t.Sequence[Comparison]) -> str | None:
     """Describe what the placements alone show about sharing a core, in one sentence; None where they show nothing."""
-    effects = {
-        "smt_yield": ("all threads combined", "one worker per core"),
-        "cost_of_sharing": ("two workers on one core", "two on two cores"),
-    }
-    for effect, (subject, base) in effects.items():
-        group = [
+    for subject, base, group in _of_sharing(comparisons):
+        arm = group[0]["baseline"]
+        state = "As it is now" if arm["arm"] == arms.AS_FOUND else f"With {arm['arm_title']}"
+        # What all of it cost is no work, as joules are.
+        costs = [one for one in group if (one["aggregate"], one["better"]) == ("sum", "lower")]
+        taken = [one for one in group if one in costs or one["aggregate"] == workload_metrics.MEAN_PER_JOB]
+        done = [one for one in group if one["aggregate"] in workload_metrics.ADDING_UP and one not in costs]
+        # A response time is no work that is done.
+        waits = [one for one in group if one not in done and one not in taken]
+        said = [f"did {_each(done, 'ratio', ('ci_low', 'ci_high'), f' the work of {base}')}"] if done else []
+        for metric in dict.fromkeys(one["metric"] for one in taken):
+            of_metric = [one for one in taken if one["metric"] == metric]
+            said.append(f"took {_each(of_metric, 'change', change.FIELDS[1:], f' the {metric} of {base}', 1.0)}")
+        if waits:
+            said.append(f"took {_each(waits, 'change', change.FIELDS[1:], f' as long as {base}', 1.0)}")
+        return f"{state}, {subject} {', and '.join(said)}."
+    return None
+
+
+def _of_sharing(comparisons: t.Sequence[Comparison]) -> t.Iterator[tuple[str, str, list[Comparison]]]:
+    """Give the comparisons that show what sharing a core does, those that say most first, each with the names of what
+    is compared with what. Of numbers of workers the fewest share most.
+    """
+
+    def of(effect: str) -> list[Comparison]:
+        return [
             one for one in comparisons if one["effect"] == effect and one["primary"] and one["n"] >= paired.MIN_BLOCKS
         ]
-        if group:
-            arm = group[0]["baseline"]
-            state = "As it is now" if arm["arm"] == arms.AS_FOUND else f"With {arm['arm_title']}"
-            done = [one for one in group if one["aggregate"] in workload_metrics.ADDING_UP]
-            taken = [one for one in group if one["aggregate"] == workload_metrics.MEAN_PER_JOB]
-            # A response time is no work that is done.
-            waits = [one for one in group if one not in done and one not in taken]
-            said = [f"did {_each(done, 'ratio', ('ci_low', 'ci_high'), f' the work of {base}')}"] if done else []
-            if taken:
-                said.append(f"took {_each(taken, 'change', change.FIELDS[1:], f' what {base} took of a job', 1.0)}")
-            if waits:
-                said.append(f"took {_each(waits, 'change', change.FIELDS[1:], f' as long as {base}', 1.0)}")
-            return f"{state}, {subject} {', and '.join(said)}."
-    return None
+
+    if found := of("smt_yield"):
+        yield "all threads combined", "one worker per core", found
+    if found := of("cost_of_sharing"):
+        yield "two workers on one core", "two on two cores", found
+    if found := of(host_comparisons.PACKING):
+        packed, apart = min(
+            ((one["candidate"]["placement"], one["baseline"]["placement"]) for one in found),
+            key=lambda pair: placements.rank(pair[0]),
+        )
+        group = [one for one in found if one["candidate"]["placement"] == packed]
+        yield placements.title(packed), placements.title(apart), group
 
 
 def _each(group: t.Sequence[Comparison], value: str, ends: tuple[str, str], what: str, added: float = 0.0) -> str:

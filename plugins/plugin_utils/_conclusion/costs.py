@@ -19,7 +19,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import outcomes, wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_arms import exposure
 
 MIB = 1024 * 1024
@@ -87,7 +87,8 @@ def of_host(analysis: HostAnalysis) -> list[str]:
         and (whole or not host_comparisons.is_of_smt(one))
     )
     costs += _narrower(comparisons)
-    costs += wording.first_of(_of_the_same_work(comparisons), "workloads")
+    same = _of_the_same_work(result, comparisons)
+    costs += wording.first_of(list(same.values()), "workloads", [word for word, _place in same])
     costs += _switching(result)
     names = exposure.exposed(result)
     if names:
@@ -105,19 +106,37 @@ def of_host(analysis: HostAnalysis) -> list[str]:
     return [*costs, *_observed(result)]
 
 
-def _of_the_same_work(comparisons: t.Iterable[Comparison]) -> list[str]:
-    """Return a sentence for each workload whose work is the same in two arms and costs more or less in one of them."""
+def _of_the_same_work(result: HostResult, comparisons: t.Iterable[Comparison]) -> dict[tuple[str, t.Any], str]:
+    """Return a sentence for each workload whose work is the same in two arms and costs more or less in one of them, by
+    whether that is better, and where.
+    """
     found = host_comparisons.at_widest(comparisons, every_metric=True)
     same = {_place(one): one for one in found if one["primary"] and one["verdict"] == paired.EQUIVALENT}
-    return [
-        f"{one['title']}, {one['candidate']['arm_title']} against {one['baseline']['arm_title']}: the same"
-        f" {same[_place(one)]['metric']}, and its {work_costs.TITLES[one['metric']]} change by {wording.judged(one)}."
+    named = work_costs.TITLES
+    return {
+        (_word(one), (one["metric"], _place(one))): (
+            f"{one['title']}, {one['candidate']['arm_title']} against {one['baseline']['arm_title']}: the same"
+            f" {same[_place(one)]['metric']}, and its {named[one['metric']]} change by {wording.judged(one)}"
+            f"{_charged(result, one)}."
+        )
         for one in found
         if one["metric"] in work_costs.METRICS
         and one["verdict"] in DECIDED
         and not one["confounded"]
         and _place(one) in same
-    ]
+    }
+
+
+def _charged(result: HostResult, one: Comparison) -> str:
+    """Say where a change of CPU time is one of the number of threads that are charged for the same time."""
+    before, after = outcomes.ran(result, one) or (0, 0)
+    if one["metric"] != work_costs.CPU_BY_WORK or before == after:
+        return ""
+    return f": {'fewer' if after < before else 'more'} threads are charged for the same time"
+
+
+def _word(one: Comparison) -> str:
+    return wording.VERDICT_TITLES[one["verdict"]]
 
 
 def _place(one: Comparison) -> tuple[t.Any, ...]:
@@ -149,12 +168,13 @@ def _narrower(comparisons: t.Sequence[Comparison]) -> list[str]:
 
 
 def _other_side(comparisons: t.Sequence[Comparison]) -> list[str]:
+    found = [*beside_equal(comparisons), *against_primary(comparisons)]
     sentences = [
-        f"The other side of it, {one['title']}: with {one['candidate']['arm_title']} {one['metric']} changes by"
-        f" {wording.judged(one)}."
-        for one in [*beside_equal(comparisons), *_against_primary(comparisons)]
+        f"The other side of it, {one['title']}: with {one['candidate']['arm_title']}"
+        f" {work_costs.TITLES.get(one['metric'], one['metric'])} changes by {wording.judged(one)}."
+        for one in found
     ]
-    return wording.first_of(sentences, "metrics")
+    return wording.first_of(sentences, "metrics", list(map(_word, found)))
 
 
 def beside_equal(comparisons: t.Sequence[Comparison]) -> list[Comparison]:
@@ -169,13 +189,15 @@ def beside_equal(comparisons: t.Sequence[Comparison]) -> list[Comparison]:
     return sorted(found, key=lambda one: one["verdict"] != paired.LOSS)
 
 
-def _against_primary(comparisons: t.Sequence[Comparison]) -> list[Comparison]:
-    """Return the further metrics on which an arm has the opposite effect of that on the workload's primary metric."""
+def against_primary(comparisons: t.Sequence[Comparison]) -> list[Comparison]:
+    """Return the further metrics on which an arm has the opposite effect of that on the workload's primary metric. CPU
+    time is none of them: beside a busy sibling a thread is charged for all of its time (docs/measures.md).
+    """
     return [
         one
         for verdict, opposite in DECIDED.items()
         for one in _further(comparisons, verdict)
-        if one["verdict"] == opposite
+        if one["verdict"] == opposite and one["metric"] != work_costs.CPU_BY_WORK
     ]
 
 

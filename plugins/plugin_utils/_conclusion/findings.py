@@ -28,10 +28,17 @@ def of_host(analysis: HostAnalysis) -> list[str]:
     """Return what a host's result says of the questions that its plan asked, in sentences."""
     rooms = [_room(analysis, one) for one in analysis.result.plan.workloads or () if one.parameter]
     return [
-        *wording.first_of([one.sentence() for one in factors.of_host(analysis)], "workloads"),
+        *_factors(analysis),
         *_sharing(analysis.result, analysis.comparisons),
         *filter(None, rooms),
     ]
+
+
+def _factors(analysis: HostAnalysis) -> list[str]:
+    found = factors.of_host(analysis)
+    kinds = {True: "in which one factor depends on the other", False: "in which none is known to"}
+    depends = [kinds[one.interaction.is_called] for one in found]
+    return wording.first_of([one.sentence() for one in found], "workloads", depends)
 
 
 def measured(analysis: HostAnalysis) -> list[str]:

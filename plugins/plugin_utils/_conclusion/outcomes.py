@@ -14,6 +14,7 @@ import itertools
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import metrics as workload_metrics
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     comparisons as host_comparisons,
     limits,
@@ -25,6 +26,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.measures import Level
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
 from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled import pooled
 
 BY_WORKLOAD, UNDECIDED, NOT_COMPARED = "by_workload", "undecided", "not_compared"
@@ -166,12 +168,56 @@ def on_one_side(analysis: HostAnalysis) -> list[Level]:
     return [level for level in sides if level.value is None and (level.workload, level.parameter) in able]
 
 
+def cold_starts(result: HostResult, level: Level) -> int:
+    """Return in how many blocks the smallest load of a most load is over its limit while a larger one is within it, as
+    after a cold start: no load is served there by the rule, and the next ones are.
+    """
+    workload = limits.limited(result)[level.workload]
+    limit = workload.response_limit or 0.0
+    return sum(
+        responses[min(responses)] > limit >= min(responses.values())
+        for group, responses in limits.responses_by_load(result, workload).items()
+        if group[1:3] == (level.measured_as, level.arm)
+    )
+
+
+def workers_of(result: HostResult, placement: str, arm: str) -> int | None:
+    """Return how many workers a placement has in an arm, or None where it is not known."""
+    spot = (result.plan.placements or {}).get(arm, {}).get(recorded.sampled_as(result, placement, arm))
+    return len(spot.workers) if spot and spot.workers else None
+
+
+def ran(result: HostResult, one: Comparison) -> list[int]:
+    """Return how many workers ran on both sides of a comparison; empty where that is not known."""
+    numbers = [workers_of(result, one["placement"], one[side]["arm"]) for side in ("baseline", "candidate")]
+    return [number for number in numbers if number] if None not in numbers else []
+
+
+def says_nothing_of_all(result: HostResult, one: Comparison) -> bool:
+    """Return whether a comparison is of what one worker has, while more of them ran on one side: which side did more is
+    not known. A response time is what is asked for, where it was declared to be one (``max``).
+    """
+    is_of_one = one["aggregate"] in ("mean", workload_metrics.MEAN_PER_JOB)
+    return is_of_one and one.get("parameter") is None and len(set(ran(result, one))) > 1
+
+
 def of_smt(analysis: HostAnalysis) -> str:
     """Return the outcome of SMT off against SMT on. Comparisons on which all agree decide nothing where those are
-    missing that could contradict them: of streams that were not measured, or of a workload that one of both cannot do.
+    missing that could contradict them: of streams that were not measured, of a workload that one of both cannot do, or
+    of what all workers did where only that of each is known.
     """
-    said = outcome([*deciding(analysis), *of_smt_by_one(analysis)])
-    missing = on_one_side(analysis) or any(curve.crossover.threads for curve in _curves(analysis))
+    decisive = deciding(analysis)
+    said = outcome([*decisive, *of_smt_by_one(analysis)])
+    missing = (
+        on_one_side(analysis)
+        or any(curve.crossover.threads for curve in _curves(analysis))
+        or any(says_nothing_of_all(analysis.result, one) for one in decisive)
+        or any(
+            cold_starts(analysis.result, level)
+            for level in analysis.levels
+            if level.metric == limits.MOST_LOAD and level.workload in limits.limited(analysis.result)
+        )
+    )
     return UNDECIDED if missing and said in (WORSE, BETTER, EQUAL) else said
 
 

@@ -13,6 +13,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import metrics as workload_metrics
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     change,
     comparisons as host_comparisons,
@@ -23,13 +24,14 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_anal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import (
     advice,
+    cautions,
     conclusion,
     costs,
-    load_limit,
     outcomes,
     wording,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_arms import exposure
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_loads import load_limit
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,14 +74,26 @@ def recommend(analysis: HostAnalysis, licence: Licence | None = None) -> dict[st
     if performance == conclusion.EITHER and len(sides) == 1:
         choice, decided_by = sides.pop(), "other reasons"
     # Where the work is the same either way something else may not be, such as the tail of response times.
-    responses = costs.beside_equal(analysis.comparisons) if performance == conclusion.EITHER else []
-    beside = [one for one in responses if host_comparisons.is_of_smt(one)]
+    # And where a response time was asked for, all workers together may do less.
+    further = (
+        costs.beside_equal(analysis.comparisons)
+        if performance == conclusion.EITHER
+        else [
+            one
+            for one in costs.against_primary(analysis.comparisons)
+            if one["aggregate"] in workload_metrics.ADDING_UP and one["placement"] == host_comparisons.WHOLE_MACHINE
+        ]
+    )
+    beside = [one for one in further if host_comparisons.is_of_smt(one)]
     reasons = [*(_performance(result, one) for one in [*every, *beside]), *others]
     pointed = {reason["points_to"] for reason in reasons} - {None}
     return {
         "choice": choice,
         "decided_by": decided_by,
-        "agreed": choice in (conclusion.ON, conclusion.OFF) and pointed == {choice},
+        # What is 0 on one side, as a number of errors, has no verdict, and may be what matters.
+        "agreed": choice in (conclusion.ON, conclusion.OFF)
+        and pointed == {choice}
+        and not cautions.zero_on_one_side(analysis),
         "reasons": reasons,
         "measure": advice.more_to_measure(result, every, analysis.curves),
         "arms": [_arm(analysis, *arm) for arm in recorded.other_arms(result).items()],

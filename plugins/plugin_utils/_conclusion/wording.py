@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import typing as t
 
@@ -223,8 +224,20 @@ def join(parts: t.Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}" if parts else ""
 
 
-def first_of(sentences: t.Sequence[str], what: str) -> list[str]:
-    """Return the first sentences of some that say the like, and how many more there are."""
+def first_of(sentences: t.Sequence[str], what: str, verdicts: t.Sequence[str] | None = None) -> list[str]:
+    """Return the first sentences of some that are of one kind, and how many more there are.
+
+    Args:
+        sentences: all of them.
+        what: they are about, in the plural.
+        verdicts: of each; None where all say the same.
+    """
     more = len(sentences) - NAMED
     # One more is said itself: that takes no more room.
-    return [*sentences[:NAMED], f"The same holds for {more} further {what}."] if more > 1 else list(sentences)
+    if more <= 1:
+        return list(sentences)
+    said = f"The same holds for {more} further {what}."
+    if verdicts is not None:
+        counts = collections.Counter(VERDICT_TITLES.get(one, one) for one in verdicts[NAMED:])
+        said = f"{more} further {what}: {join([f'{count} {word}' for word, count in counts.items()])}."
+    return [*sentences[:NAMED], said]

@@ -37,12 +37,12 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import (
     cautions,
     conclusion,
-    crossovers,
     outcomes,
     recommendation,
     spread,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_arms import exposure, factors
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_loads import crossovers
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import libraries, places, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import hardware_classes
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import registry

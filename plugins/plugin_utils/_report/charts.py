@@ -59,7 +59,31 @@ LOOKS = {**VERDICTS, BASELINE: (INK, "diamond")}
 ARM_COLOURS = ("on", "off", *(f"arm-{number}" for number in range(3, 9)))
 ARM_SHAPES = ("circle", "diamond", "square", "triangle-up", "cross", "triangle-down", "triangle-left", "triangle-right")
 # Candidate ticks of a ratio axis.
-RATIO_TICKS = (0.1, 0.2, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.4, 1.6, 2.0, 3.0, 5.0, 10.0)
+RATIO_TICKS = (
+    0.01,
+    0.03,
+    0.1,
+    0.2,
+    0.3,
+    0.5,
+    0.6,
+    0.7,
+    0.8,
+    0.9,
+    0.95,
+    1.0,
+    1.05,
+    1.1,
+    1.2,
+    1.4,
+    1.6,
+    2.0,
+    3.0,
+    5.0,
+    10.0,
+    30.0,
+    100.0,
+)
 # Width of a label on the ratio axis with spacing, and what is left beside that axis for half of the last one.
 LABEL_WIDTH, INSET = 62, 30
 # Height of a bar, of a row of marks, of a row of a map, and of plots.
@@ -124,8 +148,8 @@ def _share_with_interval(row: Row) -> str:
 def ratio_domain(ratios: t.Iterable[float], margin: float) -> tuple[float, float]:
     """Return the range of the ratio axis with all ratios and the margin, symmetric about 1 on the log scale."""
     reach = max([*(abs(math.log(ratio)) for ratio in ratios), 3 * margin, 0.05])
-    # The axis ends at a factor of ten; longer intervals end at the frame.
-    reach = min(1.08 * reach, math.log(10))
+    # The axis ends at a factor of 100; longer intervals end at the frame.
+    reach = min(1.08 * reach, math.log(100))
     return math.exp(-reach), math.exp(reach)
 
 
@@ -460,6 +484,7 @@ def points(
     along: str,
     label: str,
     limit: tuple[float, str] | None = None,
+    higher: bool = False,
 ) -> Picture:
     """Draw a value by the workload's parameter, one line per arm.
 
@@ -470,9 +495,10 @@ def points(
         along: the parameter with its unit.
         label: the alternative text.
         limit: the greatest value that was allowed, and its name.
+        higher: whether a higher value is better; what failed is drawn at the other end.
     """
     canvas = Canvas()
-    plot = _curve(canvas, rows, arms, unit, along, limit=limit)
+    plot = _curve(canvas, rows, arms, unit, along, limit=limit, higher=higher)
     if limit:
         y = plot.y(limit[0])
         canvas.path(line([(plot.left, y), (plot.right, y)]), stroke=INK, stroke_dasharray="4,3")
@@ -504,6 +530,7 @@ def _curve(
     below: tuple[float, float] | None = None,
     beside: float = 0.0,
     limit: tuple[float, str] | None = None,
+    higher: bool = False,
 ) -> Plot:
     """Draw a curve for each arm: with a legend at the top of the canvas, or as shares of a baseline below another
     plot, at this height and as high.
@@ -539,9 +566,10 @@ def _curve(
         said = (f"{title}, {tick_label(row['x'])} {along or STREAMS}: {say(row)}" for row in own)
         canvas.marks(shape, colour, 4, ((x, y, text) for (x, y), text in zip(middles, said)))
         failed = [row["x"] for row in of_arm if row["value"] is None]
-        at_top = [(plot.x(x), plot.top, f"{title}, {tick_label(x)} {along}: failed") for x in failed]
-        if at_top:
-            canvas.marks("cross", colour, 5, at_top)
+        end = plot.bottom if higher else plot.top
+        at_end = [(plot.x(x), end, f"{title}, {tick_label(x)} {along}: failed") for x in failed]
+        if at_end:
+            canvas.marks("cross", colour, 5, at_end)
     return plot
 
 

@@ -20,12 +20,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     comparisons as host_comparisons,
     paired,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import (
-    conclusion,
-    load_limit,
-    outcomes,
-    wording,
-)
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, outcomes, wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_loads import load_limit
 from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled import pooled
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
 

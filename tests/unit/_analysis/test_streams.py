@@ -8,7 +8,8 @@ import pytest
 import result_maker
 import studies
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import streams
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, crossovers, recommendation
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, recommendation
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_loads import crossovers
 from result_maker import accepted, analysed
 
 

@@ -27,7 +27,10 @@ def concluded(aggregate, names=("all_threads",), blocks=6):
 @pytest.mark.parametrize("aggregate", ["max", "mean", "mean_per_job"])
 def test_a_time_of_each_worker_is_none_of_what_more_of_them_did_together(aggregate):
     found = concluded(aggregate)
-    assert found["recommendation"] == "off" and any(one.startswith(OF_EACH) for one in found["cautions"])
+    # Which side did more work is only asked where it is no response time.
+    assert found["recommendation"] == ("off" if aggregate == "max" else "undecided") and any(
+        one.startswith(OF_EACH) for one in found["cautions"]
+    )
 
 
 @pytest.mark.parametrize(

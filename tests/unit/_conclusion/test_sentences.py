@@ -329,7 +329,7 @@ def test_cpu_time_of_a_job_is_that_of_one_worker_and_no_work_that_all_do():
     )
     sentence = said(document)[0]["sentence"]
     assert "did 1.25 times" in sentence and "took 1.50 times" in sentence, sentence
-    assert "what one worker per core took of a job (compile)" in sentence, sentence
+    assert "the cpu_time of one worker per core (compile)" in sentence, sentence
 
 
 def test_an_answer_by_cpu_time_says_that_it_is_of_each_worker():
@@ -337,3 +337,122 @@ def test_an_answer_by_cpu_time_says_that_it_is_of_each_worker():
         workloads={"compile": of_cpu_time(2 / 3)}, shape=EIGHT, blocks=8, noise=0.002, names=["all_threads"]
     )
     assert any("does not say how much they did together" in one for one in said(document)[0]["cautions"])
+
+
+REQUESTS = {"unit": "req/s", "better": "higher", "aggregate": "sum"}
+
+
+def whole_machine(workloads, **options):
+    return result_maker.result(
+        **{"workloads": workloads, "shape": EIGHT, "blocks": 8, "noise": 0.002, "names": ["all_threads"], **options}
+    )
+
+
+def test_what_further_metrics_do_is_not_that_of_the_first_ones():
+    """Three tails that double, and three that halve, were six of which the same holds."""
+    workloads = {
+        f"w{number}": of(
+            f"api {number}",
+            {"throughput": REQUESTS, "latency_p99": TIME},
+            lambda _arm, _spot, workers: [800.0 / len(workers)] * len(workers),
+            lambda arm, _spot, off=20.0 if number < 3 else 5.0: {"latency_p99": 10.0 if arm == "smt_on" else off},
+        )
+        for number in range(6)
+    }
+    costs = said(whole_machine(workloads))[0]["costs"]
+    assert "3 further metrics: 3 better." in costs and not any("same holds" in one for one in costs)
+
+
+@pytest.mark.parametrize(("aggregate", "better"), [("mean", "higher"), ("mean", "lower"), ("mean_per_job", "lower")])
+def test_what_each_worker_has_does_not_choose_where_other_numbers_of_them_ran(aggregate, better):
+    """With SMT off four workers have more each than eight have, and do less together."""
+    values = {"higher": (62.5, 100.0), "lower": (1.6, 1.0)}[better]
+    own = of(
+        "reads",
+        {"own": {"unit": "s" if better == "lower" else "req/s", "better": better, "aggregate": aggregate}},
+        lambda arm, _spot, workers: [values[arm == "smt_off"]] * len(workers),
+    )
+    found, recommended = said(whole_machine({"own": own}))
+    assert (found["recommendation"], recommended["choice"], recommended["agreed"]) == ("undecided", "undecided", False)
+    assert found["sentence"].startswith("Not decided: ") and "better" in found["sentence"]
+
+
+def test_a_response_time_chooses_and_less_work_beside_it_is_no_agreement():
+    api = of(
+        "api",
+        {"latency_p99": TIME, "throughput": REQUESTS},
+        lambda arm, _spot, workers: [10.0 if arm == "smt_on" else 8.0] * len(workers),
+        lambda arm, _spot: {"throughput": 1000.0 if arm == "smt_on" else 750.0},
+    )
+    document = whole_machine({"api": api}, compared=True)
+    document["facts"]["vulnerabilities"] = {}
+    found, recommended = said(document)
+    assert (found["recommendation"], recommended["agreed"]) == ("off", False)
+
+
+def test_errors_on_one_side_alone_are_said_and_are_no_agreement():
+    errors = {"unit": "errors", "better": "lower", "aggregate": "sum"}
+    web = of(
+        "web",
+        {"throughput": REQUESTS, "errors": errors},
+        lambda _arm, _spot, workers: [800.0 / len(workers)] * len(workers),
+        lambda arm, _spot: {"errors": 0 if arm == "smt_on" else 5},
+    )
+    found, recommended = said(whole_machine({"web": web}))
+    (caution,) = [one for one in found["cautions"] if "errors" in one]
+    assert caution == "web: errors was 0 with SMT on and 5 with SMT off, which has no ratio and no verdict."
+    assert recommended["choice"] == "off" and not recommended["agreed"]
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "reason"),
+    [
+        ("sum", "energy of encode is a sum over as many workers as ran"),
+        ("undeclared", "it is not declared what energy"),
+    ],
+)
+def test_why_good_numbers_were_not_compared_is_their_own_reason(aggregate, reason):
+    energy = {"energy": {"unit": "J", "better": "lower", "aggregate": aggregate}}
+    encode = of("encode", energy, lambda _arm, _spot, workers: [100.0] * len(workers))
+    sentence = said(whole_machine({"encode": encode}))[0]["sentence"]
+    assert reason in sentence and "good samples" not in sentence
+
+
+def test_joules_of_all_workers_are_no_work():
+    energy = {"energy": {"unit": "J", "better": "lower", "aggregate": "sum"}}
+    encode = of("encode", energy, lambda _arm, spot, workers: [160.0 if spot == "siblings" else 100.0] * len(workers))
+    document = whole_machine({"encode": encode}, names=["siblings", "cores"], compared=False, reason="x")
+    assert (
+        "two workers on one core took 1.60 times (1.60 to 1.60) the energy of two on two cores"
+        in (said(document)[0]["sentence"])
+    )
+
+
+def test_workers_that_were_packed_show_what_sharing_costs():
+    names = ["spread_2", "packed_2", "spread_4", "packed_4"]
+    document = whole_machine({"gzip": GZIP}, shape=(1, 4, 2), names=names, compared=False, reason="x")
+    sentence = said(document)[0]["sentence"]
+    assert "2 workers on siblings first did 0.6" in sentence and "the work of 2 workers on separate cores" in sentence
+    assert conclusion.NOTHING_OF_SHARING not in sentence
+
+
+def test_which_arm_cannot_do_the_work_is_said_also_beside_what_was_compared():
+    document = failing(
+        whole_machine({"gzip": GZIP}, names=["all_threads", "single"]),
+        lambda one: (
+            (one["placement"], one["arm"]) == ("all_threads", "smt_off")
+            or (one["placement"], one["arm"]) == ("one_per_core", "smt_off")
+        ),
+    )
+    sentence = said(document)[0]["sentence"]
+    assert "The whole machine was not compared (each sample of gzip of a fixed stream failed with SMT off)" in sentence
+
+
+def test_both_sides_of_it_depends_are_said_in_few_words():
+    workloads = {
+        f"w{number}": {"rate": 100.0, "share": 0.65 if number < 2 else 0.4, "unit": "MB/s", "title": f"load {number}"}
+        for number in range(4)
+    }
+    sentence = said(whole_machine(workloads))[0]["sentence"]
+    assert "load 0 and load 1 by −23" in sentence and "load 2 and load 3 by +24.9" in sentence
+    assert len(sentence.split()) < 40

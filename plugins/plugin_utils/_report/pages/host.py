@@ -18,8 +18,9 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import co
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult, Sample
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import load_limit, wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_arms import factors
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_loads import load_limit
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import (
     answer as answer_part,

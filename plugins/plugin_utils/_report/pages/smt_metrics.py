@@ -18,7 +18,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.measures 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.streams import FOUND, Crossover
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.usage import Usage
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import Sample, Workload
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import crossovers, wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_loads import crossovers
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
 
 Line = tuple[str, str, str]

@@ -21,7 +21,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_anal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.measures import Level, Measure
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.streams import Crossover
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult, Sample
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import crossovers, wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_loads import crossovers
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import (
     smt_metrics as smt_metrics_part,
@@ -286,11 +287,12 @@ def _parameters(
         response, limit = _response(result, own, about)
         usual = {place: members for place, members in kinds.items() if place[0] == placement}
         drawn = [
-            (response[0], response[1], "response time", limit),
+            (*response, "response time", limit),
             (_unit(about), rated, _unit(about), None),
             ("CPU usage [%]", _of_samples(result, usual, _usage_of_busiest), "usage of its busiest core", None),
             ("instructions per cycle", _of_samples(result, usual, _ipc), "instructions per cycle of a thread", None),
         ]
+        higher, said = about.better == "higher", f"by {along}; the table has the numbers"
         title = f"{about.title}, {placements.title(placement)}"
         found.append(
             {
@@ -298,7 +300,7 @@ def _parameters(
                 "charts": [
                     (
                         charts.points(
-                            rows, titles, unit, along, f"{title}: {what} by {along}; the table has the numbers", highest
+                            rows, titles, unit, along, f"{title}: {what} {said}", highest, rows is rated and higher
                         ),
                         "A cross: it failed there." if any(row["value"] is None for row in rows) else "",
                     )
@@ -397,13 +399,6 @@ def _load_curve(result: HostResult, used: t.Iterable[usage.Usage], about: Measur
         ]
         label = f"{about.title}: {what} over the CPU usage of the whole machine; the table has the numbers"
         if rows:
-            found.append(
-                charts.points(
-                    rows,
-                    list(dict.fromkeys(str(row["arm"]) for row in rows)),
-                    what,
-                    "CPU usage of the machine [%]",
-                    label,
-                )
-            )
+            shown = list(dict.fromkeys(str(row["arm"]) for row in rows))
+            found.append(charts.points(rows, shown, what, "CPU usage of the machine [%]", label))
     return found

@@ -17,7 +17,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.compariso
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.measures import Level
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import outcomes, wording
 
 RESOLUTION = "of the loads measured"
 
@@ -88,7 +88,12 @@ def cautions(analysis: HostAnalysis) -> list[str]:
             )
         for one in of_one:
             where = f"with {one.arm_title}, {placements.title(one.placement)}"
-            if one.value is None:
+            if cold := outcomes.cold_starts(result, one):
+                found.append(
+                    f"{title}: {where}, the smallest load is over the limit in {wording.counted(cold, 'block')}, and"
+                    " larger ones are within it: warm it up, and measure again."
+                )
+            elif one.value is None:
                 why = _why_failed(result, one)
                 found.append(
                     f"No load of {title} that was measured is served {within} {where}{why}: measure smaller loads."
