@@ -92,6 +92,8 @@ def row(summary: dict[str, t.Any], page: str) -> Row:
         "subject": subject,
         "arms": arm_titles,
         "title": _conclusion_title(subject, recommended["choice"], of_others),
+        # From how many streams on SMT helps, where that and not the whole machine decides.
+        "streams": [] if host_comparisons.of_smt(summary["comparisons"]) or by_one else summary["crossovers"],
         "sentence": summary["conclusion"]["sentence"],
         "basis": summary["conclusion"]["basis"],
         "environment": _environment(summary),
@@ -258,6 +260,10 @@ def _class(
             }
         )
     recommendation = conclusion.recommendation(pooled.shared(by_effect.get(None, [])))
+    said = {one["recommendation"] for one in members}
+    if recommendation == conclusion.NOT_COMPARED and len(said) == 1 and any(one["streams"] for one in members):
+        # What streams decide is of each host by itself: there is no ratio of all of them.
+        (recommendation,) = said
     others = [
         {**one, "effect": effect}
         for effect, group in by_effect.items()

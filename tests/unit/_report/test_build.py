@@ -358,7 +358,7 @@ def test_several_hosts_get_a_page_each_and_an_overview(tmp_path):
     assert set(files) == FILES | {"a%2Fb.html", "plain.html", "machines.html"}
     links = [attributes["href"] for tag, attributes in Page(files["index.html"]).elements if tag == "a"]
     assert "a%252Fb.html" in links and "plain.html" in links
-    assert "Leave SMT on at all 2 hosts." in Page(files["index.html"]).text()
+    assert "Leave SMT on at both hosts." in Page(files["index.html"]).text()
 
 
 def test_a_page_loads_nothing_and_runs_only_its_own_script(usual, attacked):

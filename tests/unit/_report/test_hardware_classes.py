@@ -48,6 +48,19 @@ def read(path):
     return markup.whole(path.read_text(encoding="utf-8"))
 
 
+def test_hosts_of_which_streams_decide_say_from_how_many_on():
+    """They were "it depends on the work", of a class that was "not compared"."""
+    rows = []
+    for name in ("h1", "h2"):
+        document = studies.hp(host=name, tests=["inner"])
+        rows.append(hardware_classes.row(result_maker.summarised(document, f"{name}.json"), f"{name}.html"))
+    said = page(rows)
+    assert "It depends on how much runs at once at both hosts." in said
+    assert "SMT helps array, inner from 8 streams on (h1 and h2)." in said
+    (of_class,) = hardware_classes.by_class(rows, 0.01, 0.95)
+    assert of_class["recommendation"] == "by_workload"
+
+
 def test_the_host_is_the_unit():
     rows = [row(f"web{number}", seed=number) for number in range(4)]
     (single,) = hardware_classes.by_class(rows[:1], 0.01, 0.95)

@@ -16,6 +16,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled import pooled
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import (
     charts,
+    fleet_answer,
     hardware_classes,
     text as report_text,
 )
@@ -38,14 +39,6 @@ MAX_NAMED = 20
 # With more different texts a column has no links that filter by it.
 MAX_CHOICES = 12
 # What is recommended to how many hosts, in the order of the sentence.
-_RECOMMENDED = {
-    conclusion.ON: "leave SMT on at",
-    conclusion.OFF: "turn SMT off at",
-    conclusion.EITHER: "either will do at",
-    conclusion.BY_WORKLOAD: "it depends on the work at",
-    conclusion.UNDECIDED: "not decided at",
-    conclusion.NOT_COMPARED: "SMT on and off were not compared at",
-}
 
 
 def render(
@@ -69,7 +62,7 @@ def render(
         rows=rows,
         refused=refused,
         counts={title: counts[title] for title in order if counts[title]},
-        sentences=_sentences(rows),
+        sentences=fleet_answer.sentences(rows),
         choices=_choices(table),
         classes=classes,
         question=_question(rows),
@@ -106,34 +99,6 @@ def _choices(table: t.Sequence[t.Sequence[t.Any]]) -> list[tuple[str, list[tuple
         if 1 < len(counts) <= MAX_CHOICES:
             found.append((name, sorted(counts.items(), key=lambda pair: pair[::-1])))
     return found
-
-
-def _sentences(rows: t.Sequence[hardware_classes.Row]) -> list[str]:
-    """Say at how many hosts to do what about SMT, and what other arms do at how many."""
-    chosen = collections.Counter(row["recommendation"] for row in rows if row["subject"] is None)
-    others = collections.Counter(
-        row["title"]
-        if row["subject"]
-        else row["title"].removeprefix(report_text.RECOMMENDATION_TITLES[row["recommendation"]]).removeprefix(", ")
-        for row in rows
-    )
-    return [
-        *_at([(words, chosen[choice]) for choice, words in _RECOMMENDED.items()], chosen.total()),
-        *_at([(f"{title} at", count) for title, count in sorted(others.items()) if title], len(rows)),
-    ]
-
-
-def _at(parts: t.Sequence[tuple[str, int]], of: int) -> list[str]:
-    """Return ``Leave SMT on at 7 of 12 hosts; turn SMT off at 5.``, or nothing without a host."""
-    found = [part for part in parts if part[1]]
-    if not found:
-        return []
-    (words, count), *others = found
-    hosts = report_text.counted(of, "host")
-    whole = hosts if of == 1 else f"all {hosts}"
-    first = f"{words} {whole if count == of else f'{count} of {hosts}'}"
-    said = "; ".join([first, *(f"{more} {number}" for more, number in others)])
-    return [f"{said[0].upper()}{said[1:]}."]
 
 
 def _question(rows: t.Sequence[hardware_classes.Row]) -> str:
