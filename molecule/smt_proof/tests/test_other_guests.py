@@ -25,13 +25,13 @@ def test_a_guest_of_which_it_is_known_what_its_siblings_share(guest, siblings, c
     state = f"cat {CPUS}/online {CPUS}/smt/control /proc/irq/*/smp_affinity_list; grep Cpus_allowed_list /proc/1/status"
     before = host.check_output(state)
     assert control in before
-    done = prove(guest, tmp_path, smt_proof_seconds=180)
+    done = prove(guest, tmp_path, smt_proof_seconds=270)
     print(done.stdout[-6000:], done.stderr[-2000:])
     found = document(guest, tmp_path)
     assert found["findings"]["facts"] == found["findings"]["switch"] == "holds", found
     assert found["findings"]["siblings"] in siblings, found["siblings"]
     assert found["switch"]["cpus"] == "1,3" and found["switch"]["seconds_back"] > 0
-    assert found["findings"]["equal arms"] == "holds" and found["equal"]["blocks"] >= 3, found["equal"]
+    assert found["findings"]["equal arms"] == "holds" and found["equal"]["blocks"] >= 4, found["equal"]
     # The effect is in its interval; it is found where this machine is quiet enough for one of this size.
     planted = found["planted"]
     assert planted["low"] <= 0.05 <= planted["high"] + 0.005, planted
