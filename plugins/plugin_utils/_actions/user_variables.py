@@ -83,7 +83,7 @@ class UserVariables:
         loader: Ansible's loader of files.
     """
 
-    def __init__(self, task: t.Any, task_vars: t.Mapping[str, t.Any], loader: t.Any) -> None:
+    def __init__(self, task: t.Any, task_vars: Variables, loader: t.Any) -> None:
         self._task, self._loader = task, loader
         self._play_hosts = {
             "_hosts": task_vars["ansible_play_batch"],
@@ -100,7 +100,7 @@ class UserVariables:
         self._manager.__dict__.update(manager.__dict__)
         self._manager._fact_cache = _NoFacts()
         self._manager._nonpersistent_fact_cache = {}
-        self.extra: t.Mapping[str, t.Any] = manager._extra_vars
+        self.extra: Variables = manager._extra_vars
 
     def refusal(self, host: str) -> str | None:
         """Return why a host is refused whose facts have names of this collection's variables,
@@ -161,7 +161,7 @@ class UserVariables:
         variables = self.around(host)
         return self._worked_out({name: variables[name]}, variables, host).get(name) if name in variables else None
 
-    def undefined(self, task_vars: t.Mapping[str, t.Any]) -> str | None:
+    def undefined(self, task_vars: Variables) -> str | None:
         """Return a sentence for a variable that the task's arguments name and that is set to what is not defined:
         `default` takes it for one that is not set. None where there is no such variable.
 
@@ -266,7 +266,7 @@ class UserVariables:
         where = place(value) or place(name)
         return f"{world}, {where}" if where and name not in self.extra else world
 
-    def _facts_of(self, host: str) -> t.Mapping[str, t.Any]:
+    def _facts_of(self, host: str) -> Variables:
         try:
             return self._facts.get(host) or {}
         except KeyError:

@@ -8,6 +8,7 @@ import collections
 import functools
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._usage.room import Use
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change, paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import outcomes
@@ -68,33 +69,50 @@ def span(ends: t.Sequence[float]) -> str:
     return low if low == high else f"{low.removesuffix(' %')} to {high}"
 
 
-def room_left(use: t.Mapping[str, t.Any]) -> str:
+class Room(t.NamedTuple):
+    """How much room is left.
+
+    Attributes:
+        usage: of a host's CPUs.
+        work: the share that it does of what it can do, between two limits.
+        room: for more of it, as a share of what it does, likewise; None where it does none.
+        by_usage: what usage says of that; likewise None.
+    """
+
+    usage: float
+    work: tuple[float, float]
+    room: tuple[float, float] | None
+    by_usage: float | None
+
+
+def room_left(use: Room | Use) -> str:
     """Return ``CPU usage is 50 %, and it does 76 to 84 % of the work that it can do: ...``.
 
     Args:
-        use: the ``usage`` of a host's CPUs, the share of the ``work`` that it does, and the ``room`` for more of it,
-            each with its two limits, and what usage says of that room, ``by_usage``; both are None where it does none.
+        use: of a host.
     """
-    begun = f"CPU usage is {percent(use['usage'])}, and it does {span(use['work'])} of the work that it can do"
-    if use["room"] is None:
+    begun = f"CPU usage is {percent(use.usage)}, and it does {span(use.work)} of the work that it can do"
+    if use.room is None:
         return f"{begun}."
-    if use["room"][0] > MANY:
+    if use.room[0] > MANY:
         return f"{begun}: there is room for more than {MANY:.0f} times as much of such work."
-    by_usage = f", not for {percent(use['by_usage'])} as usage says" if room_differs(use) else ""
-    return f"{begun}: there is room for {span(use['room'])} more of such work{by_usage}."
+    by_usage = f", not for {percent(use.by_usage or 0.0)} as usage says" if room_differs(use) else ""
+    return f"{begun}: there is room for {span(use.room)} more of such work{by_usage}."
 
 
-def room(use: t.Mapping[str, t.Any]) -> str:
+def room(use: Room | Use) -> str:
     """Return the room that is left for a cell of a table; the argument is that of :func:`room_left`."""
-    if use["room"] is None:
+    if use.room is None:
         return "-"
-    return f"over {MANY:.0f} times" if use["room"][0] > MANY else f"{span(use['room'])} more"
+    return f"over {MANY:.0f} times" if use.room[0] > MANY else f"{span(use.room)} more"
 
 
-def room_differs(use: t.Mapping[str, t.Any]) -> bool:
+def room_differs(use: Room | Use) -> bool:
     """Return whether usage says something else of the room, as far as that matters; likewise."""
-    low, high = use["room"]
-    return bool(low <= MANY and not low - MARGIN <= use["by_usage"] <= high + MARGIN)
+    if use.room is None:
+        return False
+    low, high = use.room
+    return bool(low <= MANY and not low - MARGIN <= (use.by_usage or 0.0) <= high + MARGIN)
 
 
 def signed(ratio: float, of: Comparison | None = None) -> str:

@@ -57,11 +57,10 @@ _NO_SMT = (
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
 ComplianceResult = dict[str, t.Any]
-Facts = t.Mapping[str, t.Any]
 
 
 def judge(
-    facts: t.Any, desired: policy.DesiredState, scope: str, memory: t.Mapping[str, t.Any] | None = None
+    facts: t.Any, desired: policy.DesiredState, scope: str, memory: fields.Facts | None = None
 ) -> ComplianceResult:
     """Compare one host with its desired state.
 
@@ -156,7 +155,7 @@ def from_registered(variable: t.Any) -> ComplianceResult:
     )
 
 
-def without_smt(facts: Facts) -> bool:
+def without_smt(facts: fields.Facts) -> bool:
     """Return whether no setting of a host would put two threads on a core.
 
     A guest whose CPUs share cores by measurement, against its kernel, has SMT that it cannot see.
@@ -168,7 +167,7 @@ def without_smt(facts: Facts) -> bool:
     )
 
 
-def running(facts: Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
+def running(facts: fields.Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
     """Compare the running system: drifted where `smt_state` would change a CPU or the control.
 
     Raises:
@@ -209,7 +208,7 @@ def running(facts: Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
     )
 
 
-def _topology(facts: Facts, now: smt_state.State) -> Topology:
+def _topology(facts: fields.Facts, now: smt_state.State) -> Topology:
     """Return what the facts say of a host's cores, packages and nodes; raise CpuListError when a list is not valid."""
     groups = {
         name: tuple(cpulist.parse(cpus) for cpus in fields.items(facts, name)[: cpulist.MAX_CPU + 1])
@@ -226,7 +225,7 @@ def _topology(facts: Facts, now: smt_state.State) -> Topology:
     )
 
 
-def _origin(facts: Facts, now: smt_state.State) -> smt_state.State | None:
+def _origin(facts: fields.Facts, now: smt_state.State) -> smt_state.State | None:
     """Return the state before the first change of this host:
     the CPUs that were off on purpose are those that were offline in it.
     """
@@ -234,7 +233,7 @@ def _origin(facts: Facts, now: smt_state.State) -> smt_state.State | None:
     return {**now, "online": list(cpulist.parse(before))} if before else None
 
 
-def configured(facts: Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
+def configured(facts: fields.Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
     """Compare the next boot: drifted where `smt_boot_args` would change an argument, whoever set it."""
     if desired.anything:
         return _aspect(COMPLIANT)
@@ -276,7 +275,7 @@ def memory_aspects(facts: t.Any) -> dict[str, dict[str, t.Any] | None]:
     }
 
 
-def boot_state(facts: Facts, desired: policy.DesiredState) -> str:
+def boot_state(facts: fields.Facts, desired: policy.DesiredState) -> str:
     """Return the desired state as boot arguments can express it: ``enabled`` or ``disabled``.
 
     Raises:
@@ -300,7 +299,7 @@ def boot_state(facts: Facts, desired: policy.DesiredState) -> str:
     )
 
 
-def _blocked_by(facts: Facts, when: str) -> str | None:
+def _blocked_by(facts: fields.Facts, when: str) -> str | None:
     """Return why no method can change SMT at ``runtime`` or ``boot``, or None where one can."""
     methods = fields.mapping(fields.mapping(facts, "methods"), when)
     if methods.get("chosen"):
@@ -327,7 +326,7 @@ def _needs(result: ComplianceResult) -> dict[str, bool]:
     }
 
 
-def _change(result: ComplianceResult, facts: Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
+def _change(result: ComplianceResult, facts: fields.Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
     needs = _needs(result)
     try:
         boot = {"smt": boot_state(facts, desired)} if needs["configured"] else None

@@ -5,9 +5,12 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._usage import look
+from ansible_collections.threadwise.smt.plugins.module_utils._usage.cores import Span
+from ansible_collections.threadwise.smt.plugins.module_utils._usage.room import Use
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import fields
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text
@@ -58,14 +61,19 @@ class Host:
         """Whether its CPUs may share cores of the real machine without its knowing."""
         return self.is_guest and not self.has_siblings
 
-    @property
-    def use(self) -> dict[str, t.Any] | None:
+    @functools.cached_property
+    def use(self) -> Use | None:
         """The use of the host, None where it is not known."""
-        found: dict[str, t.Any] | None = self.answer.get("use")
-        return found
+        found = self.answer.get("use")
+        if not found:
+            return None
+        fields_of_it: dict[str, t.Any] = {
+            name: Span(*one) if isinstance(one, list) else one for name, one in found.items()
+        }
+        return Use(**fields_of_it)
 
 
-def host(name: str, registered: t.Any, yields: t.Iterable[str], facts: t.Mapping[str, t.Any] | None = None) -> Host:
+def host(name: str, registered: t.Any, yields: t.Iterable[str], facts: fields.Facts | None = None) -> Host:
     """Return a host's look from what its task registered.
 
     Args:
@@ -83,7 +91,7 @@ def host(name: str, registered: t.Any, yields: t.Iterable[str], facts: t.Mapping
     return Host(name, None, answer, tuple(yields), fields.open_by_smt(known), known.get("hypervisor") is not None)
 
 
-def if_looked(name: str, registered: t.Any, facts: t.Mapping[str, t.Any] | None = None) -> Host | None:
+def if_looked(name: str, registered: t.Any, facts: fields.Facts | None = None) -> Host | None:
     """Return a host's look where there was to be one: its task was not skipped, and nothing before it failed.
 
     Args:
@@ -102,7 +110,7 @@ def sentences(one: Host) -> list[str]:
     if use is None:
         return [f"How its CPUs are used is not known: {unknown(one)}."]
     if one.hides_siblings:
-        return [f"CPU usage is {wording.percent(use['usage'])}.", HIDDEN]
+        return [f"CPU usage is {wording.percent(use.usage)}.", HIDDEN]
     found = [wording.room_left(use), _of_smt(one, use)]
     if not one.has_siblings:
         return found
@@ -130,12 +138,12 @@ def _of_yield(one: Host) -> str:
     return "What second threads give is a guess: 1.0 to 1.3 (no evaluation of this class)."
 
 
-def _of_smt(one: Host, use: t.Mapping[str, t.Any]) -> str:
+def _of_smt(one: Host, use: Use) -> str:
     if not one.has_siblings:
         return "No two siblings are online, so no work shares a core."
-    together = f"Siblings were busy together for {wording.span(use['several'])} of the time of a core"
-    most = wording.percent(use["bound"])
-    if use["bound"] <= wording.MARGIN:
+    together = f"Siblings were busy together for {wording.span(use.several)} of the time of a core"
+    most = wording.percent(use.bound)
+    if use.bound <= wording.MARGIN:
         return f"{together}: under this load SMT off cannot change what the host does by more than {most}."
     return f"{together}: under this load SMT off can change what the host does by up to {most}; an evaluation tells."
 
@@ -154,10 +162,10 @@ def _of_units(one: Host) -> list[str]:
     return [f"So much of their CPU time units spent beside a sibling with other work: {', '.join(each)}."]
 
 
-def _of_waiting(one: Host, use: t.Mapping[str, t.Any]) -> list[str]:
+def _of_waiting(one: Host, use: Use) -> list[str]:
     """Say whose answers can become faster with SMT off: of two busy threads each does half of what their core does."""
     named = [unit for unit in one.answer["units"] if unit["unit"] is not None and unit["ran"] > 0]
-    least = max(0.0, 1 - use["gain"][0] / 2)
+    least = max(0.0, 1 - use.gain[0] / 2)
     found = [unit for unit in named if unit["beside"] / unit["ran"] * least >= NOTABLE]
     return [
         f"{unit_title(unit['unit'])} spent {wording.percent(unit['beside'] / unit['ran'])} of its CPU time beside a"
@@ -206,7 +214,7 @@ def table(hosts: t.Sequence[Host]) -> list[str]:
 
 def ordered(hosts: t.Sequence[Host]) -> list[Host]:
     """Return those without a look first, then those with the least room."""
-    return sorted(hosts, key=lambda one: (one.use is not None, -(one.use["work"][1] if one.use else 0), one.name))
+    return sorted(hosts, key=lambda one: (one.use is not None, -(one.use.work[1] if one.use else 0), one.name))
 
 
 def _cells(one: Host) -> tuple[str, ...]:
@@ -215,7 +223,7 @@ def _cells(one: Host) -> tuple[str, ...]:
         return (one.name, *cells(one), "-", unknown(one))
     if one.hides_siblings:
         return (one.name, *cells(one), "-", "it sees no siblings")
-    return (one.name, *cells(one), wording.span(use["several"]), f"at most {wording.percent(use['bound'])}")
+    return (one.name, *cells(one), wording.span(use.several), f"at most {wording.percent(use.bound)}")
 
 
 def cells(one: Host | None) -> tuple[str, ...]:
@@ -224,11 +232,11 @@ def cells(one: Host | None) -> tuple[str, ...]:
     if not one or not use:
         return ("-",) * len(ROOM_COLUMNS)
     if one.hides_siblings:
-        return (wording.percent(use["usage"]), *("-",) * (len(ROOM_COLUMNS) - 1))
+        return (wording.percent(use.usage), *("-",) * (len(ROOM_COLUMNS) - 1))
     by_usage = (
-        f"{wording.percent(use['by_usage'])} more" if use["room"] is not None and wording.room_differs(use) else "-"
+        f"{wording.percent(use.by_usage or 0.0)} more" if use.room is not None and wording.room_differs(use) else "-"
     )
-    return (wording.percent(use["usage"]), wording.span(use["work"]), wording.room(use), by_usage)
+    return (wording.percent(use.usage), wording.span(use.work), wording.room(use), by_usage)
 
 
 def unknown(one: Host) -> str:
@@ -242,12 +250,12 @@ def summary(hosts: t.Sequence[Host]) -> str:
     looked = [one.use for one in seen if one.use is not None and not one.hides_siblings]
     of_siblings = [one for one in seen if one.has_siblings]
     # Second threads that give more than their share leave more room.
-    other = [use["by_usage"] < use["room"][0] for use in looked if use["room"] and wording.room_differs(use)]
+    other = [(use.by_usage or 0.0) < use.room.low for use in looked if use.room and wording.room_differs(use)]
     counts = [
         (len(looked) - len(of_siblings), "without siblings online"),
         (len(seen) - len(looked), "virtual and without siblings in sight"),
         (
-            sum(1 for one in of_siblings if one.use and one.use["bound"] <= wording.MARGIN),
+            sum(1 for one in of_siblings if one.use and one.use.bound <= wording.MARGIN),
             "on which SMT cannot matter under this load",
         ),
         (sum(1 for more in other if not more), "with less room than usage says"),

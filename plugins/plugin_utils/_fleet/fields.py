@@ -10,13 +10,15 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._host import text as host_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 
+# ``ansible_facts['smt']`` of a host, as its answer has it, or a part of it.
+Facts = t.Mapping[str, t.Any]
 MAX_WIDTH = 48
 MAX_NAME = 200
 # With these words Ansible introduces an error from ansible-core 2.19 on.
 _INTRODUCTION = re.compile("^((Task|Action) failed: )+")
 
 
-def mapping(facts: t.Mapping[str, t.Any], name: str) -> dict[str, t.Any]:
+def mapping(facts: Facts, name: str) -> dict[str, t.Any]:
     """Return a field that is a mapping; an empty one for any other value."""
     value = facts.get(name)
     return value if isinstance(value, dict) else {}
@@ -29,13 +31,13 @@ def smt_facts(registered: t.Any) -> dict[str, t.Any]:
     return mapping(mapping(registered if isinstance(registered, dict) else {}, "ansible_facts"), "smt")
 
 
-def open_by_smt(facts: t.Mapping[str, t.Any], status: str = "vulnerable") -> tuple[str, ...]:
+def open_by_smt(facts: Facts, status: str = "vulnerable") -> tuple[str, ...]:
     """Return the vulnerabilities whose part that depends on SMT has a status, in order of their names."""
     found = mapping(facts, "vulnerabilities")
     return tuple(sorted(line(name, MAX_NAME) or "?" for name in found if mapping(found, name).get("smt") == status))
 
 
-def items(facts: t.Mapping[str, t.Any], name: str) -> list[t.Any]:
+def items(facts: Facts, name: str) -> list[t.Any]:
     """Return a field that is a list; an empty one for any other value."""
     value = facts.get(name)
     return value if isinstance(value, list) else []

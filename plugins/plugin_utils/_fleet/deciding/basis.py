@@ -81,7 +81,7 @@ class Basis:
         )
 
 
-def mitigations(facts: t.Mapping[str, t.Any]) -> tuple[str, ...] | None:
+def mitigations(facts: fields.Facts) -> tuple[str, ...] | None:
     """Return the mitigations that are in force by a host's facts, whatever the state of its SMT.
 
     Args:
@@ -112,7 +112,7 @@ def _in_force(name: str, status: str) -> t.Iterator[str]:
                 yield part
 
 
-def _status(statuses: t.Mapping[str, t.Any], name: str) -> str:
+def _status(statuses: fields.Facts, name: str) -> str:
     return fields.if_text(fields.mapping(statuses, name).get("status")) or ""
 
 
@@ -140,9 +140,7 @@ def together(bases: t.Sequence[Basis], days: t.Iterable[datetime.datetime | None
     }
 
 
-def stale(
-    rests_on: t.Mapping[str, t.Any], age_days: int | None, facts: t.Mapping[str, t.Any], max_age: int
-) -> list[str]:
+def stale(rests_on: t.Mapping[str, t.Any], age_days: int | None, facts: fields.Facts, max_age: int) -> list[str]:
     """Return why a decision is stale for a host, as sentences without an end; empty where it is not.
 
     Args:

@@ -23,6 +23,8 @@ MARGIN = 0.01
 NOT_COMPARED = "not compared"
 
 Recheck = dict[str, t.Any]
+# Of a hardware class, as :func:`decisions.decisions` returns it; it has been an answer of a task since.
+Decision = t.Mapping[str, t.Any]
 
 
 def of_class(counted: t.Iterable[Conclusion], again: t.Iterable[Conclusion], now: datetime.datetime) -> list[Recheck]:
@@ -117,7 +119,7 @@ def said(found: t.Sequence[Recheck]) -> str:
     return ", ".join(parts)
 
 
-def _age_days(decision: t.Mapping[str, t.Any], about: t.Sequence[Recheck]) -> int | None:
+def _age_days(decision: Decision, about: t.Sequence[Recheck]) -> int | None:
     """Return the age of a decision of a hardware class, or of the last re-check that confirms it; None where it is not
     known.
     """
@@ -125,7 +127,7 @@ def _age_days(decision: t.Mapping[str, t.Any], about: t.Sequence[Recheck]) -> in
     return min((age for age in ages if age is not None), default=None)
 
 
-def stale(decision: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any], max_age: int) -> list[str]:
+def stale(decision: Decision, facts: fields.Facts, max_age: int) -> list[str]:
     """Return why a decision is stale for a host, as sentences without an end; empty where it is not.
 
     What a re-check that holds was taken on counts like that of the evaluations. One that does not hold is a reason by
@@ -150,7 +152,7 @@ def stale(decision: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any], max_age
     return reasons
 
 
-def _about(decision: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any]) -> list[Recheck]:
+def _about(decision: Decision, facts: fields.Facts) -> list[Recheck]:
     """Return the re-checks of a decision that speak of a host, the latest first: what another kernel does is nothing to
     a host for whose own the decision was measured, or re-checked and holds.
     """
@@ -167,9 +169,7 @@ def _when(one: Recheck) -> str:
     return f"{day} with Linux {one['kernel']}" if one["kernel"] else day
 
 
-def to_measure(
-    host: str, decision: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any], reasons: t.Sequence[str], max_age: int
-) -> list[str]:
+def to_measure(host: str, decision: Decision, facts: fields.Facts, reasons: t.Sequence[str], max_age: int) -> list[str]:
     """Return the hosts after whose evaluation a decision is stale for a host no more, as :func:`basis.to_measure`, and
     the one whose re-check does not hold.
 

@@ -91,12 +91,7 @@ def _of_room(spare: t.Iterable[Usage]) -> list[Line]:
             continue
         # With a second thread there may be less of it, never less than none.
         low, high = (max(0.0, end or 0.0) for end in (one.real.low, one.real.high))
-        use = {
-            "usage": one.share,
-            "work": (1 / (1 + high), 1 / (1 + low)),
-            "room": (low, high),
-            "by_usage": one.by_usage.value,
-        }
+        use = wording.Room(one.share or 0.0, (1 / (1 + high), 1 / (1 + low)), (low, high), one.by_usage.value)
         if wording.room_differs(use):
             found.append(("room left", wording.room(use), f"one worker a core: {wording.room_left(use)}"))
     return found
