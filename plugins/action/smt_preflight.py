@@ -166,15 +166,15 @@ class ActionModule(ControllerAction):
         except text.BorderError as error:
             raise AnsibleActionFail(str(error)) from None
 
-    @staticmethod
-    def _check_history(directory: str) -> None:
+    def _check_history(self, directory: str) -> None:
         """Refuse a history of checks to which this one could not be added.
 
         Raises:
             AnsibleActionFail: a file of it cannot be read, or has a later check.
         """
         try:
-            checks.add(places.directory(directory), {}, (), datetime.datetime.now(datetime.UTC), dry_run=True)
+            now = datetime.datetime.now(datetime.UTC)
+            checks.see_that_it_can_be_kept(places.directory(directory), now, self._task.check_mode)
         except text.BorderError as error:
             raise AnsibleActionFail(f"smt_compliance_history: {error}") from None
 

@@ -76,25 +76,6 @@ def normal_quantile(share: float) -> float:
     return high
 
 
-def binomial_upper(hits: int, number: int, level: float) -> float:
-    """Return the largest share of which so few of a number of independent tries are hits with the probability ``level``
-    (Clopper and Pearson, Biometrika 26, 1934); about 3 / ``number`` for none at 0.05.
-
-    Args:
-        hits: from 0 to ``number``.
-        number: of tries, at least 1.
-        level: above 0, below 1.
-    """
-    low, high = hits / number, 1.0
-    for _step in range(60 if hits < number else 0):
-        middle = (low + high) / 2
-        if 1 - _beta_share(middle, 1 - middle, hits + 1, number - hits) > level:
-            low = middle
-        else:
-            high = middle
-    return high
-
-
 def _beta_share(share: float, rest: float, a: float, b: float) -> float:
     """Return the regularised incomplete beta function at ``share``, which is 1 - ``rest``."""
     if share <= 0 or rest <= 0:

@@ -10,6 +10,8 @@ PATH = "proc/stat"
 # proc(5): user nice system idle iowait irq softirq steal. Guest time is part of user and nice.
 COLUMNS = 8
 IDLE, IOWAIT = 3, 4
+# Ticks by which the idle time of a CPU that stays online can seem to fall.
+JITTER = 100
 
 
 # Clock ticks of a CPU since boot, by column.
@@ -40,3 +42,11 @@ def shares(before: "t.Mapping[int, Ticks]", after: "t.Mapping[int, Ticks]") -> "
         if any(passed):
             found[cpu] = (sum(passed) - passed[IDLE] - passed[IOWAIT]) / sum(passed)
     return found
+
+
+def began_anew(before: "t.Mapping[int, Ticks]", after: "t.Mapping[int, Ticks]") -> "set[int]":
+    """Return the CPUs that were offline between two reads: one of them only, or idle time that has begun anew, as it
+    does in some kernels for a CPU that comes back.
+    """
+    fell = {cpu for cpu in set(before) & set(after) if after[cpu][IDLE] < before[cpu][IDLE] - JITTER}
+    return set(before) ^ set(after) | fell

@@ -31,9 +31,12 @@ MIN_WINDOWS = 5
 # A window is made shorter where a buffer was full, or where it held more switches than this: reading them costs CPU.
 MAX_SWITCHES = 20_000
 MIN_WINDOW_SECONDS = 0.02
-# A share of the time of a core with several busy threads that matters. Where fewer windows than this had so much, how
-# these vary does not say what others would have.
-NOTABLE, MIN_NOTABLE = 0.02, 10
+# Windows take no more than this share of the time, so that each moment of it can be seen.
+MAX_WATCHED = 0.2
+# How far the usages of a time between windows have to be above their median, in deviations and at least, to be a burst.
+FAR, LEAST_BURST = 3.0, 0.01
+# Seconds between two reads of the counters while nothing is watched.
+READ_SECONDS = 10.0
 HOUR = 3600.0
 # The most units and pairs of units that are named.
 MAX_NAMED = 50
@@ -64,6 +67,10 @@ class _Seen:
         self.spent = shared.Spent()
         self.seconds = 0.0
         self.taken = self.cut = self.switches = 0
+        # How long nothing was watched, and how long several threads can have been busy then, by core: shares.
+        self.lengths: t.List[float] = []
+        self.unwatched: t.Dict[t.Tuple[int, ...], t.List[float]] = {}
+        self.changed: t.Set[int] = set()
 
 
 def take(
@@ -100,11 +107,11 @@ def take(
                     _watch(instance, fs, present, plan, seen)
             except tracing.TracingError as error:
                 reason = str(error)
-        time.sleep(max(0.0, begun + plan.seconds - time.monotonic()))
-        after = counters.read(fs)
+        after = _wait(fs, present, begun + plan.seconds, seen)
+        seen.changed |= counters.began_anew(before, after)
         usage = counters.shares(before, after)
         seconds = time.monotonic() - begun
-    use_reason = _why_not(present, before, after, usage)
+    use_reason = _why_not(present, before, seen.changed, usage)
     found = [] if use_reason else list(filter(None, (usage_cores.bounded(core, usage) for core in present)))
     is_seen = seen.taken >= MIN_WINDOWS
     sums = None
@@ -115,7 +122,7 @@ def take(
         ]
         sums = room.sums_of(narrowed)
     elif is_seen:
-        narrowed = [_narrowed(core, seen.of_cores.get(core.cpus, ())) for core in found]
+        narrowed = [_narrowed(core, seen) for core in found]
         sums = _sums(found, seen)
     else:
         narrowed = found
@@ -148,17 +155,17 @@ def _watch(
     missed nor always hit.
     """
     part = plan.seconds / plan.windows
-    length = min(plan.window_seconds, part / 2)
+    length = min(plan.window_seconds, part * MAX_WATCHED)
     begun = time.monotonic()
     for number in range(plan.windows):
         if time.monotonic() > begun + plan.seconds:
             # Reading them took longer than there is between two.
             return
-        at = begun + part * number + random.uniform(0, part - length)
-        time.sleep(max(0.0, at - time.monotonic()))
-        before = counters.read(fs)
+        before = _wait(fs, cores, begun + part * number + random.uniform(0, part - length), seen)
         window = instance.window(length)
-        usage = counters.shares(before, counters.read(fs))
+        after = counters.read(fs)
+        seen.changed |= counters.began_anew(before, after)
+        usage = counters.shares(before, after)
         count = sum(map(len, window.switches.values()))
         seconds = (window.end - window.begin) * shared.NANO
         unit_of = units.Units(fs, window, cores)
@@ -175,31 +182,68 @@ def _watch(
             length = max(MIN_WINDOW_SECONDS, min(length, seconds) * fits)
 
 
-def _narrowed(core: Core, windows: "t.Sequence[shared.Shares]") -> Core:
+def _wait(fs: HostFs, cores: "t.Sequence[tuple[int, ...]]", until: float, seen: _Seen) -> "dict[int, counters.Ticks]":
+    """Wait until a moment, and return the counters of then; what they leave possible since now is added to ``seen``."""
+    since, before = time.monotonic(), counters.read(fs)
+    begun, first = since, before
+    while since < until:
+        time.sleep(min(READ_SECONDS, until - since))
+        since, now = time.monotonic(), counters.read(fs)
+        seen.changed |= counters.began_anew(before, now)
+        before = now
+    usage = counters.shares(first, before)
+    if usage:
+        seen.lengths.append(since - begun)
+        for core in cores:
+            bounds = usage_cores.bounded(core, usage)
+            seen.unwatched.setdefault(core, []).append(0.0 if bounds is None else bounds.several.high)
+    return before
+
+
+def _bursts(core: "tuple[int, ...]", seen: _Seen) -> float:
+    """Return the share of the time with several busy threads that windows can have missed: work that comes once in
+    minutes is in no window, and in the usages between two.
+
+    What these allow beyond their median may all have been shared, where it is far from it.
+    """
+    shares = seen.unwatched.get(core, [])
+    if not shares:
+        return 0.0
+    usual = statistics.median(shares)
+    # The deviation of a normal variable from its median.
+    deviation = statistics.median([abs(one - usual) for one in shares]) / distributions.normal_quantile(0.25)
+    least = usual + FAR * deviation + LEAST_BURST
+    missed = sum(
+        length * (one - usual) / (1 - usual) for length, one in zip(seen.lengths, shares) if one > least and usual < 1
+    )
+    return missed / (sum(seen.lengths) + seen.seconds)
+
+
+def _narrowed(core: Core, seen: _Seen) -> Core:
     """Return a core whose time with several busy threads is that of the windows, for its usage over the whole time."""
-    ratio = _with_rare(_ratio([(one.several, one.threads) for one in windows]), windows, 1)
-    return core if ratio is None else usage_cores.seen(core, _times(ratio, core.threads))
+    windows = seen.of_cores.get(core.cpus, [])
+    ratio = _ratio([(one.several, one.threads) for one in windows])
+    if ratio is None:
+        return core
+    several = _times(ratio, core.threads)
+    return usage_cores.seen(core, Span(several.low, several.high + _bursts(core.cpus, seen)))
 
 
 def _sums(cores: "t.Sequence[Core]", seen: _Seen) -> "room.Sums | None":
     """Return the times of all cores together, those of the windows for the usage over the whole time."""
     by_window = list(zip(*(seen.of_cores[core.cpus] for core in cores if core.cpus in seen.of_cores)))
     threads = [sum(one.threads for one in row) for row in by_window]
-    whole_windows = [
-        shared.Shares(of_all, sum(one.busy for one in row), sum(one.several for one in row))
-        for of_all, row in zip(threads, by_window)
-    ]
-    busy = _ratio([(one.busy, one.threads) for one in whole_windows])
-    several = _with_rare(
-        _ratio([(one.several, one.threads) for one in whole_windows]), whole_windows, len(seen.of_cores)
-    )
+    busy = _ratio(list(zip([sum(one.busy for one in row) for row in by_window], threads)))
+    several = _ratio(list(zip([sum(one.several for one in row) for row in by_window], threads)))
     if busy is None or several is None:
         return None
     whole = sum(core.threads for core in cores)
-    # In a time with several busy threads there are fewer busy cores for the same work.
-    most_threads = max(len(core.cpus) for core in cores)
-    busy = Span(max(0.0, min(busy.low, 1 - (most_threads - 1) * several.high)), busy.high)
-    return room.Sums(_times(busy, whole), _times(several, whole))
+    busy, several = _times(busy, whole), _times(several, whole)
+    missed = [(_bursts(core.cpus, seen), len(core.cpus)) for core in cores]
+    # The same work in a burst of several threads keeps fewer cores busy.
+    fewer = sum(share * (number - 1) for share, number in missed)
+    more = sum(share for share, _number in missed)
+    return room.Sums(Span(max(0.0, busy.low - fewer), busy.high), Span(several.low, several.high + more))
 
 
 def _times(span: Span, factor: float) -> Span:
@@ -221,29 +265,10 @@ def _ratio(pairs: "t.Sequence[tuple[float, float]]") -> "Span | None":
     return Span(max(0.0, ratio - half), min(1.0, ratio + half))
 
 
-def _with_rare(ratio: "Span | None", windows: "t.Sequence[shared.Shares]", cores: int) -> "Span | None":
-    """Return the interval of the time with several busy threads, by second of CPU time, with what few windows can have
-    missed: where hardly any had a notable share, as in work that comes once in minutes, their number says how much of
-    the time may have it, and all cores may have it together.
-
-    Args:
-        ratio: from :func:`_ratio`.
-        windows: the time of these cores in each.
-        cores: their number.
-    """
-    notable = sum(one.several >= NOTABLE * cores for one in windows)
-    if ratio is None or notable >= MIN_NOTABLE:
-        return ratio
-    rare = distributions.binomial_upper(notable, len(windows), 1 - CONFIDENCE) * cores
-    rest = sum(one.several for one in windows if one.several < NOTABLE * cores) / len(windows)
-    mean = sum(one.threads for one in windows) / len(windows)
-    return Span(ratio.low, min(1.0, max(ratio.high, (rest + rare) / mean)))
-
-
 def _why_not(
     cores: "t.Sequence[tuple[int, ...]]",
     before: "t.Mapping[int, counters.Ticks]",
-    after: "t.Mapping[int, counters.Ticks]",
+    changed: "t.Collection[int]",
     usage: "t.Mapping[int, float]",
 ) -> "str | None":
     """Return why it is not known how a host was used, None where it is: what the counters lack is not left out."""
@@ -251,9 +276,8 @@ def _why_not(
         return "it has no /proc/stat"
     if not cores:
         return "it does not show which CPUs share a core"
-    for done, changed in (("went offline", set(before) - set(after)), ("came online", set(after) - set(before))):
-        if changed:
-            return f"CPUs {cpulist.render(changed)} {done} while it was looked at: look again"
+    if changed:
+        return f"CPUs {cpulist.render(changed)} went offline or came online while it was looked at: look again"
     placed = {cpu for core in cores for cpu in core}
     if set(before) - placed:
         return f"it does not show to which cores CPUs {cpulist.render(set(before) - placed)} belong"

@@ -112,7 +112,8 @@ def _book(units: "list[Unit]", seconds: float, spent: Spent) -> None:
                 spent.apart[unit] += seconds
     if len(units) > 1:
         for first, second in sorted({tuple(sorted((a or "", b or ""))) for a, b in itertools.combinations(units, 2)}):
-            if first != second:
+            # Of two tasks without a name it is not known whether they are of one unit.
+            if first != second or not first:
                 spent.pairs[(first or None, second or None)] += seconds
 
 

@@ -33,7 +33,18 @@ NOT_PASSED = ("smt_compliance_", "smt_history_", "smt_pull_", "smt_trial_")
 CONNECTING = (
     ("--user", "remote_user", "DEFAULT_REMOTE_USER"),
     ("--private-key", "private_key_file", "DEFAULT_PRIVATE_KEY_FILE"),
+    ("--connection", "connection", "DEFAULT_TRANSPORT"),
+    ("--ssh-common-args", "ssh_common_args", None),
+    ("--ssh-extra-args", "ssh_extra_args", None),
     ("--become-user", "become_user", "DEFAULT_BECOME_USER"),
+    ("--become-method", "become_method", "DEFAULT_BECOME_METHOD"),
+    ("--vault-id", "vault_ids", "DEFAULT_VAULT_IDENTITY_LIST"),
+    ("--vault-password-file", "vault_password_files", None),
+    ("--connection-password-file", "connection_password_file", None),
+    ("--become-password-file", "become_password_file", None),
+    ("--ask-pass", "ask_pass", "DEFAULT_ASK_PASS"),
+    ("--ask-become-pass", "become_ask_pass", "DEFAULT_BECOME_ASK_PASS"),
+    ("--ask-vault-pass", "ask_vault_pass", "DEFAULT_ASK_VAULT_PASS"),
 )
 MAX_OWN, MAX_SHOWN = 10, 60
 # Linux takes no longer argument.
@@ -92,11 +103,20 @@ def call(loader: t.Any) -> Said:
         name: value for name, value in extra.items() if name.startswith("smt_") and not name.startswith(NOT_PASSED)
     }
     own = tuple(text.line(name, MAX_SHOWN) for name in sorted(extra) if not name.startswith("smt_"))
-    given = [(option, _ARGUMENTS.CLIARGS.get(name), _SETTING(default)) for option, name, default in CONNECTING]
-    connecting = tuple(
-        word for option, value, default in given if value and value != default for word in (option, value)
-    )
+    connecting = tuple(word for one in CONNECTING for word in _given(*one))
     return Said(text.line(limit, MAX_ARGUMENT) if limit else None, sources, passed, own[:MAX_OWN], connecting)
+
+
+def _given(option: str, name: str, default: str | None) -> t.Iterator[str]:
+    """Give the words of an option of the call; none where it has the value of its setting, or of no call."""
+    value = _ARGUMENTS.CLIARGS.get(name)
+    usual = _SETTING(default) if default else None
+    if not value or value == usual or (isinstance(value, tuple) and list(value) == usual):
+        return
+    for one in value if isinstance(value, (tuple, list)) else [value]:
+        yield option
+        if one is not True:
+            yield str(one)
 
 
 def _from_here(source: str) -> str:

@@ -237,7 +237,7 @@ class UserVariables:
         }
 
     def templated(self, value: t.Any, variables: Variables) -> t.Any:
-        """Return a value with its templates worked out.
+        """Return a value with its templates worked out, None for one that is omitted.
 
         Args:
             value: as the user wrote it.
@@ -246,11 +246,16 @@ class UserVariables:
         Raises:
             AnsibleError: it needs what is not known.
         """
-        return Templar(self._loader, variables=variables).template(value)
+        # In a mapping what is omitted is left out; by itself newer releases of ansible-core refuse it.
+        return self._template({"value": value}, variables).get("value")
+
+    def _template(self, asked: Variables, variables: Variables) -> Variables:
+        found: Variables = Templar(self._loader, variables=variables).template(asked)
+        return _without_omitted(found, variables.get("omit"))
 
     def _worked_out(self, asked: Variables, variables: Variables, host: str) -> Variables:
         try:
-            return _without_omitted(self.templated(asked, variables), variables.get("omit"))
+            return self._template(asked, variables)
         except AnsibleError as error:
             raise _FAIL(f"{text.line(host, 100)}: {unknown(', '.join(asked), error)}") from None
 

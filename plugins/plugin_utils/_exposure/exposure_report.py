@@ -72,7 +72,7 @@ def document(hosts: t.Sequence[Host], at: str) -> dict[str, t.Any]:
                 "yields": list(one.yields),
                 "open_to": list(one.open_to),
                 "sentences": cores_in_use.sentences(one),
-                **{name: one.answer.get(name) for name in KEPT},
+                **{name: cores_in_use.answered(one, name) for name in KEPT},
             }
             for one in cores_in_use.ordered(hosts)
         ],

@@ -24,6 +24,7 @@ KEPT = ("seconds", "method", "source", "guessed", "use")
 # Units in a sentence, and their least share of CPU time beside others.
 NAMED, NOTABLE = 3, 0.05
 HOURS, MINUTE = 24, 60
+NO_MINUTES = "less than a minute"
 NOT_NAMED = "tasks whose unit is not known"
 HIDDEN = (
     "This is a virtual machine that sees no siblings: whether its CPUs share cores, and so how much room is left,"
@@ -41,7 +42,8 @@ class Host:
         answer: of smt_usage, as the border let it through; empty without a look.
         yields: which workloads the yield is of; empty for a guess.
         open_to: vulnerabilities that the kernel calls open because siblings are online.
-        is_guest: whether it is a virtual machine, whose hypervisor need not show which of its CPUs share a core.
+        is_without_siblings: whether it is a virtual machine of which siblings are neither online nor offline: its
+            hypervisor need not show which of its CPUs share a core.
     """
 
     name: str
@@ -49,7 +51,7 @@ class Host:
     answer: t.Mapping[str, t.Any]
     yields: tuple[str, ...] = ()
     open_to: tuple[str, ...] = ()
-    is_guest: bool = False
+    is_without_siblings: bool = False
 
     @property
     def has_siblings(self) -> bool:
@@ -59,7 +61,8 @@ class Host:
     @property
     def hides_siblings(self) -> bool:
         """Whether its CPUs may share cores of the real machine without its knowing."""
-        return self.is_guest and not self.has_siblings
+        # Of a partition of POWER the processor says what it uses of its cores.
+        return self.is_without_siblings and not self.has_siblings and self.answer["source"] != look.PURR
 
     @functools.cached_property
     def use(self) -> Use | None:
@@ -88,7 +91,8 @@ def host(name: str, registered: t.Any, yields: t.Iterable[str], facts: fields.Fa
             name, fields.line(fields.why(answer), MAX_TEXT) or "it was not looked at: an earlier task failed", {}
         )
     known = facts or {}
-    return Host(name, None, answer, tuple(yields), fields.open_by_smt(known), known.get("hypervisor") is not None)
+    is_without = known.get("hypervisor") is not None and known.get("supported") is not True
+    return Host(name, None, answer, tuple(yields), fields.open_by_smt(known), is_without)
 
 
 def if_looked(name: str, registered: t.Any, facts: fields.Facts | None = None) -> Host | None:
@@ -163,9 +167,11 @@ def _of_units(one: Host) -> list[str]:
 
 
 def _of_waiting(one: Host, use: Use) -> list[str]:
-    """Say whose answers can become faster with SMT off: of two busy threads each does half of what their core does."""
+    """Say whose answers can become faster with SMT off: of all busy threads each does its part of what their core
+    does.
+    """
     named = [unit for unit in one.answer["units"] if unit["unit"] is not None and unit["ran"] > 0]
-    least = max(0.0, 1 - use.gain[0] / 2)
+    least = max(0.0, 1 - use.gain.low / max(len(core["cpus"]) for core in one.answer["cores"]))
     found = [unit for unit in named if unit["beside"] / unit["ran"] * least >= NOTABLE]
     return [
         f"{unit_title(unit['unit'])} spent {wording.percent(unit['beside'] / unit['ran'])} of its CPU time beside a"
@@ -182,13 +188,21 @@ def _of_security(one: Host) -> list[str]:
     begun = f"{wording.join(list(one.open_to))} {'is' if len(one.open_to) == 1 else 'are'} open across threads here"
     if one.answer["method"] != look.SWITCHES:
         return [f"{begun}."]
-    # Those that have names first: of others it is not known whether they are two.
-    pairs = sorted(one.answer["pairs"], key=lambda pair: None in pair["units"])
-    if not pairs:
-        return [f"{begun}, and no two units shared a core in the windows."]
-    first, second = map(unit_title, pairs[0]["units"])
-    minutes = pairs[0]["seconds"] * HOURS / MINUTE
-    return [f"{begun}, and {first} and {second} share cores for {minutes:.0f} minutes of a day like this."]
+    named = [pair for pair in one.answer["pairs"] if None not in pair["units"]]
+    unknown = _minutes(sum(pair["seconds"] for pair in one.answer["pairs"] if pair not in named))
+    shared = []
+    if named:
+        first, second = map(unit_title, named[0]["units"])
+        shared.append(f"{first} and {second} share cores for {_minutes(named[0]['seconds'])} of a day like this")
+    if unknown != NO_MINUTES:
+        shared.append(f"{NOT_NAMED} share cores, with each other or with units, for {unknown} of it")
+    return [f"{begun}, and {'; '.join(shared) or 'no two units shared a core in the windows'}."]
+
+
+def _minutes(seconds_an_hour: float) -> str:
+    """Return how many minutes of a day seconds of an hour are."""
+    minutes = seconds_an_hour * HOURS / MINUTE
+    return f"{minutes:.0f} minutes" if minutes >= 1.5 else "a minute" if minutes >= 0.5 else NO_MINUTES
 
 
 def unit_title(unit: str | None) -> str:
@@ -199,9 +213,16 @@ def unit_title(unit: str | None) -> str:
 def described(one: Host) -> dict[str, t.Any]:
     """Return a look as plain data, within the document of something else."""
     return {
-        "reason": None if one.use else unknown(one),
-        **{name: one.answer.get(name) for name in KEPT},
+        "reason": None if one.use and not one.hides_siblings else unknown(one),
+        **{name: answered(one, name) for name in KEPT},
     }
+
+
+def answered(one: Host, name: str) -> t.Any:
+    """Return a field of an answer for a document, which says nothing of the use of a host that hides siblings."""
+    if one.reason is None and one.hides_siblings and name in ("use", "use_reason"):
+        return None if name == "use" else HIDDEN.removesuffix(".")
+    return one.answer.get(name)
 
 
 # The terminal
@@ -241,6 +262,8 @@ def cells(one: Host | None) -> tuple[str, ...]:
 
 def unknown(one: Host) -> str:
     """Return why it is not known how a host is used."""
+    if one.reason is None and one.hides_siblings:
+        return HIDDEN.removesuffix(".")
     return one.reason or one.answer["use_reason"] or "no CPU was counted"
 
 

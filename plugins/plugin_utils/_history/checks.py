@@ -141,6 +141,27 @@ def add(
         raise text.BorderError(f"{directory}: the history of checks: {error.strerror}") from None
 
 
+def see_that_it_can_be_kept(directory: str | os.PathLike[str], at: datetime.datetime, dry_run: bool) -> None:
+    """Refuse a directory to which no check could be added.
+
+    Args:
+        directory: of the files; it is created if it is missing.
+        at: the present time (aware).
+        dry_run: only see that what is there can be read.
+
+    Raises:
+        BorderError: as for :func:`add`.
+    """
+    add(directory, {}, (), at, dry_run=True)
+    if dry_run:
+        return
+    try:
+        with folders.opened(directory, make=True) as folder, folder.locked(LOCK, LOCK_SECONDS):
+            pass
+    except OSError as error:
+        raise text.BorderError(f"{directory}: the history of checks: {error.strerror}") from None
+
+
 def read(directory: str | os.PathLike[str]) -> History:
     """Read all checks.
 

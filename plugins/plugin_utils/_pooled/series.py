@@ -15,6 +15,8 @@ LEVEL = 0.05
 HOLDS, CHANGED, NOT_DECIDED = "holds", "changed", "not decided"
 # What it may differ by and still hold, a share.
 NEAR = 0.05
+# Of more runs no part between two of them is tried by itself.
+MAX_BETWEEN = 100
 
 
 class Interval(t.NamedTuple):
@@ -74,8 +76,9 @@ def interval(ratio: float | None, low: float | None, high: float | None, confide
 def turns(runs: t.Sequence[Interval], margin: float, level: float = LEVEL) -> list[Turn]:
     """Return where the effect has changed, by its intervals.
 
-    The runs are split where the weighted means before and after differ most, in standard errors; the p-value of that is
-    multiplied by the number of places where they could have been split. Then the parts are split likewise. Runs on
+    The runs are split where the weighted means before and after differ most, in standard errors, or else where those
+    between two places differ most from the others; the p-value of that is multiplied by the number of ways in which
+    they could have been split. Then the parts are split likewise. Runs on
     other days differ by more than their own intervals say: by the margin, or by as much as the runs within the parts do
     (DerSimonian and Laird, Control. Clin. Trials 7, 1986). A difference below the margin is none.
 
@@ -116,19 +119,23 @@ def standing(runs: t.Sequence[Interval], found: t.Sequence[Turn], margin: float)
 def _split(runs: t.Sequence[Interval], first: int, margin: float, level: float) -> list[tuple[int, float]]:
     if len(runs) < 2:
         return []
-    tried = []
-    for place in range(1, len(runs)):
-        difference, error = _difference(runs[:place], runs[place:], margin)
-        tried.append((difference / error, difference, place))
-    score, difference, place = max(tried)
-    p_value = min(1.0, 2 * (1 - statistics.NormalDist().cdf(score)) * len(tried))
-    if p_value > level or difference <= math.log1p(margin):
-        return []
-    return [
-        *_split(runs[:place], first, margin, level),
-        (first + place, p_value),
-        *_split(runs[place:], first + place, margin, level),
-    ]
+    count = len(runs)
+    # A part from one place on, or, as where a release is worse and the next one is not, one between two places.
+    single = [(place, count) for place in range(1, count)]
+    between = list(itertools.combinations(range(1, count), 2)) if count <= MAX_BETWEEN else []
+    for ends in (single, between):
+        tried = []
+        for begin, end in ends:
+            difference, error = _difference([*runs[:begin], *runs[end:]], runs[begin:end], margin)
+            tried.append((difference / error, difference, begin, end))
+        score, difference, begin, end = max(tried, default=(0.0, 0.0, 0, 0))
+        p_value = min(1.0, 2 * (1 - statistics.NormalDist().cdf(score)) * (len(single) + len(between)))
+        if p_value <= level and difference > math.log1p(margin):
+            parts = [(0, begin), (begin, end), (end, count)]
+            turned = [(first + place, p_value) for place in (begin, end) if place < count]
+            inner = [_split(runs[low:high], first + low, margin, level) for low, high in parts]
+            return sorted([*turned, *itertools.chain(*inner)])
+    return []
 
 
 def _difference(before: t.Sequence[Interval], after: t.Sequence[Interval], margin: float) -> tuple[float, float]:

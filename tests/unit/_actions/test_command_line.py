@@ -66,7 +66,17 @@ def test_the_call_is_whole_and_passes_on_no_credential(tmp_path, monkeypatch):
     monkeypatch.setattr(
         context,
         "CLIARGS",
-        CLIArgs({"extra_vars": tuple(given), "subset": hosts, "inventory": sources, "remote_user": "bob"}),
+        CLIArgs(
+            {
+                "extra_vars": tuple(given),
+                "subset": hosts,
+                "inventory": sources,
+                "remote_user": "bob",
+                "vault_password_files": ("pw",),
+                "become_ask_pass": True,
+                "connection": "ssh",
+            }
+        ),
     )
     monkeypatch.setattr(ansible_vars.load_extra_vars, "extra_vars", None, raising=False)
     assert command_line.call(DataLoader()) == (
@@ -74,5 +84,5 @@ def test_the_call_is_whole_and_passes_on_no_credential(tmp_path, monkeypatch):
         ("in  ventory.yml", "/etc/ansible/hosts", hosts),
         {"smt_policy": "disabled", "smt_memory_overcommit": "strict"},
         ("database_password",),
-        ("--user", "bob"),
+        ("--user", "bob", "--vault-password-file", "pw", "--ask-become-pass"),
     )

@@ -125,7 +125,11 @@ FACTS = {"vulnerabilities": {"mds": {"smt": "vulnerable"}, "l1tf": {"smt": "vuln
     [
         (
             {"pairs": [{"units": [None, "/a"], "seconds": 999.0}, {"units": ["/a", "/b"], "seconds": 102.5}]},
-            "l1tf and mds are open across threads here, and /a and /b share cores for 41 minutes of a day like this.",
+            (
+                "l1tf and mds are open across threads here, and /a and /b share cores for 41 minutes of a day like"
+                " this; tasks whose unit is not known share cores, with each other or with units, for 400 minutes of"
+                " it."
+            ),
         ),
         ({"pairs": []}, "l1tf and mds are open across threads here, and no two units shared a core in the windows."),
         ({"method": "counters"}, "l1tf and mds are open across threads here."),
@@ -143,7 +147,13 @@ def test_who_shares_cores_with_a_task_that_has_no_name_is_said_too():
         for one in cores_in_use.sentences(dataclasses.replace(one, open_to=("MDS",)))
         if one.startswith("MDS is open across threads here")
     ]
-    assert said.endswith("and tasks whose unit is not known and /a share cores for 41 minutes of a day like this.")
+    unnamed = "tasks whose unit is not known share cores, with each other or with units, for 41 minutes of it."
+    assert said == f"MDS is open across threads here, and {unnamed}"
+    # Beside those that have names, however little they share.
+    pairs = [{"units": [None, None], "seconds": 102.5}, {"units": ["/a", "/b"], "seconds": 0.9}]
+    (said,) = cores_in_use._of_security(dataclasses.replace(looked(pairs=pairs), open_to=("MDS",)))
+    named = "/a and /b share cores for less than a minute of a day like this"
+    assert said == f"MDS is open across threads here, and {named}; {unnamed}"
 
 
 def test_a_virtual_machine_that_sees_no_siblings_is_not_judged():
@@ -153,8 +163,22 @@ def test_a_virtual_machine_that_sees_no_siblings_is_not_judged():
     assert usage == "CPU usage is 50 %." and "whether its CPUs share cores" in hidden
     assert cores_in_use.cells(one) == ("50 %", "-", "-", "-")
     assert cores_in_use.summary([one]) == "1 host: 1 virtual and without siblings in sight."
+    assert cores_in_use.described(one)["use"] is None and "virtual machine" in cores_in_use.described(one)["reason"]
+    # A machine that has siblings, all of them offline, is none of these, nor is a partition of which the processor says
+    # what it uses.
+    off = {"hypervisor": "phyp", "supported": True, "control": "off"}
+    assert not cores_in_use.host("web01", answer(**alone), [], off).hides_siblings
+    assert not cores_in_use.host("web01", answer(**alone, source="purr"), [], {"hypervisor": "phyp"}).hides_siblings
     # One that sees siblings is judged by them.
     assert not cores_in_use.host("web01", answer(), [], {"hypervisor": "kvm"}).hides_siblings
+
+
+def test_of_more_threads_each_does_less_of_what_their_core_does():
+    core = {"cpus": [0, 1, 2, 3], "usage": 1.0, "busy": [1.0, 1.0], "several": [1.0, 1.0]}
+    unit = {"unit": "/pg", "ran": 100.0, "beside": 100.0, "apart": 0.0}
+    for gain, less in (([1.0, 1.3], 75), ([2.1, 2.4], 48)):
+        one = looked(cores=[core], units=[unit], use={**USE, "gain": gain})
+        assert f"can take up to {less} % less of it" in " ".join(cores_in_use.sentences(one))
 
 
 def test_why_a_host_is_not_judged_is_its_own_reason():

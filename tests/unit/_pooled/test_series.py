@@ -40,6 +40,21 @@ def test_on_simulated_runs_a_change_is_found_and_none_is_called_where_there_is_n
     assert called <= 17 and found >= 0.93 * count
 
 
+@pytest.mark.parametrize("parts", [(3, 3, 3), (2, 2, 2), (4, 1, 4), (6, 2, 6), (1, 1, 1), (8, 2, 2)])
+def test_a_change_that_is_taken_back_is_found(parts):
+    """A release is worse, and the next one is as before: no single place divides the runs."""
+    source, count, found = random.Random(sum(parts)), 100, 0
+    for _again in range(count):
+        logs = [0.0] * parts[0] + [0.1] * parts[1] + [0.0] * parts[2]
+        made = [
+            series.Interval(math.exp(log), math.exp(log - 0.0196), math.exp(log + 0.0196), 0.95)
+            for log in (one + source.gauss(0, 0.01) for one in logs)
+        ]
+        found += [turn.place for turn in series.turns(made, MARGIN)] == [parts[0], parts[0] + parts[1]]
+    print(f"{parts}: found in {found} of {count}")
+    assert found >= 90
+
+
 def of_two(change, error):
     """An earlier run, and a later one that differs by a change."""
     made = []

@@ -145,8 +145,9 @@ def machine(root, vendor="GenuineIntel", unit="cpu", flags="fpu ht"):
 def test_a_processor_that_counts_it_says_how_long_siblings_were_busy_together(tmp_path, monkeypatch):
     fs = machine(tmp_path)
     own_counters.perf(tmp_path, monkeypatch, printed(**{OLD.alone: (75.0, 0.0), OLD.other: (100.0, 25.0)}), OLD)
-    ticks = iter(["cpu0 0 0 0 0 0\ncpu1 0 0 0 0 0\n"] * 2 + ["cpu0 1000 0 0 0 0\ncpu1 250 0 0 750 0\n"])
-    fs.read = lambda path: next(ticks) if path == "proc/stat" else HostFs.read(fs, path)
+    after = "cpu0 1000 0 0 0 0\ncpu1 250 0 0 750 0\n"
+    ticks = iter(["cpu0 0 0 0 0 0\ncpu1 0 0 0 0 0\n"] * 2)
+    fs.read = lambda path: next(ticks, after) if path == "proc/stat" else HostFs.read(fs, path)
     found = look.take(fs, [(0, 1)], look.Plan(0.1, 0, 0.5), Span(1.25, 1.25))
     assert (found["source"], found["source_reason"], found["method"]) == ("one_thread_active", None, "counters")
     assert found["cores"][0]["several"] == pytest.approx([0.25, 0.25]) and found["shared_ratio"] == [0.2, 0.2]

@@ -41,31 +41,32 @@ def of_class(counted: t.Iterable[Conclusion], again: t.Iterable[Conclusion], now
     """
     deciding = {one.host: one for one in counted}
     begin = max((one.when for one in deciding.values()), default=None)
-    found = []
+    later = []
     for one in sorted(again, key=lambda one: (one.when, one.run), reverse=True):
-        first = deciding.get(one.host)
-        since = first.when if first else begin
+        since = deciding[one.host].when if one.host in deciding else begin
         if since and one.when > since:
-            found.append(
-                {
-                    "host": one.host,
-                    "run": one.run,
-                    "day": one.at.astimezone(datetime.UTC).date().isoformat() if one.at else None,
-                    "age_days": max(0, (now - one.at).days) if one.at else None,
-                    "kernel": one.basis.kernel,
-                    "mitigations": None if one.basis.mitigations is None else list(one.basis.mitigations),
-                    "state": NOT_COMPARED if first is None else _state(first, one),
-                }
-            )
-    return found
+            later.append(one)
+    hosts = {one.host for one in later if one.host in deciding}
+    return [
+        {
+            "host": one.host,
+            "run": one.run,
+            "day": one.at.astimezone(datetime.UTC).date().isoformat() if one.at else None,
+            "age_days": max(0, (now - one.at).days) if one.at else None,
+            "kernel": one.basis.kernel,
+            "mitigations": None if one.basis.mitigations is None else list(one.basis.mitigations),
+            "state": _state(deciding[one.host], one, len(hosts)) if one.host in deciding else NOT_COMPARED,
+        }
+        for one in later
+    ]
 
 
-def _state(first: Conclusion, later: Conclusion) -> str:
+def _state(first: Conclusion, later: Conclusion, hosts: int) -> str:
     """Return what a re-check says of the run that decides: it holds where all workloads do. That one of them has
-    changed is as sure as it would have to be of a single one (Bonferroni).
+    changed, on one of some hosts, is as sure as it would have to be of a single one (Bonferroni).
     """
     keys = [key for key in first.workloads if _interval(first, key, first)]
-    said = {_of_workload(first, later, key, series.LEVEL / len(keys)) for key in keys}
+    said = {_of_workload(first, later, key, series.LEVEL / (len(keys) * hosts)) for key in keys}
     return CHANGED if CHANGED in said else HOLDS if said == {HOLDS} else NOT_DECIDED
 
 
@@ -154,12 +155,12 @@ def stale(decision: Decision, facts: fields.Facts, max_age: int) -> list[str]:
 
 def _about(decision: Decision, facts: fields.Facts) -> list[Recheck]:
     """Return the re-checks of a decision that speak of a host, the latest first: what another kernel does is nothing to
-    a host for whose own the decision was measured, or re-checked and holds.
+    a host for whose own the decision was measured, or re-checked.
     """
     found = decision["rechecks"]
-    holding = [one["kernel"] for one in found if one["state"] == HOLDS]
+    compared = [one["kernel"] for one in found if one["state"] != NOT_COMPARED]
     own = basis.series(fields.if_text(facts.get("kernel")))
-    if own is None or own not in map(basis.series, [*decision["rests_on"]["kernels"], *holding]):
+    if own is None or own not in map(basis.series, [*decision["rests_on"]["kernels"], *compared]):
         return list(found)
     return [one for one in found if basis.series(one["kernel"]) in (None, own)]
 

@@ -21,6 +21,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled import seri
 from result_maker import accepted
 
 NOW = datetime.datetime(2026, 11, 27, tzinfo=datetime.UTC)
+LATER = NOW - datetime.timedelta(days=1)
 OLD, NEW = "6.1.0-28-amd64", "6.12.9-1-amd64"
 PTI = {"meltdown": {"status": "Mitigation: PTI", "smt": None}}
 
@@ -131,8 +132,8 @@ def test_the_age_is_that_of_re_checks_that_speak_of_the_host():
     assert held["whose"].endswith(f"confirmed on 2026-11-20 with Linux {OLD}")
 
 
-@pytest.mark.parametrize("number", [1, 2, 8])
-def test_a_change_is_called_in_at_most_five_of_100_re_checks_whatever_the_number_of_workloads(number):
+@pytest.mark.parametrize(("number", "hosts"), [(1, 1), (2, 1), (8, 1), (1, 8), (2, 20)])
+def test_a_change_is_called_in_at_most_five_of_100_re_checks_of_any_number_of_workloads_and_hosts(number, hosts):
     source, count = random.Random(number), 400
     (first,) = [FIRST[0]]
     (key,) = first.workloads
@@ -147,10 +148,22 @@ def test_a_change_is_called_in_at_most_five_of_100_re_checks_whatever_the_number
             found["w", float(place)]["interval_confidence"] = 0.95
         return dataclasses.replace(first, workloads=found)
 
-    called = sum(rechecks._state(run(0.005), run(0.01)) == series.CHANGED for _again in range(count))
-    print(f"{number} workloads: changed in {called} of {count}")
+    def is_called():
+        """Whether a class of some hosts, all of them re-checked, is said to have changed."""
+        deciding = [dataclasses.replace(run(0.005), host=str(host)) for host in range(hosts)]
+        later = [dataclasses.replace(run(0.01), host=one.host, at=LATER) for one in deciding]
+        return rechecks.counting(rechecks.of_class(deciding, later, NOW))["state"] == series.CHANGED
+
+    called = sum(is_called() for _again in range(count))
+    print(f"{number} workloads, {hosts} hosts: changed in {called} of {count}")
     # Where five in a hundred are, 33 of 400 are in one of 1000 such tests.
     assert called <= 33
+
+
+def test_of_kernels_that_were_re_checked_each_speaks_for_itself():
+    decision = decided(*FIRST, again(share=0.53), again(day="2026-11-24", kernel="6.18.1"))
+    assert stale(decision)[-1] == f"its re-check by a on 2026-11-20 with Linux {NEW} says that the effect has changed"
+    assert stale(decision, "6.18.1") == []
 
 
 def test_what_one_kernel_changes_takes_no_confirmation_of_another_one_away():
