@@ -34,7 +34,8 @@ options:
     default: 60
   window_seconds:
     description:
-      - Length of each, from 0.01 to 5. It becomes shorter where there are very many switches.
+      - Length of each, from 0.01 to 5. It becomes shorter where there are very many switches, and all of them take at
+        most a fifth of the time.
     type: float
     default: 0.5
   yields:
