@@ -19,7 +19,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding imp
 # The variable with the directory of evaluations; hosts of one play may have several.
 VARIABLE = "smt_policy_results"
 # Results that are named in warnings, each by so many characters.
-MAX_REFUSED, MAX_WARNING = 5, 500
+MAX_REFUSED = 5
+MAX_WARNING = 500
 ARGUMENTS: dict[str, dict[str, t.Any]] = {"facts": {"type": "str"}, "before": {"type": "dict"}}
 
 display = terminal.Terminal()
