@@ -78,7 +78,9 @@ def test_what_pytest_and_sanity_counted_is_added_up(run, tmp_path, capsys):
         "import pytest\ndef test_a(): pass\ndef test_b(): assert False\n@pytest.mark.skip\ndef test_c(): pass\n",
         encoding="utf-8",
     )
-    counted = steps.Step((sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)))
+    # Else names have what the clone's path and that of the test have in common.
+    rootdir = f"--rootdir={tmp_path}"
+    counted = steps.Step((sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", rootdir, str(tmp_path)))
     assert run(counted, shell("echo 'Running sanity test \"pep8\"'; echo 'Running sanity test \"pylint\"'")) == 1
     seen = capsys.readouterr().out
     assert seen.endswith("4 passed, 1 failed, 1 skipped\n")

@@ -310,7 +310,7 @@ def of_cpu_time(share):
         "compile",
         cpu_time,
         lambda arm, spot, workers: [
-            10.0 / share if spot in beside and len(workers) > 1 and arm != "smt_off" else 10.0 for _ in workers
+            10.0 / share if spot in beside and len(workers) > 1 and arm != "smt_off" else 10.0 for _worker in workers
         ],
     )
 

@@ -162,7 +162,9 @@ class Bursts(Host):
 
     def __init__(self, source, number, length, share=0.0, busy=0.2):
         super().__init__(source, (busy, busy), share)
-        self.bursts = [(begin, begin + length) for begin in (source.uniform(0, 600 - length) for _ in range(number))]
+        self.bursts = [
+            (begin, begin + length) for begin in (source.uniform(0, 600 - length) for _burst in range(number))
+        ]
 
     def within(self, begin, end):
         """The seconds of bursts in a time; two of them at once are one."""
