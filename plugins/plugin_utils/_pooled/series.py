@@ -122,20 +122,35 @@ def _split(runs: t.Sequence[Interval], first: int, margin: float, level: float) 
     count = len(runs)
     # A part from one place on, or, as where a release is worse and the next one is not, one between two places.
     single = [(place, count) for place in range(1, count)]
-    between = list(itertools.combinations(range(1, count), 2)) if count <= MAX_BETWEEN else []
+    places = itertools.combinations(range(1, count if count <= MAX_BETWEEN else 0), 2)
+    between = [(begin, end) for begin, end in places if end - begin > 1]
+    # All count as tried, also those that are no step.
+    ways = len(single) + len(between)
+    between = [ends for ends in between if _is_a_step(runs, *ends)]
     for ends in (single, between):
         tried = []
         for begin, end in ends:
             difference, error = _difference([*runs[:begin], *runs[end:]], runs[begin:end], margin)
             tried.append((difference / error, difference, begin, end))
         score, difference, begin, end = max(tried, default=(0.0, 0.0, 0, 0))
-        p_value = min(1.0, 2 * (1 - statistics.NormalDist().cdf(score)) * (len(single) + len(between)))
+        p_value = min(1.0, 2 * (1 - statistics.NormalDist().cdf(score)) * ways)
         if p_value <= level and difference > math.log1p(margin):
             parts = [(0, begin), (begin, end), (end, count)]
             turned = [(first + place, p_value) for place in (begin, end) if place < count]
             inner = [_split(runs[low:high], first + low, margin, level) for low, high in parts]
             return sorted([*turned, *itertools.chain(*inner)])
     return []
+
+
+def _is_a_step(runs: t.Sequence[Interval], begin: int, end: int) -> bool:
+    """Return whether all runs between two places are apart from the others, to one side: one that is far off alone is
+    no step, nor is it one with its neighbours.
+    """
+    others, part = ([one.log for one in some] for some in ([*runs[:begin], *runs[end:]], runs[begin:end]))
+    centre = statistics.median(others)
+    apart = [one - centre for one in part]
+    step = statistics.fmean(apart)
+    return len(part) > 1 and all(one * step > 0 and abs(one) >= abs(step) / 2 for one in apart)
 
 
 def _difference(before: t.Sequence[Interval], after: t.Sequence[Interval], margin: float) -> tuple[float, float]:
