@@ -32,14 +32,16 @@ def test_a_look_at_this_machine_and_a_host_that_is_gone(called, tmp_path):
     document = json.loads((tmp_path / "smt_exposure.json").read_text())
     gone, here = document["hosts"]
     assert (gone["host"], here["host"]) == ("gone", "here") and "onnect" in gone["reason"]
-    assert here["reason"] is None and here["use"]["work"][0] <= here["use"]["work"][1]
+    # A virtual machine that sees no siblings is not judged.
+    use, why = here["use"], here["use_reason"] or ""
+    assert here["reason"] is None and ("virtual machine" in why if use is None else use["work"][0] <= use["work"][1])
     assert 'threadwise_smt_sibling_info{cpu="' in (tmp_path / "smt.prom").read_text()
     page = (tmp_path / "smt_exposure.html").read_text()
     assert "1 host could not be looked at" in page and "here" in page
     # What this collection wrote it replaces; what somebody else wrote it does not.
     (tmp_path / "smt.prom").write_text("mine\n")
     refused = called(smt_exposure_textfile=str(tmp_path / "smt.prom"), hosts=["here"])
-    assert refused.returncode == 2 and "this collection did not write it" in refused.stdout.replace("\n", " ")
+    assert refused.returncode == 2 and "smt_usage did not write it" in refused.stdout.replace("\n", " ")
     assert (tmp_path / "smt.prom").read_text() == "mine\n"
 
 
