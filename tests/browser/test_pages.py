@@ -583,7 +583,7 @@ def test_five_thousand_hosts_are_filtered_and_sorted(browser, fleet_of_5000):
     assert browser.find_element(By.ID, "count-hosts").text.endswith(" of 5000") and "web4321" not in column(
         browser, "#hosts", 0
     )
-    assert "web4321 (gzip" in browser.find_element(By.CSS_SELECTOR, "section.conclusion").text
+    assert "web4321 (gzip" in browser.find_element(By.CSS_SELECTOR, "[aria-label='What stands out']").text
     picture(browser, "fleet")
 
 

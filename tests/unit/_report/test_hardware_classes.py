@@ -103,7 +103,7 @@ def test_three_hosts_that_agree_decide_for_their_class_and_where_they_do_not_the
     assert one["workloads"][0]["sentence"] == sentence
     text = html.unescape(page(rows))
     assert (
-        f"<li>class-a, gzip of a fixed stream: {sentence}</li>" in text.partition("</section>")[0]
+        f"<li>class-a, gzip of a fixed stream: {sentence}</li>" in text.partition("By hardware class")[0]
         and "✚\u00a0hosts disagree" in text
     )
 
@@ -179,7 +179,7 @@ def test_what_a_person_has_to_look_at_is_named_on_top():
     rows[1] = {**rows[1], "restored": False, "differences": ["CPU 3 is offline"]}
     rows[2] = {**rows[2], "reboot_required": True}
     rows[3] = {**rows[3], "disagreement": "CPUs 0 and 2 share a core by measuring; the kernel says otherwise."}
-    top = html.unescape(page(rows).partition("</section>")[0])
+    top = html.unescape(page(rows).partition("By hardware class")[0])
     for words in (
         "1 host not as it was before: web1: CPU 3 is offline",
         "1 host would boot with other SMT arguments than now: web2",
@@ -345,7 +345,7 @@ def test_a_class_says_nothing_of_what_its_hosts_declare_differently(tmp_path, li
     assert one["refused"][0]["sentence"] == sentence and f"my app: {sentence}" in hardware_classes.line(one)
     assert [of["hosts"] for of in one["refused"][0]["declared"]] == [["b", "c", "d", "n", "o", "p"], [liar]]
     text = html.unescape(read(tmp_path / "index.html"))
-    assert f"my app: {sentence}</li>" in text.partition("</section>")[0] and "✚ hosts disagree" in text
+    assert f"my app: {sentence}</li>" in text.partition("By hardware class")[0] and "✚ hosts disagree" in text
     assert f"| my app | 7 |  |  | {sentence} |" in (tmp_path / "summary.md").read_text(encoding="utf-8")
     document = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
     schema = json.loads((pathlib.Path(__file__).parents[3] / "docs/results.schema.json").read_text(encoding="utf-8"))
@@ -384,7 +384,7 @@ def test_the_page_names_the_host_that_alone_turns_its_class():
     if workload["turned_by"]:
         assert (
             "alone" in workload["sentence"]
-            and workload["sentence"] in html.unescape(page(rows)).partition("</section>")[0]
+            and workload["sentence"] in html.unescape(page(rows)).partition("By hardware class")[0]
         )
     two = [row(f"web{number}", seed=number, blocks=6) for number in range(2)]
     (pair,) = hardware_classes.by_class(two, 0.01, 0.95)
