@@ -35,7 +35,7 @@ options:
   window_seconds:
     description:
       - Length of each, from 0.01 to 5. It becomes shorter where there are very many switches, and all of them take at
-        most a fifth of the time.
+        most half of the time.
     type: float
     default: 0.5
   yields:

@@ -31,8 +31,6 @@ MIN_WINDOWS = 5
 # A window is made shorter where a buffer was full, or where it held more switches than this: reading them costs CPU.
 MAX_SWITCHES = 20_000
 MIN_WINDOW_SECONDS = 0.02
-# Windows take no more than this share of the time, so that each moment of it can be seen.
-MAX_WATCHED = 0.2
 # How far the usages of a time between windows have to be above their median, in deviations and at least, to be a burst.
 FAR, LEAST_BURST = 3.0, 0.01
 # Seconds between two reads of the counters while nothing is watched.
@@ -151,17 +149,17 @@ def take(
 def _watch(
     instance: tracing.Instance, fs: HostFs, cores: "t.Sequence[tuple[int, ...]]", plan: Plan, seen: _Seen
 ) -> None:
-    """Take the windows, each at a random moment of its part of the time: work that comes at regular times is neither
-    missed nor always hit.
+    """Take the windows, each from a random moment of its part of the time on: work that comes at regular times is
+    neither missed nor always hit. One may last into the next part, so that no moment is seen more seldom.
     """
     part = plan.seconds / plan.windows
-    length = min(plan.window_seconds, part * MAX_WATCHED)
+    length = min(plan.window_seconds, part / 2)
     begun = time.monotonic()
     for number in range(plan.windows):
         if time.monotonic() > begun + plan.seconds:
             # Reading them took longer than there is between two.
             return
-        before = _wait(fs, cores, begun + part * number + random.uniform(0, part - length), seen)
+        before = _wait(fs, cores, begun + part * number + random.uniform(0, part), seen)
         window = instance.window(length)
         after = counters.read(fs)
         seen.changed |= counters.began_anew(before, after)
