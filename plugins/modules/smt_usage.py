@@ -238,7 +238,9 @@ pairs:
       type: float
 """
 
+import select
 import signal
+import sys
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
@@ -277,13 +279,21 @@ def main() -> None:
         if path:
             # Not after a look of ten minutes.
             textfile.write(fs, path, program.text(fs, known, None), is_dry=True)
-        found = look.take(fs, topology.read_topology(fs).cores, plan, gain)
+        found = look.take(fs, topology.read_topology(fs).cores, plan, gain, _go_on)
         if path:
             # Which CPUs are online may have changed.
             changed = textfile.write(fs, path, program.text(fs, known, found), module.check_mode)
     except textfile.TextfileError as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=changed, guessed=not yields and found["source"] != look.PURR, **found)
+
+
+def _go_on() -> None:
+    """End where nobody reads the answer any more, as when the controller has gone: its end of the pipe is closed."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    if poll.poll(0):
+        raise SystemExit(143)
 
 
 def _end(_number: int, _frame: object) -> "t.NoReturn":

@@ -60,7 +60,8 @@ class Plan(t.NamedTuple):
 class _Seen:
     """What the windows showed."""
 
-    def __init__(self) -> None:
+    def __init__(self, go_on: "t.Callable[[], None]") -> None:
+        self.go_on = go_on
         self.of_cores: t.Dict[t.Tuple[int, ...], t.List[shared.Shares]] = {}
         self.spent = shared.Spent()
         self.seconds = 0.0
@@ -72,7 +73,11 @@ class _Seen:
 
 
 def take(
-    fs: HostFs, cores: "t.Iterable[t.Sequence[int]]", plan: Plan, gain: "Span | None" = None
+    fs: HostFs,
+    cores: "t.Iterable[t.Sequence[int]]",
+    plan: Plan,
+    gain: "Span | None" = None,
+    go_on: "t.Callable[[], None]" = lambda: None,
 ) -> "dict[str, t.Any]":
     """Look at a host.
 
@@ -81,6 +86,7 @@ def take(
         cores: the CPUs of each core.
         plan: how to look.
         gain: the yield of SMT, as for :func:`room.use`.
+        go_on: is called every ten seconds and ends the look by an exception.
 
     Returns:
         dict: ``method`` (``switches`` or ``counters``), ``reason`` (why not the switches, or None), ``seconds``,
@@ -96,7 +102,7 @@ def take(
     online = counters.read(fs)
     parts = [tuple(cpu for cpu in core if cpu in online) for core in cores]
     present = [core for core in parts if core]
-    seen, reason = _Seen(), None
+    seen, reason = _Seen(go_on), None
     with one_thread.Counting(fs, present) as counting, purr.Counting(fs, present) as resources:
         begun, before = time.monotonic(), counters.read(fs)
         if plan.windows:
@@ -185,6 +191,7 @@ def _wait(fs: HostFs, cores: "t.Sequence[tuple[int, ...]]", until: float, seen: 
     since, before = time.monotonic(), counters.read(fs)
     begun, first = since, before
     while since < until:
+        seen.go_on()
         time.sleep(min(READ_SECONDS, until - since))
         since, now = time.monotonic(), counters.read(fs)
         seen.changed |= counters.began_anew(before, now)

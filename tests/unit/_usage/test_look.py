@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._usage import look, tracing
@@ -273,3 +276,20 @@ def test_a_host_whose_cores_are_not_known_has_its_own_reason(monkeypatch):
     assert look.take(host, [(0,)], look.Plan(1.0, 0, 0.5))["use_reason"] == (
         "it does not show to which cores CPUs 1 belong"
     )
+
+
+def test_a_look_ends_when_its_reader_has_gone():
+    """The module itself, in a process of its own: its look would take a day."""
+    begin, end = os.pipe()
+    code = (
+        "from ansible_collections.threadwise.smt.plugins.modules import smt_usage\n"
+        "from ansible_collections.threadwise.smt.plugins.module_utils._usage import look\n"
+        "look.READ_SECONDS = 0.2\n"
+        "look.take(look.HostFs('/'), [(0,)], look.Plan(86400.0, 0, 0.5), None, smt_usage._go_on)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=end) as process:
+        os.close(end)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(3)
+        os.close(begin)
+        assert process.wait(60) == 143
