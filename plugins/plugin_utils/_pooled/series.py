@@ -144,7 +144,7 @@ def _split(runs: t.Sequence[Interval], first: int, margin: float, level: float) 
 
 def _is_a_step(runs: t.Sequence[Interval], begin: int, end: int) -> bool:
     """Return whether all runs between two places are apart from the others, to one side: one that is far off alone is
-    no step, nor is it one with its neighbours.
+    no step, nor is it one with those beside it.
     """
     others, part = ([one.log for one in some] for some in ([*runs[:begin], *runs[end:]], runs[begin:end]))
     centre = statistics.median(others)
