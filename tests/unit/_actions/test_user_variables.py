@@ -130,6 +130,8 @@ def test_without_facts_it_is_what_ansible_says(world):
         )
         # What is omitted is not set.
         assert world.user().value("smt_policy_waiver", host) == ("for a" if host == "a" else None)
+        omitted = "{{ nowhere | default(omit) }}"
+        assert world.user().templated(omitted, world.user().of(host)) is None
 
 
 NAMES = sorted(
