@@ -34,22 +34,7 @@ class ActionModule(ControllerAction):
 
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Show the facts of the play's hosts as a table and write them to a page on the controller."""
-        hosts = sorted(play["ansible_play_hosts_all"])
-        rows = [
-            (
-                survey.unreached(host, compliance.NOT_CONTACTED)
-                if host in options["not_contacted"]
-                else survey.looked_at(
-                    self._row(host, self._user.registered(options["results"], host)),
-                    cores_in_use.if_looked(
-                        host,
-                        options["usage"] and self._user.registered(options["usage"], host),
-                        fields.smt_facts(self._user.registered(options["results"], host)),
-                    ),
-                )
-            )
-            for host in hosts
-        ]
+        rows = [self._row(host, options) for host in sorted(play["ansible_play_hosts_all"])]
         for line in survey.table(rows):
             display.display(line)
         return {
@@ -58,8 +43,17 @@ class ActionModule(ControllerAction):
             "summary": survey.sentence(rows),
         }
 
+    def _row(self, host: str, options: dict[str, t.Any]) -> survey.Row:
+        if host in options["not_contacted"]:
+            return survey.unreached(host, compliance.NOT_CONTACTED)
+        result = self._user.registered(options["results"], host)
+        usage = self._user.registered(options["usage"], host) if options["usage"] else None
+        return survey.looked_at(
+            self._of_facts(host, result), cores_in_use.if_looked(host, usage, fields.smt_facts(result))
+        )
+
     @staticmethod
-    def _row(host: str, result: t.Any) -> survey.Row:
+    def _of_facts(host: str, result: t.Any) -> survey.Row:
         facts = result.get("ansible_facts") if isinstance(result, dict) else None
         if isinstance(facts, dict) and "smt" in facts:
             return survey.row(host, facts["smt"])

@@ -429,9 +429,9 @@ def _of_other_work(analysis: HostAnalysis) -> str:
         for level in analysis.levels
         if level.primary and level.placement == host_comparisons.WHOLE_MACHINE and level.value is not None
     ]
-    by_workload = {level.workload: level for level in of_whole if level.arm == recorded.OF_SMT[0]}
+    on_both = {level.workload for level in of_whole if level.arm == recorded.OF_SMT[0]}
     for level in of_whole:
-        if level.arm == recorded.OF_SMT[1] and level.workload in by_workload:
+        if level.arm == recorded.OF_SMT[1] and level.workload in on_both:
             about = measures.describe_workload(analysis.result, level.workload, level.parameter)
             if (about.aggregate, about.better) == ("sum", "lower"):
                 return f"{about.metric} of {about.title} is a sum over as many workers as ran: declare what a job takes"

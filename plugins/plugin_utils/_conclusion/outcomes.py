@@ -181,7 +181,7 @@ def cold_starts(result: HostResult, level: Level) -> int:
     )
 
 
-def workers_of(result: HostResult, placement: str, arm: str) -> int | None:
+def _workers(result: HostResult, placement: str, arm: str) -> int | None:
     """Return how many workers a placement has in an arm, or None where it is not known."""
     spot = (result.plan.placements or {}).get(arm, {}).get(recorded.sampled_as(result, placement, arm))
     return len(spot.workers) if spot and spot.workers else None
@@ -189,7 +189,7 @@ def workers_of(result: HostResult, placement: str, arm: str) -> int | None:
 
 def ran(result: HostResult, one: Comparison) -> list[int]:
     """Return how many workers ran on both sides of a comparison; empty where that is not known."""
-    numbers = [workers_of(result, one["placement"], one[side]["arm"]) for side in ("baseline", "candidate")]
+    numbers = [_workers(result, one["placement"], one[side]["arm"]) for side in ("baseline", "candidate")]
     return [number for number in numbers if number] if None not in numbers else []
 
 

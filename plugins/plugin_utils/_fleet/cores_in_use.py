@@ -70,10 +70,8 @@ class Host:
         found = self.answer.get("use")
         if not found:
             return None
-        fields_of_it: dict[str, t.Any] = {
-            name: Span(*one) if isinstance(one, list) else one for name, one in found.items()
-        }
-        return Use(**fields_of_it)
+        values: dict[str, t.Any] = {name: Span(*one) if isinstance(one, list) else one for name, one in found.items()}
+        return Use(**values)
 
 
 def host(name: str, registered: t.Any, yields: t.Iterable[str], facts: fields.Facts | None = None) -> Host:
@@ -170,14 +168,16 @@ def _of_waiting(one: Host, use: Use) -> list[str]:
     """Say whose answers can become faster with SMT off: of all busy threads each does its part of what their core
     does.
     """
-    named = [unit for unit in one.answer["units"] if unit["unit"] is not None and unit["ran"] > 0]
     least = max(0.0, 1 - use.gain.low / max(len(core["cpus"]) for core in one.answer["cores"]))
-    found = [unit for unit in named if unit["beside"] / unit["ran"] * least >= NOTABLE]
+    found = [
+        (unit["beside"] / unit["ran"], unit)
+        for unit in one.answer["units"]
+        if unit["ran"] > 0 and unit["unit"] is not None and unit["beside"] / unit["ran"] * least >= NOTABLE
+    ]
     return [
-        f"{unit_title(unit['unit'])} spent {wording.percent(unit['beside'] / unit['ran'])} of its CPU time beside a"
-        " busy sibling: with SMT off the same work can take up to"
-        f" {wording.percent(unit['beside'] / unit['ran'] * least)} less of it, where no CPU is missing then."
-        for unit in sorted(found, key=lambda unit: -unit["beside"])[:NAMED]
+        f"{unit_title(unit['unit'])} spent {wording.percent(share)} of its CPU time beside a busy sibling: with SMT off"
+        f" the same work can take up to {wording.percent(share * least)} less of it, where no CPU is missing then."
+        for share, unit in sorted(found, key=lambda pair: -pair[1]["beside"])[:NAMED]
     ]
 
 

@@ -12,6 +12,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import hardware_classes, text as report_text
 
 STREAMS = "streams"
+# What is recommended to how many hosts, in the order of the sentence.
 _RECOMMENDED = {
     conclusion.ON: "leave SMT on at",
     conclusion.OFF: "turn SMT off at",

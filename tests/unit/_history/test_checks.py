@@ -104,6 +104,17 @@ def test_check_mode_sees_what_is_there_and_leaves_it(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["old"]
 
 
+def test_a_directory_in_which_nothing_can_be_kept_is_refused_before_hosts_are_asked(tmp_path):
+    directory = tmp_path / "checks"
+    checks.see_that_it_can_be_kept(directory, START, dry_run=True)
+    assert not directory.exists()
+    checks.see_that_it_can_be_kept(directory, START, dry_run=False)
+    assert directory.is_dir() and not list(directory.glob("*.jsonl"))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BorderError, match="Not a directory"):
+        checks.see_that_it_can_be_kept(tmp_path / "file" / "checks", START, dry_run=False)
+
+
 def test_the_statuses_of_a_history_are_those_of_a_check():
     assert set(typing.get_args(histories.Status)) == set(compliance.STATUSES)
 

@@ -51,8 +51,18 @@ def counters(usage, counted=1.0):
     ]
 
 
-def case(inputs, expected, alerts=(), absent=()):
-    """The values of expressions after an hour of inputs, those that have none, and the alerts that fire then."""
+def standing_still(*cpus):
+    """What node_exporter goes on to give for CPUs that went offline."""
+    return [
+        {"series": f'node_cpu_seconds_total{{{LABELS}, cpu="{cpu}", mode="{mode}"}}', "values": "1000x60"}
+        for cpu in cpus
+        for mode in ("user", "idle")
+    ]
+
+
+def case(inputs, expected, alert="SmtUsageHidesLoad", said=None, severity="warning", absent=()):
+    """The values of expressions after an hour of inputs, those that have none, and what an alert says then."""
+    labels = {"severity": severity, "job": "node", "instance": "web01"}
     return {
         "interval": "1m",
         "input_series": inputs,
@@ -69,8 +79,8 @@ def case(inputs, expected, alerts=(), absent=()):
         "alert_rule_test": [
             {
                 "eval_time": "55m",
-                "alertname": "SmtUsageHidesLoad",
-                "exp_alerts": [{"exp_labels": one, "exp_annotations": {"summary": said}} for one, said in alerts],
+                "alertname": alert,
+                "exp_alerts": [{"exp_labels": labels, "exp_annotations": {"summary": said}}] if said else [],
             }
         ],
     }
@@ -166,26 +176,19 @@ def test_siblings_that_are_offline(promtool, tmp_path):
 
 
 def test_a_cpu_that_is_offline_is_not_busy_and_time_that_was_not_counted_is_none(promtool, tmp_path):
-    """node_exporter goes on with the last counters of a CPU that went offline."""
-    stands_still = [
-        {"series": f'node_cpu_seconds_total{{{LABELS}, cpu="{cpu}", mode="{mode}"}}', "values": "1000x60"}
-        for cpu in (1, 3)
-        for mode in ("user", "idle")
-    ]
     host = TWICE._replace(online=(0, 2))
     text = textfile.text(host, [("guess", 1.0, 1.3)], None, 1.0)
     expected = {"threadwise_smt:usage:rate5m": 0.4, "threadwise_smt:work_low:ratio": 0.4}
-    inputs = counters({0: 0.3, 2: 0.5}, counted=0.7) + stands_still + series(text)
+    inputs = counters({0: 0.3, 2: 0.5}, counted=0.7) + standing_still(1, 3) + series(text)
     judged(promtool, tmp_path, case(inputs, expected))
 
 
 def test_usage_of_60_percent_that_is_90_in_truth_is_an_alert(promtool, tmp_path):
     usage = {0: 0.98, 1: 0.22, 2: 0.98, 3: 0.22}
-    alert = {"severity": "warning", "job": "node", "instance": "web01"}
     text = textfile.text(TWICE, [("oltp", 1.0, 1.05)], None, 1.0)
     done = {"threadwise_smt:usage:rate5m": 0.6}
     said = "web01 does 94.38% or more of the work that it can do, and its CPU usage does not show it"
-    judged(promtool, tmp_path, case(counters(usage) + series(text), done, [(alert, said)]))
+    judged(promtool, tmp_path, case(counters(usage) + series(text), done, said=said))
 
 
 @pytest.mark.parametrize(
@@ -196,42 +199,29 @@ def test_usage_of_60_percent_that_is_90_in_truth_is_an_alert(promtool, tmp_path)
     ],
 )
 def test_a_guess_and_second_threads_that_give_more_have_an_alert_too(promtool, tmp_path, usage, yields, said):
-    alert = {"severity": "warning", "job": "node", "instance": "web01"}
     summary = f"web01 does {said} or more of the work that it can do, and its CPU usage does not show it"
     text = textfile.text(TWICE, yields, None, 1.0)
-    judged(promtool, tmp_path, case(counters(usage) + series(text), {}, [(alert, summary)]))
+    judged(promtool, tmp_path, case(counters(usage) + series(text), {}, said=summary))
 
 
 def test_smt_that_was_switched_off_since_the_look_leaves_cores_of_one_thread(promtool, tmp_path):
     """Two full CPUs of two are all that there is, whatever the file says of their siblings."""
-    stands_still = [
-        {"series": f'node_cpu_seconds_total{{{LABELS}, cpu="{cpu}", mode="{mode}"}}', "values": "1000x60"}
-        for cpu in (1, 3)
-        for mode in ("user", "idle")
-    ]
     text = textfile.text(TWICE, [("gzip", 1.2, 1.25)], seen(0.1, 0.2), 1.0)
     expected = {"threadwise_smt:work_low:ratio": 1.0, "threadwise_smt:work_high:ratio": 1.0}
-    judged(promtool, tmp_path, case(counters({0: 1.0, 2: 1.0}) + stands_still + series(text), expected))
+    judged(promtool, tmp_path, case(counters({0: 1.0, 2: 1.0}) + standing_still(1, 3) + series(text), expected))
 
 
 def test_smt_that_was_switched_on_since_the_look_leaves_nothing_to_be_said(promtool, tmp_path):
     usage = {0: 0.95, 1: 0.2, 2: 0.95, 3: 0.2}
     text = textfile.text(machine(1, 0, 1)._replace(cores=((0,), (2,)), online=(0, 2)), [("guess", 1.0, 1.3)], None, 1.0)
     absent = ("threadwise_smt:work_low:ratio", "threadwise_smt:room_high:ratio")
-    tried = case(counters(usage) + series(text), {"threadwise_smt:usage:rate5m": 0.575}, absent=absent)
     said = (
         "web01 has CPUs whose cores are not known yet, as after SMT was switched on: look again (systemctl start"
         " threadwise-smt-usage.service, or smt_exposure.yml)"
     )
-    labels = {"severity": "info", "job": "node", "instance": "web01"}
-    tried["alert_rule_test"].append(
-        {
-            "eval_time": "55m",
-            "alertname": "SmtSiblingsChanged",
-            "exp_alerts": [{"exp_labels": labels, "exp_annotations": {"summary": said}}],
-        }
-    )
-    judged(promtool, tmp_path, tried)
+    expected = {"threadwise_smt:usage:rate5m": 0.575}
+    inputs = counters(usage) + series(text)
+    judged(promtool, tmp_path, case(inputs, expected, "SmtSiblingsChanged", said, "info", absent))
 
 
 def test_an_old_look_counts_no_more_and_is_named(promtool, tmp_path):
@@ -242,20 +232,11 @@ def test_an_old_look_counts_no_more_and_is_named(promtool, tmp_path):
     gain = Span(1.2, 1.25)
     used = room.use([cores.bounded(core, usage) for core in TWICE.cores], gain)
     expected = {"threadwise_smt:work_low:ratio": used.work.low, "threadwise_smt:work_high:ratio": used.work.high}
-    tried = case(counters(usage) + series(text), expected)
     said = (
         "web01 last looked 3d 0h 55m 0s ago at how long siblings are busy together: the limits of its work are those of"
         " its usages alone"
     )
-    labels = {"severity": "info", "job": "node", "instance": "web01"}
-    tried["alert_rule_test"].append(
-        {
-            "eval_time": "55m",
-            "alertname": "SmtLookIsOld",
-            "exp_alerts": [{"exp_labels": labels, "exp_annotations": {"summary": said}}],
-        }
-    )
-    judged(promtool, tmp_path, tried)
+    judged(promtool, tmp_path, case(counters(usage) + series(text), expected, "SmtLookIsOld", said, "info"))
 
 
 def test_cores_of_four_busy_threads_are_not_shared_for_longer_than_there_is_time(promtool, tmp_path):

@@ -38,7 +38,6 @@ MAX_COLUMNS = 12
 MAX_NAMED = 20
 # With more different texts a column has no links that filter by it.
 MAX_CHOICES = 12
-# What is recommended to how many hosts, in the order of the sentence.
 
 
 def render(
