@@ -67,7 +67,8 @@ def conclude(analysis: HostAnalysis) -> dict[str, t.Any]:
     if first and sentences[-1] == NOTHING_OF_SHARING:
         sentences.pop()
     used = changed or [one for one in comparisons if one["kind"] == "placement"] or comparisons
-    basis = _confidence_text([one for one in used if one["primary"]])
+    primary = [one for one in used if one["primary"]]
+    basis = " ".join([_confidence_text(primary), *load_limit.resolution(result, primary)])
     costs, cautions = host_costs.of_host(analysis), host_cautions.of_host(analysis)
     step = more["text"] if more else None
     return {

@@ -75,7 +75,7 @@ def test_sap_serves_18_percent_more_users_wherever_it_is_said(tmp_path):
     assert [float(row[name]) for name in ("candidate_value", "baseline_value")] == [650, 550]
     assert float(row["change"]) == pytest.approx(100 / 550) and row["primary"] == "True"
     (of_host,) = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["hosts"]
-    said = "650 users with SMT on against 550 with SMT off, +18 % in each block, of the loads measured"
+    said = "650 users with SMT on against 550 with SMT off, +18 % in each block"
     assert said in of_host["conclusion"]["sentence"]
     for text in files.values():
         assert said in text and "−15 %" not in text and not re.search(r"\d samples failed", text)

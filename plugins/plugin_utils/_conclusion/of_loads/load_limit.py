@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import collections
+import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms, placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
@@ -40,15 +41,14 @@ def as_said(one: Comparison, of_arms: int) -> Comparison:
 
 def clause(result: HostResult, one: Comparison, change: str) -> str:
     """Return what both arms serve: ``within 2 s SAP SD serves 650 users with SMT on against 550 with SMT off, +18 % in
-    each block, of the loads measured``.
+    each block``. Of which loads that is said :func:`resolution` tells.
 
     Args:
         result: from :func:`result_files.load`.
         one: a comparison of most loads, from :func:`as_said`, or of :func:`outcomes.served_by_one`.
         change: its change, with its interval where it has one.
     """
-    title = measures.describe_workload(result, one["workload"]).title
-    title = title.removesuffix(f", {one['unit']}")
+    title = _title(result, one)
     # Of one side alone it is the other one's.
     values = [(one[f"{side}_value"], one[side]["arm_title"]) for side in ("candidate", "baseline")]
     (value, arm), (other_value, other) = sorted(values, key=lambda side: side[0] is None)
@@ -68,7 +68,24 @@ def clause(result: HostResult, one: Comparison, change: str) -> str:
         change = f"{change} {blocks}"
     if not few and one["verdict"] == paired.INCONCLUSIVE:
         change = f"{change}, not decided"
-    return f"{serves} with {arm} against {other_value:.15g} with {other}, {change}, {RESOLUTION}"
+    return f"{serves} with {arm} against {other_value:.15g} with {other}, {change}"
+
+
+def resolution(result: HostResult, used: t.Sequence[Comparison]) -> list[str]:
+    """Return which loads were tried of workloads of which the most load is compared: nothing is known between them."""
+    workloads = limits.limited(result)
+    found = []
+    for title, one in {_title(result, one): one for one in used if is_most_load(one)}.items():
+        parameter = workloads[one["workload"]].parameter
+        tried = [f"{value:.15g}" for value in sorted(parameter.values if parameter else ())]
+        loads = wording.join(tried) if len(tried) <= wording.NAMED else f"{len(tried)} loads, {tried[0]} to {tried[-1]}"
+        found.append(f"{title} was measured with {loads} {one['unit']} only.")
+    return found
+
+
+def _title(result: HostResult, one: Comparison) -> str:
+    """Return the name of the workload of a comparison without the unit of its loads."""
+    return measures.describe_workload(result, one["workload"]).title.removesuffix(f", {one['unit']}")
 
 
 def cautions(analysis: HostAnalysis) -> list[str]:

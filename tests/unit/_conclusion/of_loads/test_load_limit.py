@@ -86,7 +86,7 @@ def test_where_no_arm_meets_the_limit_that_is_the_reason():
 
 def test_an_answer_of_some_blocks_says_of_how_many():
     found = conclusion.conclude(analysed(sap(blocks=8, in_blocks=3)))
-    assert "650 users with SMT on against 550 with SMT off, +18 % in 5 of 8 blocks, of the" in found["sentence"]
+    assert "650 users with SMT on against 550 with SMT off, +18 % in 5 of 8 blocks." in found["sentence"]
     assert SMALLER.format(", in 3 of 8 blocks, which are left out of its comparisons") in found["cautions"]
 
 
