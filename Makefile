@@ -83,11 +83,15 @@ bare: ## the proof before a release: `make eval` and `make test` on a bare Debia
 	$(PYTHON) lab/bare.py
 
 .PHONY: scenarios
-scenarios: setup ## all longer scenarios on guests, and `make kills`, hours; not part of `make test`
+scenarios: setup ## all longer scenarios on guests, `make long` and `make kills`, hours; not part of `make test`
 	python tools/test.py scenarios
 
 .PHONY: unit field playbooks browser lint sanity
 unit field playbooks browser lint sanity: setup ## one step of `make test`
+	python tools/test.py $@
+
+.PHONY: long
+long: setup ## the playbooks that take most of a minute each; not part of `make test`
 	python tools/test.py $@
 
 .PHONY: kills

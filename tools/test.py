@@ -121,7 +121,8 @@ STEPS = {
     # What people have reported of other tools, each under the name of its source.
     "field": Step(("python", *PYTEST, "tests/field"), ("procps",)),
     # One at a time to each worker: they differ much in what they take.
-    "playbooks": Step(("python", *PYTEST, *PLAYBOOKS, "-m", "not kills", "tests/playbooks"), OF_PLAYBOOKS),
+    "playbooks": Step(("python", *PYTEST, *PLAYBOOKS, "-m", "not kills and not long", "tests/playbooks"), OF_PLAYBOOKS),
+    "long": Step(("python", *PYTEST, *PLAYBOOKS, "-m", "long", "tests/playbooks"), OF_PLAYBOOKS),
     # Rollouts and evaluations that are ended half way, and what the next call makes of them.
     "kills": Step(("python", *PYTEST, *PLAYBOOKS, "-m", "kills", "tests/playbooks"), OF_PLAYBOOKS),
     # A pull that is ended at any point; `unit` ends it at a few of them.
@@ -193,7 +194,7 @@ GROUPS = {
         ),
         side_by_side=2,
     ),
-    "scenarios": Group((*LONG_SCENARIOS, "kills", "pull-kills", "recipes")),
+    "scenarios": Group((*LONG_SCENARIOS, "long", "kills", "pull-kills", "recipes")),
     "cores": Group(tuple(f"core-{core}" for core in CORES)),
 }
 

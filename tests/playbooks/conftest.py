@@ -12,7 +12,14 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "unit" / "support"))
 
 # Whoever of several workers is left with one of these at the end keeps the others waiting.
-LONGEST = ("test_policy_fleet.py", "test_playbooks.py", "test_pull.py", "test_archive.py")
+LONGEST = (
+    "test_trial.py",
+    "test_trial_secrets.py",
+    "test_pull.py",
+    "test_policy_fleet.py",
+    "test_playbooks.py",
+    "test_archive.py",
+)
 
 
 def pytest_configure(config):
@@ -20,6 +27,7 @@ def pytest_configure(config):
         "markers",
         "kills: takes minutes, mostly because a playbook is ended half way: `make kills` runs it, and not `make test`",
     )
+    config.addinivalue_line("markers", "long: takes most of a minute: `make long` runs it, and not `make test`")
 
 
 def pytest_collection_modifyitems(items):

@@ -310,6 +310,7 @@ def test_four_arms_over_two_rounds(tmp_path):
     fleet.assert_as_before()
 
 
+@pytest.mark.long
 def test_a_number_that_would_not_leave_whole_cores_is_left_out_before_the_first_reboot(tmp_path):
     fleet = BootFleet(tmp_path, numbering="adjacent")
     code, seen, done = fleet.evaluate("--check")
@@ -328,6 +329,7 @@ def test_a_number_that_would_not_leave_whole_cores_is_left_out_before_the_first_
     fleet.assert_as_before()
 
 
+@pytest.mark.long
 def test_run_time_arms_are_measured_within_the_boots_of_the_baseline(tmp_path):
     fleet = BootFleet(tmp_path)
     code, seen, _done = fleet.evaluate("--check", arms=["smt_on", "smt_off", "nosmt"])

@@ -271,6 +271,7 @@ def interrupt_and_end(directory):
     assert code == 0 and "no evaluation is running here, and none waits to be fetched" in seen, seen
 
 
+@pytest.mark.long
 def test_two_evaluations_in_one_call_are_two_runs(tmp_path):
     """Before an upgrade and after it, by one playbook: what the first one has set does not name the second one."""
     runs = [

@@ -142,6 +142,7 @@ def test_a_rule_of_another_server_is_declared_or_no_host_takes_part(world):
     )
 
 
+@pytest.mark.long
 def test_with_the_times_that_it_asks_for_the_effect_is_in_its_interval(world):
     fleet, trial = world
     code, said, path = trial("october", smt_trial_period=17, smt_trial_settle=LOOKS_BACK)
