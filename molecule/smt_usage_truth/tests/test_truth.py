@@ -152,7 +152,7 @@ def watched(run_name):
 
 @pytest.mark.parametrize("measured", [True, False], ids=["measured", "guessed"])
 def test_where_smt_cannot_matter_an_evaluation_finds_nothing_beyond_the_bound(host, yields, measured):
-    """Where it is not known what second threads give, that is said only of hosts on which hardly any work shares cores."""
+    """Where it is not known what second threads give, that is said only of hosts whose work hardly shares cores."""
     beyond, said = [], 0
     for number, (workers, pause) in enumerate(itertools.islice(loads(), 6 * HOSTS)):
         with load(host, workers, pause, seed=number):
