@@ -73,8 +73,9 @@ options:
     default: continue
   after_switch:
     description:
-      - A command, as a list of arguments, that makes the service follow its CPUs, such as C([systemctl, reload,
-        nginx]). It is run on the host after each switch.
+      - A command, as a list of arguments, that makes the service follow its CPUs, such as C([systemctl, restart,
+        nginx]). It is run on the host after each switch. Most services count their CPUs at their start only, so that
+        reloading them changes nothing. Those that still have as many workers as there were CPUs before are named.
     type: list
     elements: str
     default: []

@@ -71,21 +71,25 @@ class AnsibleHost:
         return host_check.parse_online(answer["after"]["online"])
 
     def after_switch(self, before: int) -> str | None:
-        """Let the service follow its CPUs; return what went wrong,
-        or without a hook which services did not count them again.
+        """Let the service follow its CPUs; return what went wrong, or which services did not count them again.
+
+        A hook that ends well may have changed nothing: nginx counts CPUs at its start, and a reload keeps the number.
 
         Args:
             before: the number of online CPUs before the switch.
         """
-        if not self._hook:
-            # Once for each number: services that count their CPUs do so at their start.
-            known, self._asked = before in self._asked, self._asked | {before}
-            return None if known else self._old_numbers(before)
-        answer = self._run(shlex.join(self._hook))
-        if answer.get("rc") == 0:
-            return None
-        said = text.line(f"{answer.get('stderr') or ''} {answer.get('stdout') or ''}".strip() or "nothing", 300)
-        return f"{text.line(shlex.join(self._hook), 100)} ended with {text.line(answer.get('rc'), 20)}: {said}"
+        if self._hook:
+            answer = self._run(shlex.join(self._hook))
+            if answer.get("rc") != 0:
+                said = text.line(f"{answer.get('stderr') or ''} {answer.get('stdout') or ''}".strip() or "nothing", 300)
+                return f"{self._shown_hook} ended with {text.line(answer.get('rc'), 20)}: {said}"
+        # Once for each number: services that count their CPUs do so at their start.
+        known, self._asked = before in self._asked, self._asked | {before}
+        return None if known else self._old_numbers(before)
+
+    @property
+    def _shown_hook(self) -> str:
+        return text.line(shlex.join(self._hook), 100)
 
     def _old_numbers(self, before: int) -> str | None:
         """Return which services still have as many workers as there were CPUs; None where none has."""
@@ -96,10 +100,8 @@ class AnsibleHost:
         found = [f"{one['unit']} ({before} {one['kind']} {one['name']})" for one in answer["workers"]]
         if not found:
             return None
-        return (
-            "these still have as many workers as there were CPUs before, and smt_trial_after_switch is empty:"
-            f" {', '.join(found[:MAX_NAMED])}"
-        )
+        why = f"although {self._shown_hook} was run" if self._hook else "and smt_trial_after_switch is empty"
+        return f"these still have as many workers as there were CPUs before, {why}: {', '.join(found[:MAX_NAMED])}"
 
     def pending(self) -> str | None:
         """Return what is to bring the host back says, maybe nothing; None where nothing runs that would.

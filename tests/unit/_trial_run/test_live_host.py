@@ -1,0 +1,55 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A live host after a switch: whether the service follows its CPUs."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import live_host
+
+
+class Calls:
+    """A host whose nginx has four workers, or as many as its last start found."""
+
+    def __init__(self, workers=4, code=0):
+        self.workers, self.code, self.ran, self.asked = workers, code, [], []
+
+    def ask(self, module, arguments, _seconds):
+        assert module == "smt_trial_workers"
+        self.asked.append(arguments["cpus"])
+        found = {"unit": "nginx.service", "name": "nginx", "kind": "processes"}
+        return {"workers": [found] if arguments["cpus"] == self.workers else []}
+
+    def run(self, command, _most):
+        self.ran.append(command)
+        return {"rc": self.code, "stdout": "", "stderr": "no such unit"}
+
+
+NAMED = "these still have as many workers as there were CPUs before, {}: nginx.service (4 processes nginx)"
+
+
+@pytest.mark.parametrize(
+    ("hook", "why"),
+    [
+        ((), "and smt_trial_after_switch is empty"),
+        (("systemctl", "reload", "nginx"), "although systemctl reload nginx was run"),
+    ],
+)
+def test_services_that_did_not_count_their_cpus_again_are_named_once(hook, why):
+    calls = Calls()
+    host = live_host.AnsibleHost(calls, {}, hook)
+    assert host.after_switch(4) == NAMED.format(why)
+    # Back to four CPUs: nobody believes in two.
+    assert host.after_switch(2) is None
+    assert host.after_switch(4) is None and calls.asked == [4, 2]
+    assert calls.ran == [" ".join(hook)] * 3 * bool(hook)
+
+
+def test_a_command_that_fails_says_so():
+    assert live_host.AnsibleHost(Calls(code=5), {}, ("systemctl", "restart", "nginx")).after_switch(4) == (
+        "systemctl restart nginx ended with 5: no such unit"
+    )
+
+
+def test_a_service_that_follows_is_not_named():
+    assert live_host.AnsibleHost(Calls(workers=2), {}, ("systemctl", "restart", "nginx")).after_switch(4) is None
