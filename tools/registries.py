@@ -55,6 +55,7 @@ class Folder:
 
 FOLDERS = (
     Folder("_boot/loaders", "LOADER", "LOADERS", "boot loaders"),
+    Folder("_consumers/kinds", "KIND", "KINDS", "kinds of consumers"),
     Folder("_arms", "ARMS", "ARMS", "arms, by what they switch"),
     Folder("_arms/booted", "ARMS", "ARMS", "arms that take a reboot, by what they set"),
     Folder("_workloads/built_in", "WORKLOADS", "WORKLOADS", "built-in workloads, by file"),

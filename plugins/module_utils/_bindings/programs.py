@@ -13,8 +13,9 @@ KUBELETS = frozenset({"kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent"})
 
 
 class Program(t.NamedTuple):
-    """A program that runs: its name (``comm``), and the arguments of one of its processes."""
+    """A program that runs: one of its processes, its name (``comm``), and its arguments."""
 
+    pid: int
     name: str
     arguments: "tuple[str, ...]"
 
@@ -44,7 +45,7 @@ def running(files: ReadableFiles, names: "t.Container[str]") -> "list[Program]":
         name = (files.read(f"proc/{pid}/comm") or "").strip()
         if name in names:
             arguments = (files.read(f"proc/{pid}/cmdline") or "").split("\0")
-            found.append(Program(name, tuple(argument for argument in arguments if argument)))
+            found.append(Program(int(pid), name, tuple(argument for argument in arguments if argument)))
     return found
 
 

@@ -10,6 +10,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity, bindings
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
+from ansible_collections.threadwise.smt.plugins.module_utils._consumers import find as consumers
 from ansible_collections.threadwise.smt.plugins.module_utils._host import (
     config_files,
     cpulist,
@@ -375,6 +376,7 @@ class RuntimeChange:
                 f" warn:\n{affinity.readable(refused)}",
                 refused,
             )
+        self.warnings += consumers.sentences(self.host, self.before["online"], self.goal["online"])
 
     def _check_can_be_written(self) -> None:
         """Check, in check mode too, that the kernel takes the first write."""

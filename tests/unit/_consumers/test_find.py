@@ -1,0 +1,150 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Programs that counted the CPUs of a host when they started."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+
+import fake_host
+import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._consumers import find
+from ansible_collections.threadwise.smt.plugins.module_utils._host import kernel_files
+
+ALL, FIRST = range(4), (0, 2)
+NGINX = (
+    "nginx.service has 4 worker processes for 4 CPUs, and will have 2: restart it, as a reload keeps the number, or"
+    " edit worker_processes where that is a number"
+)
+JVM = " has a JVM with its garbage collector and pools for {} CPUs, and will have {}: restart it"
+
+
+class Host:
+    """A host whose processes are files."""
+
+    def __init__(self, folder):
+        self.folder, self.files = folder, kernel_files.KernelFiles(str(folder))
+
+    def start(self, pid, arguments, name, parent=1, unit="", threads=1, mask="0-3"):
+        of_process = self.folder / "proc" / str(pid)
+        of_process.mkdir(parents=True)
+        (of_process / "comm").write_text(f"{name}\n")
+        (of_process / "cmdline").write_text("\0".join(arguments) + "\0")
+        (of_process / "status").write_text(
+            f"Name:\t{name}\nPPid:\t{parent}\nThreads:\t{threads}\nCpus_allowed_list:\t{mask}\n"
+        )
+        (of_process / "cgroup").write_text(f"0::/system.slice/{unit}\n" if unit else "0::/\n")
+
+    def nginx(self, workers, unit="nginx.service", kind="nginx: worker process", pid=100):
+        self.start(pid, ["nginx: master process /usr/sbin/nginx -g daemon on;"], "nginx", unit=unit)
+        for number in range(workers):
+            # What is left of the arguments after their title was set.
+            self.start(pid + 1 + number, [kind, "", ""], "nginx", pid, unit)
+
+    def said(self, before=ALL, after=FIRST):
+        return find.sentences(self.files, before, after)
+
+
+@pytest.fixture(name="host")
+def a_host(tmp_path):
+    return Host(tmp_path)
+
+
+def test_nginx_keeps_a_worker_for_each_cpu_of_its_start(host):
+    host.nginx(4)
+    assert host.said() == [NGINX]
+    assert host.said(after=ALL) == []
+
+
+def test_siblings_that_come_back_are_not_used_either(host):
+    host.nginx(2)
+    (sentence,) = host.said(before=FIRST, after=ALL)
+    assert sentence.startswith("nginx.service has 2 worker processes for 2 CPUs, and will have 4: restart it")
+
+
+@pytest.mark.parametrize(
+    ("workers", "kind"),
+    [(3, "nginx: worker process"), (8, "nginx: worker process"), (4, "nginx: cache manager process")],
+)
+def test_a_number_that_was_chosen_is_nobodys_mistake(host, workers, kind):
+    host.nginx(workers, kind=kind)
+    assert host.said() == []
+
+
+def test_a_jvm_counts_the_cpus_that_it_may_run_on(host):
+    host.start(200, ["/usr/bin/java", "-jar", "app.jar"], "java", unit="app.service")
+    host.start(201, ["java"], "java", unit="bound.service", mask="0,2")
+    host.start(202, ["java", "-XX:ActiveProcessorCount=4"], "java", unit="told.service")
+    host.start(203, ["java"], "java", mask="1-3")
+    assert host.said() == ["app.service" + JVM.format(4, 2), "java (pid 203)" + JVM.format(3, 1)]
+
+
+def test_haproxy_has_a_thread_for_each_cpu(host):
+    host.start(300, ["/usr/sbin/haproxy", "-Ws"], "haproxy", unit="haproxy.service")
+    host.start(301, ["/usr/sbin/haproxy", "-Ws"], "haproxy", 300, "haproxy.service", threads=4)
+    host.start(400, ["haproxy"], "haproxy", unit="chosen.service", threads=3)
+    assert host.said() == [
+        "haproxy.service has 4 threads for 4 CPUs, and will have 2: reload it, or edit nbthread where that is a number"
+    ]
+
+
+def test_whatever_a_process_calls_itself_is_one_line_and_many_are_counted(host):
+    host.start(1, ["java"], "java", unit="\x1b[31mred\x07.service")
+    host.start(2, [], "java")
+    (host.folder / "proc" / "3").mkdir()
+    (host.folder / "proc" / "3" / "comm").write_text("nginx\n")
+    for pid in range(100, 200):
+        host.start(pid, ["java"], "java", unit=f"app-{pid}.service")
+    said = host.said()
+    assert len(said) == find.MAX_SENTENCES + 1 and said[-1] == "82 more programs count CPUs when they start"
+    assert all(sentence.isprintable() for sentence in said)
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_change_says_who_will_be_wrong_and_check_mode_says_it_too(tmp_path, check):
+    host = fake_host.Host(tmp_path)
+    Host(tmp_path).nginx(8)
+    warnings = host.ask("disabled", check=check)["warnings"]
+    assert any(one.startswith("nginx.service has 8 worker processes for 8 CPUs, and will have 4") for one in warnings)
+    # What changes nothing has nothing to say.
+    assert not any("nginx" in one for one in host.ask("enabled" if check else "disabled")["warnings"])
+
+
+@pytest.mark.skipif(not shutil.which("nginx"), reason="nginx is not installed")
+def test_a_real_nginx_is_recognised_and_not_while_it_has_another_number(tmp_path):
+    config = tmp_path / "nginx.conf"
+    pid_file = tmp_path / "pid"
+
+    def serve(workers):
+        config.write_text(
+            f"worker_processes {workers}; pid {pid_file}; error_log {tmp_path}/log; events {{ }}\n"
+            f"http {{ access_log off; server {{ listen unix:{tmp_path}/socket; }} }}\n"
+        )
+        command = ["nginx", "-c", str(config), "-g", "daemon off;"]
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def workers_of(process):
+        children = f"/proc/{process.pid}/task/{process.pid}/children"
+        with open(children, encoding="ascii") as file:
+            return len(file.read().split())
+
+    for workers, is_found in ((4, True), (3, False)):
+        process = serve(workers)
+        try:
+            while workers_of(process) < workers:
+                assert process.poll() is None, (tmp_path / "log").read_text()
+                time.sleep(0.05)
+            # A worker has its title a moment after it was started.
+            mine = []
+            for _attempt in range(100):
+                said = find.sentences(kernel_files.KernelFiles("/"), ALL, FIRST)
+                mine = [one for one in said if f"nginx (pid {process.pid})" in one or "4 worker processes" in one]
+                if mine or not is_found:
+                    break
+                time.sleep(0.05)
+            assert bool(mine) == is_found, said
+        finally:
+            process.terminate()
+            process.wait()
