@@ -202,7 +202,8 @@ def sides(before: t.Sequence[Block], after: t.Sequence[Block], better: str, rati
 
 
 def mean_change(before: t.Sequence[Block], after: t.Sequence[Block]) -> float:
-    """Return the change of the geometric mean over blocks, after / before - 1, in the metric's own direction.
+    """Return the change of the arithmetic mean over blocks, after / before - 1, in the metric's own direction: a few
+    slow answers move it, and hardly the typical value that a verdict is about.
 
     Args:
         before: as in :func:`compare`.
@@ -211,7 +212,12 @@ def mean_change(before: t.Sequence[Block], after: t.Sequence[Block]) -> float:
     Raises:
         SampleError: a value is not valid.
     """
-    first, second = (ranks.mean([ranks.mean(block) for block in _logs(side, "side")]) for side in (before, after))
+    # Of the logarithms of values, so that the largest and the smallest ones that a result can have do not overflow.
+    sides = [[value for block in _logs(side, "side") for value in block] for side in (before, after)]
+    most = max(max(side) for side in sides)
+    first, second = (
+        math.log(ranks.mean([math.exp(value - most) for value in side]) or math.ulp(0.0)) for side in sides
+    )
     return (_ratio(second - first) or 1.0) - 1
 
 

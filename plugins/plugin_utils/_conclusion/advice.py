@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import math
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics import decisions
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     comparisons as host_comparisons,
+    limits,
     paired,
     streams,
 )
@@ -83,6 +85,9 @@ def _instead_of_blocks(
     missing = next((curve.crossover for curve in curves if curve.crossover.threads), None)
     if missing and not any(one["placement"] == host_comparisons.WHOLE_MACHINE for one in main):
         return _streams_to_add(missing)
+    between = [one for one in open_ones if one["metric"] == limits.MOST_LOAD and one["n"] >= paired.MIN_BLOCKS]
+    if between and len(between) == len(open_ones):
+        return " ".join(map(functools.partial(_loads_to_add, result), between))
     if open_ones and result.plan.stopped == "size":
         # As on machines with very many CPUs: each sample has each of them.
         return (
@@ -90,6 +95,19 @@ def _instead_of_blocks(
             " values here, so that more blocks fit."
         )
     return None
+
+
+def _loads_to_add(result: HostResult, one: Comparison) -> str:
+    """Say which loads to measure: how far apart those are that were measured is what leaves a most load open."""
+    parameter = limits.limited(result)[one["workload"]].parameter
+    served = [one["baseline_value"], one["candidate_value"]]
+    known = [value for value in served if value is not None]
+    above = [value for value in (parameter.values if parameter else ()) if value > max(known)]
+    low, high = min(known), min(above, default=max(known))
+    return (
+        f"To decide, measure loads between {low:.15g} and {high:.15g} {one['unit']} of {one['title']}: more blocks of"
+        " the same loads would hardly tell."
+    )
 
 
 def _streams_to_add(missing: streams.Crossover) -> str:

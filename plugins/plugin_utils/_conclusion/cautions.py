@@ -29,6 +29,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_load
 
 # How values of workers are combined that say what one of them has.
 OF_EACH_WORKER = ("mean", workload_metrics.MEAN_PER_JOB, "max")
+# From which ratio on arithmetic means are named of what is 0 in some samples, and so has no verdict.
+FAR_APART = 2.0
 # Shares of stolen time above this are reported.
 NOTABLE_SHARE = 0.01
 
@@ -38,10 +40,10 @@ def of_host(analysis: HostAnalysis) -> list[str]:
     result, comparisons = analysis.result, analysis.comparisons
     return [
         *_of_the_run(result),
-        *wording.first_of(disturbances.cautions(result, comparisons), "comparisons"),
+        *_of_disturbances(analysis),
         *load_limit.cautions(analysis),
         *wording.first_of(_of_each_worker(result, comparisons), "workloads"),
-        *wording.first_of(zero_on_one_side(analysis), "metrics"),
+        *wording.first_of(list(zeros := zero_on_one_side(analysis)), "metrics", list(zeros.values())),
         *_tails(comparisons),
     ]
 
@@ -66,7 +68,12 @@ def of_disturbances(analysis: HostAnalysis) -> list[str]:
     if hot and sum(hot) >= disturbances.THROTTLED * len(hot):
         share = wording.percent(sum(hot) / len(hot))
         cautions.append(f"In {share} of the samples cores were throttled, as heat does.")
-    return [*cautions, *wording.first_of(disturbances.cautions(result, analysis.comparisons), "comparisons")]
+    return [*cautions, *_of_disturbances(analysis)]
+
+
+def _of_disturbances(analysis: HostAnalysis) -> list[str]:
+    found = disturbances.cautions(analysis.result, analysis.comparisons)
+    return wording.first_of(list(found), "comparisons", [f"of which {side} was disturbed" for side in found.values()])
 
 
 def _of_the_run(result: HostResult) -> list[str]:
@@ -79,15 +86,20 @@ def _of_the_run(result: HostResult) -> list[str]:
         )
     samples = result.samples
     reasons: collections.Counter[str] = collections.Counter()
+    places: collections.Counter[str] = collections.Counter()
     for one in failures(result):
         reasons[one["reason"]] += one["samples"]
+        title = measures.describe_workload(result, one["workload"]).title
+        places[f"{title} with {one['arm_title']}"] += one["samples"]
     for usual, count in reasons.most_common(1):
         left_out = "their blocks are left out of the comparisons they belong to"
         why = f"Of {'all' if count == reasons.total() else 'most'} the reason is"
         if reasons.total() == 1:
             left_out, why = "its block is left out of the comparisons it belongs to", "The reason is"
+        (first, most), *others = places.most_common()
+        where = f"all of {first}" if not others else f"{most} of them of {first}"
         cautions.append(
-            f"{reasons.total()} of {len(samples)} samples failed; {left_out}. {why}: {wording.clause(usual)}."
+            f"{reasons.total()} of {len(samples)} samples failed, {where}; {left_out}. {why}: {wording.clause(usual)}."
         )
     cautions += _undeclared(result)
     cautions += [*background_load(result), *_stolen_time(result), *_hypervisor(result)]
@@ -133,21 +145,35 @@ def _of_each_worker(result: HostResult, comparisons: t.Sequence[Comparison]) -> 
     return found
 
 
-def zero_on_one_side(analysis: HostAnalysis) -> list[str]:
-    """Return cautions about further metrics that are 0 in one arm alone, such as errors: there is no ratio, so they are
-    not compared.
+def failed_on_one_side(analysis: HostAnalysis) -> bool:
+    """Return whether samples of SMT on or of SMT off failed with every online thread busy, and none of the other."""
+    failed: dict[str, set[str]] = {}
+    for one in failures(analysis.result):
+        whole = recorded.sampled_as(analysis.result, host_comparisons.WHOLE_MACHINE, one["arm"])
+        if one["placement"] == whole and one["arm"] in recorded.OF_SMT:
+            failed.setdefault(one["workload"], set()).add(one["arm"])
+    return any(len(arms) == 1 for arms in failed.values())
+
+
+def zero_on_one_side(analysis: HostAnalysis) -> dict[str, str]:
+    """Return cautions about further metrics that are 0 in some samples, such as errors, and far apart in two arms or 0
+    in one of them: there is no ratio, so they are not compared. Each with the arm that has most of it.
     """
-    zeros, found = recorded.sometimes_zero(analysis.result), []
+    zeros, found = recorded.sometimes_zero(analysis.result), {}
     by_place: dict[tuple[t.Any, ...], list[Level]] = {}
     for level in analysis.levels if zeros else ():
         if (level.workload, level.metric) in zeros and level.value is not None:
             place = level.workload, level.parameter, level.metric, level.placement
             by_place.setdefault(place, []).append(level)
     for (workload, parameter, metric, placement), levels in by_place.items():
-        if placement == host_comparisons.WHOLE_MACHINE and len({level.value == 0 for level in levels}) > 1:
+        amounts = [level.value or 0.0 for level in levels]
+        if placement == host_comparisons.WHOLE_MACHINE and max(amounts) > FAR_APART * min(amounts):
             title = measures.describe_workload(analysis.result, workload, parameter).title
             values = [f"{wording.amount(level.value or 0.0)} with {level.arm_title}" for level in levels]
-            found.append(f"{title}: {metric} was {wording.join(values)}, which has no ratio and no verdict.")
+            most = levels[amounts.index(max(amounts))].arm_title
+            found[f"{title}: {metric} was {wording.join(values)}, which has no ratio and no verdict."] = (
+                f"with most of it with {most}"
+            )
     return found
 
 
@@ -201,7 +227,8 @@ def background_load(result: HostResult) -> list[str]:
 def _tails(comparisons: t.Sequence[Comparison]) -> list[str]:
     """Return cautions about typical values that say the opposite of means or tails, the largest first."""
     apart = sorted(spread.found(comparisons), key=lambda one: -abs(one["against_change"]))
-    return wording.first_of(list(map(spread.caution, apart)), "metrics")
+    rises = ["of which the typical value rises" if one["change"] > 0 else "of which it falls" for one in apart]
+    return wording.first_of(list(map(spread.caution, apart)), "metrics", rises)
 
 
 def failures(result: HostResult) -> list[dict[str, t.Any]]:

@@ -9,10 +9,11 @@ switched the sentence gives the reason and what the placements show instead.
 
 from __future__ import annotations
 
+import itertools
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import ONLINE
-from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms, placements
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms, placements, units
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import metrics as workload_metrics
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     change,
@@ -104,17 +105,21 @@ def _sentences(analysis: HostAnalysis, main: t.Sequence[Comparison], choice: str
         ON: "Leave SMT on",
         OFF: "Turn SMT off",
         EITHER: "For performance SMT may be on or off here",
-        BY_WORKLOAD: "It depends on the work",
+        BY_WORKLOAD: _it_depends(analysis),
         UNDECIDED: "Not decided",
     }[choice]
+    if choice == EITHER and (names := exposure.exposed(result)):
+        opening += f", and with it on the kernel calls this host vulnerable to {wording.join(names)}"
     # Another arm may do better than both.
     if set(standing.better) - set(recorded.OF_SMT):
         opening = f"Of SMT on and off alone, {opening[:1].lower()}{opening[1:]}"
     by_streams = _by_streams(curves)
+    is_booted = any(one["confounded"] for one in [*main, *by_one])
+    confounded = ", all of it confounded with the reboot between" if is_booted else ""
     if by_streams and not analysis.of_smt and not by_one:
         return [
             *best,
-            f"{'It depends on how much runs at once' if choice == BY_WORKLOAD else opening}: {by_streams}.",
+            f"{opening}: {by_streams}{confounded}.",
             *_worst_of_streams(curves),
             *others,
         ]
@@ -137,18 +142,33 @@ def _sentences(analysis: HostAnalysis, main: t.Sequence[Comparison], choice: str
         found = _clauses(rest, "that" if choice == OFF else "turning it off", _undecided)
         clauses.append(f"with every online thread busy, {found}")
     clauses += _on_one_side(analysis)
-    booted = any(one["confounded"] for one in [*main, *by_one])
-    confounded = ", all of it confounded with the reboot between" if booted else ""
+    clauses += [
+        f"with {placements.title(one['placement'])} it changes {wording.subject_of(one)} by {wording.judged(one)}"
+        for one in outcomes.parts_against(analysis)[: wording.NAMED]
+    ]
     return [*best, f"{opening}: {'; '.join(clauses)}{confounded}.", *others]
+
+
+def _it_depends(analysis: HostAnalysis) -> str:
+    """Say what it depends on where one side is better here and worse there."""
+    if outcomes.is_by_streams(analysis):
+        return "It depends on how much runs at once"
+    loads = {one["workload"]: one.get("parameter") for one in analysis.of_smt}
+    return f"It depends on the {'load' if len(loads) == 1 and None not in loads.values() else 'work'}"
 
 
 def _on_one_side(analysis: HostAnalysis) -> list[str]:
     """Say which workloads SMT on or SMT off could not do, and the other one could."""
-    titles: dict[str, list[str]] = {}
-    for level in outcomes.on_one_side(analysis):
-        title = measures.describe_workload(analysis.result, level.workload, level.parameter).title
-        titles.setdefault(level.arm_title, []).append(title)
-    return [f"each sample of {wording.named(names)} failed with {arm}" for arm, names in titles.items()]
+    titles: dict[tuple[str, str | None], list[str]] = {}
+    for one in outcomes.on_one_side(analysis):
+        title = measures.describe_workload(analysis.result, one.workload, one.parameter).title
+        titles.setdefault((one.arm_title, one.why), []).append(title)
+    return [
+        f"{wording.named(names)} could not be measured with {arm} ({wording.clause(why)})"
+        if why
+        else f"each sample of {wording.named(names)} failed with {arm}"
+        for (arm, why), names in titles.items()
+    ]
 
 
 def _by_streams(curves: t.Sequence[streams.Curve]) -> str:
@@ -161,7 +181,11 @@ def _by_streams(curves: t.Sequence[streams.Curve]) -> str:
         for group in by_crossover.values()
     ]
     # What helps is named once.
-    return "; ".join(clause.removeprefix("SMT helps ") if place else clause for place, clause in enumerate(clauses))
+    helps = "SMT helps "
+    return "; ".join(
+        clause.removeprefix(helps) if place and clauses[place - 1].startswith(helps) else clause
+        for place, clause in enumerate(clauses)
+    )
 
 
 def _worst_of_streams(curves: t.Sequence[streams.Curve]) -> list[str]:
@@ -330,7 +354,8 @@ def _of_other_arms(analysis: HostAnalysis) -> list[str]:
             )
             clauses.append(f"with {placements.title(placement)}: {said}")
             candidate = group[0]["candidate"]["arm_title"]
-        sentences.append(f"{wording.capital(candidate)} against {baseline}, {'; '.join(clauses)}.")
+        confounded = _confounded(itertools.chain(*groups.values()))
+        sentences.append(f"{wording.capital(candidate)} against {baseline}, {'; '.join(clauses)}{confounded}.")
     return sentences
 
 
@@ -357,8 +382,11 @@ def _of_arm(group: t.Sequence[Comparison]) -> str:
         )
     if by["inconclusive"]:
         parts.append(f"is not decided for {_named_open(by['inconclusive'])}")
-    confounded = ", confounded with the reboot between" if any(one["confounded"] for one in group) else ""
-    return f"{group[0]['candidate']['arm_title']} {', and '.join(parts)}{confounded}"
+    return f"{group[0]['candidate']['arm_title']} {', and '.join(parts)}{_confounded(group)}"
+
+
+def _confounded(group: t.Iterable[Comparison]) -> str:
+    return ", confounded with the reboot between" if any(one["confounded"] for one in group) else ""
 
 
 def _named_open(group: t.Sequence[Comparison]) -> str:
@@ -451,7 +479,7 @@ def _of_a_part(comparisons: t.Sequence[Comparison]) -> list[str]:
             by_placement.setdefault(one["placement"], []).append(host_comparisons.as_of_smt_off(one))
     changed = (paired.LOSS, paired.GAIN)
     return [
-        f"With {placements.title(placement)}, {_clauses(group, 'turning SMT off', _undecided)}."
+        f"With {placements.title(placement)}, {_clauses(group, 'turning SMT off', _undecided)}{_confounded(group)}."
         for placement, group in sorted(
             by_placement.items(), key=lambda part: not any(one["verdict"] in changed for one in part[1])
         )
@@ -473,8 +501,13 @@ def _from_placements(comparisons: t.Sequence[Comparison]) -> str | None:
         for metric in dict.fromkeys(one["metric"] for one in taken):
             of_metric = [one for one in taken if one["metric"] == metric]
             said.append(f"took {_each(of_metric, 'change', change.FIELDS[1:], f' the {metric} of {base}', 1.0)}")
-        if waits:
-            said.append(f"took {_each(waits, 'change', change.FIELDS[1:], f' as long as {base}', 1.0)}")
+        times = [one for one in waits if one["unit"] in units.SECONDS]
+        if times:
+            said.append(f"took {_each(times, 'change', change.FIELDS[1:], f' as long as {base}', 1.0)}")
+        others = [one for one in waits if one not in times]
+        for metric in dict.fromkeys(one["metric"] for one in others):
+            of_metric = [one for one in others if one["metric"] == metric]
+            said.append(f"had {_each(of_metric, 'change', change.FIELDS[1:], f' the {metric} of {base}', 1.0)}")
         return f"{state}, {subject} {', and '.join(said)}."
     return None
 
@@ -553,9 +586,13 @@ def _confidence_text(used: t.Sequence[Comparison]) -> str:
     is_of_each = len({one["workload"] for one in used}) == len(used)
     counted = "workloads" if is_of_each else "comparisons"
     family = f" for the {used[0]['family']} {counted} combined" if used[0]["family"] > 1 else ""
+    one_block = blocks[-1] == 1
+    kind = f"interleaved {'block' if one_block else 'blocks'}, paired"
+    if any(one["confounded"] for one in used):
+        kind = f"{'block' if one_block else 'blocks'} of one boot on each side, not interleaved"
     sentences = [
         (
-            f"{number} interleaved {'block' if blocks[-1] == 1 else 'blocks'}, paired;"
+            f"{number} {kind};"
             f" {wording.percent(used[0]['confidence'])} confidence{family}; effects within"
             f" {wording.margin(used[0]['margin'])} count as none."
         )

@@ -164,7 +164,7 @@ def _narrower(comparisons: t.Sequence[Comparison]) -> list[str]:
         for one in found
         if one["verdict"] == opposite.get(one["workload"])
     ]
-    return sentences[: wording.NAMED]
+    return wording.first_of(sentences, "placements")
 
 
 def _other_side(comparisons: t.Sequence[Comparison]) -> list[str]:
@@ -210,4 +210,16 @@ def _further(comparisons: t.Sequence[Comparison], verdict: str) -> list[Comparis
         for one in host_comparisons.at_widest(comparisons, every_metric=True)
     ]
     asked = {_place(one) for one in every if one["primary"] and one["verdict"] == verdict}
-    return [one for one in every if not one["primary"] and not one["confounded"] and _place(one) in asked]
+    # A most load is of all loads: what is served at each of them is beside it.
+    most = {
+        place[:1] + place[2:]
+        for place, one in ((_place(one), one) for one in every)
+        if place in asked and one["metric"] == limits.MOST_LOAD
+    }
+    return [
+        one
+        for one in every
+        if not one["primary"]
+        and not one["confounded"]
+        and ((place := _place(one)) in asked or place[:1] + place[2:] in most)
+    ]

@@ -18,7 +18,7 @@ MIN_CPU_SHARE = 0.9
 # for each worker; in frequency, a ratio.
 STEAL, OTHERS, OTHERS_OF_WORKER, FREQUENCY = 0.02, 0.1, 0.05, 1.1
 # What each CPU has by itself grows with their number, and disturbs no side more: others count from this ratio of what
-# they used of a CPU on.
+# they used of a CPU without a worker on.
 OTHERS_OF_CPU = 1.1
 # A side is throttled where this share of its samples is, and the other side where not half as many are.
 THROTTLED = 0.2
@@ -50,17 +50,22 @@ class _Side:
     throttled: float | None
     frequency: float | None
 
+    @property
+    def idle(self) -> float:
+        """The CPUs without a worker, on which others run."""
+        return max(1.0, self.cpus - self.workers)
 
-def cautions(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[str]:
+
+def cautions(result: HostResult, comparisons: t.Sequence[Comparison]) -> dict[str, str]:
     """Return a sentence for each comparison of a primary metric of which one side alone was disturbed, those of the
-    whole machine first; arguments as in :func:`conclusion.conclude`.
+    whole machine first, each with the name of that side; arguments as in :func:`conclusion.conclude`.
     """
     keyed: dict[tuple[str, str, str], list[Sample]] = {}
     for sample in result.samples:
         if sample.ok:
             keyed.setdefault((sample.workload, sample.arm, sample.placement), []).append(sample)
     own = alone(result)
-    found = []
+    found = {}
     for one in sorted(comparisons, key=lambda one: one["placement"] != host_comparisons.WHOLE_MACHINE):
         of_arms = one["kind"] == "arm"
         sides = [
@@ -80,10 +85,10 @@ def cautions(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[st
         said = _differences(sides[0], sides[1], of_arms) if sides else []
         if said:
             where = f" with {placements.title(one['placement'])}" if of_arms else ""
-            found.append(
-                f"{one['title']}, {sides[0].name} against {sides[1].name}{where}: {'; '.join(said)}. So the difference"
-                " is not theirs alone: measure again when nothing disturbs one side."
-            )
+            found[
+                f"{one['title']}, {sides[0].name} against {sides[1].name}{where}: {'; '.join(said)}. So the"
+                " difference is not theirs alone: measure again when nothing disturbs one side."
+            ] = " and ".join(dict.fromkeys(said.values()))
     return found
 
 
@@ -146,13 +151,14 @@ def others_by_worker(sample: Sample) -> float | None:
     return _others(sample) / len(workers) if workers and recorded.telemetry_of(sample).cpu_usage else None
 
 
-def _differences(one: _Side, other: _Side, of_arms: bool) -> list[str]:
-    """Return a clause for each disturbance that one of two sides had."""
-    said = []
+def _differences(one: _Side, other: _Side, of_arms: bool) -> dict[str, str]:
+    """Return a clause for each disturbance that one of two sides had, with the name of that side."""
+    said = {}
     for name, clause in _CLAUSES.items():
         more, less = sorted((one, other), key=lambda side: -(getattr(side, name) or 0.0))
         if None not in (getattr(more, name), getattr(less, name)) and _is_apart(name, more, less, of_arms):
-            said.append(clause.format(more=more, less=less).replace("%", " %"))
+            text = clause.format(more=more, less=less).replace("%", " %")
+            said[text] = (less if name in ("share", "frequency") else more).name
     return said
 
 
@@ -161,7 +167,7 @@ def _is_apart(name: str, more: _Side, less: _Side, of_arms: bool) -> bool:
     return {
         "steal": most - least > STEAL,
         "others": most - least > max(OTHERS, OTHERS_OF_WORKER * min(more.workers, less.workers))
-        and most * less.cpus > OTHERS_OF_CPU * least * more.cpus,
+        and most / more.idle > OTHERS_OF_CPU * least / less.idle,
         "share": least < MIN_CPU_SHARE <= most,
         "throttled": most >= max(THROTTLED, 2 * least),
         # The more workers, the lower is the frequency by design: placements are not compared in it.

@@ -36,6 +36,23 @@ HOSTS_DISAGREE = pooled.HOSTS_DISAGREE
 
 
 @dataclasses.dataclass(frozen=True)
+class Unable:
+    """What SMT on or SMT off cannot do at all with every online thread busy, and the other one can.
+
+    Attributes:
+        workload: its name.
+        parameter: the value of its parameter, or None.
+        arm_title: the side that cannot.
+        why: the reason for which it was not measured; None where each sample failed.
+    """
+
+    workload: str
+    parameter: float | None
+    arm_title: str
+    why: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
 class Standing:
     """How the arms of a run stand to each other.
 
@@ -140,20 +157,64 @@ def of_smt_by_one(analysis: HostAnalysis) -> list[Comparison]:
 
 def deciding(analysis: HostAnalysis) -> list[Comparison]:
     """Return the comparisons of SMT off against SMT on that decide beside :func:`of_smt_by_one`: of the whole machine,
-    and of streams (:meth:`streams.Curve.deciding`) of the workloads of which it was not measured.
+    and of streams (:meth:`streams.Curve.deciding`); where the whole machine was measured, those of streams that were
+    called.
     """
-    return [*analysis.of_smt, *(one for curve in _curves(analysis) for one in curve.deciding())]
+    whole = _of_the_whole(analysis)
+    return [
+        *analysis.of_smt,
+        *(
+            one
+            for curve in analysis.curves
+            for one in curve.deciding()
+            if curve.workload not in whole or one["verdict"] in (paired.GAIN, paired.LOSS)
+        ),
+    ]
+
+
+def is_by_streams(analysis: HostAnalysis) -> bool:
+    """Return whether streams and not the whole machine alone make the outcome of SMT off against SMT on."""
+    whole = [*analysis.of_smt, *of_smt_by_one(analysis)]
+    return bool(analysis.curves) and (not whole or outcome(whole) != outcome([*deciding(analysis), *whole]))
+
+
+def _of_the_whole(analysis: HostAnalysis) -> set[str]:
+    """Return the workloads that were compared on the whole machine."""
+    return {one["workload"] for one in [*analysis.of_smt, *of_smt_by_one(analysis)]}
 
 
 def _curves(analysis: HostAnalysis) -> list[streams.Curve]:
-    whole = {one["workload"] for one in [*analysis.of_smt, *of_smt_by_one(analysis)]}
+    whole = _of_the_whole(analysis)
     return [curve for curve in analysis.curves if curve.workload not in whole]
 
 
-def on_one_side(analysis: HostAnalysis) -> list[Level]:
+def parts_against(analysis: HostAnalysis) -> list[Comparison]:
+    """Return the comparisons of SMT off against SMT on of workloads that were compared on a part of the machine only,
+    at the widest of them, with a verdict that none of those has that decide.
+    """
+    said = {one["verdict"] for one in [*deciding(analysis), *of_smt_by_one(analysis)]}
+    if not said:
+        return []
+    called = {paired.GAIN, paired.LOSS} - said
+    known = _of_the_whole(analysis) | {curve.workload for curve in analysis.curves}
+    return [
+        one
+        for one in map(_of_smt_off, host_comparisons.at_widest(analysis.comparisons))
+        if host_comparisons.is_of_smt(one)
+        and one["workload"] not in known
+        and not one["confounded"]
+        and one["verdict"] in called
+    ]
+
+
+def _of_smt_off(one: Comparison) -> Comparison:
+    return host_comparisons.as_of_smt_off(one) if host_comparisons.is_of_smt(one) else one
+
+
+def on_one_side(analysis: HostAnalysis) -> list[Unable]:
     """Return what SMT on or SMT off cannot do at all with every online thread busy, and the other one can: each sample
-    failed. It is no comparison, and may be what would have contradicted those that there are. Loads that fail are none
-    of these where the most load within a limit is asked for.
+    failed, or none could be taken. It is no comparison, and may be what would have contradicted those that there are.
+    Loads that fail are none of these where the most load within a limit is asked for.
     """
     limited = limits.limited(analysis.result)
     sides = [
@@ -165,7 +226,26 @@ def on_one_side(analysis: HostAnalysis) -> list[Level]:
         and level.workload not in limited
     ]
     able = {(level.workload, level.parameter) for level in sides if level.value is not None}
-    return [level for level in sides if level.value is None and (level.workload, level.parameter) in able]
+    failed = [
+        Unable(level.workload, level.parameter, level.arm_title)
+        for level in sides
+        if level.value is None and (level.workload, level.parameter) in able
+    ]
+    titles = analysis.titles
+    able_in = {(level.workload, level.arm) for level in sides if level.value is not None}
+    skipped = [
+        Unable(one.workload, None, titles[one.arm], one.reason)
+        for one in analysis.result.skipped
+        if one.workload and one.arm in recorded.OF_SMT and _is_of_the_whole(analysis.result, one.placement, one.arm)
+        for other in recorded.OF_SMT
+        if other != one.arm and (one.workload, other) in able_in and (one.workload, one.arm) not in able_in
+    ]
+    return [*failed, *skipped]
+
+
+def _is_of_the_whole(result: HostResult, placement: str | None, arm: str) -> bool:
+    whole = host_comparisons.WHOLE_MACHINE
+    return placement in (None, whole, recorded.sampled_as(result, whole, arm))
 
 
 def cold_starts(result: HostResult, level: Level) -> int:
@@ -203,22 +283,29 @@ def says_nothing_of_all(result: HostResult, one: Comparison) -> bool:
 
 def of_smt(analysis: HostAnalysis) -> str:
     """Return the outcome of SMT off against SMT on. Comparisons on which all agree decide nothing where those are
-    missing that could contradict them: of streams that were not measured, of a workload that one of both cannot do, or
-    of what all workers did where only that of each is known.
+    missing that could contradict them (:func:`is_incomplete`).
     """
-    decisive = deciding(analysis)
-    said = outcome([*decisive, *of_smt_by_one(analysis)])
-    missing = (
+    said = outcome([*deciding(analysis), *of_smt_by_one(analysis)])
+    return UNDECIDED if said in (WORSE, BETTER, EQUAL) and is_incomplete(analysis) else said
+
+
+def is_incomplete(analysis: HostAnalysis) -> bool:
+    """Return whether something is missing that could contradict what was compared of SMT on and off, however many
+    blocks or hosts agree: of streams that were not measured, of a workload that one of both cannot do, of one that was
+    compared on a part of the machine only and says the opposite there, or of what all workers did where only that of
+    each is known.
+    """
+    return bool(
         on_one_side(analysis)
+        or parts_against(analysis)
         or any(curve.crossover.threads for curve in _curves(analysis))
-        or any(says_nothing_of_all(analysis.result, one) for one in decisive)
+        or any(says_nothing_of_all(analysis.result, one) for one in deciding(analysis))
         or any(
             cold_starts(analysis.result, level)
             for level in analysis.levels
             if level.metric == limits.MOST_LOAD and level.workload in limits.limited(analysis.result)
         )
     )
-    return UNDECIDED if missing and said in (WORSE, BETTER, EQUAL) else said
 
 
 def standing(analysis: HostAnalysis) -> Standing:

@@ -17,6 +17,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads import m
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     change,
     comparisons as host_comparisons,
+    limits,
     recorded,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
@@ -71,29 +72,34 @@ def recommend(analysis: HostAnalysis, licence: Licence | None = None) -> dict[st
     others = [*_vulnerabilities(result), *_licence(result, main, licence)]
     sides = {reason["points_to"] for reason in others} - {None}
     choice, decided_by = performance, "performance" if performance in (conclusion.ON, conclusion.OFF) else None
-    if performance == conclusion.EITHER and len(sides) == 1:
-        choice, decided_by = sides.pop(), "other reasons"
     # Where the work is the same either way something else may not be, such as the tail of response times.
     # And where a response time was asked for, all workers together may do less.
+    # And at the loads that both sides serve, each of them.
+    limited = limits.limited(result)
     further = (
         costs.beside_equal(analysis.comparisons)
         if performance == conclusion.EITHER
         else [
             one
             for one in costs.against_primary(analysis.comparisons)
-            if one["aggregate"] in workload_metrics.ADDING_UP and one["placement"] == host_comparisons.WHOLE_MACHINE
+            if (one["aggregate"] in workload_metrics.ADDING_UP or one["workload"] in limited)
+            and one["placement"] == host_comparisons.WHOLE_MACHINE
         ]
     )
-    beside = [one for one in further if host_comparisons.is_of_smt(one)]
-    reasons = [*(_performance(result, one) for one in [*every, *beside]), *others]
+    of_performance = [_performance(result, one) for one in every]
+    beside = [_performance(result, one) for one in further if host_comparisons.is_of_smt(one)]
+    if performance == conclusion.EITHER and len({*sides, *(reason["points_to"] for reason in beside)} - {None}) == 1:
+        choice, decided_by = next(iter(sides), choice), "other reasons" if sides else None
+    reasons = [*of_performance, *beside, *others]
     pointed = {reason["points_to"] for reason in reasons} - {None}
     return {
         "choice": choice,
         "decided_by": decided_by,
-        # What is 0 on one side, as a number of errors, has no verdict, and may be what matters.
+        # What is 0 in some samples, as a number of errors, has no verdict, and may be what matters. So may be failures.
         "agreed": choice in (conclusion.ON, conclusion.OFF)
         and pointed == {choice}
-        and not cautions.zero_on_one_side(analysis),
+        and not cautions.zero_on_one_side(analysis)
+        and not cautions.failed_on_one_side(analysis),
         "reasons": reasons,
         "measure": advice.more_to_measure(result, every, analysis.curves),
         "arms": [_arm(analysis, *arm) for arm in recorded.other_arms(result).items()],
@@ -164,7 +170,11 @@ def _licence(result: HostResult, main: t.Sequence[Comparison], licence: Licence 
         ]
     price = {"on": with_smt * licence.price, "off": without * licence.price}
     # Money for the same work, SMT off by SMT on, for each workload whose change is known.
-    by_work = [without / with_smt / one["ratio"] for one in main if one["verdict"] != "inconclusive"]
+    by_work = [
+        without / with_smt / one["ratio"]
+        for one in main
+        if one["verdict"] != "inconclusive" and one["aggregate"] in workload_metrics.ADDING_UP
+    ]
     points_to = None
     if by_work and max(by_work) < 1:
         points_to = conclusion.OFF
@@ -175,7 +185,8 @@ def _licence(result: HostResult, main: t.Sequence[Comparison], licence: Licence 
         f" ({price['off']:g})"
     )
     if by_work:
-        text += f"; for the same work SMT off costs {min(by_work):.2f} to {max(by_work):.2f} times as much"
+        ends = dict.fromkeys(f"{end:.2f}" for end in (min(by_work), max(by_work)))
+        text += f"; for the same work SMT off costs {' to '.join(ends)} times as much"
     return [
         {
             "about": "licence",

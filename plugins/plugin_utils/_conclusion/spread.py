@@ -16,8 +16,11 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import 
 
 MEAN = "mean"
 # What names of metrics end in.
-_TYPICAL = re.compile(r"(?:\A|_)(?:median|p50|typical|mean|average|avg)\Z")
+_MEDIAN = re.compile(r"(?:\A|_)(?:median|p50|typical)\Z")
+_MEAN = re.compile(r"(?:\A|_)(?:mean|average|avg)\Z")
 _TAIL = re.compile(r"(?:\A|_)(?:p9[0-9]+|max|maximum|worst)\Z")
+# The kinds of values of which the first is typical beside the second.
+_BESIDE = ((_MEDIAN, _MEAN), (_MEDIAN, _TAIL), (_MEAN, _TAIL))
 
 Spread = dict[str, t.Any]
 
@@ -40,13 +43,24 @@ def found(comparisons: t.Iterable[Comparison]) -> list[Spread]:
         change = one["change"]
         if one["mean_change"] * change < 0 and abs(one["mean_change"]) > one["margin"]:
             apart.append(_described(one, MEAN, one["mean_change"]))
-        if _TYPICAL.search(one["metric"]):
-            apart += [
-                _described(one, tail["metric"], tail["change"])
-                for tail in decided
-                if _TAIL.search(tail["metric"]) and _place(tail) == _place(one) and tail["change"] * change < 0
-            ]
+        apart += [
+            _described(one, other["metric"], other["change"])
+            for typical, beside in _BESIDE
+            if typical.search(one["metric"])
+            for other in decided
+            if beside.search(other["metric"])
+            and _place(other) == _place(one)
+            and _is_of_the_same(typical.sub("", one["metric"]), beside.sub("", other["metric"]))
+            and other["change"] * change < 0
+        ]
     return apart
+
+
+def _is_of_the_same(one: str, other: str) -> bool:
+    """Return whether two values are of the same thing, by what is left of their names: that of a query, and that of a
+    connection are not.
+    """
+    return one == other or not one or not other
 
 
 def caution(one: Spread) -> str:
@@ -58,7 +72,8 @@ def caution(one: Spread) -> str:
     typical, other = (
         f"{_verb(change)} by {wording.percent(abs(change))}" for change in (one["change"], one["against_change"])
     )
-    what = "mean" if one["against"] == MEAN else f"tail ({one['against']})"
+    kind = "mean" if _MEAN.search(one["against"]) else "tail"
+    what = kind if one["against"] == MEAN else f"{kind} ({one['against']})"
     return (
         f"{one['title']}, {one['candidate']} against {one['baseline']}: the typical {one['metric']} {typical}, the"
         f" {what} {other}. The verdict is about the typical value."

@@ -207,13 +207,14 @@ def declared(found: t.Mapping[tuple[str, ...], t.Sequence[str]]) -> str:
     )
 
 
-def turned(one: dict[str, t.Any], hosts: int) -> str:
+def turned(one: dict[str, t.Any], hosts: int, of_class: bool = False) -> str:
     """Say which host alone turns a verdict about several hosts, what the others say without it,
     and how many more it takes; empty where none does.
 
     Args:
         one: ``turned_by``, ``more_hosts`` and ``verdict``, as :func:`pooled.combine_family` returns them.
         hosts: how many there are.
+        of_class: whether they stand for a hardware class, for which one host alone does not speak.
     """
     if not one["turned_by"]:
         return ""
@@ -232,6 +233,8 @@ def turned(one: dict[str, t.Any], hosts: int) -> str:
     )
     if hosts == 1:
         return f"{names[0]} alone says this; {takes}."
+    if hosts == 2 and of_class:
+        return f"One host does not speak for its class, so each of {named(names)} is needed for this; {takes}."
     others = "the other host says" if hosts == 2 else f"the other {hosts - 1} say"
     alone = f"{names[0]} alone turns this" if len(names) == 1 else f"One host alone turns this, each of {named(names)}"
     return f"{alone}: without it {others} {said}; {takes}."

@@ -256,6 +256,8 @@ def summarise(analysis: HostAnalysis, file: str, licence: recommendation.Licence
         "recommendation": recommendation.recommend(analysis, licence),
         "comparisons": analysis.comparisons,
         "served_by_one": outcomes.served_by_one(analysis),
+        "by_streams": outcomes.is_by_streams(analysis),
+        "incomplete": outcomes.is_incomplete(analysis),
         "tails": spread.found(analysis.comparisons),
         "levels": [one.described() for one in analysis.levels],
         "crossovers": list(map(crossovers.described, analysis.curves)),

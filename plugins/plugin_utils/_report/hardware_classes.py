@@ -92,8 +92,9 @@ def row(summary: dict[str, t.Any], page: str) -> Row:
         "subject": subject,
         "arms": arm_titles,
         "title": _conclusion_title(subject, recommended["choice"], of_others),
-        # From how many streams on SMT helps, where that and not the whole machine decides.
-        "streams": [] if host_comparisons.of_smt(summary["comparisons"]) or by_one else summary["crossovers"],
+        # From how many streams on SMT helps, where that and not the whole machine alone decides.
+        "streams": summary["crossovers"] if summary["by_streams"] else [],
+        "incomplete": summary["incomplete"],
         "sentence": summary["conclusion"]["sentence"],
         "basis": summary["conclusion"]["basis"],
         "environment": _environment(summary),
@@ -102,7 +103,12 @@ def row(summary: dict[str, t.Any], page: str) -> Row:
         "differences": (summary["restored"] or {}).get("differences") or [],
         "served_by_one": [
             {
-                "series": series(one),
+                # As where both sides serve a load.
+                "series": series(
+                    {**one, "effect": arms.SMT_ON, "baseline": one["candidate"]}
+                    if load_limit.is_said_of_smt_on(one, len(summary["arms"]))
+                    else one
+                ),
                 "of_smt": host_comparisons.is_of_smt(one),
                 **{key: one[key] for key in ("effect", "verdict", "confounded")},
             }
@@ -239,31 +245,32 @@ def _class(
         key: {**one, **dict.fromkeys(("ci_low", "ci_high"), None)} if one["ci_low"] == one["ci_high"] else one
         for key, one in zip(alike, pooled.combine_family(list(alike.values()), margin, confidence))
     }
-    by_effect: dict[str | None, list[dict[str, t.Any]]] = {}
+    deciding: dict[tuple[str | None, str], dict[str, t.Any]] = {}
+    alone: dict[tuple[str | None, str], list[str]] = {}
     for key, of_key in hosts.items():
         about = next(iter(of_key.values()))
         effect = None if about["of_smt"] else about["effect"]
         one = judged.get(key) or {"verdict": pooled.HOSTS_DISAGREE, "n": len(of_key), "confounded": False}
         # What is chosen about SMT is by what SMT off does, whichever side a comparison is of.
         turned = {} if about["effect"] != arms.SMT_ON or effect else _TURNED
-        by_effect.setdefault(effect, []).append({**one, "verdict": turned.get(one["verdict"], one["verdict"])})
+        deciding[effect, key] = {**one, "verdict": turned.get(one["verdict"], one["verdict"])}
+        alone[effect, key] = [turned.get(of["verdict"], of["verdict"]) for of in of_key.values()]
     by_one: dict[tuple[str | None, str], list[dict[str, t.Any]]] = {}
     for one in (served for member in members for served in member["served_by_one"]):
         by_one.setdefault((None if one["of_smt"] else one["effect"], one["series"]), []).append(one)
-    for (effect, _series), group in by_one.items():
-        verdicts = {one["verdict"] for one in group} if len(group) >= pooled.MIN_HOSTS else {paired.INCONCLUSIVE}
-        by_effect.setdefault(effect, []).append(
-            {
-                "verdict": verdicts.pop() if len(verdicts) == 1 else pooled.HOSTS_DISAGREE,
-                "n": len(group),
-                "confounded": any(one["confounded"] for one in group),
-            }
-        )
-    recommendation = conclusion.recommendation(pooled.shared(by_effect.get(None, [])))
-    said = {one["recommendation"] for one in members}
-    if recommendation == conclusion.NOT_COMPARED and len(said) == 1 and any(one["streams"] for one in members):
-        # What streams decide is of each host by itself: there is no ratio of all of them.
-        (recommendation,) = said
+    for place, group in by_one.items():
+        # On some hosts both sides serve a load, and on others one of them none.
+        compared = alone.get(place, [])
+        words = [deciding[place]["verdict"]] if len(compared) >= pooled.MIN_HOSTS else compared
+        deciding[place] = {
+            "verdict": _agreed([*(one["verdict"] for one in group), *words], len(group) + len(compared)),
+            "n": len(group) + len(compared),
+            "confounded": any(one["confounded"] for one in [*group, deciding.get(place, {"confounded": False})]),
+        }
+    by_effect: dict[str | None, list[dict[str, t.Any]]] = {}
+    for (effect, _key), one in deciding.items():
+        by_effect.setdefault(effect, []).append(one)
+    recommendation = _recommendation(pooled.shared(by_effect.get(None, [])), members)
     others = [
         {**one, "effect": effect}
         for effect, group in by_effect.items()
@@ -290,6 +297,39 @@ def _class(
         ],
         "refused": list(refused.values()),
     }
+
+
+def _recommendation(together: t.Sequence[dict[str, t.Any]], members: t.Sequence[Row]) -> str:
+    """Return what is recommended to the hosts of a class: what their comparisons say together, unless what each host
+    says has another reason than noise.
+
+    Args:
+        together: what decides, of all hosts, with its verdict.
+        members: the hosts.
+    """
+    found = conclusion.recommendation(together)
+    said = {one["recommendation"] for one in members} - {conclusion.NOT_COMPARED}
+    if said and any(one["streams"] for one in members):
+        # What streams decide is of each host by itself: there is no ratio of all of them.
+        if len(said) == 1:
+            return said.pop()
+        return pooled.HOSTS_DISAGREE if len(said - {conclusion.UNDECIDED}) > 1 else conclusion.UNDECIDED
+    if found in conclusion.CHOICES.values() and any(one["incomplete"] for one in members):
+        return conclusion.UNDECIDED
+    if found == conclusion.EITHER and len(said) == 1:
+        # Other reasons than performance may have chosen.
+        return said.pop()
+    return found
+
+
+def _agreed(verdicts: t.Iterable[str], hosts: int) -> str:
+    """Return the verdict that each host says; undecided for a single host, or where one of them is."""
+    said = set(verdicts)
+    if hosts < pooled.MIN_HOSTS or len(said - {paired.INCONCLUSIVE}) < 1:
+        return paired.INCONCLUSIVE
+    if len(said - {paired.INCONCLUSIVE}) > 1:
+        return pooled.HOSTS_DISAGREE
+    return said.pop() if len(said) == 1 else paired.INCONCLUSIVE
 
 
 def _refused(key: str, hosts: t.Mapping[str, dict[str, t.Any]]) -> dict[str, t.Any]:
@@ -328,7 +368,7 @@ def sentence(one: dict[str, t.Any], hosts: t.Mapping[str, dict[str, t.Any]]) -> 
         else []
     )
     short = f"Too few blocks on {wording.named(few)}: so few hosts need {paired.MIN_BLOCKS} each." if few else ""
-    return " ".join(filter(None, [_difference(one, hosts), wording.turned(one, one["n"]), only, short]))
+    return " ".join(filter(None, [_difference(one, hosts), wording.turned(one, one["n"], of_class=True), only, short]))
 
 
 def _difference(one: dict[str, t.Any], hosts: t.Mapping[str, dict[str, t.Any]]) -> str:

@@ -270,8 +270,8 @@ def test_what_does_not_exist_is_listed_with_its_reason():
             0.001,
             "either",
             (
-                "For performance SMT may be on or off here: with every online thread busy, sysbench cpu stays within 1"
-                " % either way."
+                "For performance SMT may be on or off here, and with it on the kernel calls this host vulnerable to"
+                " mds: with every online thread busy, sysbench cpu stays within 1 % either way."
             ),
         ),
         ({"gzip": result_maker.GZIP, "even": EVEN}, 0.001, "on", "sysbench cpu stays within 1 % either way"),
@@ -320,6 +320,7 @@ def test_more_blocks_are_not_asked_for_where_they_would_not_help():
         "ratio": 1.0,
         "margin": 0.01,
         "n": 4,
+        "metric": "throughput",
         "verdict": "inconclusive",
         "confounded": False,
     }

@@ -245,9 +245,9 @@ def test_of_two_hosts_each_alone_turns_what_both_say():
     one = combined(host(0.08, noise=0.003, seed=1), host(0.08, noise=0.003, seed=2))
     assert (one["verdict"], one["turned_by"]) == ("gain", {"web0": "inconclusive", "web1": "inconclusive"})
     assert re.fullmatch(
-        r"One host alone turns this, each of web0 and web1: without it the other host says not decided; it takes about"
-        r" [0-9]+ more hosts\.",
-        wording.turned(one, 2),
+        r"One host does not speak for its class, so each of web0 and web1 is needed for this; it takes about [0-9]+"
+        r" more hosts\.",
+        wording.turned(one, 2, of_class=True),
     )
 
 

@@ -391,7 +391,7 @@ def test_the_page_names_the_host_that_alone_turns_its_class():
     assert set(pair["workloads"][0]["turned_by"]) == {
         "web0",
         "web1",
-    } and "One host alone turns this, each of web0 and web1" in html.unescape(page(two))
+    } and "so each of web0 and web1 is needed for this" in html.unescape(page(two))
 
 
 def test_two_runs_of_different_declarations_are_not_compared(tmp_path):

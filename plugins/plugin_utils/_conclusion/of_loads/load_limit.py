@@ -35,8 +35,12 @@ def as_said(one: Comparison, of_arms: int) -> Comparison:
         one: the comparison.
         of_arms: how many arms its result has.
     """
-    is_of_smt = is_most_load(one) and one["effect"] == arms.SMT_OFF and of_arms == 2
-    return host_comparisons.turned(one) if is_of_smt else one
+    return host_comparisons.turned(one) if is_said_of_smt_on(one, of_arms) else one
+
+
+def is_said_of_smt_on(one: Comparison, of_arms: int) -> bool:
+    """Return whether a comparison is turned to be read; arguments as in :func:`as_said`."""
+    return is_most_load(one) and one["effect"] == arms.SMT_OFF and of_arms == 2
 
 
 def clause(result: HostResult, one: Comparison, change: str) -> str:

@@ -27,6 +27,8 @@ class Conclusion:
         by_one: what stands for comparisons of workloads with a limit that one side never meets, from
             :func:`outcomes.of_smt_by_one`.
         at: time when the controller fetched it, else the end of the run by the host's clock (aware), or None.
+        is_incomplete: whether something could not be measured that could contradict what was compared
+            (:func:`outcomes.is_incomplete`).
         is_recheck: whether the run only asked whether an earlier result still holds, and so decides nothing.
     """
 
@@ -39,6 +41,7 @@ class Conclusion:
     at: datetime.datetime | None
     basis: Basis = dataclasses.field(default_factory=Basis)
     by_one: t.Sequence[host_comparisons.Comparison] = ()
+    is_incomplete: bool = False
     is_recheck: bool = False
 
     @property

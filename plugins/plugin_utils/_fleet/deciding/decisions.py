@@ -141,6 +141,7 @@ def conclude(result: HostResult, now: datetime.datetime) -> Conclusion | None:
         _moment(result, "collected") or _moment(result, "finished") or _moment(result, "started"),
         Basis.of(result),
         by_one=outcomes.of_smt_by_one(analysis),
+        is_incomplete=outcomes.is_incomplete(analysis),
         is_recheck=result.plan.goal == goals.RECHECK,
     )
 
@@ -306,7 +307,9 @@ def _said(counted: list[Conclusion]) -> tuple[str | None, str]:
             )
         return decision, counted[0].sentence
     open_ones = [one.host for one in counted if one.choice == conclusion.UNDECIDED]
-    together, figures, turned = _together(counted) if open_ones and len(counted) > 1 else (conclusion.UNDECIDED, "", {})
+    # What one of them could not measure, others that agree do not tell.
+    can_be_told = open_ones and len(counted) > 1 and not any(one.is_incomplete for one in counted)
+    together, figures, turned = _together(counted) if can_be_told else (conclusion.UNDECIDED, "", {})
     if together in STATES and sides <= {conclusion.UNDECIDED, together}:
         combined = (
             f"Its {len(counted)} hosts combined, of which {_named(open_ones)} {'are' if len(open_ones) > 1 else 'is'}"
@@ -367,7 +370,7 @@ def _together(counted: t.Sequence[Conclusion]) -> tuple[str, str, dict[str, str]
         for effect in [change.Change.of_ratios(_better(hosts), one["ratio"], one["ci_low"], one["ci_high"])]
     ]
     turned = {
-        host: f"{_title(hosts)}: {wording.turned(one, one['n'])}"
+        host: f"{_title(hosts)}: {wording.turned(one, one['n'], of_class=True)}"
         for hosts, one in judged
         if one in deciding
         for host in one["turned_by"]
