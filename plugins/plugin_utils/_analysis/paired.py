@@ -202,19 +202,15 @@ def sides(before: t.Sequence[Block], after: t.Sequence[Block], better: str, rati
 
 
 def mean_change(before: t.Sequence[Block], after: t.Sequence[Block]) -> float:
-    """Return the change of the arithmetic mean over blocks, after / before - 1, in the metric's own direction: a few
-    slow answers move it, and hardly the typical value that a verdict is about.
-
-    Args:
-        before: as in :func:`compare`.
-        after: as in :func:`compare`.
+    """Return the change of the arithmetic mean over blocks, after / before - 1, in the metric's own direction; arguments
+    as in :func:`compare`. A few slow answers move it, and hardly the typical value that a verdict is about.
 
     Raises:
         SampleError: a value is not valid.
     """
-    # Of the logarithms of values, so that the largest and the smallest ones that a result can have do not overflow.
     sides = [[value for block in _logs(side, "side") for value in block] for side in (before, after)]
-    most = max(max(side) for side in sides)
+    # Values are taken in terms of the largest one, so that none overflows.
+    most = max(map(max, sides))
     first, second = (
         math.log(ranks.mean([math.exp(value - most) for value in side]) or math.ulp(0.0)) for side in sides
     )

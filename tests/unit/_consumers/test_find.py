@@ -76,7 +76,7 @@ def test_a_number_that_was_chosen_is_nobodys_mistake(host, workers, kind):
 def test_a_jvm_counts_the_cpus_that_it_may_run_on(host):
     host.start(200, ["/usr/bin/java", "-jar", "app.jar"], "java", unit="app.service")
     host.start(201, ["java"], "java", unit="bound.service", mask="0,2")
-    host.start(202, ["java", "-XX:ActiveProcessorCount=4"], "java", unit="told.service")
+    host.start(202, ["java", "-XX:ActiveProcessorCount=4"], "java", unit="given.service")
     host.start(203, ["java"], "java", mask="1-3")
     assert host.said() == ["app.service" + JVM.format(4, 2), "java (pid 203)" + JVM.format(3, 1)]
 
