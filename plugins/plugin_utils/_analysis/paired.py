@@ -202,8 +202,8 @@ def sides(before: t.Sequence[Block], after: t.Sequence[Block], better: str, rati
 
 
 def mean_change(before: t.Sequence[Block], after: t.Sequence[Block]) -> float:
-    """Return the change of the arithmetic mean over blocks, after / before - 1, in the metric's own direction; arguments
-    as in :func:`compare`. A few slow answers move it, and hardly the typical value that a verdict is about.
+    """Return the change of the arithmetic mean over blocks, after / before - 1, in the metric's own direction. A few
+    slow answers move it, and hardly the typical value that a verdict is about. Arguments as in :func:`compare`.
 
     Raises:
         SampleError: a value is not valid.

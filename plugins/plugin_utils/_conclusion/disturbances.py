@@ -82,7 +82,7 @@ def cautions(result: HostResult, comparisons: t.Sequence[Comparison]) -> dict[st
             for arm, spot in [(side["arm"], side["placement"])]
             if one["primary"]
         ]
-        said = _differences(sides[0], sides[1], of_arms) if sides else []
+        said = _differences(sides[0], sides[1], of_arms) if sides else {}
         if said:
             where = f" with {placements.title(one['placement'])}" if of_arms else ""
             found[

@@ -308,7 +308,7 @@ def _recommendation(together: t.Sequence[dict[str, t.Any]], members: t.Sequence[
         members: the hosts.
     """
     found = conclusion.recommendation(together)
-    said = {one["recommendation"] for one in members} - {conclusion.NOT_COMPARED}
+    said: set[str] = {one["recommendation"] for one in members} - {conclusion.NOT_COMPARED}
     if said and any(one["streams"] for one in members):
         # What streams decide is of each host by itself: there is no ratio of all of them.
         if len(said) == 1:
