@@ -29,13 +29,13 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.compariso
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import (
     advice,
-    cautions as host_cautions,
     costs as host_costs,
     findings,
     outcomes,
     wording,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_arms import exposure
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_cautions import cautions as host_cautions
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_loads import crossovers, load_limit
 
 ON, OFF, EITHER = "on", "off", "either"

@@ -25,13 +25,13 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_anal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import (
     advice,
-    cautions,
     conclusion,
     costs,
     outcomes,
     wording,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_arms import exposure
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_cautions import cautions
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_loads import load_limit
 
 

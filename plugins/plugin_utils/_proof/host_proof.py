@@ -14,7 +14,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.compariso
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.paired import GAIN, LOSS, MIN_BLOCKS
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import cautions
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_cautions import cautions
 
 # The arms of the evaluation, the metric that says what came of them, and the effect that was planted: more work takes
 # more time.

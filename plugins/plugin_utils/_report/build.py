@@ -34,14 +34,9 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import (
-    cautions,
-    conclusion,
-    outcomes,
-    recommendation,
-    spread,
-)
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, outcomes, recommendation
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_arms import exposure, factors
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_cautions import cautions, spread
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_loads import crossovers
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import libraries, places, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import hardware_classes

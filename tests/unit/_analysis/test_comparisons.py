@@ -15,7 +15,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     smt_metrics,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import advice, cautions, conclusion, wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import advice, conclusion, wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_cautions import cautions
 from result_maker import accepted, analysed, compared
 
 GAINING = {"rate": 200.0, "share": 0.40, "unit": "events/s", "title": "loser of sharing"}

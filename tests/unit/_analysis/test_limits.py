@@ -8,7 +8,8 @@ import pytest
 import result_maker
 import studies
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import limits, measures
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import cautions, conclusion, recommendation
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, recommendation
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_cautions import cautions
 from result_maker import accepted, analysed, compared
 
 

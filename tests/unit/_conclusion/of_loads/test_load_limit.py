@@ -10,7 +10,8 @@ import datetime
 import pytest
 import result_maker
 import studies
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import cautions, conclusion, recommendation
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, recommendation
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_cautions import cautions
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding import decisions
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import hardware_classes
 from result_maker import accepted, analysed

@@ -24,7 +24,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.compariso
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.measures import Level
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import disturbances, outcomes, spread, wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import outcomes, wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_cautions import disturbances, spread
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_loads import load_limit
 
 # How values of workers are combined that say what one of them has.

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import pytest
 import result_maker
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, disturbances
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_cautions import disturbances
 from result_maker import analysed
 
 QUIET = {"throttled": 0, "frequency": {"0": 2900.0}}
