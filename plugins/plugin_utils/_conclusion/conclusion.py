@@ -157,10 +157,10 @@ def _it_depends(analysis: HostAnalysis) -> str:
     return f"It depends on the {'load' if len(loads) == 1 and None not in loads.values() else 'work'}"
 
 
-def _on_one_side(analysis: HostAnalysis) -> list[str]:
-    """Say which workloads SMT on or SMT off could not do, and the other one could."""
+def _on_one_side(analysis: HostAnalysis, pair: tuple[str, str] = recorded.OF_SMT) -> list[str]:
+    """Say which workloads one of two arms could not do, and the other one could."""
     titles: dict[tuple[str, str | None], list[str]] = {}
-    for one in outcomes.on_one_side(analysis):
+    for one in outcomes.on_one_side(analysis, pair):
         title = measures.describe_workload(analysis.result, one.workload, one.parameter).title
         titles.setdefault((one.arm_title, one.why), []).append(title)
     return [
@@ -333,8 +333,14 @@ def _of_other_arms(analysis: HostAnalysis) -> list[str]:
     for one in analysis.against_baseline:
         by_arm.setdefault(one["effect"], {}).setdefault(one["placement"], []).append(one)
         by_placement.setdefault(one["placement"], {}).setdefault(one["effect"], []).append(one)
-    baseline = analysis.titles[analysis.result.arms[0].name]
+    first, *others = (arm.name for arm in analysis.result.arms)
+    baseline = analysis.titles[first]
     by_one = [
+        f"{wording.capital('; '.join(unable))}."
+        for name in others
+        if {first, name} != {*recorded.OF_SMT} and (unable := _on_one_side(analysis, (first, name)))
+    ]
+    by_one += [
         f"{wording.capital(load_limit.clause(analysis.result, one, ''))}."
         for one in outcomes.served_by_one(analysis)
         if not host_comparisons.is_of_smt(one)

@@ -37,7 +37,7 @@ HOSTS_DISAGREE = pooled.HOSTS_DISAGREE
 
 @dataclasses.dataclass(frozen=True)
 class Unable:
-    """What SMT on or SMT off cannot do at all with every online thread busy, and the other one can.
+    """What one of two arms cannot do at all with every online thread busy, and the other one can.
 
     Attributes:
         workload: its name.
@@ -211,8 +211,8 @@ def _of_smt_off(one: Comparison) -> Comparison:
     return host_comparisons.as_of_smt_off(one) if host_comparisons.is_of_smt(one) else one
 
 
-def on_one_side(analysis: HostAnalysis) -> list[Unable]:
-    """Return what SMT on or SMT off cannot do at all with every online thread busy, and the other one can: each sample
+def on_one_side(analysis: HostAnalysis, pair: tuple[str, str] = recorded.OF_SMT) -> list[Unable]:
+    """Return what one of two arms cannot do at all with every online thread busy, and the other one can: each sample
     failed, or none could be taken. It is no comparison, and may be what would have contradicted those that there are.
     Loads that fail are none of these where the most load within a limit is asked for.
     """
@@ -221,7 +221,7 @@ def on_one_side(analysis: HostAnalysis) -> list[Unable]:
         level
         for level in analysis.levels
         if level.placement == host_comparisons.WHOLE_MACHINE
-        and level.arm in recorded.OF_SMT
+        and level.arm in pair
         and level.primary
         and level.workload not in limited
     ]
@@ -236,8 +236,8 @@ def on_one_side(analysis: HostAnalysis) -> list[Unable]:
     skipped = [
         Unable(one.workload, None, titles[one.arm], one.reason)
         for one in analysis.result.skipped
-        if one.workload and one.arm in recorded.OF_SMT and _is_of_the_whole(analysis.result, one.placement, one.arm)
-        for other in recorded.OF_SMT
+        if one.workload and one.arm in pair and _is_of_the_whole(analysis.result, one.placement, one.arm)
+        for other in pair
         if other != one.arm and (one.workload, other) in able_in and (one.workload, one.arm) not in able_in
     ]
     return [*failed, *skipped]
@@ -314,8 +314,13 @@ def standing(analysis: HostAnalysis) -> Standing:
     for one in [*deciding(analysis), *analysis.of_other_arms, *served_by_one(analysis)]:
         baseline, candidate = host_comparisons.sides_of(one)
         groups.setdefault((candidate, baseline), []).append(one)
+    subjects = set(map(_subject, itertools.chain(*groups.values())))
     outcomes = {
-        pair: _of_pair(group, set(map(_subject, itertools.chain(*groups.values())))) for pair, group in groups.items()
+        (candidate, baseline): of_pair(analysis, (baseline, candidate), group)
+        # Undecided where it lacks what other pairs were compared with, since that may be what would have lost.
+        if set(map(_subject, group)) == subjects
+        else UNDECIDED
+        for (candidate, baseline), group in groups.items()
     }
     if (pair := (arms.SMT_OFF, arms.SMT_ON)) in outcomes and of_smt(analysis) == UNDECIDED:
         outcomes[pair] = UNDECIDED
@@ -334,11 +339,12 @@ def standing(analysis: HostAnalysis) -> Standing:
     )
 
 
-def _of_pair(group: t.Sequence[Comparison], subjects: set[tuple[str, float | None]]) -> str:
-    """Return the outcome of a pair; undecided where it lacks what other pairs were compared with,
-    since that may be what would have lost.
+def of_pair(analysis: HostAnalysis, pair: tuple[str, str], group: t.Sequence[Comparison]) -> str:
+    """Return the outcome of comparisons of two arms, the baseline first; undecided where they agree, and one arm cannot
+    do what the other one can.
     """
-    return outcome(group) if set(map(_subject, group)) == subjects else UNDECIDED
+    said = outcome(group)
+    return UNDECIDED if said in (WORSE, BETTER, EQUAL) and on_one_side(analysis, pair) else said
 
 
 def _subject(one: Comparison) -> tuple[str, float | None]:

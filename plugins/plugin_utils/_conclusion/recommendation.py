@@ -111,11 +111,12 @@ def _arm(analysis: HostAnalysis, name: str, title: str) -> dict[str, t.Any]:
     """Return the outcome of an arm other than SMT on and off against the baseline."""
     result = analysis.result
     compared = [*analysis.against_baseline, *outcomes.served_by_one(analysis)]
-    group = [one for one in compared if host_comparisons.sides_of(one) == (result.arms[0].name, name)]
+    pair = (result.arms[0].name, name)
+    group = [one for one in compared if host_comparisons.sides_of(one) == pair]
     return {
         "name": name,
         "title": title,
-        "outcome": outcomes.outcome(group),
+        "outcome": outcomes.of_pair(analysis, pair, group),
         "reasons": [_performance(result, one) for one in group],
         "measure": advice.more_to_measure(result, group),
     }

@@ -72,6 +72,13 @@ def row(summary: dict[str, t.Any], page: str) -> Row:
         if host_comparisons.is_of_smt(one) or one["baseline"]["arm"] == summary["arms"][0]["name"]
     ]
     of_others = [*others, *(one for one in by_one if not host_comparisons.is_of_smt(one))]
+    # Arms that cannot do what the baseline can: undecided, whatever was compared.
+    unable = [
+        arm["name"]
+        for arm in recommended["arms"]
+        if arm["outcome"] == outcomes.UNDECIDED
+        and outcomes.outcome([one for one in of_others if one["effect"] == arm["name"]]) != outcomes.UNDECIDED
+    ]
     return {
         **{
             key: summary[key]
@@ -91,7 +98,8 @@ def row(summary: dict[str, t.Any], page: str) -> Row:
         "agreed": recommended["agreed"],
         "subject": subject,
         "arms": arm_titles,
-        "title": _conclusion_title(subject, recommended["choice"], of_others),
+        "title": _conclusion_title(subject, recommended["choice"], of_others, unable),
+        "unable": unable,
         # From how many streams on SMT helps, where that and not the whole machine alone decides.
         "streams": summary["crossovers"] if summary["by_streams"] else [],
         "incomplete": summary["incomplete"],
@@ -138,12 +146,19 @@ def _arm_title(name: str) -> str:
     return catalogue.title(name) or UNKNOWN_ARM
 
 
-def _conclusion_title(subject: str | None, choice: str, others: t.Sequence[dict[str, t.Any]]) -> str:
-    """Return a short title: what is chosen about SMT, and the outcome of each other arm."""
+def _conclusion_title(
+    subject: str | None, choice: str, others: t.Sequence[dict[str, t.Any]], unable: t.Container[str] = ()
+) -> str:
+    """Return a short title: what is chosen about SMT, and the outcome of each other arm; that of those that are unable
+    is open.
+    """
     by_arm: dict[str, list[dict[str, t.Any]]] = {}
     for one in others:
         by_arm.setdefault(one["effect"], []).append(one)
-    found = [report_text.outcome_title(_arm_title(arm), outcomes.outcome(group)) for arm, group in by_arm.items()]
+    found = [
+        report_text.outcome_title(_arm_title(arm), outcomes.UNDECIDED if arm in unable else outcomes.outcome(group))
+        for arm, group in by_arm.items()
+    ]
     if subject is None:
         return ", ".join([report_text.RECOMMENDATION_TITLES[choice], *found])
     return ", ".join(found) or report_text.outcome_title(subject, outcomes.outcome([]))
@@ -283,7 +298,9 @@ def _class(
         "hosts": len(members),
         "recommendation": recommendation,
         "counts": counts,
-        "title": _conclusion_title(subject, recommendation, others),
+        "title": _conclusion_title(
+            subject, recommendation, others, {name for member in members for name in member["unable"]}
+        ),
         "vulnerable": sum(1 for one in members if one["vulnerable"]),
         "reboot_required": sum(1 for one in members if one["reboot_required"]),
         "workloads": [

@@ -79,6 +79,24 @@ def test_many_hosts_do_not_decide_what_none_of_them_could_measure(kind):
     assert decided["decision"] is None
 
 
+def test_an_arm_that_cannot_do_a_workload_is_not_better():
+    def host(name, arms):
+        workloads = {
+            "a": jobs("web", lambda arm, _n: 110 if arm == "isolated" else 100),
+            "b": jobs("orders", lambda *_at: 100),
+        }
+        document = made(workloads, arms=dict.fromkeys(arms, 1.0), host=name)
+        return failing(document, lambda one: (one["workload"], one["arm"]) == ("b", "isolated"))
+
+    for arms in (["as_found", "isolated"], ["as_found", "isolated", "thp_never"]):
+        found, recommended = said(host("a", arms))
+        assert "Each sample of orders failed with isolated." in found["sentence"]
+        assert recommended["arms"][0]["outcome"] == "undecided" and recommended["best"] is None
+        rows = [hardware_classes.row(result_maker.summarised(host(name, arms)), f"{name}.html") for name in "abcd"]
+        (together,) = hardware_classes.by_class(rows, 0.01, 0.95)
+        assert "isolated: not decided" in together["title"] and together["counts"] == {together["title"]: 4}
+
+
 def test_hosts_that_streams_decide_differently_disagree():
     names = [f"free_{number}" for number in (2, 4, 5, 6, 7, 8)]
 
