@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import datetime
+import html
 
 import pytest
 import result_maker
@@ -12,6 +13,7 @@ import studies
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, recommendation
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding import decisions
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import hardware_classes
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import fleet
 from result_maker import accepted, analysed
 
 NOW = datetime.datetime(2026, 11, 27, tzinfo=datetime.UTC)
@@ -77,6 +79,15 @@ def test_many_hosts_do_not_decide_what_none_of_them_could_measure(kind):
     found, decided = of_class(*(kind(f"h{number}", number) for number in range(4)))
     assert (found["recommendation"], found["title"]) == ("undecided", "not decided")
     assert decided["decision"] is None
+
+
+def test_the_page_of_a_fleet_names_hosts_that_leave_something_open():
+    documents = [cannot_do_orders("h0", 0), *(made({"a": BETTER_OFF}, host=f"h{number}") for number in (1, 2, 3))]
+    rows = [hardware_classes.row(result_maker.summarised(one), f"{one['host']}.html") for one in documents]
+    page = html.unescape(fleet.render(rows, [], hardware_classes.by_class(rows, 0.01, 0.95)))
+    answer = page.partition("By hardware class")[0]
+    assert "1 host left something open that neither more blocks nor more hosts tell: h0: Not decided: " in answer
+    assert "each sample of orders failed with SMT off" in answer and "h1: Turn SMT off" not in answer
 
 
 def test_an_arm_that_cannot_do_a_workload_is_not_better():

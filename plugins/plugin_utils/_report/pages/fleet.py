@@ -255,6 +255,10 @@ def _notable(
         for title, hosts in (
             ("not as it was before", left),
             ("did not complete", [row["host"] for row in rows if row["outcome"] != "completed"]),
+            (
+                "left something open that neither more blocks nor more hosts tell",
+                [f"{row['host']}: {row['sentence']}" for row in rows if row["incomplete"] or row["unable"]],
+            ),
             ("would boot with other SMT arguments than now", [row["host"] for row in rows if row["reboot_required"]]),
             (
                 "share cores otherwise than the kernel says",
