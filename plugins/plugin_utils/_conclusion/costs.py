@@ -158,13 +158,13 @@ def _narrower(comparisons: t.Sequence[Comparison]) -> list[str]:
         and host_comparisons.is_of_smt(one)
         and not one["confounded"]
     ]
+    against = [one for one in found if one["verdict"] == opposite.get(one["workload"])]
     sentences = [
         f"With {placements.title(one['placement'])} turning SMT off changes {wording.subject_of(one)} by"
         f" {wording.judged(one)}."
-        for one in found
-        if one["verdict"] == opposite.get(one["workload"])
+        for one in against
     ]
-    return wording.first_of(sentences, "placements")
+    return wording.first_of(sentences, "placements", list(map(_word, against)))
 
 
 def _other_side(comparisons: t.Sequence[Comparison]) -> list[str]:
