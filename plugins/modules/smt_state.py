@@ -139,6 +139,8 @@ attributes:
 notes:
   - Needs root, C(become=true) in a playbook or C(ansible-playbook -b), because it writes files of the kernel below
     C(/sys) and the saved state.
+  - A warning names programs that counted CPUs when they started, such as nginx and JVMs, and will be wrong after the
+    change. They are left alone.
   - Never time a workload across a change.
   - A confirmation and the end of O(rollback_after) exclude each other. Whichever gets the host's lock first decides,
     and a confirmation that comes too late fails.
