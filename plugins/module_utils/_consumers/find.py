@@ -10,7 +10,7 @@ A kind of them is a file in ``kinds``. Who is bound to CPUs by their numbers is 
 import re
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._bindings import programs
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import cgroups, programs
 from ansible_collections.threadwise.smt.plugins.module_utils._consumers.kinds import base, registry
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, kernel_files, text as host_text
 
@@ -31,8 +31,9 @@ def sentences(host: kernel_files.KernelFiles, before: "t.Iterable[int]", after: 
     change = base.Change(frozenset(before), frozenset(after))
     kinds = {one.program: one for one in registry.KINDS}
     by_program: dict[str, list[base.Process]] = {}
+    groups = cgroups.Cgroups(host)
     for program in programs.running(host, kinds):
-        by_program.setdefault(program.name, []).extend(_process(host, program))
+        by_program.setdefault(program.name, []).extend(_process(groups, program))
     found = [
         f"{one.title} has {one.has} for {one.counted} CPUs, and will have {one.gets}: {kinds[name].remedy}"
         for name, processes in sorted(by_program.items())
@@ -43,8 +44,9 @@ def sentences(host: kernel_files.KernelFiles, before: "t.Iterable[int]", after: 
     return [*shown[:MAX_SENTENCES], *([f"{more} more programs count CPUs when they start"] if more > 0 else [])]
 
 
-def _process(host: kernel_files.KernelFiles, program: programs.Program) -> "list[base.Process]":
+def _process(groups: cgroups.Cgroups, program: programs.Program) -> "list[base.Process]":
     """Return a process (proc(5)); none where it has ended."""
+    host = groups.files
     folder = f"proc/{program.pid}"
     status, unit = host.read(f"{folder}/status") or "", _UNIT.search(host.read(f"{folder}/cgroup") or "")
     said = {key: pattern.search(status) for key, pattern in _STATUS.items()}
@@ -59,6 +61,18 @@ def _process(host: kernel_files.KernelFiles, program: programs.Program) -> "list
             int(parent),
             int(threads),
             cpulist.parse_or_empty(mask),
+            _quota(groups, program.pid),
             host_text.printable(unit[1], _LONGEST_NAME) if unit else None,
         )
     ]
+
+
+def _quota(groups: cgroups.Cgroups, pid: int) -> "float | None":
+    """Return the smallest quota of a process's cgroups, in CPUs (``cpu.max``: a time, and its period)."""
+    cgroup, found = groups.of(pid) or "/", []
+    while cgroup.strip("/"):
+        limit, _blank, period = (groups.read(cgroup, "cpu.max") or "").partition(" ")
+        if limit.isdigit() and period.isdigit() and int(period):
+            found.append(int(limit) / int(period))
+        cgroup = cgroup.rpartition("/")[0]
+    return min(found, default=None)

@@ -81,6 +81,20 @@ def test_a_jvm_counts_the_cpus_that_it_may_run_on(host):
     assert host.said() == ["app.service" + JVM.format(4, 2), "java (pid 203)" + JVM.format(3, 1)]
 
 
+def test_a_jvm_counts_no_more_cpus_than_the_quota_of_its_cgroup_has(host):
+    (host.folder / "proc" / "self").mkdir(parents=True)
+    (host.folder / "proc" / "self" / "mounts").write_text("cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n")
+    for pid, (unit, limit) in enumerate(
+        (("two", "200000 100000"), ("half", "250000 100000"), ("none", "max 100000")), 200
+    ):
+        host.start(pid, ["java"], "java", unit=f"{unit}.service")
+        group = host.folder / "sys/fs/cgroup/system.slice" / f"{unit}.service"
+        group.mkdir(parents=True)
+        (group / "cpu.max").write_text(f"{limit}\n")
+    # Two CPUs are two before and after; two and a half are three.
+    assert host.said() == ["half.service" + JVM.format(3, 2), "none.service" + JVM.format(4, 2)]
+
+
 def test_haproxy_has_a_thread_for_each_cpu(host):
     host.start(300, ["/usr/sbin/haproxy", "-Ws"], "haproxy", unit="haproxy.service")
     host.start(301, ["/usr/sbin/haproxy", "-Ws"], "haproxy", 300, "haproxy.service", threads=4)

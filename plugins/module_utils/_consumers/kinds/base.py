@@ -22,6 +22,7 @@ class Process(t.NamedTuple):
         parent: the id of its parent.
         threads: the number of its threads.
         mask: the CPUs it may run on, online or not.
+        quota: the CPUs whose time it may use, by the smallest quota of its cgroups (v2); None without one.
         unit: its systemd service or scope, printable; None outside of any.
     """
 
@@ -31,6 +32,7 @@ class Process(t.NamedTuple):
     parent: int
     threads: int
     mask: "frozenset[int]"
+    quota: "float | None"
     unit: "str | None"
 
     @property
@@ -69,7 +71,16 @@ class Kind(t.NamedTuple):
     remedy: str
 
 
-def of_threads(process: Process, change: Change, has: str) -> "list[Consumer]":
-    """Return a program that counts the CPUs it may run on, where their number changes."""
-    counted, gets = len(process.mask & change.before), len(process.mask & change.after)
+def of_cpus(process: Process, change: Change, has: str, most: "int | None" = None) -> "list[Consumer]":
+    """Return a program that counts the CPUs it may run on, where their number changes.
+
+    Args:
+        process: of the program.
+        change: of the host.
+        has: what it has for its CPUs.
+        most: the most CPUs that it counts; None for all of them.
+    """
+    counted, gets = (
+        min(len(process.mask & cpus), len(cpus) if most is None else most) for cpus in (change.before, change.after)
+    )
     return [Consumer(process.title, has, counted, gets)] if counted != gets else []

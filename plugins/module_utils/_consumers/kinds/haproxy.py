@@ -11,7 +11,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._consumers.kinds.ba
     Consumer,
     Kind,
     Process,
-    of_threads,
+    of_cpus,
 )
 
 
@@ -21,7 +21,7 @@ def _find(processes: "t.Sequence[Process]", change: Change) -> "list[Consumer]":
         for one in processes
         # The master has one thread.
         if one.threads == len(one.mask & change.before) > 1
-        for found in of_threads(one, change, f"{one.threads} threads")
+        for found in of_cpus(one, change, f"{one.threads} threads")
     ]
 
 
