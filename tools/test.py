@@ -45,6 +45,7 @@ LONG_SCENARIOS = (
     "smt_boot",
     "smt_boot_bls",
     "smt_owners",
+    "smt_consumers",
     "smt_power",
     "smt_arm64",
     "smt_trixie",
