@@ -35,7 +35,8 @@ def sentences(host: kernel_files.KernelFiles, before: "t.Iterable[int]", after: 
     for program in programs.running(host, kinds):
         by_program.setdefault(program.name, []).extend(_process(groups, program))
     found = [
-        f"{one.title} has {one.has} for {one.counted} CPUs, and will have {one.gets}: {kinds[name].remedy}"
+        f"{one.title} has {one.has} for {one.counted} CPU{'' if one.counted == 1 else 's'}, and will have {one.gets}:"
+        f" {kinds[name].remedy}"
         for name, processes in sorted(by_program.items())
         for one in kinds[name].find(processes, change)
     ]

@@ -78,7 +78,10 @@ def test_a_jvm_counts_the_cpus_that_it_may_run_on(host):
     host.start(201, ["java"], "java", unit="bound.service", mask="0,2")
     host.start(202, ["java", "-XX:ActiveProcessorCount=4"], "java", unit="given.service")
     host.start(203, ["java"], "java", mask="1-3")
+    # Bound to CPUs that go offline: an affinity conflict.
+    host.start(204, ["java"], "java", mask="1,3")
     assert host.said() == ["app.service" + JVM.format(4, 2), "java (pid 203)" + JVM.format(3, 1)]
+    assert "java (pid 203)" + JVM.format(1, 3).replace("1 CPUs", "1 CPU") in host.said(before=FIRST, after=ALL)
 
 
 def test_a_jvm_counts_no_more_cpus_than_the_quota_of_its_cgroup_has(host):

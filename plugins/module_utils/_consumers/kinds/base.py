@@ -83,4 +83,5 @@ def of_cpus(process: Process, change: Change, has: str, most: "int | None" = Non
     counted, gets = (
         min(len(process.mask & cpus), len(cpus) if most is None else most) for cpus in (change.before, change.after)
     )
-    return [Consumer(process.title, has, counted, gets)] if counted != gets else []
+    # Without any of its CPUs it is an affinity conflict: the kernel lets it run on others then.
+    return [Consumer(process.title, has, counted, gets)] if 0 < gets != counted else []
