@@ -231,10 +231,9 @@ def on_one_side(analysis: HostAnalysis, pair: tuple[str, str] = recorded.OF_SMT)
         for level in sides
         if level.value is None and (level.workload, level.parameter) in able
     ]
-    titles = analysis.titles
     able_in = {(level.workload, level.arm) for level in sides if level.value is not None}
     skipped = [
-        Unable(one.workload, None, titles[one.arm], one.reason)
+        Unable(one.workload, None, recorded.arm_title(analysis.result, one.arm), one.reason)
         for one in analysis.result.skipped
         if one.workload and one.arm in pair and _is_of_the_whole(analysis.result, one.placement, one.arm)
         for other in pair

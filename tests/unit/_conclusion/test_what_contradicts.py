@@ -180,6 +180,13 @@ def test_a_workload_that_was_left_out_of_one_side_is_named():
     )
 
 
+def test_what_a_host_says_it_left_out_of_an_arm_that_it_does_not_have_is_nothing():
+    document = made({"a": BETTER_OFF}, arms={"smt_on": 1.0, "isolated": 1.0})
+    document["skipped"] = [{"workload": "a", "placement": "all_threads", "arm": "smt_off", "reason": "x"}]
+    # A host can write what it likes: its page is made all the same.
+    assert hardware_classes.row(result_maker.summarised(document), "a.html")["host"] == document["host"]
+
+
 def loads(value, limit=None):
     """Orders under 2 to 16 clients: ``value(arm, clients)`` gives jobs/s and the 99th percentile in ms."""
     latency = {"latency_p99": {"unit": "ms", "better": "lower", "aggregate": "max"}}
