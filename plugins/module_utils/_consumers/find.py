@@ -52,7 +52,7 @@ def _process(groups: cgroups.Cgroups, program: programs.Program) -> "list[base.P
     status, unit = host.read(f"{folder}/status") or "", _UNIT.search(host.read(f"{folder}/cgroup") or "")
     said = {key: pattern.search(status) for key, pattern in _STATUS.items()}
     parent, threads, mask = (found[1] if found else "" for found in said.values())
-    if not (parent.isdigit() and threads.isdigit()):
+    if not (parent.isdecimal() and threads.isdecimal()):
         return []
     return [
         base.Process(
@@ -73,7 +73,7 @@ def _quota(groups: cgroups.Cgroups, pid: int) -> "float | None":
     cgroup, found = groups.of(pid) or "/", []
     while cgroup.strip("/"):
         limit, _blank, period = (groups.read(cgroup, "cpu.max") or "").partition(" ")
-        if limit.isdigit() and period.isdigit() and int(period):
+        if limit.isdecimal() and period.isdecimal() and int(period):
             found.append(int(limit) / int(period))
         cgroup = cgroup.rpartition("/")[0]
     return min(found, default=None)

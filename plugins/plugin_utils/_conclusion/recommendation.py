@@ -88,8 +88,9 @@ def recommend(analysis: HostAnalysis, licence: Licence | None = None) -> dict[st
     )
     of_performance = [_performance(result, one) for one in every]
     beside = [_performance(result, one) for one in further if host_comparisons.is_of_smt(one)]
-    if performance == conclusion.EITHER and len({*sides, *(reason["points_to"] for reason in beside)} - {None}) == 1:
-        choice, decided_by = next(iter(sides), choice), "other reasons" if sides else None
+    against = {reason["points_to"] for reason in beside} - {None} - sides
+    if performance == conclusion.EITHER and len(sides) == 1 and not against:
+        choice, decided_by = sides.pop(), "other reasons"
     reasons = [*of_performance, *beside, *others]
     pointed = {reason["points_to"] for reason in reasons} - {None}
     return {

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import time
 
@@ -129,7 +128,6 @@ def test_a_change_says_who_will_be_wrong_and_check_mode_says_it_too(tmp_path, ch
     assert not any("nginx" in one for one in host.ask("enabled" if check else "disabled")["warnings"])
 
 
-@pytest.mark.skipif(not shutil.which("nginx"), reason="nginx is not installed")
 def test_a_real_nginx_is_recognised_and_not_while_it_has_another_number(tmp_path):
     config = tmp_path / "nginx.conf"
     pid_file = tmp_path / "pid"

@@ -7,7 +7,6 @@ one here, in a mount namespace of the test's own.
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 
@@ -75,7 +74,6 @@ print(json.dumps(found))
 """
 
 
-@pytest.mark.skipif(not shutil.which("nginx"), reason="nginx is not installed")
 def test_a_reload_keeps_the_number_of_workers_and_a_new_master_counts(tmp_path):
     if subprocess.run(["unshare", "-m", "true"], stderr=subprocess.DEVNULL, check=False).returncode:
         pytest.skip("a mount namespace of one's own is not permitted here")

@@ -98,7 +98,7 @@ def _of_the_run(result: HostResult) -> list[str]:
         if reasons.total() == 1:
             left_out, why = "its block is left out of the comparisons it belongs to", "The reason is"
         (first, most), *others = places.most_common()
-        where = f"all of {first}" if not others else f"{most} of them of {first}"
+        where = f"{most} of them of {first}" if others else f"{'of' if most == 1 else 'all of'} {first}"
         cautions.append(
             f"{reasons.total()} of {len(samples)} samples failed, {where}; {left_out}. {why}: {wording.clause(usual)}."
         )
