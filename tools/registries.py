@@ -89,7 +89,7 @@ SCHEMAS = {
     "docs/history.schema.json": "_history.document",
     "docs/proof.schema.json": "_proof.document",
     "docs/exposure.schema.json": "_exposure.exposure_report",
-    "docs/trial.schema.json": "_border.trials",
+    "docs/trial.schema.json": "_border.of_files.trials",
     "docs/trial-report.schema.json": "_trial.trial_report",
 }
 

@@ -34,6 +34,7 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "decisions": {"type": "dict"},
     "max_age": {"type": "int", "default": basis.MAX_AGE_DAYS},
     "memory": {"type": "dict"},
+    "consumers": {"type": "dict"},
     "protect": {"type": "list", "elements": "str"},
     "sysroot": {"type": "path", "default": "/"},
     "not_contacted": {"type": "bool", "default": False},
@@ -125,7 +126,7 @@ class ActionModule(HostAction):
             return compliance.refused(f"{error}{without}", hardware_class=known, undecided=True)
         except FleetError as error:
             return compliance.refused(str(error), compliance.BAD_POLICY, hardware_class=known)
-        found = compliance.judge(facts, desired, scope, memory)
+        found = compliance.judge(facts, desired, scope, memory, options["consumers"])
         if desired.decided_by:
             of_class = decisions["classes"][known]
             stale = rechecks.stale(of_class, facts, options["max_age"])

@@ -17,7 +17,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostAction, HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import visit
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text, trials
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.of_files import trials
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places, time_limits
 from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import lineage, prometheus, server
 from ansible_collections.threadwise.smt.plugins.plugin_utils._options.smt_trial_host import ARGUMENTS
@@ -150,7 +151,7 @@ class ActionModule(HostAction):
             if catalogue.takes_reboot(arm):
                 visit.Visit(calls, "trial", self._options["run"]).check(options)
             else:
-                asked = {**options, **self._of_conflicts(), "rollback_after": follower.MIN_TIMER_SECONDS}
+                asked = {**options, **self._of_switches(), "rollback_after": follower.MIN_TIMER_SECONDS}
                 calls.ask("smt_state", asked, live_host.SWITCH_SECONDS, check_mode=True)
         except (HostFailedError, visit.SwitchError) as failure:
             return f"{arm} is refused: {failure}"
@@ -159,8 +160,10 @@ class ActionModule(HostAction):
     def _arms(self) -> list[str]:
         return arm_states.names(self._options["arms"], with_boots=self._options["design"] == design.PARALLEL)
 
-    def _of_conflicts(self) -> dict[str, t.Any]:
-        return {name: self._options[name] for name in ("affinity_conflicts", "affinity_conflicts_of")}
+    def _of_switches(self) -> dict[str, t.Any]:
+        """Return the options of smt_state that are the same for each switch."""
+        names = ("affinity_conflicts", "affinity_conflicts_of", "consumers", "consumers_custom")
+        return {name: self._options[name] for name in names}
 
     @contextlib.contextmanager
     def _end_written(self) -> t.Iterator[None]:
@@ -210,7 +213,7 @@ class ActionModule(HostAction):
             self._files, trial, self._name, display.display, lambda: clock.now() - started
         )
         given = (
-            *(time_limits.Calls(self, self._vars), self._of_conflicts()),
+            *(time_limits.Calls(self, self._vars), self._of_switches()),
             *(self._options["after_switch"], self._readings.commands),
         )
         host = (

@@ -192,6 +192,14 @@ ansible_facts:
               part of a sentence, and C(seconds_left) until it is rolled back. Null where there is none, and for users
               other than root.
           type: dict
+        consumers:
+          description:
+            - Programs that counted CPUs before this collection changed them, in this boot, and believe in that number
+              still - the C(program), its C(unit), C(is_service) whether that is a service of the system, the number
+              that it C(counted), the C(cpus) that it has, what it C(has) in words, and the C(remedy).
+            - Options of M(threadwise.smt.smt_state) make services follow.
+          type: list
+          elements: dict
         problems:
           description: Sentences about what was there and could not be read or believed.
           type: list

@@ -96,6 +96,7 @@ reboot_required:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import transaction
+from ansible_collections.threadwise.smt.plugins.module_utils._consumers import follow
 from ansible_collections.threadwise.smt.plugins.module_utils._rollback import change as rollback_change
 
 
@@ -113,9 +114,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     transaction.defer_termination_signals()
-    rollback = rollback_change.Rollback(
-        rollback_change.Request(check=module.check_mode, **module.params), module.run_command
-    )
+    rollback = rollback_change.Rollback(rollback_change.Request(check=module.check_mode, **module.params), follow.run)
     try:
         result = rollback.run()
     except rollback_change.ERRORS as error:

@@ -129,6 +129,45 @@ options:
       - Confirms a change that O(rollback_after) watches. The other options have to be those of the change.
     type: bool
     default: false
+  consumers:
+    description:
+      - Services that count CPUs when they start, and what systemctl does to them when CPUs go or come, by the kind of
+        their program, such as V(restart) for C(nginx) and V(reload) for C(haproxy). docs/runtime.md lists the kinds.
+      - A part of the transaction. When a service does not follow, because the command fails or because it does not have
+        its new number within 15 seconds, the host goes back to where it was, and with it whoever followed. So do
+        O(rollback_after) and O(state=restored).
+      - V(none) leaves the services of a kind alone, and does not name them.
+      - Only services of the system follow. What runs in a container or in a login, and processes of ordinary users, are
+        named and left alone.
+    type: dict
+    default: {}
+  consumers_custom:
+    description:
+      - Other services that count CPUs. They follow as those of O(consumers) do.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      unit:
+        description:
+          - The name of the service, such as V(ingest.service), in which V(*) and V(?) stand for any characters. Each
+            running service of that name is one.
+        type: str
+        required: true
+      number:
+        description:
+          - The command that prints the number of CPUs that the service believes in, as a list without a shell.
+            C({unit}) is the service's name. It runs in check mode, too.
+        type: list
+        elements: str
+        required: true
+      remedy:
+        description:
+          - The command that makes it right, as a list without a shell. C({unit}) is the service's name.
+          - It runs where the service believes in the number of CPUs before the change.
+        type: list
+        elements: str
+        required: true
 extends_documentation_fragment:
   - threadwise.smt.attributes
 attributes:
@@ -140,7 +179,7 @@ notes:
   - Needs root, C(become=true) in a playbook or C(ansible-playbook -b), because it writes files of the kernel below
     C(/sys) and the saved state.
   - A warning names programs that counted CPUs when they started, such as nginx and JVMs, and will be wrong after the
-    change. They are left alone.
+    change. They are left alone, unless O(consumers) names them.
   - Never time a workload across a change.
   - A confirmation and the end of O(rollback_after) exclude each other. Whichever gets the host's lock first decides,
     and a confirmation that comes too late fails.
@@ -181,6 +220,24 @@ EXAMPLES = r"""
       package: 1
   become: true
 
+- name: One thread per core, with nginx and HAProxy that count CPUs anew
+  threadwise.smt.smt_state:
+    state: disabled
+    consumers:
+      nginx: restart
+      haproxy: reload
+    rollback_after: 300
+  become: true
+
+- name: The same with a service of one's own, which prints its number
+  threadwise.smt.smt_state:
+    state: disabled
+    consumers_custom:
+      - unit: ingest@*.service
+        number: [/usr/local/bin/ingest, workers, "{unit}"]
+        remedy: [systemctl, reload, "{unit}"]
+  become: true
+
 - name: Restore the state from before the first change
   threadwise.smt.smt_state:
     state: restored
@@ -212,6 +269,13 @@ not_restored:
   type: list
   elements: str
   sample: ["pid 812 sleep is gone, its mask 3 was not needed any more"]
+consumers:
+  description: Services that count CPUs and follow the change, with the command that makes each right; in check mode
+    those that would.
+  returned: success
+  type: list
+  elements: str
+  sample: ["nginx.service: systemctl restart nginx.service"]
 rollback_pending:
   description: Whether a timer is armed that takes the change back unless it is confirmed.
   returned: success
@@ -224,6 +288,7 @@ rollback_started:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.threadwise.smt.plugins.module_utils._consumers import follow
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 from ansible_collections.threadwise.smt.plugins.module_utils._options import ranges
 from ansible_collections.threadwise.smt.plugins.module_utils._options.smt_state import ARGUMENTS, RANGES
@@ -243,7 +308,24 @@ def main() -> None:
     wrong = ranges.problem(given["rollback_after"], RANGES["rollback_after"])
     if wrong:
         module.fail_json(msg=f"rollback_after is {given['rollback_after']}: {wrong} seconds")
-    request = smt_change.Request(
+    try:
+        change = smt_change.RuntimeChange(_request(module), follow.run)
+    except HostError as error:
+        module.fail_json(msg=f"{error}. Nothing was changed", affinity_conflicts=[])
+    try:
+        result = change.run()
+    except smt_change.ChangeRefusedError as error:
+        module.fail_json(msg=str(error), affinity_conflicts=error.findings)
+    except HostError as error:
+        module.fail_json(msg=str(error), affinity_conflicts=[finding.text for finding in change.findings])
+    for warning in change.warnings:
+        module.warn(warning)
+    module.exit_json(**result)
+
+
+def _request(module: AnsibleModule) -> smt_change.Request:
+    given = module.params
+    return smt_change.Request(
         state=states.named(given["state"]),
         threads=given["threads_per_core"],
         method=given["method"],
@@ -256,17 +338,8 @@ def main() -> None:
         check=module.check_mode,
         siblings=given["siblings"],
         cores=given["cores"] and {kind: value for kind, value in given["cores"].items() if value is not None},
+        consumers=follow.settings({"actions": given["consumers"], "custom": given["consumers_custom"]}),
     )
-    change = smt_change.RuntimeChange(request, module.run_command)
-    try:
-        result = change.run()
-    except smt_change.ChangeRefusedError as error:
-        module.fail_json(msg=str(error), affinity_conflicts=error.findings)
-    except HostError as error:
-        module.fail_json(msg=str(error), affinity_conflicts=[finding.text for finding in change.findings])
-    for warning in change.warnings:
-        module.warn(warning)
-    module.exit_json(**result)
 
 
 if __name__ == "__main__":

@@ -39,6 +39,10 @@ options:
     description: The desired memory policy, as options of M(threadwise.smt.smt_memory_facts). It takes one more call on
       the host.
     type: dict
+  consumers:
+    description: C(smt_runtime_consumers). A service of these kinds that believes in another number of CPUs than it has
+      is drift of the running system, because the role makes it right. Others are named.
+    type: dict
   protect:
     description: Services to protect from the OOM killer, read by the same call as O(memory).
     type: list

@@ -74,11 +74,48 @@ options:
   after_switch:
     description:
       - A command, as a list of arguments, that makes the service follow its CPUs, such as C([systemctl, restart,
-        nginx]). It is run on the host after each switch. Most services count their CPUs at their start only, so that
-        reloading them changes nothing. Those that still have as many workers as there were CPUs before are named.
+        my-service]), where O(consumers) do not reach it. It is run on the host after each switch. Most services count
+        their CPUs at their start only, so that reloading them changes nothing. Those that still have as many workers as
+        there were CPUs before are named.
     type: list
     elements: str
     default: []
+  consumers:
+    description:
+      - Services that count CPUs when they start, and what systemctl does to them when CPUs go or come, by the kind of
+        their program, such as V(restart) for C(nginx) and V(reload) for C(haproxy). docs/runtime.md lists the kinds.
+      - A part of each switch. A host whose service does not follow leaves the trial and goes back, and so do the
+        services with it.
+      - V(none) leaves the services of a kind alone.
+    type: dict
+    default: {}
+  consumers_custom:
+    description:
+      - Other services that count CPUs. They follow as those of O(consumers) do.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      unit:
+        description:
+          - The name of the service, such as V(ingest.service), in which V(*) and V(?) stand for any characters. Each
+            running service of that name is one.
+        type: str
+        required: true
+      number:
+        description:
+          - The command that prints the number of CPUs that the service believes in, as a list without a shell.
+            C({unit}) is the service's name. It runs in check mode, too.
+        type: list
+        elements: str
+        required: true
+      remedy:
+        description:
+          - The command that makes it right, as a list without a shell. C({unit}) is the service's name.
+          - It runs where the service believes in the number of CPUs before the change.
+        type: list
+        elements: str
+        required: true
   affinity_conflicts:
     description:
       - What happens when siblings going offline cause affinity conflicts. V(fail) leaves the host out, V(warn) goes on.

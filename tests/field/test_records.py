@@ -11,7 +11,8 @@ import math
 
 import pytest
 import trial_maker
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text, trials
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.of_files import trials
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import records
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import looking
 

@@ -15,7 +15,8 @@ import looks
 import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import metrics as workload_metrics
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results, trials
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.of_files import trials
 from ansible_collections.threadwise.smt.plugins.plugin_utils._exposure import exposure_report
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import (
     compliance,

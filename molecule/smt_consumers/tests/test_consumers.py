@@ -1,11 +1,13 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Services that count CPUs when they start: smt_state says which of them will be wrong, they are, and what it says puts
-them right.
+"""Services that count CPUs when they start: smt_state says which of them will be wrong, they are, what it says puts
+them right, and where it is asked to they follow each change, and follow it back.
 """
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 import time
 
@@ -13,6 +15,7 @@ import calls
 import pytest
 
 GUEST = "smt-consumers"
+TIMES = 20
 HAPROXY = """\
 global
     master-worker
@@ -24,43 +27,79 @@ defaults
 frontend here
     bind 127.0.0.1:8404
 """
+# The JVM has a program without source that stays: the registry of RMI.
+JVM = """\
+[Service]
+ExecStart=/usr/bin/java -XX:+UseParallelGC -XX:-UseDynamicNumberOfGCThreads -m java.rmi/sun.rmi.registry.RegistryImpl
+"""
+# A service of one's own, as a user declares it.
+OWN = """\
+[Service]
+ExecStart=/bin/sh -c 'nproc > /run/ingest.number && exec sleep infinity'
+"""
+CUSTOM = {
+    "unit": "inge*.service",
+    "number": ["cat", "/run/ingest.number"],
+    "remedy": ["systemctl", "restart", "{unit}"],
+}
 # A service -> how many CPUs it works with now, and its sentence about a change from one number to another.
 NUMBER = {
     "nginx": "pgrep -cf '^nginx: worker process$'",
     # The worker of the master that reads the configuration now is the youngest process.
     "haproxy": "ls /proc/$(pgrep -n haproxy)/task | wc -l",
+    "registry": "cat /proc/$(pgrep -n java)/task/*/comm | grep -c '^GC Thread#'",
+    "ingest": "cat /run/ingest.number",
 }
 SENTENCE = {
     "nginx": "nginx.service has {0} worker processes for {0} CPUs, and will have {1}: restart it",
     "haproxy": "haproxy.service has {0} threads for {0} CPUs, and will have {1}: reload it",
+    "registry": "registry.service has a JVM with its garbage collector and pools for {0} CPUs, and will have {1}:",
 }
-REMEDY = {"nginx": "systemctl restart nginx", "haproxy": "systemctl reload haproxy"}
+REMEDY = {"haproxy": "systemctl reload haproxy"}
+FOLLOW = {"consumers": {"nginx": "restart", "haproxy": "reload", "java": "restart"}, "consumers_custom": [CUSTOM]}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def the_services(host):
-    calls.output(sys.executable, str(calls.LAB), "install", GUEST, "nginx-light", "haproxy")
-    host.ansible("ansible.builtin.copy", f"content={HAPROXY!r} dest=/etc/haproxy/haproxy.cfg", check=False)
-    for name in NUMBER:
-        host.check_output(f"systemctl restart {name}")
+    packages = ("nginx-light", "haproxy", "openjdk-17-jre-headless")
+    calls.output(sys.executable, str(calls.LAB), "install", GUEST, *packages)
+    files = {
+        "/etc/haproxy/haproxy.cfg": HAPROXY,
+        "/etc/systemd/system/registry.service": JVM,
+        "/etc/systemd/system/ingest.service": OWN,
+    }
+    for path, text in files.items():
+        host.ansible("ansible.builtin.copy", f"content={text!r} dest={path}", check=False)
+    host.check_output("systemctl daemon-reload")
+    as_at_first(host)
 
 
 @pytest.fixture(autouse=True)
 def as_it_was(host, the_services):
     """Each test begins with services that are right, on a guest that is as it was."""
     yield
+    host.run("rm -rf /run/systemd/system/*.service.d; systemctl daemon-reload")
     state("restored")
+    as_at_first(host)
+
+
+def as_at_first(host):
     for name in NUMBER:
         host.check_output(f"systemctl restart {name}")
         settled(host, name, 4)
 
 
-def state(wanted, *words):
-    """Change the state; returns what the terminal shows, as one line."""
-    done = calls.run(
+def asked(wanted, *words, **options):
+    """Ask for a state."""
+    return calls.run(
         *("ansible", "-i", str(calls.INVENTORY), GUEST, "-b", "-m", "threadwise.smt.smt_state"),
-        *("-a", f"state={wanted}", *words),
+        *("-a", json.dumps({"state": wanted, **options}), *words),
     )
+
+
+def state(wanted, *words, **options):
+    """Change the state; returns what the terminal shows, as one line."""
+    done = asked(wanted, *words, **options)
     assert done.returncode == 0, done.stdout + done.stderr
     return " ".join(f"{done.stdout} {done.stderr}".split())
 
@@ -75,6 +114,17 @@ def settled(host, name, number):
     raise AssertionError(f"{name} works with {found} CPUs, not {number}")
 
 
+def online(host):
+    return host.check_output("cat /sys/devices/system/cpu/online")
+
+
+def drop_in(host, service, text):
+    host.check_output(f"mkdir -p /run/systemd/system/{service}.service.d")
+    path = f"/run/systemd/system/{service}.service.d/test.conf"
+    host.ansible("ansible.builtin.copy", f"content={text!r} dest={path}", check=False)
+    host.check_output("systemctl daemon-reload")
+
+
 @pytest.mark.parametrize("words", [("--check",), ()], ids=["check mode", "for real"])
 def test_who_will_be_wrong_is_said_before(host, words):
     said = state("disabled", *words)
@@ -82,7 +132,7 @@ def test_who_will_be_wrong_is_said_before(host, words):
         assert sentence.format(4, 2) in said
     if not words:
         # Siblings that come back are no more counted than those that go.
-        for name in NUMBER:
+        for name in SENTENCE:
             host.check_output(f"systemctl restart {name}")
             settled(host, name, 2)
         said = state("enabled")
@@ -90,7 +140,7 @@ def test_who_will_be_wrong_is_said_before(host, words):
             assert sentence.format(2, 4) in said
 
 
-@pytest.mark.parametrize("name", NUMBER)
+@pytest.mark.parametrize("name", SENTENCE)
 def test_it_is_wrong_then_and_what_is_said_puts_it_right(host, name):
     settled(host, name, 4)
     state("disabled")
@@ -99,7 +149,97 @@ def test_it_is_wrong_then_and_what_is_said_puts_it_right(host, name):
         host.check_output("systemctl reload nginx")
         time.sleep(3)
         settled(host, name, 4)
-    host.check_output(REMEDY[name])
+    host.check_output(REMEDY.get(name, f"systemctl restart {name}"))
     settled(host, name, 2)
     # Who is right is not named.
-    assert name not in state("disabled")
+    assert f"{name}.service" not in state("disabled")
+
+
+def numbers(host):
+    return {name: int(host.run(command).stdout or 0) for name, command in NUMBER.items()}
+
+
+def test_twenty_times_without_us_each_is_wrong(host):
+    for _time in range(TIMES):
+        state("disabled")
+        assert (online(host), set(numbers(host).values())) == ("0,2", {4})
+        state("restored")
+        assert (online(host), set(numbers(host).values())) == ("0-3", {4})
+
+
+def test_twenty_times_each_follows_and_follows_back(host):
+    for _time in range(TIMES):
+        said = state("disabled", **FOLLOW)
+        assert "will have" not in said
+        for name in NUMBER:
+            assert f"{name}.service: systemctl" in said
+            settled(host, name, 2)
+        assert online(host) == "0,2"
+        # Whoever followed is known: nobody has to be named again.
+        state("restored")
+        for name in NUMBER:
+            settled(host, name, 4)
+        assert online(host) == "0-3"
+
+
+def test_a_reload_that_hangs_ends_the_change_and_the_host_is_as_it_was(host):
+    drop_in(host, "haproxy", "[Service]\nTimeoutStartSec=infinity\nExecReload=\nExecReload=/bin/sleep 1000\n")
+    begun = time.monotonic()
+    done = asked("disabled", **FOLLOW)
+    assert done.returncode != 0 and time.monotonic() - begun < 300
+    said = " ".join(f"{done.stdout} {done.stderr}".split())
+    assert "haproxy.service does not follow: systemctl reload haproxy.service" in said
+    assert "The host is as it was before" in said
+    assert online(host) == "0-3"
+    for name in NUMBER:
+        settled(host, name, 4)
+    host.check_output("systemctl kill haproxy; systemctl stop haproxy")
+
+
+def test_a_module_that_is_killed_while_a_service_restarts_leaves_the_host_as_it_was(host):
+    drop_in(host, "nginx", "[Service]\nExecStartPre=/bin/sh -c 'touch /run/begun && sleep 15'\n")
+    host.check_output("rm -f /run/begun")
+    command = ["ansible", "-i", str(calls.INVENTORY), GUEST, "-b", "-m", "threadwise.smt.smt_state"]
+    with subprocess.Popen(
+        [*command, "-a", json.dumps({"state": "disabled", **FOLLOW})],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        try:
+            host.check_output("for i in $(seq 300); do test -e /run/begun && exit; sleep 0.2; done; exit 1")
+            assert online(host) == "0,2"
+            host.check_output("pkill -9 -f AnsiballZ_smt_state")
+            process.wait(timeout=60)
+        finally:
+            process.kill()
+    for _attempt in range(200):
+        if host.run("pgrep -f smt-watchdog").rc:
+            break
+        time.sleep(0.5)
+    assert online(host) == "0-3"
+    for name in NUMBER:
+        settled(host, name, 4)
+
+
+def test_a_change_that_nobody_confirms_takes_its_services_back(host):
+    state("disabled", rollback_after=20, **FOLLOW)
+    for name in NUMBER:
+        settled(host, name, 2)
+    for _attempt in range(200):
+        if host.run("systemctl is-active threadwise-smt-rollback.service").rc:
+            break
+        time.sleep(0.5)
+    assert online(host) == "0-3"
+    for name in NUMBER:
+        settled(host, name, 4)
+
+
+def test_processes_of_a_user_are_named_and_left_alone(host):
+    host.check_output("id someone || useradd -m someone")
+    host.run("cp /bin/sleep /tmp/java; runuser -u someone -- /tmp/java 600 >/dev/null 2>&1 &")
+    try:
+        said = state("disabled", **FOLLOW)
+        assert "it is no service of the system, and is left alone: restart it" in said
+        assert host.run("pgrep -u someone java").rc == 0
+    finally:
+        host.run("pkill -u someone java")

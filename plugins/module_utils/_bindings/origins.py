@@ -156,6 +156,13 @@ class Origins:
         return user, is_dynamic
 
 
+def service(cgroups: "t.Iterable[str]") -> "str | None":
+    """Return the service of the system that a task with these cgroups belongs to; None without one.
+    The service of a user's own manager (user@.service) is none.
+    """
+    return next(filter(None, (_system_unit(path) for path in cgroups if not _LOGIN_SLICE.match(path))), None)
+
+
 def is_of_container(cgroup: str) -> bool:
     """Return whether a cgroup is one of a container that root runs, or holds one."""
     return _CONTAINER.match(cgroup) is not None

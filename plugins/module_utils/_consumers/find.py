@@ -10,70 +10,131 @@ A kind of them is a file in ``kinds``. Who is bound to CPUs by their numbers is 
 import re
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._bindings import cgroups, programs
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import cgroups, origins, programs
 from ansible_collections.threadwise.smt.plugins.module_utils._consumers.kinds import base, registry
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, kernel_files, text as host_text
 
-MAX_SENTENCES = 20
+KINDS = {one.program: one for one in registry.KINDS}
+MAX_FACTS = 100
 _LONGEST_NAME = 64
 _UNIT = re.compile(r"/([^/\s]{1,255}\.(?:service|scope))(?:/|$)", re.MULTILINE)
-_STATUS = {key: re.compile(rf"^{key}:[ \t]*(\S+)", re.MULTILINE) for key in ("PPid", "Threads", "Cpus_allowed_list")}
+_STATUS = {
+    key: re.compile(rf"^{key}:[ \t]*(\S+)", re.MULTILINE) for key in ("PPid", "Uid", "Threads", "Cpus_allowed_list")
+}
+# What a unit of systemd may be called (unit_name_is_valid in its source), so that it is no option of systemctl.
+SERVICE = re.compile(r"[A-Za-z0-9:_.\\@][A-Za-z0-9:_.\\@-]{0,246}\.service\Z")
 
 
-def sentences(host: kernel_files.KernelFiles, before: "t.Iterable[int]", after: "t.Iterable[int]") -> "list[str]":
-    """Return who will believe in a wrong number of CPUs after a change, and what makes it right, one sentence each.
+class Found(t.NamedTuple):
+    """A consumer that is wrong, or will be, and its kind."""
+
+    kind: base.Kind
+    consumer: base.Consumer
+
+    @property
+    def counted(self) -> str:
+        """What it has, and for how many CPUs."""
+        number = self.consumer.counted
+        return f"{self.consumer.has} for {number} CPU{'' if number == 1 else 's'}"
+
+
+def wrong(host: kernel_files.KernelFiles, online: base.Online) -> "list[Found]":
+    """Return the consumers of a host that believe in another number of CPUs than it has, or will have.
 
     Args:
         host: the host.
-        before: its online CPUs.
-        after: those after the change.
+        online: its CPUs.
     """
-    change = base.Change(frozenset(before), frozenset(after))
-    kinds = {one.program: one for one in registry.KINDS}
+    reader = _Reader(host)
     by_program: dict[str, list[base.Process]] = {}
-    groups = cgroups.Cgroups(host)
-    for program in programs.running(host, kinds):
-        by_program.setdefault(program.name, []).extend(_process(groups, program))
-    found = [
-        f"{one.title} has {one.has} for {one.counted} CPU{'' if one.counted == 1 else 's'}, and will have {one.gets}:"
-        f" {kinds[name].remedy}"
-        for name, processes in sorted(by_program.items())
-        for one in kinds[name].find(processes, change)
-    ]
-    shown = list(dict.fromkeys(found))
-    more = len(shown) - MAX_SENTENCES
-    return [*shown[:MAX_SENTENCES], *([f"{more} more programs count CPUs when they start"] if more > 0 else [])]
-
-
-def _process(groups: cgroups.Cgroups, program: programs.Program) -> "list[base.Process]":
-    """Return a process (proc(5)); none where it has ended."""
-    host = groups.files
-    folder = f"proc/{program.pid}"
-    status, unit = host.read(f"{folder}/status") or "", _UNIT.search(host.read(f"{folder}/cgroup") or "")
-    said = {key: pattern.search(status) for key, pattern in _STATUS.items()}
-    parent, threads, mask = (found[1] if found else "" for found in said.values())
-    if not (parent.isdecimal() and threads.isdecimal()):
-        return []
+    for program in programs.running(host, KINDS):
+        by_program.setdefault(program.name, []).extend(reader.process(program))
     return [
-        base.Process(
-            program.pid,
-            program.name,
-            program.arguments,
-            int(parent),
-            int(threads),
-            cpulist.parse_or_empty(mask),
-            _quota(groups, program.pid),
-            host_text.printable(unit[1], _LONGEST_NAME) if unit else None,
-        )
+        Found(KINDS[name], one)
+        for name, processes in sorted(by_program.items())
+        for one in KINDS[name].find(processes, online)
     ]
 
 
-def _quota(groups: cgroups.Cgroups, pid: int) -> "float | None":
-    """Return the smallest quota of a process's cgroups, in CPUs (``cpu.max``: a time, and its period)."""
-    cgroup, found = groups.of(pid) or "/", []
-    while cgroup.strip("/"):
-        limit, _blank, period = (groups.read(cgroup, "cpu.max") or "").partition(" ")
-        if limit.isdecimal() and period.isdecimal() and int(period):
-            found.append(int(limit) / int(period))
-        cgroup = cgroup.rpartition("/")[0]
-    return min(found, default=None)
+def facts(host: kernel_files.KernelFiles, online: base.Online) -> "list[dict[str, t.Any]]":
+    """Return the consumers that are wrong now as plain data, at most :data:`MAX_FACTS`; none where this collection has
+    switched no CPU in this boot.
+
+    Args:
+        host: the host.
+        online: its CPUs, now and earlier.
+    """
+    found = wrong(host, online) if online.earlier else []
+    return [
+        {
+            "program": one.kind.program,
+            "unit": one.consumer.process.unit,
+            "is_service": one.consumer.process.service is not None,
+            "counted": one.consumer.counted,
+            "cpus": one.consumer.gets,
+            "has": f"{one.consumer.process.title} has {one.counted}",
+            "remedy": one.kind.remedy,
+        }
+        for one in found[:MAX_FACTS]
+    ]
+
+
+class _Reader:
+    """Reads the processes of a host."""
+
+    def __init__(self, host: kernel_files.KernelFiles) -> None:
+        self._host, self._cgroups, self._origins = host, cgroups.Cgroups(host), origins.Origins(host)
+
+    def process(self, program: programs.Program) -> "list[base.Process]":
+        """Return a process (proc(5)); none where it has ended."""
+        folder = f"proc/{program.pid}"
+        status, membership = (self._host.read(f"{folder}/{name}") or "" for name in ("status", "cgroup"))
+        # The name in brackets may contain any character.
+        stat = (self._host.read(f"{folder}/stat") or "").rpartition(")")[2].split()[19:20]
+        said = {key: pattern.search(status) for key, pattern in _STATUS.items()}
+        parent, uid, threads, mask = (found[1] if found else "" for found in said.values())
+        if not all(text.isdecimal() and len(text) < 20 for text in (parent, uid, threads, *(stat or [""]))):
+            return []
+        unit = _UNIT.search(membership)
+        paths = [line.split(":", 2)[-1] for line in membership.splitlines()]
+        return [
+            base.Process(
+                program.pid,
+                program.name,
+                program.arguments,
+                int(parent),
+                int(stat[0]),
+                int(threads),
+                cpulist.parse_or_empty(mask),
+                self._quota(program.pid),
+                host_text.printable(unit[1], _LONGEST_NAME) if unit else None,
+                self._service(folder, int(uid), paths),
+                self._variables(folder, KINDS[program.name].variables),
+            )
+        ]
+
+    def _variables(self, folder: str, names: "t.Container[str]") -> "dict[str, str] | None":
+        """Return variables of a process's environment; None where it cannot be read. Nothing else of it is kept: it
+        may have secrets.
+        """
+        if not names:
+            return {}
+        text = self._host.read(f"{folder}/environ")
+        pairs = (pair.partition("=") for pair in (text or "").split("\0"))
+        return None if text is None else {name: value for name, _equals, value in pairs if name in names}
+
+    def _service(self, folder: str, uid: int, paths: "list[str]") -> "str | None":
+        """Return the service that a process stands for: not one of an ordinary user, who may call it as he likes."""
+        found = origins.service(paths)
+        is_the_systems = found and self._origins.of_task(folder, uid, paths) is None
+        return found if found and is_the_systems and SERVICE.match(found) else None
+
+    def _quota(self, pid: int) -> "float | None":
+        """Return the smallest quota of a process's cgroups, in CPUs (``cpu.max``: a time, and its period)."""
+        cgroup, found = self._cgroups.of(pid) or "/", []
+        while cgroup.strip("/"):
+            limit, _blank, period = (self._cgroups.read(cgroup, "cpu.max") or "").partition(" ")
+            if limit.isdecimal() and period.isdecimal() and int(period):
+                found.append(int(limit) / int(period))
+            cgroup = cgroup.rpartition("/")[0]
+        return min(found, default=None)

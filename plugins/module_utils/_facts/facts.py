@@ -14,13 +14,19 @@ from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.visit import record as boot_visit
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
+from ansible_collections.threadwise.smt.plugins.module_utils._consumers import find, history
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import (
     hypervisor,
     ppc64_cpu,
     provider,
     vulnerabilities,
 )
-from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo, cpulist, files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._host import (
+    cpuinfo,
+    cpulist,
+    files as host_files,
+    kernel_files,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._rollback import record as rollback_record
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import (
     cache as sibling_cache,
@@ -137,6 +143,7 @@ def gather(fs: host_files.HostFs, siblings: object = sibling_source.KERNEL) -> "
         "online_before": cpulist.render(saved["cpu"]["online"]) if saved else None,
         "pending_rollback": rollback_record.pending(fs),
         "pending_change": _pending_change(fs),
+        "consumers": _consumers(fs, topology.online),
     }
     boot_visit.note_problem(fs)
     facts["problems"] = fs.problems
@@ -149,6 +156,11 @@ def _pending_change(fs: host_files.HostFs) -> "dict[str, t.Any] | None":
     """
     pending = pending_rollback.load(fs)
     return None if pending is None else {"by": pending["by"], "seconds_left": pending_rollback.seconds_left(pending)}
+
+
+def _consumers(fs: host_files.HostFs, online: "t.Iterable[int]") -> "list[dict[str, t.Any]]":
+    """Return who counted CPUs before this collection changed them, and believes in that number still."""
+    return find.facts(kernel_files.KernelFiles(fs.sysroot), history.load(fs, online))
 
 
 def _snapshot(fs: host_files.HostFs) -> "smt_snapshot.Snapshot | None":

@@ -29,5 +29,16 @@ ARGUMENTS: "dict[str, dict[str, t.Any]]" = {
     "neutralise_udev_rules": {"type": "bool", "default": False},
     "rollback_after": {"type": "int"},
     "confirm": {"type": "bool", "default": False},
+    "consumers": {"type": "dict", "default": {}},
+    "consumers_custom": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {
+            "unit": {"type": "str", "required": True},
+            "number": {"type": "list", "elements": "str", "required": True},
+            "remedy": {"type": "list", "elements": "str", "required": True},
+        },
+    },
 }
 RANGES: "dict[str, tuple[float, float]]" = {"rollback_after": (1, 604800)}

@@ -4,13 +4,15 @@
 rollback timer, persistence.
 """
 
+import math
 import os
 import time
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity, bindings
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
-from ansible_collections.threadwise.smt.plugins.module_utils._consumers import find as consumers
+from ansible_collections.threadwise.smt.plugins.module_utils._consumers import follow, history
+from ansible_collections.threadwise.smt.plugins.module_utils._consumers.kinds import base
 from ansible_collections.threadwise.smt.plugins.module_utils._host import (
     config_files,
     cpulist,
@@ -56,6 +58,7 @@ _FILES = (
     rollback_timer.PROGRAM,
     topology_cache.PATH,
     smt_snapshot.SEEN_PATH,
+    history.PATH,
     *persistence.PATHS,
 )
 # What the snapshot may grow by while CPUs come online whose cores were unknown, and what directories need.
@@ -81,6 +84,7 @@ class Request(t.NamedTuple):
     siblings: object = sibling_source.KERNEL  # whose siblings count, as in _siblings/source.py
     cores: object = None  # which cores get one thread, or so many, as in scope.py; None: all
     frame: "smt_frame.Frame | None" = None  # what the state previous is
+    consumers: follow.Settings = follow.NOTHING  # which consumers follow
 
 
 class ShownState(TypedDict):
@@ -99,6 +103,7 @@ class Result(TypedDict):
     after: ShownState
     affinity_conflicts: "list[str]"
     not_restored: "list[str]"
+    consumers: "list[str]"
     rollback_pending: bool
     rollback_started: bool
     diff: "list[dict[str, str]]"
@@ -124,6 +129,8 @@ class RuntimeChange:
         self.warnings: list[str] = []
         self.not_restored: list[str] = []
         self.findings: list[affinity.Finding] = []
+        # In ticks: when the change begins, and when it is given up.
+        self.begun = self.failed = float(history.ticks())
 
     def run(self) -> Result:
         """Carry out the request and return the module's result.
@@ -136,11 +143,21 @@ class RuntimeChange:
             return self._run()
         except OSError as error:
             raise SmtError(f"{error.filename or 'a file'}: {error.strerror}. {self._undone()}") from error
+        except follow.ConsumerError as error:
+            raise SmtError(f"{error}. {self._undone()}") from error
 
     def _undone(self) -> str:
         """Return how the host is after a change that failed, as a sentence without a full stop."""
         left = smt_state.differences(self.before, smt_state.read(files=self.host))
+        if self.moves and self.steps and not left:
+            # The watchdog has made them right, or has tried.
+            online = self._undone_online(self.failed)
+            left = [f"{step.service} has {step.counted}" for step in self.consumers.steps(online)]
         return f"Still different from before: {'; '.join(left)}" if left else "The host is as it was before"
+
+    def _undone_online(self, until: float) -> base.Online:
+        """Return the CPUs as a change leaves them that is undone after so many ticks."""
+        return self.online.after(self.begun, self.goal["online"]).after(until, self.before["online"])
 
     def _run(self) -> Result:
         self._check_request()
@@ -184,7 +201,7 @@ class RuntimeChange:
 
     def _is_change(self) -> bool:
         """Return whether anything but files that keep the setting changes, as far as it can be predicted."""
-        return self.moves or self.forgets or self.recalls or self.ends
+        return self.moves or self.forgets or self.recalls or self.ends or bool(self.steps)
 
     def _act(self, lock: locks.HostLock) -> Result:
         """Carry out the request while the lock is held.
@@ -192,6 +209,7 @@ class RuntimeChange:
         Whatever fails or dies half way, the host and all files are as they were.
         """
         durable.make_folders(os.path.dirname(self.fs.path(LOG)), 0o755)
+        self.begun = float(history.ticks())
         self.captured = affinity.capture(
             self.host, self.before["online"], set(self.before["online"]) - set(self.goal["online"])
         )
@@ -204,9 +222,17 @@ class RuntimeChange:
                 after = self._change(give_back) if self.moves else self.before
                 give_back()
                 if not self.moves:
+                    if self.steps:
+                        self._keep_pending()
                     # Files that keep a setting decide whether a snapshot of an earlier boot is valid, and they are
                     # about to change.
-                    self._keep_snapshot(self.saved, self.forgets)
+                    self._keep_snapshot(self.saved and self._with_consumers(self.saved), self.forgets)
+                for problem in self.consumers.follow(self.steps):
+                    self.failed = history.ticks()
+                    raise follow.ConsumerError(problem)
+                if self.steps and self.begins and self.rollback_pending:
+                    # What services took to follow is not taken from the time for the confirmation.
+                    self._keep_pending()
                 files = {} if self.rollback_pending else self._write_files(after)
                 if self.ends:
                     # From here on the change stays; see _undo.
@@ -219,7 +245,11 @@ class RuntimeChange:
         moved = bool(smt_state.differences(self.before, after))
         return self._result(
             after,
-            moved or (self.ends and self.pending is not None) or self.forgets or self.recalls or bool(files),
+            moved
+            or (self.ends and self.pending is not None)
+            or self.forgets
+            or self.recalls
+            or bool(files or self.steps),
             files,
             self.rollback_pending,
         )
@@ -251,6 +281,7 @@ class RuntimeChange:
         problems = smt_restore.restore(self.host, record) if self.moves else []
         if not smt_restore.left(problems):
             kept.put_back()
+            problems += self.consumers.back(self._undone_online(math.inf)) if self.moves else []
         return problems
 
     def _read_host(self, known: "smt_state.State | None" = None) -> None:
@@ -284,8 +315,25 @@ class RuntimeChange:
         self.rollback_pending = self.begins or (
             self.pending is not None and not self.ends and self.rollback_timer.is_armed()
         )
+        self._find_consumers()
         # While a rollback is pending, nothing is forgotten that it goes back to.
         self.forgets = self.saved is not None and not self.rollback_pending and self._is_first(self.goal, self.saved)
+
+    def _find_consumers(self) -> None:
+        """Set which consumers follow, and what is done to them.
+
+        Whoever followed a change follows it back, too.
+        """
+        self.online = history.load(self.fs, self.before["online"])
+        self.chosen = self.request.consumers
+        if self._earlier() is not None and self.saved is not None:
+            self.chosen = self.chosen.over(follow.settings(self.saved["consumers"]))
+        self.consumers = follow.Consumers(self.host, self.chosen, self.run_command)
+        self.coming = self.online.after(math.inf, self.goal["online"]) if self.moves else self.online
+        try:
+            self.steps = [] if self.request.confirm else self.consumers.steps(self.coming)
+        except follow.ConsumerError as error:
+            raise ChangeRefusedError(f"{error}. Nothing was changed") from error
 
     def _is_first(self, after: smt_state.State, saved: smt_snapshot.Snapshot) -> bool:
         """Return whether a state is that before the first change, so that the next change is a first one."""
@@ -376,7 +424,7 @@ class RuntimeChange:
                 f" warn:\n{affinity.readable(refused)}",
                 refused,
             )
-        self.warnings += consumers.sentences(self.host, self.before["online"], self.goal["online"])
+        self.warnings += self.consumers.warnings(self.coming, self.moves)
 
     def _check_can_be_written(self) -> None:
         """Check, in check mode too, that the kernel takes the first write."""
@@ -423,13 +471,14 @@ class RuntimeChange:
         saved = self.saved
         if saved is None:
             saved = smt_snapshot.new(self.fs, self.before, self.captured)
-        saved = {**saved, "masks": affinity.merge(saved["masks"], self.captured)}
+        saved = self._with_consumers({**saved, "masks": affinity.merge(saved["masks"], self.captured)})
         smt_snapshot.save_seen_cores(self.fs, self.kernel_cores)
         self._keep_pending()
         self._keep_snapshot(saved, False)
         masks = affinity.masks_now(self.host, saved["masks"])
         learned: list[tuple[int, ...]] = []
         after = self._switch(saved["cpu"], learned)
+        history.save(self.fs, self.online.after(history.ticks(), after["online"]))
         if self.begins and self.pending is None and not smt_state.differences(self.before, after):
             # CPUs without a known core were cores that are off on purpose: there is nothing to confirm.
             self.rollback_pending, self.ends = False, True
@@ -460,6 +509,9 @@ class RuntimeChange:
             "boot_id": state_file.boot_id(self.fs),
             "cpu": pending["cpu"] if pending else self.before,
             "masks": affinity.merge(pending["masks"] if pending else None, self.captured),
+            "consumers": self.chosen.over(
+                follow.settings(pending["consumers"]) if pending else follow.NOTHING
+            ).document(),
             "snapshot": pending["snapshot"] if pending else self.saved,
             "seconds": self.request.rollback_after or (pending["seconds"] if pending else 0),
             "since": time.monotonic() if self.begins or pending is None else pending["since"],
@@ -469,6 +521,9 @@ class RuntimeChange:
             self.rollback_timer.arm(new)
         else:
             pending_rollback.save(self.fs, new)
+
+    def _with_consumers(self, saved: smt_snapshot.Snapshot) -> smt_snapshot.Snapshot:
+        return {**saved, "consumers": self.chosen.over(follow.settings(saved["consumers"])).document()}
 
     def _keep_snapshot(self, saved: "smt_snapshot.Snapshot | None", forgets: bool) -> None:
         if forgets or saved is None:
@@ -535,10 +590,22 @@ class RuntimeChange:
             "after": _shown(after),
             "affinity_conflicts": [finding.text for finding in self.findings],
             "not_restored": self.not_restored,
+            "consumers": [f"{step.service}: {step.does}" for step in self.steps],
             "rollback_pending": pending,
             "rollback_started": self.begins and self.rollback_pending and not self.request.check,
-            "diff": _diff(self.before, after) + config_files.diff(files),
+            "diff": _diff(self.before, after) + config_files.diff(files) + self._consumers_diff(),
         }
+
+    def _consumers_diff(self) -> "list[dict[str, str]]":
+        where = "services that count CPUs"
+        return [
+            {
+                "before_header": where,
+                "after_header": where,
+                "before": "".join(f"{step.service}: {step.counted}\n" for step in self.steps),
+                "after": "".join(f"{step.service}: {step.gets} CPUs, by {step.does}\n" for step in self.steps),
+            }
+        ][: len(self.steps)]
 
 
 def _shown(state: smt_state.State) -> ShownState:

@@ -11,12 +11,14 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
+from ansible_collections.threadwise.smt.plugins.module_utils._consumers import follow
 from ansible_collections.threadwise.smt.plugins.module_utils._host import (
     cpulist,
     files as host_files,
     state_file,
     text as host_text,
 )
+from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.errors import SmtError
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback import pending as pending_rollback
@@ -35,6 +37,7 @@ class Snapshot(TypedDict):
     saved_at: str
     cpu: smt_state.State  # before the first change
     masks: affinity.Captured  # masks to restore
+    consumers: "dict[str, t.Any]"  # which consumers followed, as settings of _consumers/follow.py
 
 
 class SmtSnapshotError(SmtError):
@@ -48,6 +51,7 @@ def new(fs: host_files.HostFs, state: smt_state.State, captured: affinity.Captur
         "saved_at": host_text.utc_now(),
         "cpu": state,
         "masks": captured,
+        "consumers": follow.NOTHING.document(),
     }
 
 
@@ -81,7 +85,7 @@ def load(fs: host_files.HostFs, is_persistent: bool) -> "Snapshot | None":
         saved = rolled_back["snapshot"] if rolled_back else _FILE.load(fs, check)
         if rolled_back and saved is not None:
             check(saved)
-    except (state_file.StateFileError, ValueError, KeyError, TypeError) as error:
+    except (HostError, ValueError, KeyError, TypeError) as error:
         raise SmtSnapshotError(
             f"{error}. Remove it only if the state before the first change is no longer needed"
         ) from error
@@ -108,6 +112,7 @@ def check(document: t.Any) -> Snapshot:
     affinity.check(document["masks"])
     if not isinstance(document["boot_id"], str):
         raise ValueError("its boot_id is not a text")
+    follow.settings(document.setdefault("consumers", follow.NOTHING.document()))
     saved: Snapshot = document
     return saved
 

@@ -130,6 +130,7 @@ KINDS = {
             "after": _STATE,
             "affinity_conflicts": _SENTENCES,
             "not_restored": _SENTENCES,
+            "consumers": _SENTENCES,
             "rollback_pending": schema.BOOL,
             "rollback_started": schema.BOOL,
             "diff": schema.items(_DIFF, 1000),

@@ -14,6 +14,7 @@ import re
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments
+from ansible_collections.threadwise.smt.plugins.module_utils._consumers import follow
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import scope as smt_scope, state as smt_state
@@ -43,6 +44,7 @@ _FIELDS = {
     "decision",
     "undecided",
     "waiver",
+    "services",
     *ASPECTS,
 }
 
@@ -60,7 +62,11 @@ ComplianceResult = dict[str, t.Any]
 
 
 def judge(
-    facts: t.Any, desired: policy.DesiredState, scope: str, memory: fields.Facts | None = None
+    facts: t.Any,
+    desired: policy.DesiredState,
+    scope: str,
+    memory: fields.Facts | None = None,
+    consumers: fields.Facts | None = None,
 ) -> ComplianceResult:
     """Compare one host with its desired state.
 
@@ -69,6 +75,8 @@ def judge(
         desired: the desired state.
         scope: one of `policy.SCOPES`.
         memory: from :func:`memory_aspects`, or None without a memory policy.
+        consumers: by kind, what is done to services that count CPUs (``smt_runtime_consumers``): those of a kind that
+            follows are a part of the running system.
 
     Returns:
         ``{status, wanted, scope, decided_by, hardware_class, reboot_pending, change, pending_rollback, sentence}`` and
@@ -79,12 +87,16 @@ def judge(
         ``pending_rollback`` says what an interrupted rollout saved on the host before it changed it:
         ``{since, back_to}``, each a text or None; it is None without one. ``pending_change`` says that a change waits
         for its confirmation: until it is confirmed or rolled back, nothing is changed here. ``waiver`` is None:
-        :func:`waivers.applied` adds it. ``undecided`` says whether an evaluation is missing.
+        :func:`waivers.applied` adds it. ``undecided`` says whether an evaluation is missing. ``services`` has a
+        sentence for each that believes in another number of CPUs than it has.
     """
     if not isinstance(facts, dict):
         return refused("it returned no facts", wanted=str(desired), scope=scope)
     try:
         now = running(facts, desired) if scope in (policy.RUNTIME, policy.BOTH) else None
+        if now and now["status"] == COMPLIANT and not desired.anything:
+            behind = _services(facts, [kind for kind, action in (consumers or {}).items() if action != follow.NONE])
+            now = _aspect(DRIFTED, behind, _blocked_by(facts, "runtime")) if behind else now
     except smt_scope.ScopeError as error:
         return refused(
             f"{policy.DISABLED_ON}: {error}",
@@ -120,6 +132,7 @@ def judge(
         "decision": None,
         "undecided": False,
         "waiver": None,
+        "services": _services(facts),
         **aspects,
     }
     nothing = result["status"] == COMPLIANT and without_smt(facts)
@@ -129,7 +142,7 @@ def judge(
 
 def refused(reason: str, status: str = UNKNOWN, **known: t.Any) -> ComplianceResult:
     """Return the result without a comparison: no facts, no policy or no connection."""
-    result = {**dict.fromkeys(_FIELDS), "status": status, **known}
+    result = {**dict.fromkeys(_FIELDS), "status": status, "services": [], **known}
     return dict(result, sentence=_text(reason) or "no reason was given")
 
 
@@ -355,6 +368,20 @@ def _pending_change(change: t.Any) -> str | None:
         f"a change {_text(change.get('by')) or ''} waits for its confirmation, and is rolled back {seconds} without it:"
         " confirm it, or wait for that"
     )
+
+
+def _services(facts: fields.Facts, kinds: t.Container[str] | None = None) -> list[str]:
+    """Return the services that believe in another number of CPUs than they have, a sentence each.
+
+    Args:
+        facts: of the host.
+        kinds: only services of the system of these kinds; None for all programs.
+    """
+    return [
+        _text(f"{one.get('has')}, and has {one.get('cpus')}: {one.get('remedy')}") or "?"
+        for one in fields.items(facts, "consumers")
+        if isinstance(one, dict) and (kinds is None or (one.get("is_service") is True and one.get("program") in kinds))
+    ]
 
 
 def _pending_rollback(saved: t.Any) -> dict[str, str | None] | None:

@@ -98,7 +98,15 @@ def _cells(host: str, result: ComplianceResult) -> tuple[str, ...]:
 
 def how(result: ComplianceResult) -> str:
     """Describe what is wrong on a host; empty for a compliant one."""
-    return ". ".join(filter(None, [result["sentence"], _waiting(result["pending_rollback"]), _stale(result)]))
+    said = [result["sentence"], _waiting(result["pending_rollback"]), _stale(result), _services(result)]
+    return ". ".join(filter(None, said))
+
+
+def _services(result: ComplianceResult) -> str:
+    """Return which services believe in another number of CPUs, but for those of the sentence; empty without any."""
+    left = [one for one in result["services"] if one not in result["sentence"]]
+    more = [f"and {len(left) - MAX_NAMED} more"] if len(left) > MAX_NAMED else []
+    return f"services: {'; '.join([*left[:MAX_NAMED], *more])}" if left else ""
 
 
 def _stale(result: ComplianceResult) -> str:

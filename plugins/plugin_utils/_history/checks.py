@@ -16,7 +16,8 @@ import os
 import re
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import histories, parts, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.of_files import histories
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import folders
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance
 

@@ -15,7 +15,8 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons, paired, recorded
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.change import Change
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import histories, parts, results, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts, results, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.of_files import histories
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import folders
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding import decisions

@@ -19,6 +19,17 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "check": {"type": "int", "default": 10},
     "on_breach": {"type": "str", "choices": ["continue", "end"], "default": "continue"},
     "after_switch": {"type": "list", "elements": "str", "default": []},
+    "consumers": {"type": "dict", "default": {}},
+    "consumers_custom": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {
+            "unit": {"type": "str", "required": True},
+            "number": {"type": "list", "elements": "str", "required": True},
+            "remedy": {"type": "list", "elements": "str", "required": True},
+        },
+    },
     "affinity_conflicts": {"type": "str", "choices": ["fail", "warn"], "default": "fail"},
     "affinity_conflicts_of": {"type": "list", "elements": "str", "default": ["services"]},
     "dest": {"type": "str", "default": "smt_trial_results"},

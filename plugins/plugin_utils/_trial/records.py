@@ -16,7 +16,8 @@ import json
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics import spending, verdicts
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text, trials
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.of_files import trials
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import design, units
 
 # Begins why a trial ended that was decided, and the reason of the periods that this cut.

@@ -8,7 +8,8 @@ This collection writes such files and reads none.
 from __future__ import annotations
 
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics import verdicts
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, trials
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.of_files import trials
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 
 SCHEMA_NAME, SCHEMA_VERSION = "threadwise.smt/trial-report", 1

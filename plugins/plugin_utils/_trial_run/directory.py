@@ -18,7 +18,8 @@ import pathlib
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics import spending
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text, trials
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.of_files import trials
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import folders, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import records
 

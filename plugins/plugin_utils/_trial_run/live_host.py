@@ -30,20 +30,20 @@ class AnsibleHost:
 
     Args:
         calls: to the host; its rollback timer runs all the while.
-        conflicts: the options of smt_state about affinity conflicts.
-        hook: the argv that makes the service follow its CPUs, or empty.
+        options: those of smt_state that are the same for each switch.
+        hook: the argv that makes a service follow its CPUs that smt_state does not know, or empty.
         commands: the argv of each command that prints a metric of the host.
     """
 
     def __init__(
         self,
         calls: Calls,
-        conflicts: dict[str, t.Any],
+        options: dict[str, t.Any],
         hook: t.Sequence[str] = (),
         commands: t.Sequence[t.Sequence[str]] = (),
     ) -> None:
         self._calls = calls
-        self._conflicts, self._hook, self._commands = conflicts, list(hook), commands
+        self._options, self._hook, self._commands = options, list(hook), commands
         self._asked: frozenset[int] = frozenset()
 
     @property
@@ -63,7 +63,7 @@ class AnsibleHost:
             SwitchError: smt_state refused; the host is as it was.
             HostLostError: it does not answer.
         """
-        arguments = {**arm_states.options(arm), **self._conflicts, "rollback_after": timer_seconds}
+        arguments = {**arm_states.options(arm), **self._options, "rollback_after": timer_seconds}
         try:
             answer = self._calls.ask("smt_state", arguments, SWITCH_SECONDS)
         except HostFailedError as failure:
@@ -100,7 +100,11 @@ class AnsibleHost:
         found = [f"{one['unit']} ({before} {one['kind']} {one['name']})" for one in answer["workers"]]
         if not found:
             return None
-        why = f"although {self._shown_hook} was run" if self._hook else "and smt_trial_after_switch is empty"
+        why = (
+            f"although {self._shown_hook} was run"
+            if self._hook
+            else "and smt_trial_consumers does not make them follow"
+        )
         return f"these still have as many workers as there were CPUs before, {why}: {', '.join(found[:MAX_NAMED])}"
 
     def pending(self) -> str | None:

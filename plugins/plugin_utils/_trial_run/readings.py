@@ -9,7 +9,7 @@ import datetime
 import math
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import trials
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.of_files import trials
 from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import on_host, prometheus
 from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources.server import SourceError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import guardrails

@@ -17,7 +17,12 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import files 
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.scope import Scope
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, policy, rollout
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import (
+    compliance,
+    compliance_report,
+    policy,
+    rollout,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.policy import DesiredState
 from fake_host import Host
 from fake_kernel import numbered_cores
@@ -46,8 +51,8 @@ def known(root, machine=None, **change):
     )
 
 
-def judge(found, desired, scope="both", memory=None):
-    verdict = compliance.judge(found, desired, scope, memory)
+def judge(found, desired, scope="both", memory=None, consumers=None):
+    verdict = compliance.judge(found, desired, scope, memory, consumers)
     assert json.loads(json.dumps(verdict)) == verdict
     return verdict
 
@@ -508,3 +513,38 @@ def test_the_number_that_powers_control_would_read(tmp_path, machine, control):
 def test_what_is_said_of_a_host_is_the_same_with_each_release_of_ansible(message):
     assert compliance.from_registered({"unreachable": True, "msg": message})["sentence"] == "no route to it"
     assert compliance.from_registered({"failed": True, "msg": f"web: {message}"})["sentence"] == f"web: {message}"
+
+
+SERVICE = {"program": "nginx", "unit": "nginx.service", "is_service": True, "counted": 8, "cpus": 4}
+WRONG = {**SERVICE, "has": "nginx.service has 8 worker processes for 8 CPUs", "remedy": "restart it"}
+SAID = "nginx.service has 8 worker processes for 8 CPUs, and has 4: restart it"
+
+
+def off(root, *consumers):
+    machine = sysfs_tree.Machine(cores=4, numbering="adjacent", control="off", offline=(1, 3, 5, 7))
+    return known(root, machine, online_before="0-7", consumers=list(consumers))
+
+
+@pytest.mark.parametrize("consumers", [None, {}, {"java": "restart"}, {"nginx": "none"}])
+def test_a_service_that_believes_in_another_number_is_named_and_no_drift(tmp_path, consumers):
+    verdict = judge(off(tmp_path, WRONG), DesiredState("disabled"), "runtime", None, consumers)
+    assert (verdict["status"], verdict["services"], verdict["change"]["running"]) == ("compliant", [SAID], None)
+    assert compliance_report.how(verdict) == f"services: {SAID}"
+
+
+def test_a_service_that_has_to_follow_is_drift_which_the_role_takes_away(tmp_path):
+    verdict = judge(off(tmp_path, WRONG), DesiredState("disabled"), "runtime", None, {"nginx": "restart"})
+    assert (verdict["status"], verdict["change"]["running"]) == ("drifted", {"state": "disabled"})
+    # It is said once.
+    assert compliance_report.how(verdict) == f"running: {SAID}"
+    # What runs in a container, or what a user calls nginx, is not for smt_state.
+    other = off(tmp_path / "other", {**WRONG, "is_service": False})
+    assert judge(other, DesiredState("disabled"), "runtime", None, {"nginx": "restart"})["status"] == "compliant"
+    boot = judge(off(tmp_path / "boot", WRONG), DesiredState("disabled"), "boot", None, {"nginx": "restart"})
+    assert boot["running"] is None
+
+
+@pytest.mark.parametrize("consumers", [None, "x", ["x"], [{}], [{"has": "\x1b[31m", "cpus": {}}], {"a": 1}])
+def test_consumers_of_any_kind_are_one_line_each(tmp_path, consumers):
+    verdict = judge(dict(off(tmp_path), consumers=consumers), DesiredState("disabled"), "runtime", None, {"x": "y"})
+    assert verdict["status"] == "compliant" and all(one.isprintable() for one in verdict["services"])

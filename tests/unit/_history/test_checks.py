@@ -10,7 +10,7 @@ import typing
 
 import jsonschema_rs
 import pytest
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import histories
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.of_files import histories
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance
 from ansible_collections.threadwise.smt.plugins.plugin_utils._history import checks, document

@@ -8,7 +8,8 @@ import dataclasses
 import json
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text, trials
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.of_files import trials
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import design, records
 
 PERIOD = {

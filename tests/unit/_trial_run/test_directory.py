@@ -16,7 +16,8 @@ import types
 import pytest
 import trial_maker
 from ansible_collections.threadwise.smt.plugins.action import smt_trial_report
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text, trials
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.of_files import trials
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import records
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import directory, looking
 

@@ -23,6 +23,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import (
     looking,
 )
 
+SWITCHES = {"affinity_conflicts": "fail", "consumers": {"nginx": "restart"}, "consumers_custom": []}
+
 
 def test_what_cannot_be_removed_from_a_lost_host_is_not_its_result(monkeypatch):
     asked = []
@@ -41,10 +43,11 @@ def test_an_arm_is_asked_for_with_its_rollback_timer_before_the_trial(monkeypatc
     """In check mode, smt_state says so where a host has no systemd: not in the first period with that arm."""
     action = smt_trial_host.ActionModule.__new__(smt_trial_host.ActionModule)
     action._task, action._vars = types.SimpleNamespace(check_mode=False), {}
-    action._options = {"affinity_conflicts": "fail", "affinity_conflicts_of": ["services"]}
+    action._options = {**SWITCHES, "affinity_conflicts_of": ["services"]}
     asked = []
 
     def ask(_self, module, _kind, arguments, _task_vars):
+        assert arguments["consumers"] == {"nginx": "restart"}
         asked.append((module, arguments["rollback_after"] > 0, action._task.check_mode))
         raise HostFailedError({"failed": True, "msg": "rollback_after needs systemd"})
 
@@ -91,11 +94,11 @@ def an_action(tmp_path, monkeypatch):
     action = smt_trial_host.ActionModule.__new__(smt_trial_host.ActionModule)
     action._name, action._vars = "web1", {}
     times = {"check": 10, "begin": 0.0, "on_breach": "continue"}
-    of_conflicts = {"affinity_conflicts": "fail", "affinity_conflicts_of": []}
+    of_switches = {**SWITCHES, "affinity_conflicts_of": []}
     where = {"dest": str(tmp_path / "trials"), "run": "october", "digest": trial_maker.digest(files)}
     action._options = {
         **times,
-        **of_conflicts,
+        **of_switches,
         **where,
         "arms": list(trial.arms),
         "design": "switchback",

@@ -31,7 +31,7 @@ NAMED = "these still have as many workers as there were CPUs before, {}: nginx.s
 @pytest.mark.parametrize(
     ("hook", "why"),
     [
-        ((), "and smt_trial_after_switch is empty"),
+        ((), "and smt_trial_consumers does not make them follow"),
         (("systemctl", "reload", "nginx"), "although systemctl reload nginx was run"),
     ],
 )

@@ -10,7 +10,7 @@ import re
 
 import prometheus_server
 import pytest
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import trials
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.of_files import trials
 from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import prometheus
 from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources.server import SourceError, access
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import host_check, readings, settings

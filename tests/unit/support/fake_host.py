@@ -6,11 +6,16 @@ from __future__ import annotations
 
 import json
 
+from ansible_collections.threadwise.smt.plugins.module_utils._consumers import follow
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._resident import service
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import change as smt_change, snapshot as smt_snapshot
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.at_boot import persistence
-from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback import pending as pending_rollback, program
+from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback import (
+    pending as pending_rollback,
+    program,
+    timer,
+)
 from fake_kernel import FakeKernel, numbered_cores
 
 CORES = numbered_cores(4, 2, "adjacent")
@@ -42,7 +47,7 @@ class Host(FakeKernel):
         self.before_command(command)
         if command[0] == "systemd-run" or command[:2] == ["systemctl", "stop"]:
             self.is_waiting = command[0] == "systemd-run" and self.status.get("systemd-run", 0) == 0
-        if "is-active" in command and "is-active" not in self.status:
+        if "is-active" in command and timer.UNIT in command and "is-active" not in self.status:
             return 0 if self.is_waiting else 3, "", ""
         return next((self.status[word] for word in command if word in self.status), 0), "", ""
 
@@ -72,6 +77,7 @@ class Host(FakeKernel):
             "siblings": "kernel",
             "cores": None,
             "frame": None,
+            "consumers": follow.NOTHING,
         }
         given.update(options)
         change = smt_change.RuntimeChange(smt_change.Request(state=state, **given), self.run_command, self.sysroot)
@@ -91,4 +97,4 @@ class Host(FakeKernel):
 
     def roll_back(self):
         """What the rollback program does when its time has come."""
-        program.Program(self, self.pending(), lambda _seconds: service.UNDO_NOW).run()
+        program.Program(self, self.pending(), lambda _s: service.UNDO_NOW, run_command=self.run_command).run()

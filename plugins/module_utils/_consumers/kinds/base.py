@@ -5,11 +5,24 @@
 import typing as t
 
 
-class Change(t.NamedTuple):
-    """The online CPUs of a host before a change and after it."""
+class Online(t.NamedTuple):
+    """The online CPUs of a host, now and earlier in this boot.
 
-    before: "frozenset[int]"
-    after: "frozenset[int]"
+    Attributes:
+        now: those that are online, or will be after a change.
+        earlier: until when (ticks since the boot, as in `Process.started`) which CPUs were online; the oldest first.
+    """
+
+    now: "frozenset[int]"
+    earlier: "tuple[tuple[float, frozenset[int]], ...]" = ()
+
+    def at(self, ticks: float) -> "frozenset[int]":
+        """Return the CPUs that were online at a time."""
+        return next((cpus for until, cpus in self.earlier if ticks < until), self.now)
+
+    def after(self, ticks: float, now: "t.Iterable[int]") -> "Online":
+        """Return this with a change to other CPUs at a time."""
+        return Online(frozenset(now), (*self.earlier, (ticks, self.now)))
 
 
 class Process(t.NamedTuple):
@@ -20,20 +33,27 @@ class Process(t.NamedTuple):
         name: the name of its program (``comm``), printable.
         arguments: its arguments, the program's first.
         parent: the id of its parent.
+        started: when it was started, in clock ticks since the boot (proc(5), field 22 of stat).
         threads: the number of its threads.
         mask: the CPUs it may run on, online or not.
         quota: the CPUs whose time it may use, by the smallest quota of its cgroups (v2); None without one.
         unit: its systemd service or scope, printable; None outside of any.
+        service: the name of the system's service that it is a part of, for systemctl; None for a process of a
+            container, of a login, or of an ordinary user.
+        variables: those of its environment at its start that its kind asks for; None where nobody may read them.
     """
 
     pid: int
     name: str
     arguments: "tuple[str, ...]"
     parent: int
+    started: int
     threads: int
     mask: "frozenset[int]"
     quota: "float | None"
     unit: "str | None"
+    service: "str | None"
+    variables: "t.Mapping[str, str] | None"
 
     @property
     def title(self) -> str:
@@ -42,16 +62,16 @@ class Process(t.NamedTuple):
 
 
 class Consumer(t.NamedTuple):
-    """What counted CPUs, and will be wrong after a change.
+    """What counted CPUs, and is wrong, or will be after a change.
 
     Attributes:
-        title: its unit or its process, for people.
+        process: the process that counted.
         has: what it has now, such as ``8 worker processes``.
         counted: the number of CPUs that it believes in.
-        gets: the number that it will have.
+        gets: the number that it has, or will have.
     """
 
-    title: str
+    process: Process
     has: str
     counted: int
     gets: int
@@ -61,27 +81,34 @@ class Kind(t.NamedTuple):
     """A kind of consumer.
 
     Attributes:
-        program: the name of its processes (``comm``).
-        find: returns which of its processes on a host will be wrong after a change.
+        program: the name of its processes (``comm``), and of the kind.
+        find: returns which of its processes on a host are wrong.
         remedy: what makes one right, as an imperative clause.
+        actions: what systemctl can do to its service that makes it right, the gentlest first.
+        variables: of the environment that `find` looks at.
+        shows_number: whether the number that it believes in can be seen; else it is the number of CPUs at its start.
     """
 
     program: str
-    find: "t.Callable[[t.Sequence[Process], Change], list[Consumer]]"
+    find: "t.Callable[[t.Sequence[Process], Online], list[Consumer]]"
     remedy: str
+    actions: "tuple[str, ...]"
+    variables: "tuple[str, ...]" = ()
+    shows_number: bool = True
 
 
-def of_cpus(process: Process, change: Change, has: str, most: "int | None" = None) -> "list[Consumer]":
-    """Return a program that counts the CPUs it may run on, where their number changes.
+def of_cpus(process: Process, online: Online, has: str, most: "int | None" = None) -> "list[Consumer]":
+    """Return a program that counts the CPUs it may run on, where their number has changed since.
 
     Args:
         process: of the program.
-        change: of the host.
+        online: the CPUs.
         has: what it has for its CPUs.
         most: the most CPUs that it counts; None for all of them.
     """
     counted, gets = (
-        min(len(process.mask & cpus), len(cpus) if most is None else most) for cpus in (change.before, change.after)
+        min(len(process.mask & cpus), len(cpus) if most is None else most)
+        for cpus in (online.at(process.started), online.now)
     )
     # Without any of its CPUs it is an affinity conflict: the kernel lets it run on others then.
-    return [Consumer(process.title, has, counted, gets)] if 0 < gets != counted else []
+    return [Consumer(process, has, counted, gets)] if 0 < gets != counted else []

@@ -1,28 +1,37 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """HAProxy without ``nbthread``: a thread for each CPU that it may run on. A reload starts a worker that counts anew
-(seen with 2.6).
+(seen with 2.6). By itself it has at most 64 (MAX_THREADS in its Makefile).
 """
 
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._consumers.kinds.base import (
-    Change,
     Consumer,
     Kind,
+    Online,
     Process,
     of_cpus,
 )
 
+_MAX_THREADS = 64
 
-def _find(processes: "t.Sequence[Process]", change: Change) -> "list[Consumer]":
+
+def _find(processes: "t.Sequence[Process]", online: Online) -> "list[Consumer]":
+    # A master has one thread, and after a reload beside the new worker the old one, as long as that has clients.
+    masters = {one.parent for one in processes}
+    newest = {one.parent: one for one in sorted(processes, key=lambda one: one.started) if one.pid not in masters}
     return [
         found
-        for one in processes
-        # The master has one thread.
-        if one.threads == len(one.mask & change.before) > 1
-        for found in of_cpus(one, change, f"{one.threads} threads")
+        for one in newest.values()
+        if one.threads == min(_MAX_THREADS, len(one.mask & online.at(one.started)))
+        for found in of_cpus(one, online, f"{one.threads} thread{'' if one.threads == 1 else 's'}", _MAX_THREADS)
     ]
 
 
-KIND = Kind(program="haproxy", find=_find, remedy="reload it, or edit nbthread where that is a number")
+KIND = Kind(
+    program="haproxy",
+    find=_find,
+    remedy="reload it, or edit nbthread where that is a number",
+    actions=("reload", "restart"),
+)

@@ -2,35 +2,44 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The JVM sizes its garbage collector, its compiler and its common pool by the CPUs that it may run on when it starts
 (os::initial_active_processor_count in HotSpot), or by the CPU quota of its cgroup where that is less
-(-XX:+UseContainerSupport), unless it is given a number.
+(-XX:+UseContainerSupport), unless it is given a number: in its arguments, or in a variable of its environment.
 """
 
 import math
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._consumers.kinds.base import (
-    Change,
     Consumer,
     Kind,
+    Online,
     Process,
     of_cpus,
 )
 
 _NUMBER = "-XX:ActiveProcessorCount="
+_NO_QUOTA = "-XX:-UseContainerSupport"
+# Of the launcher (JDK_JAVA_OPTIONS, from 9 on) and of the JVM.
+_VARIABLES = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
 
 
-def _find(processes: "t.Sequence[Process]", change: Change) -> "list[Consumer]":
-    return [
-        found
-        for one in processes
-        if not any(argument.startswith(_NUMBER) for argument in one.arguments)
-        for found in of_cpus(
-            one,
-            change,
-            "a JVM with its garbage collector and pools",
-            None if one.quota is None else max(1, math.ceil(one.quota)),
-        )
-    ]
+def _find(processes: "t.Sequence[Process]", online: Online) -> "list[Consumer]":
+    found = []
+    for one in processes:
+        if one.variables is None:
+            continue
+        options = [*one.arguments, *(option for name in _VARIABLES for option in one.variables.get(name, "").split())]
+        if not any(option.startswith(_NUMBER) for option in options):
+            quota = None if _NO_QUOTA in options else one.quota
+            most = None if quota is None else max(1, math.ceil(quota))
+            found += of_cpus(one, online, "a JVM with its garbage collector and pools", most)
+    return found
 
 
-KIND = Kind(program="java", find=_find, remedy="restart it")
+KIND = Kind(
+    program="java",
+    find=_find,
+    remedy="restart it",
+    actions=("restart",),
+    variables=_VARIABLES,
+    shows_number=False,
+)

@@ -8,9 +8,9 @@ import collections
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._consumers.kinds.base import (
-    Change,
     Consumer,
     Kind,
+    Online,
     Process,
 )
 
@@ -18,18 +18,19 @@ from ansible_collections.threadwise.smt.plugins.module_utils._consumers.kinds.ba
 _WORKER = "nginx: worker process"
 
 
-def _find(processes: "t.Sequence[Process]", change: Change) -> "list[Consumer]":
+def _find(processes: "t.Sequence[Process]", online: Online) -> "list[Consumer]":
     workers = collections.Counter(one.parent for one in processes if " ".join(one.arguments).strip() == _WORKER)
-    before, after = len(change.before), len(change.after)
+    found = [(one, len(online.at(one.started))) for one in processes]
     return [
-        Consumer(one.title, f"{before} worker processes", before, after)
-        for one in processes
-        if workers[one.pid] == before != after
+        Consumer(one, f"{counted} worker process{'' if counted == 1 else 'es'}", counted, len(online.now))
+        for one, counted in found
+        if workers[one.pid] == counted != len(online.now)
     ]
 
 
 KIND = Kind(
     program="nginx",
     find=_find,
+    actions=("restart",),
     remedy="restart it, as a reload keeps the number, or edit worker_processes where that is a number",
 )

@@ -12,6 +12,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
+from ansible_collections.threadwise.smt.plugins.module_utils._consumers import follow
 from ansible_collections.threadwise.smt.plugins.module_utils._host import durable, files as host_files, state_file
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import restore as smt_restore, state as smt_state
 
@@ -29,6 +30,7 @@ class Pending(TypedDict):
         boot_id: of the boot in which it is valid.
         cpu: the CPUs before the change, which the rollback restores.
         masks: masks that it restores.
+        consumers: which consumers followed the change, and follow it back.
         snapshot: the snapshot before the change, None where there was none. It is the snapshot again after the
             rollback.
         seconds: after so many without a sign of the controller the host goes back.
@@ -39,6 +41,7 @@ class Pending(TypedDict):
     boot_id: str
     cpu: smt_state.State
     masks: affinity.Captured
+    consumers: "dict[str, t.Any]"
     snapshot: t.Any
     seconds: int
     since: float
@@ -117,5 +120,6 @@ def _checked(document: t.Any) -> Pending:
     ):
         raise ValueError("it is not a pending rollback")
     document["snapshot"]
+    follow.settings(document.setdefault("consumers", follow.NOTHING.document()))
     pending: Pending = document
     return pending

@@ -3,8 +3,8 @@
 """The program that a host runs while a change waits for its confirmation: when its time has come,
 it tries until the host is read in the state before.
 
-It has loaded all that it needs before it says that it is ready, and goes by its memory. It writes no file: at the end
-it renames one.
+It has loaded all that it needs before it says that it is ready, and goes by its memory. It needs to write no file: at
+the end it renames one.
 """
 
 import contextlib
@@ -14,6 +14,8 @@ import sys
 import time
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._consumers import follow, history
+from ansible_collections.threadwise.smt.plugins.module_utils._consumers.kinds import base
 from ansible_collections.threadwise.smt.plugins.module_utils._host import (
     files as host_files,
     kernel_files,
@@ -44,6 +46,7 @@ class Program:
         pending: the pending rollback.
         wait: waits so many seconds for a signal, and returns its number, None where none came.
         now: seconds of CLOCK_MONOTONIC.
+        run_command: runs a command, and gives it up after a time.
     """
 
     def __init__(
@@ -52,9 +55,11 @@ class Program:
         pending: pending_rollback.Pending,
         wait: "t.Callable[[float], int | None]",
         now: "t.Callable[[], float]" = time.monotonic,
+        run_command: follow.RunCommand = follow.run,
     ) -> None:
         self._host, self._fs = host, host_files.HostFs(host.sysroot)
         self._pending, self._wait, self._now = pending, wait, now
+        self._run_command = run_command
         self._said = ""
 
     def run(self) -> None:
@@ -93,15 +98,25 @@ class Program:
                 known, self._pending = self._pending, pending_rollback.load(self._fs) or self._pending
                 if self._pending["since"] != known["since"] and self._now() < self._end_of_time() and not is_asked:
                     return False
+                online = history.load(self._fs, smt_state.read(files=self._host)["online"])
                 problems = smt_restore.restore(self._host, self._pending)
                 left = smt_restore.left(problems)
                 if not left:
+                    problems += self._consumers_back(online)
                     self._end()
         except (HostError, OSError, MemoryError) as error:
             self._say(f"not rolled back yet: {error or type(error).__name__}")
             return False
         self._say(f"not rolled back yet: {'; '.join(left)}" if left else "; ".join(["rolled back", *problems]))
         return not left
+
+    def _consumers_back(self, online: base.Online) -> "list[str]":
+        """Make the consumers right that followed the change; return what does not work, a sentence each."""
+        back = self._pending["cpu"]["online"]
+        with contextlib.suppress(OSError):
+            history.save(self._fs, online.after(history.ticks(), back))
+        chosen = follow.settings(self._pending["consumers"])
+        return follow.Consumers(self._host, chosen, self._run_command).back(online.after(math.inf, back))
 
     def _end(self) -> None:
         """Leave the files as they were before the change, by what takes no room on the disk."""

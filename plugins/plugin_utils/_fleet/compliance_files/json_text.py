@@ -157,7 +157,12 @@ SCHEMA = schema.published(
                                 _LOOK,
                                 "How its CPUs are used; null where nobody looked (smt_compliance_usage_seconds). Files"
                                 " of earlier releases lack it.",
-                            )
+                            ),
+                            "services": schema.about(
+                                _TEXTS,
+                                "The programs that believe in the number of CPUs from before a change, a sentence each."
+                                " Files of earlier releases lack it.",
+                            ),
                         },
                         host=schema.about(_TEXT, "Name of the host in the inventory."),
                         **KEPT,
@@ -229,6 +234,7 @@ def document(check: Check) -> str:
                 aspect: result[aspect] and {key: result[aspect][key] for key in ("status", "reasons")}
                 for aspect in compliance.ASPECTS
             },
+            "services": result["services"],
             "look": cores_in_use.described(look) if (look := check.looks.get(host)) else None,
         }
         for host, result in check.judged

@@ -20,6 +20,9 @@ METRICS = {
         " it complies"
     ),
     "threadwise_smt_reboot_pending": "1 when the next boot has other SMT-related arguments than the running kernel",
+    "threadwise_smt_services_wrong": (
+        "number of programs on the host that believe in the number of CPUs from before a change, as far as it is known"
+    ),
     "threadwise_smt_decision_stale": (
         "1 when the decision of evaluations to which the host is held is to be measured again, 0 when not"
     ),
@@ -55,6 +58,7 @@ def metrics(check: Check) -> str:
                 add("threadwise_smt_drifted", int(state == compliance.DRIFTED), **known, aspect=aspect)
         values = {
             "threadwise_smt_reboot_pending": result["reboot_pending"],
+            "threadwise_smt_services_wrong": None if result["running"] is None else len(result["services"]),
             "threadwise_smt_decision_stale": result["decision"] and bool(result["decision"]["stale"]),
             "threadwise_smt_waiver_end_timestamp_seconds": result["waiver"] and waivers.end(result["waiver"]),
             "threadwise_smt_checked_timestamp_seconds": (

@@ -1,0 +1,277 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Consumers that follow a change of CPUs: what is done to which service, and whether it worked."""
+
+import math
+import re
+import time
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity
+from ansible_collections.threadwise.smt.plugins.module_utils._consumers import find, history
+from ansible_collections.threadwise.smt.plugins.module_utils._consumers.kinds import base
+from ansible_collections.threadwise.smt.plugins.module_utils._host import kernel_files, processes, text as host_text
+from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
+
+# What systemd gives a service for its start where its unit says nothing (DefaultTimeoutStartSec, 90 s), and a bit more:
+# then systemd says what was wrong.
+ACTION_SECONDS = 100.0
+# Between two looks at a service that was restarted, and how long it may take to have its new number.
+LOOK_SECONDS, SETTLE_SECONDS = 0.5, 15.0
+NONE, UNIT = "none", "{unit}"
+MAX_SENTENCES = 20
+
+RunCommand = t.Callable[[t.List[str]], t.Tuple[int, str, str]]
+
+
+class ConsumerError(HostError):
+    """A consumer cannot follow, or did not; the text names its service, what was done and the way out."""
+
+
+class Custom(t.NamedTuple):
+    """A consumer that a user declares.
+
+    Attributes:
+        unit: the name of its service, with ``*`` and ``?``.
+        number: the command that prints how many CPUs it believes in.
+        remedy: the command that makes it right.
+    """
+
+    unit: str
+    number: "tuple[str, ...]"
+    remedy: "tuple[str, ...]"
+
+
+class Settings(t.NamedTuple):
+    """Which consumers follow.
+
+    Attributes:
+        actions: by kind, what systemctl does to its services, or `NONE`: they are left alone, and not named.
+        custom: those that a user declares.
+    """
+
+    actions: "t.Mapping[str, str]"
+    custom: "tuple[Custom, ...]" = ()
+
+    def over(self, earlier: "Settings") -> "Settings":
+        """Return these, and what earlier ones say of others."""
+        return Settings(
+            {**earlier.actions, **self.actions},
+            (*self.custom, *(one for one in earlier.custom if one not in self.custom)),
+        )
+
+    def document(self) -> "dict[str, t.Any]":
+        """Return this as plain data."""
+        return {"actions": dict(self.actions), "custom": [one._asdict() for one in self.custom]}
+
+
+NOTHING = Settings({})
+
+
+class Step(t.NamedTuple):
+    """What is done to one service.
+
+    Attributes:
+        service: its name.
+        command: the command that makes it right.
+        counted: what it has, and for how many CPUs, for people.
+        gets: the number of CPUs that it has then.
+        is_wrong: whether it still believes in the other number after the command, which began at so many ticks.
+    """
+
+    service: str
+    command: "tuple[str, ...]"
+    counted: str
+    gets: int
+    is_wrong: "t.Callable[[float], bool]"
+
+    @property
+    def does(self) -> str:
+        """The command, for people."""
+        return host_text.printable(" ".join(self.command), 200)
+
+
+def settings(document: "t.Mapping[str, t.Any]") -> Settings:
+    """Return settings from plain data.
+
+    Raises:
+        ConsumerError: they are not valid.
+    """
+    for name, action in document["actions"].items():
+        kind = find.KINDS.get(name)
+        if kind is None:
+            raise ConsumerError(f"consumers names {name!r:.80}: the kinds are {', '.join(find.KINDS)}")
+        if action not in (*kind.actions, NONE):
+            raise ConsumerError(
+                f"consumers has {action!r:.80} for {name}: it takes {' or '.join((*kind.actions, NONE))}. To make it"
+                f" right, {kind.remedy}"
+            )
+    return Settings(
+        dict(document["actions"]),
+        tuple(Custom(one["unit"], tuple(one["number"]), tuple(one["remedy"])) for one in document["custom"]),
+    )
+
+
+def run(argv: "list[str]") -> "tuple[int, str, str]":
+    """Run a command of a change, and give it up after `ACTION_SECONDS`."""
+    return processes.run(argv, ACTION_SECONDS)
+
+
+class Consumers:
+    """The consumers of a host in a change.
+
+    Args:
+        host: the host.
+        chosen: which follow.
+        run_command: runs a command, and gives it up after a time.
+        pause: waits.
+    """
+
+    def __init__(
+        self,
+        host: kernel_files.KernelFiles,
+        chosen: Settings,
+        run_command: RunCommand,
+        pause: "t.Callable[[float], object]" = time.sleep,
+    ) -> None:
+        self._host, self._chosen, self._run, self._pause = host, chosen, run_command, pause
+        self._seen: dict[base.Online, list[find.Found]] = {}
+
+    def warnings(self, online: base.Online, is_before: bool) -> "list[str]":
+        """Return who is wrong, or will be, and does not follow: one sentence each.
+
+        Args:
+            online: the CPUs.
+            is_before: whether a change to them comes.
+        """
+        found = [
+            f"{one.consumer.process.title} has {one.counted}, and {'will have' if is_before else 'now has'}"
+            f" {one.consumer.gets}: {self._remedy(one)}"
+            for one in self._wrong(online)
+            if self._command(one) is None and self._chosen.actions.get(one.kind.program) != NONE
+        ]
+        shown = list(dict.fromkeys(found))
+        more = len(shown) - MAX_SENTENCES
+        return [*shown[:MAX_SENTENCES], *([f"{more} more programs count CPUs when they start"] if more > 0 else [])]
+
+    def steps(self, online: base.Online) -> "list[Step]":
+        """Return what is to be done to the services that follow, one step for each.
+
+        Raises:
+            ConsumerError: a user's command does not say how many CPUs its consumer believes in.
+        """
+        by_service: dict[str, Step] = {}
+        for one in self._wrong(online):
+            command, service = self._command(one), one.consumer.process.service
+            if command is not None and service is not None:
+                by_service.setdefault(
+                    service,
+                    Step(service, command, one.counted, one.consumer.gets, self._still(one.kind, service, online)),
+                )
+        for custom in self._chosen.custom if online.earlier else ():
+            before, now = len(online.earlier[-1][1]), len(online.now)
+            for service in self._services(custom.unit):
+                if before != now and self._number(custom, service) == before:
+                    by_service.setdefault(service, self._custom_step(custom, service, before, now))
+        return [by_service[service] for service in sorted(by_service)]
+
+    def back(self, online: base.Online) -> "list[str]":
+        """Make right, after a change was undone, whoever followed it.
+
+        Returns:
+            what does not work, a sentence each, for which nobody tries again
+        """
+        try:
+            return [affinity.Harmless(problem) for problem in self.follow(self.steps(online))]
+        except ConsumerError as error:
+            return [affinity.Harmless(str(error))]
+
+    def follow(self, steps: "t.Iterable[Step]") -> "t.Iterator[str]":
+        """Carry out steps one after the other, and yield of each that does not work a sentence."""
+        for step in steps:
+            begun = history.ticks()
+            status, _output, errors = self._run(list(step.command))
+            if status:
+                said = host_text.printable(" ".join(errors.split()), 300)
+                yield (
+                    f"{step.service} does not follow: {step.does} "
+                    + (f"ended with status {status}: {said}" if said else f"ended with status {status}")
+                )
+            elif not self._settles(step, begun):
+                yield (
+                    f"{step.service} does not follow: {SETTLE_SECONDS:g} s after {step.does} it is not active with"
+                    f" {step.gets} CPUs (it had {step.counted})"
+                )
+
+    def _settles(self, step: Step, begun: float) -> bool:
+        """Wait until a service is active and right, at two looks in a row."""
+        right = 0
+        for _look in range(math.ceil(SETTLE_SECONDS / LOOK_SECONDS)):
+            is_active = self._run(["systemctl", "is-active", "--quiet", step.service])[0] == 0
+            right = right + 1 if is_active and not step.is_wrong(begun) else 0
+            if right == 2:
+                return True
+            self._pause(LOOK_SECONDS)
+        return False
+
+    def _command(self, found: find.Found) -> "tuple[str, ...] | None":
+        """Return what makes a consumer right; None where nothing was asked for, or where it is no service."""
+        action, service = self._chosen.actions.get(found.kind.program, NONE), found.consumer.process.service
+        return None if action == NONE or service is None else ("systemctl", action, service)
+
+    def _remedy(self, found: find.Found) -> str:
+        """Return what its user has to do."""
+        is_asked_for = found.kind.program in self._chosen.actions
+        return f"{'it is no service of the system, and is left alone: ' if is_asked_for else ''}{found.kind.remedy}"
+
+    def _wrong(self, online: base.Online) -> "list[find.Found]":
+        """Return who is wrong; a host with very many processes is read once."""
+        if online not in self._seen:
+            self._seen[online] = find.wrong(self._host, online)
+        return self._seen[online]
+
+    def _still(self, kind: base.Kind, service: str, online: base.Online) -> "t.Callable[[float], bool]":
+        """Return what tells whether a service is still wrong."""
+
+        def is_wrong(begun: float) -> bool:
+            # A number that is seen is compared whenever the process was started: one that somebody chose stays.
+            until = math.inf if kind.shows_number else begun
+            seen = base.Online(online.now, ((until, online.earlier[-1][1]),))
+            return any(
+                one.kind is kind and one.consumer.process.service == service for one in find.wrong(self._host, seen)
+            )
+
+        return is_wrong
+
+    def _custom_step(self, custom: Custom, service: str, before: int, now: int) -> Step:
+        def is_wrong(_begun: float) -> bool:
+            try:
+                return self._number(custom, service) != now
+            except ConsumerError:
+                return True
+
+        command = _filled(custom.remedy, service)
+        return Step(service, command, f"the number {before} by its own command", now, is_wrong)
+
+    def _services(self, pattern: str) -> "list[str]":
+        """Return the running services whose names match a pattern."""
+        options = ("--type=service", "--state=running", "--plain", "--no-legend", "--full")
+        _status, output, _errors = self._run(["systemctl", "list-units", *options, "--", pattern])
+        names = (line.split()[:1] for line in output.splitlines())
+        return [name for words in names for name in words if find.SERVICE.match(name)]
+
+    def _number(self, custom: Custom, service: str) -> int:
+        """Return how many CPUs a user's consumer believes in."""
+        command = _filled(custom.number, service)
+        status, output, errors = self._run(list(command))
+        if status or not re.match(r"[0-9]{1,6}\Z", output.strip()):
+            said = host_text.printable(" ".join((output or errors).split()), 200)
+            raise ConsumerError(
+                f"the number of {service} is not known: {host_text.printable(' '.join(command), 200)} has to print a"
+                f" number, ended with status {status} and said {said!r}"
+            )
+        return int(output)
+
+
+def _filled(command: "t.Iterable[str]", service: str) -> "tuple[str, ...]":
+    return tuple(word.replace(UNIT, service) for word in command)

@@ -1,0 +1,136 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Public reports about services that count CPUs, and about restarts that did not do what they said."""
+
+from __future__ import annotations
+
+import math
+import shutil
+
+import counting
+import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._consumers import find, follow, history
+from ansible_collections.threadwise.smt.plugins.module_utils._consumers.kinds import base
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import watchdog
+from ansible_collections.threadwise.smt.plugins.module_utils._smt.errors import SmtError
+from fake_host import Host
+
+
+@pytest.fixture(name="host")
+def a_host(tmp_path):
+    return counting.Processes(tmp_path)
+
+
+def wrong(host, before, after):
+    change = base.Online(frozenset(after), ((math.inf, frozenset(before)),))
+    return [
+        (one.consumer.process.title, one.consumer.counted, one.consumer.gets) for one in find.wrong(host.files, change)
+    ]
+
+
+@pytest.mark.parametrize("variable", ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"])
+def test_libjvm_136_a_jvm_may_be_given_its_number_by_a_variable(host, variable):
+    given = f"{variable}=-Xss1m -XX:ActiveProcessorCount=8"
+    host.start(200, ["java"], "java", unit="given.service", mask="0-7", variables=["HOME=/", given])
+    host.start(
+        201, ["java"], "java", unit="other.service", mask="0-7", variables=["NOTHING=-XX:ActiveProcessorCount=8"]
+    )
+    assert wrong(host, range(8), range(0, 8, 2)) == [("other.service", 8, 4)]
+
+
+def test_libjvm_136_a_jvm_whose_variables_nobody_may_read_is_not_named(host):
+    host.start(200, ["java"], "java", unit="app.service", mask="0-7")
+    (host.folder / "proc/200/environ").unlink()
+    assert wrong(host, range(8), range(0, 8, 2)) == []
+
+
+def test_jdk_26351_a_jvm_that_does_not_look_at_its_quota_counts_all_cpus(host):
+    (host.folder / "proc/self").mkdir(parents=True)
+    (host.folder / "proc/self/mounts").write_text("cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n")
+    for pid, option in ((200, "-XX:-UseContainerSupport"), (201, "-XX:+UseContainerSupport")):
+        host.start(pid, ["java", option], "java", unit="app.service", mask="0-7")
+    group = host.folder / "sys/fs/cgroup/system.slice/app.service"
+    group.mkdir(parents=True)
+    (group / "cpu.max").write_text("300000 100000\n")
+    assert wrong(host, range(8), range(0, 8, 2)) == [("app.service", 8, 4)]
+
+
+def test_haproxy_1382_it_counts_the_cpus_of_one_node(host):
+    """From 2.4 on it binds itself to a node, and has no thread for the CPUs of the other ones."""
+    host.start(300, ["haproxy"], "haproxy", unit="haproxy.service", mask="0-127")
+    host.start(301, ["haproxy"], "haproxy", 300, "haproxy.service", threads=32, mask="0-15,64-79")
+    assert wrong(host, range(128), range(64)) == [("haproxy.service", 32, 16)]
+
+
+def test_haproxy_1955_it_has_no_more_than_64_threads_by_itself(host):
+    host.start(300, ["haproxy"], "haproxy", unit="haproxy.service", mask="0-255")
+    host.start(301, ["haproxy"], "haproxy", 300, "haproxy.service", threads=64, mask="0-255")
+    assert wrong(host, range(256), range(128)) == []
+    assert wrong(host, range(128), range(32)) == [("haproxy.service", 64, 32)]
+
+
+def test_haproxy_1998_the_worker_before_a_reload_is_not_the_one_that_counts(host):
+    host.start(300, ["haproxy"], "haproxy", unit="haproxy.service", mask="0-7")
+    # It has clients still, for hours.
+    host.start(301, ["haproxy"], "haproxy", 300, "haproxy.service", threads=8, mask="0-7", started=10)
+    host.start(302, ["haproxy"], "haproxy", 300, "haproxy.service", threads=4, mask="0-7", started=30)
+    online = base.Online(frozenset(range(0, 8, 2)), ((20, frozenset(range(8))),))
+    assert find.wrong(host.files, online) == []
+
+
+class Services(Host):
+    """A host with nginx, which a restart makes right after so many looks; None for never."""
+
+    def __init__(self, sysroot, looks):
+        super().__init__(sysroot)
+        self.processes, self.looks = counting.Processes(sysroot), looks
+        self.serve(8)
+
+    def serve(self, workers):
+        shutil.rmtree(self.processes.folder / "proc", ignore_errors=True)
+        self.put("proc/self/mounts", "")
+        self.boot("first")
+        now = history.ticks()
+        self.processes.start(100, ["nginx: master process"], "nginx", unit="nginx.service", started=now)
+        for pid in range(101, 101 + workers):
+            self.processes.start(pid, ["nginx: worker process"], "nginx", 100, "nginx.service", started=now)
+
+    def run_command(self, command):
+        answer = super().run_command(command)
+        if command[:2] == ["systemctl", "is-active"] and self.looks is not None:
+            self.looks -= 1
+            if self.looks == 0:
+                self.serve(len(self.read("sys/devices/system/cpu/online").split(",")))
+        return answer
+
+
+@pytest.mark.parametrize("looks", [1, 5])
+def test_ansible_48786_a_service_is_right_some_time_after_its_restart(tmp_path, monkeypatch, looks):
+    monkeypatch.setattr(follow, "LOOK_SECONDS", 0.01)
+    host = Services(tmp_path, looks)
+    host.ask("disabled", consumers=follow.Settings({"nginx": "restart"}))
+    assert len(list((tmp_path / "proc").glob("10[1-9]"))) == 4
+
+
+def test_ansible_35231_a_restart_that_restarts_nothing_is_seen(tmp_path, monkeypatch):
+    monkeypatch.setattr(follow, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(follow, "SETTLE_SECONDS", 0.1)
+    monkeypatch.setattr(watchdog, "PAUSES_SECONDS", ())
+    host = Services(tmp_path, None)
+    with pytest.raises(SmtError, match=r"nginx.service does not follow: .* The host is as it was before"):
+        host.ask("disabled", consumers=follow.Settings({"nginx": "restart"}))
+
+
+def test_docker_nginx_31_in_a_container_it_counts_the_cpus_of_the_host_and_is_left_alone(tmp_path):
+    host = Host(tmp_path)
+    processes = counting.Processes(tmp_path)
+    unit = "docker-7a0a.scope"
+    processes.start(100, ["nginx: master process"], "nginx", unit=unit, mask="0")
+    for pid in range(101, 109):
+        processes.start(pid, ["nginx: worker process"], "nginx", 100, unit, mask="0")
+    result = host.ask("disabled", consumers=follow.Settings({"nginx": "restart"}), affinity_conflicts="warn")
+    assert result["consumers"] == [] and host.commands == []
+    assert any(
+        one.startswith(f"{unit} has 8 worker processes for 8 CPUs, and will have 4: it is no service of the system")
+        for one in result["warnings"]
+    )
