@@ -46,6 +46,7 @@ LONG_SCENARIOS = (
     "smt_boot_bls",
     "smt_owners",
     "smt_consumers",
+    "smt_node",
     "smt_power",
     "smt_arm64",
     "smt_trixie",

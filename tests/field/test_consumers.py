@@ -114,7 +114,7 @@ def test_ansible_48786_a_service_is_right_some_time_after_its_restart(tmp_path, 
 
 def test_ansible_35231_a_restart_that_restarts_nothing_is_seen(tmp_path, monkeypatch):
     monkeypatch.setattr(follow, "LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(follow, "SETTLE_SECONDS", 0.1)
+    monkeypatch.setitem(find.KINDS, "nginx", find.KINDS["nginx"]._replace(settle_seconds=0.1))
     monkeypatch.setattr(watchdog, "PAUSES_SECONDS", ())
     host = Services(tmp_path, None)
     with pytest.raises(SmtError, match=r"nginx.service does not follow: .* The host is as it was before"):

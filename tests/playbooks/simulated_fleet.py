@@ -78,14 +78,17 @@ module.exit_json(changed=False, ansible_facts={"smt": {
         r"""
 module = AnsibleModule({"state": {}, "threads_per_core": {"type": "int"}, "method": {}, "affinity_conflicts": {},
     "affinity_conflicts_of": {}, "persist": {},
-    "neutralise_udev_rules": {"type": "bool"}, "siblings": {"type": "raw"}, "cores": {"type": "dict"}},
-    supports_check_mode=True)
+    "neutralise_udev_rules": {"type": "bool"}, "siblings": {"type": "raw"}, "cores": {"type": "dict"},
+    "consumers": {"type": "dict"}, "consumers_custom": {"type": "list"}}, supports_check_mode=True)
 now = {"control": "on", "active": True, "online": "0-3"}
 if module.params["cores"]:
     with open(os.environ["SMT_HOST"] + "/log", "a") as stream:
         stream.write("cores %s\n" % json.dumps(module.params["cores"]))
+if module.params["consumers"] and not module.check_mode:
+    with open(os.environ["SMT_HOST"] + "/log", "a") as stream:
+        stream.write("consumers %s\n" % json.dumps(module.params["consumers"], sort_keys=True))
 end(module, "smt", module.params["state"] == "enabled" or module.params["threads_per_core"] == 2, before=now, after=now,
-    affinity_conflicts=[], not_restored=[], rollback_pending=False, rollback_started=False, diff=[])
+    affinity_conflicts=[], not_restored=[], consumers=[], rollback_pending=False, rollback_started=False, diff=[])
 """
     ),
     "smt_boot_args": (

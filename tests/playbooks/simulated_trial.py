@@ -35,15 +35,15 @@ esac
 }
 SMT_STATE = r"""
 module = AnsibleModule({"state": {}, "affinity_conflicts": {}, "affinity_conflicts_of": {"type": "list"},
-    "rollback_after": {"type": "int"}},
+    "rollback_after": {"type": "int"}, "consumers": {"type": "dict"}, "consumers_custom": {"type": "list"}},
                        supports_check_mode=True)
 wanted = module.params["state"] == "enabled"
 if not module.check_mode:
     open(os.environ["SMT_HOST"] + "/timer", "w").close()
 now = {"control": "on" if host["smt"] else "off", "active": host["smt"], "online": "0-3" if host["smt"] else "0-1"}
 after = {"control": "on" if wanted else "off", "active": wanted, "online": "0-3" if wanted else "0-1"}
-end(module, "smt", wanted, before=now, after=after, affinity_conflicts=[], not_restored=[], rollback_pending=True,
-    rollback_started=True, diff=[])
+end(module, "smt", wanted, before=now, after=after, affinity_conflicts=[], not_restored=[], consumers=[],
+    rollback_pending=True, rollback_started=True, diff=[])
 """
 
 

@@ -54,6 +54,7 @@ NOT_FOR_USERS = {
     "smt_boot_visit",
     "smt_decisions",
     "smt_fail_host",
+    "smt_node",
     "smt_preflight",
     "smt_program",
     "smt_proof_host",

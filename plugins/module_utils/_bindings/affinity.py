@@ -39,6 +39,9 @@ MAX_LINES = 20
 SERVICES, ALL = "services", "all"
 
 
+KUBELET = "kubelet"
+
+
 class Finding(t.NamedTuple):
     """One affinity conflict, or an observation that is none."""
 
@@ -47,6 +50,7 @@ class Finding(t.NamedTuple):
     user: "str | None" = (
         None  # name, or id in digits, of the ordinary user who caused it; None if it belongs to the system
     )
+    consumer: str = ""  # the kind of consumer that has no conflict where it follows
 
 
 class Harmless(str):
@@ -660,18 +664,42 @@ def _bound_conflicts(bound: "list[bindings.Binding]", going: "frozenset[int]") -
 
 
 def _kubelet_conflicts(host: kernel_files.KernelFiles, going: "frozenset[int]") -> "list[Finding]":
-    found, texts = bindings.kubelet(host), []
-    if found.static:
-        texts.append(
-            f"{_label(going)}: the CPU manager policy of kubelet is static ({found.static}): kubelet does not start"
+    known, found = bindings.kubelet(host), []
+    if known.static:
+        text = (
+            f"{_label(going)}: the CPU manager policy of kubelet is static ({known.static}): kubelet does not start"
             " when CPUs recorded there are offline"
         )
-    if found.reserved & going:
-        texts.append(
-            f"{_label(found.reserved & going)}: kubelet reserves {cpulist.render(found.reserved)} for the system"
+        found.append(Finding(True, text, consumer=KUBELET))
+    if known.reserved & going:
+        text = (
+            f"{_label(known.reserved & going)}: kubelet reserves {cpulist.render(known.reserved)} for the system"
             " (reservedSystemCPUs), and does not start without them"
         )
-    return [Finding(True, text) for text in texts]
+        found.append(Finding(True, text))
+    return found
+
+
+def of_uneven_cores(host: kernel_files.KernelFiles, threads: "t.AbstractSet[int]") -> "list[Finding]":
+    """Return the conflict of a kubelet that gives pods whole cores only with cores of different size.
+
+    It takes the number of CPUs by that of cores for the size of each (newStaticPolicy in
+    pkg/kubelet/cm/cpumanager/policy_static.go of Kubernetes).
+
+    Args:
+        host: the host.
+        threads: numbers of threads that cores would have online.
+    """
+    if len(threads) < 2 or not bindings.kubelet_gives_whole_cores(host):
+        return []
+    numbers = " and ".join(map(str, sorted(threads)))
+    return [
+        Finding(
+            True,
+            f"kubelet gives pods whole cores only (full-pcpus-only), and some cores would have {numbers} threads: it"
+            " would refuse pods whose CPUs do not divide evenly",
+        )
+    ]
 
 
 def _container_conflicts(

@@ -194,17 +194,55 @@ class Kubelet(t.NamedTuple):
 def kubelet(host: kernel_files.KernelFiles) -> Kubelet:
     """Return what kubelet binds, by its state, its arguments and its configuration."""
     found = next(iter(programs.running(host, programs.KUBELETS)), None)
-    root = found.argument("root-dir") if found is not None else None
-    static, reserved = "", ""
-    if found is not None:
-        reserved = programs.kubelet_setting(host, found, "reserved-cpus", "reservedSystemCPUs") or ""
-        if programs.kubelet_setting(host, found, "cpu-manager-policy", "cpuManagerPolicy") == "static":
-            static = f"of {found.name}, which runs"
-    for folder in dict.fromkeys([*([root.strip("/")] if root else []), *_KUBELET_FOLDERS]):
-        if _json_text(host.read(f"{folder}/{_KUBELET_STATE}") or "", ("policyName",)) == "static":
-            static = f"/{host_text.printable(folder, 256)}/{_KUBELET_STATE}"
-            break
-    return Kubelet(static, cpulist.parse_or_empty(reserved))
+    reserved = reserved_by(host, found) if found is not None else frozenset()
+    path, text = kubelet_state(host, found) or ("", "")
+    if found is not None and text is None:
+        return Kubelet(f"of {found.name}, which runs", reserved)
+    return Kubelet(f"/{host_text.printable(path, 300)}" if path else "", reserved)
+
+
+def reserved_by(host: kernel_files.KernelFiles, kubelet: programs.Program) -> "frozenset[int]":
+    """Return the CPUs that a kubelet reserves for the system."""
+    return cpulist.parse_or_empty(programs.kubelet_setting(host, kubelet, "reserved-cpus", "reservedSystemCPUs"))
+
+
+def kubelet_gives_whole_cores(host: kernel_files.KernelFiles) -> bool:
+    """Return whether a kubelet that runs has the option full-pcpus-only of its CPU manager."""
+    found = next(iter(programs.running(host, programs.KUBELETS)), None)
+    if found is None:
+        return False
+    path = found.argument("config")
+    return "full-pcpus-only=true" in (found.argument("cpu-manager-policy-options") or "").split(",") or (
+        re.search(
+            r"^\s+full-pcpus-only:\s*[\"']?true\b", (host.read(path.lstrip("/")) or "") if path else "", re.MULTILINE
+        )
+        is not None
+    )
+
+
+def kubelet_state(
+    host: kernel_files.KernelFiles, kubelet: "programs.Program | None"
+) -> "tuple[str, str | None] | None":
+    """Return the path and the text of the state of a kubelet's CPU manager; the text is None where there is no such
+    file. Return None where its policy is not static.
+
+    Args:
+        host: the host.
+        kubelet: the kubelet that runs; None where none does.
+    """
+    root = kubelet.argument("root-dir") if kubelet is not None else None
+    paths = [
+        f"{folder}/{_KUBELET_STATE}"
+        for folder in dict.fromkeys([*([root.strip("/")] if root else []), *_KUBELET_FOLDERS])
+    ]
+    for path in paths:
+        text = host.read(path)
+        if _json_text(text or "", ("policyName",)) == "static":
+            return path, text
+    is_static = kubelet is not None and (
+        programs.kubelet_setting(host, kubelet, "cpu-manager-policy", "cpuManagerPolicy") == "static"
+    )
+    return (paths[0], None) if is_static else None
 
 
 def vmbus_cpus(host: kernel_files.KernelFiles) -> "frozenset[int]":

@@ -14,7 +14,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._bindings import cg
 from ansible_collections.threadwise.smt.plugins.module_utils._consumers.kinds import base, registry
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, kernel_files, text as host_text
 
-KINDS = {one.program: one for one in registry.KINDS}
+KINDS = {one.name: one for one in registry.KINDS}
+_KIND_OF = {program: one for one in registry.KINDS for program in one.programs}
 MAX_FACTS = 100
 _LONGEST_NAME = 64
 _UNIT = re.compile(r"/([^/\s]{1,255}\.(?:service|scope))(?:/|$)", re.MULTILINE)
@@ -46,12 +47,12 @@ def wrong(host: kernel_files.KernelFiles, online: base.Online) -> "list[Found]":
         online: its CPUs.
     """
     reader = _Reader(host)
-    by_program: dict[str, list[base.Process]] = {}
-    for program in programs.running(host, KINDS):
-        by_program.setdefault(program.name, []).extend(reader.process(program))
+    by_kind: dict[str, list[base.Process]] = {}
+    for program in programs.running(host, _KIND_OF):
+        by_kind.setdefault(_KIND_OF[program.name].name, []).extend(reader.process(program))
     return [
         Found(KINDS[name], one)
-        for name, processes in sorted(by_program.items())
+        for name, processes in sorted(by_kind.items())
         for one in KINDS[name].find(processes, online)
     ]
 
@@ -67,7 +68,7 @@ def facts(host: kernel_files.KernelFiles, online: base.Online) -> "list[dict[str
     found = wrong(host, online) if online.earlier else []
     return [
         {
-            "program": one.kind.program,
+            "program": one.kind.name,
             "unit": one.consumer.process.unit,
             "is_service": one.consumer.process.service is not None,
             "counted": one.consumer.counted,
@@ -109,19 +110,9 @@ class _Reader:
                 self._quota(program.pid),
                 host_text.printable(unit[1], _LONGEST_NAME) if unit else None,
                 self._service(folder, int(uid), paths),
-                self._variables(folder, KINDS[program.name].variables),
+                self._host,
             )
         ]
-
-    def _variables(self, folder: str, names: "t.Container[str]") -> "dict[str, str] | None":
-        """Return variables of a process's environment; None where it cannot be read. Nothing else of it is kept: it
-        may have secrets.
-        """
-        if not names:
-            return {}
-        text = self._host.read(f"{folder}/environ")
-        pairs = (pair.partition("=") for pair in (text or "").split("\0"))
-        return None if text is None else {name: value for name, _equals, value in pairs if name in names}
 
     def _service(self, folder: str, uid: int, paths: "list[str]") -> "str | None":
         """Return the service that a process stands for: not one of an ordinary user, who may call it as he likes."""

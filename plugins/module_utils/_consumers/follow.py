@@ -3,6 +3,7 @@
 """Consumers that follow a change of CPUs: what is done to which service, and whether it worked."""
 
 import math
+import os
 import re
 import time
 import typing as t
@@ -10,14 +11,19 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity
 from ansible_collections.threadwise.smt.plugins.module_utils._consumers import find, history
 from ansible_collections.threadwise.smt.plugins.module_utils._consumers.kinds import base
-from ansible_collections.threadwise.smt.plugins.module_utils._host import kernel_files, processes, text as host_text
+from ansible_collections.threadwise.smt.plugins.module_utils._host import (
+    durable,
+    kernel_files,
+    processes,
+    text as host_text,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 
 # What systemd gives a service for its start where its unit says nothing (DefaultTimeoutStartSec, 90 s), and a bit more:
 # then systemd says what was wrong.
 ACTION_SECONDS = 100.0
-# Between two looks at a service that was restarted, and how long it may take to have its new number.
-LOOK_SECONDS, SETTLE_SECONDS = 0.5, 15.0
+# Between two looks at a service that was restarted.
+LOOK_SECONDS = 0.5
 NONE, UNIT = "none", "{unit}"
 MAX_SENTENCES = 20
 
@@ -77,6 +83,9 @@ class Step(t.NamedTuple):
         counted: what it has, and for how many CPUs, for people.
         gets: the number of CPUs that it has then.
         is_wrong: whether it still believes in the other number after the command, which began at so many ticks.
+        kind: the kind of its consumer; empty for one that a user declares.
+        removes: files that are removed while it is stopped, below the root.
+        settle_seconds: how long it may take until it is right.
     """
 
     service: str
@@ -84,11 +93,15 @@ class Step(t.NamedTuple):
     counted: str
     gets: int
     is_wrong: "t.Callable[[float], bool]"
+    kind: str = ""
+    removes: "tuple[str, ...]" = ()
+    settle_seconds: float = base.SETTLE_SECONDS
 
     @property
     def does(self) -> str:
         """The command, for people."""
-        return host_text.printable(" ".join(self.command), 200)
+        without = f" without {', '.join(f'/{path}' for path in self.removes)}" if self.removes else ""
+        return host_text.printable(" ".join(self.command) + without, 200)
 
 
 def settings(document: "t.Mapping[str, t.Any]") -> Settings:
@@ -148,7 +161,7 @@ class Consumers:
             f"{one.consumer.process.title} has {one.counted}, and {'will have' if is_before else 'now has'}"
             f" {one.consumer.gets}: {self._remedy(one)}"
             for one in self._wrong(online)
-            if self._command(one) is None and self._chosen.actions.get(one.kind.program) != NONE
+            if self._command(one) is None and self._chosen.actions.get(one.kind.name) != NONE
         ]
         shown = list(dict.fromkeys(found))
         more = len(shown) - MAX_SENTENCES
@@ -164,10 +177,10 @@ class Consumers:
         for one in self._wrong(online):
             command, service = self._command(one), one.consumer.process.service
             if command is not None and service is not None:
-                by_service.setdefault(
-                    service,
-                    Step(service, command, one.counted, one.consumer.gets, self._still(one.kind, service, online)),
-                )
+                is_wrong = self._still(one.kind, service, online)
+                more = (one.kind.name, one.consumer.removes, one.kind.settle_seconds)
+                step = Step(service, command, one.counted, one.consumer.gets, is_wrong, *more)
+                by_service.setdefault(service, step)
         for custom in self._chosen.custom if online.earlier else ():
             before, now = len(online.earlier[-1][1]), len(online.now)
             for service in self._services(custom.unit):
@@ -190,7 +203,7 @@ class Consumers:
         """Carry out steps one after the other, and yield of each that does not work a sentence."""
         for step in steps:
             begun = history.ticks()
-            status, _output, errors = self._run(list(step.command))
+            status, _output, errors = self._carry_out(step)
             if status:
                 said = host_text.printable(" ".join(errors.split()), 300)
                 yield (
@@ -199,14 +212,27 @@ class Consumers:
                 )
             elif not self._settles(step, begun):
                 yield (
-                    f"{step.service} does not follow: {SETTLE_SECONDS:g} s after {step.does} it is not active with"
+                    f"{step.service} does not follow: {step.settle_seconds:g} s after {step.does} it is not active with"
                     f" {step.gets} CPUs (it had {step.counted})"
                 )
+
+    def _carry_out(self, step: Step) -> "tuple[int, str, str]":
+        if not step.removes:
+            return self._run(list(step.command))
+        answer = self._run(["systemctl", "stop", step.service])
+        for path in step.removes if answer[0] == 0 else ():
+            try:
+                durable.unlink(os.path.join(self._host.sysroot, path))
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                return 1, "", f"/{path}: {error.strerror}"
+        return self._run(["systemctl", "start", step.service]) if answer[0] == 0 else answer
 
     def _settles(self, step: Step, begun: float) -> bool:
         """Wait until a service is active and right, at two looks in a row."""
         right = 0
-        for _look in range(math.ceil(SETTLE_SECONDS / LOOK_SECONDS)):
+        for _look in range(math.ceil(step.settle_seconds / LOOK_SECONDS)):
             is_active = self._run(["systemctl", "is-active", "--quiet", step.service])[0] == 0
             right = right + 1 if is_active and not step.is_wrong(begun) else 0
             if right == 2:
@@ -216,12 +242,12 @@ class Consumers:
 
     def _command(self, found: find.Found) -> "tuple[str, ...] | None":
         """Return what makes a consumer right; None where nothing was asked for, or where it is no service."""
-        action, service = self._chosen.actions.get(found.kind.program, NONE), found.consumer.process.service
+        action, service = self._chosen.actions.get(found.kind.name, NONE), found.consumer.process.service
         return None if action == NONE or service is None else ("systemctl", action, service)
 
     def _remedy(self, found: find.Found) -> str:
         """Return what its user has to do."""
-        is_asked_for = found.kind.program in self._chosen.actions
+        is_asked_for = found.kind.name in self._chosen.actions
         return f"{'it is no service of the system, and is left alone: ' if is_asked_for else ''}{found.kind.remedy}"
 
     def _wrong(self, online: base.Online) -> "list[find.Found]":

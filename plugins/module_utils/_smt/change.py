@@ -408,7 +408,13 @@ class RuntimeChange:
                 self.rollback_timer.check_can_be_armed()
         self._check_can_be_kept()
         going = set(self.before["online"]) - set(self.goal["online"])
-        self.findings = affinity.find(self.host, self.before["online"], going)
+        followed = {step.kind for step in self.steps} - {""}
+        self.findings = [
+            one
+            for one in affinity.find(self.host, self.before["online"], going)
+            + (affinity.of_uneven_cores(self.host, self._threads_of_cores()) if self.moves else [])
+            if one.consumer not in followed
+        ]
         serving = bindings.vmbus_cpus(self.host) & going
         if serving:
             self.warnings.append(
@@ -425,6 +431,11 @@ class RuntimeChange:
                 refused,
             )
         self.warnings += self.consumers.warnings(self.coming, self.moves)
+
+    def _threads_of_cores(self) -> "set[int]":
+        """Return the numbers of threads that cores will have online."""
+        online = set(self.goal["online"])
+        return {len(online.intersection(core)) for core in self.cores} - {0}
 
     def _check_can_be_written(self) -> None:
         """Check, in check mode too, that the kernel takes the first write."""

@@ -16,6 +16,7 @@ RANGES: dict[str, tuple[float | None, float | None]] = {
     "smt_eval_nominal_ghz": (0.01, 100),
     "smt_eval_progress": (0, 1000),
     "smt_policy_max_age": (1, None),
+    "smt_policy_kubernetes_timeout": (10, 86400),
     "smt_report_margin": (0, 0.5),
     "smt_report_confidence": (0.5, 0.9999),
     "smt_runtime_rollback_after": (0, 604800),

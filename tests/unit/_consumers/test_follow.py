@@ -65,7 +65,8 @@ class Services(fake_host.Host):
 def a_host(tmp_path, monkeypatch):
     monkeypatch.setattr(watchdog, "PAUSES_SECONDS", ())
     monkeypatch.setattr(follow, "LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(follow, "SETTLE_SECONDS", 0.1)
+    for kind in find.KINDS.values():
+        monkeypatch.setitem(find.KINDS, kind.name, kind._replace(settle_seconds=0.1))
     return Services(tmp_path)
 
 
@@ -226,7 +227,7 @@ def test_a_process_of_an_ordinary_user_is_named_and_left_alone(host):
 @pytest.mark.parametrize(
     ("actions", "text"),
     [
-        ({"apache": "restart"}, "consumers names 'apache': the kinds are haproxy, java, nginx"),
+        ({"apache": "restart"}, "consumers names 'apache': the kinds are haproxy, java, kubelet, nginx"),
         (
             {"nginx": "reload"},
             "consumers has 'reload' for nginx: it takes restart or none. To make it right, ",

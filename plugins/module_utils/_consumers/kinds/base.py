@@ -4,6 +4,11 @@
 
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._host import kernel_files
+
+# How long most services may take after their start until they have their number.
+SETTLE_SECONDS = 15.0
+
 
 class Online(t.NamedTuple):
     """The online CPUs of a host, now and earlier in this boot.
@@ -40,7 +45,7 @@ class Process(t.NamedTuple):
         unit: its systemd service or scope, printable; None outside of any.
         service: the name of the system's service that it is a part of, for systemctl; None for a process of a
             container, of a login, or of an ordinary user.
-        variables: those of its environment at its start that its kind asks for; None where nobody may read them.
+        host: its host.
     """
 
     pid: int
@@ -53,12 +58,20 @@ class Process(t.NamedTuple):
     quota: "float | None"
     unit: "str | None"
     service: "str | None"
-    variables: "t.Mapping[str, str] | None"
+    host: kernel_files.KernelFiles
 
     @property
     def title(self) -> str:
         """The unit, or the process itself."""
         return self.unit or f"{self.name} (pid {self.pid})"
+
+    def variables(self, names: "t.Container[str]") -> "dict[str, str] | None":
+        """Return variables of its environment at its start; None where nobody may read them. Nothing else of it is
+        kept: it may have secrets.
+        """
+        text = self.host.read(f"proc/{self.pid}/environ")
+        pairs = (pair.partition("=") for pair in (text or "").split("\0"))
+        return None if text is None else {name: value for name, _equals, value in pairs if name in names}
 
 
 class Consumer(t.NamedTuple):
@@ -69,32 +82,40 @@ class Consumer(t.NamedTuple):
         has: what it has now, such as ``8 worker processes``.
         counted: the number of CPUs that it believes in.
         gets: the number that it has, or will have.
+        removes: files that keep it from starting with that number, below the root; they are removed while it is
+            stopped.
     """
 
     process: Process
     has: str
     counted: int
     gets: int
+    removes: "tuple[str, ...]" = ()
 
 
 class Kind(t.NamedTuple):
     """A kind of consumer.
 
     Attributes:
-        program: the name of its processes (``comm``), and of the kind.
+        programs: the names of its processes (``comm``), the first of which is that of the kind.
         find: returns which of its processes on a host are wrong.
         remedy: what makes one right, as an imperative clause.
         actions: what systemctl can do to its service that makes it right, the gentlest first.
-        variables: of the environment that `find` looks at.
         shows_number: whether the number that it believes in can be seen; else it is the number of CPUs at its start.
+        settle_seconds: how long it may take after that until it is right.
     """
 
-    program: str
+    programs: "tuple[str, ...]"
     find: "t.Callable[[t.Sequence[Process], Online], list[Consumer]]"
     remedy: str
     actions: "tuple[str, ...]"
-    variables: "tuple[str, ...]" = ()
     shows_number: bool = True
+    settle_seconds: float = SETTLE_SECONDS
+
+    @property
+    def name(self) -> str:
+        """The name of the kind."""
+        return self.programs[0]
 
 
 def of_cpus(process: Process, online: Online, has: str, most: "int | None" = None) -> "list[Consumer]":

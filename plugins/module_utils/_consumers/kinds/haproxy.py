@@ -30,7 +30,7 @@ def _find(processes: "t.Sequence[Process]", online: Online) -> "list[Consumer]":
 
 
 KIND = Kind(
-    program="haproxy",
+    programs=("haproxy",),
     find=_find,
     remedy="reload it, or edit nbthread where that is a number",
     actions=("reload", "restart"),

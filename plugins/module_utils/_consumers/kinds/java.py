@@ -25,9 +25,10 @@ _VARIABLES = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
 def _find(processes: "t.Sequence[Process]", online: Online) -> "list[Consumer]":
     found = []
     for one in processes:
-        if one.variables is None:
+        variables = one.variables(_VARIABLES)
+        if variables is None:
             continue
-        options = [*one.arguments, *(option for name in _VARIABLES for option in one.variables.get(name, "").split())]
+        options = [*one.arguments, *(option for value in variables.values() for option in value.split())]
         if not any(option.startswith(_NUMBER) for option in options):
             quota = None if _NO_QUOTA in options else one.quota
             most = None if quota is None else max(1, math.ceil(quota))
@@ -36,10 +37,9 @@ def _find(processes: "t.Sequence[Process]", online: Online) -> "list[Consumer]":
 
 
 KIND = Kind(
-    program="java",
+    programs=("java",),
     find=_find,
     remedy="restart it",
     actions=("restart",),
-    variables=_VARIABLES,
     shows_number=False,
 )

@@ -29,7 +29,7 @@ def _find(processes: "t.Sequence[Process]", online: Online) -> "list[Consumer]":
 
 
 KIND = Kind(
-    program="nginx",
+    programs=("nginx",),
     find=_find,
     actions=("restart",),
     remedy="restart it, as a reload keeps the number, or edit worker_processes where that is a number",

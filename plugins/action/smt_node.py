@@ -1,0 +1,48 @@
+# Copyright: threadwise.smt contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Drain a node of Kubernetes before a change of its host, and let it have pods again after it, by kubectl."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.errors import AnsibleActionFail
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import terminal
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._nodes.node import Node, NodeError
+
+display = terminal.Terminal()
+
+DRAINED, READY = "drained", "ready"
+ARGUMENTS: dict[str, dict[str, t.Any]] = {
+    "node": {"type": "str", "required": True},
+    "state": {"type": "str", "choices": [DRAINED, READY], "required": True},
+    "drain": {"type": "list", "elements": "str", "default": []},
+    "timeout": {"type": "int", "default": 600},
+}
+
+
+class ActionModule(ControllerAction):
+    """The action of smt_node; makes no call on any host."""
+
+    arguments = ARGUMENTS
+    from_user = ("node", "drain", "timeout")
+
+    def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
+        """Drain the node, or let it have pods again."""
+        host, check = text.line(play["inventory_hostname"], 100), self._task.check_mode
+        try:
+            node = Node(options["node"])
+            if options["state"] == READY:
+                changed = node.ready(options["timeout"], check)
+                said = f"node {node.name} is ready, and gets pods again"
+            else:
+                if not check:
+                    display.display(f"{host}: drains node {node.name}, which may take {options['timeout']} s")
+                changed = node.drain(options["drain"], options["timeout"], check)
+                said = f"node {node.name} is drained"
+        except NodeError as error:
+            raise AnsibleActionFail(f"{host}: {error}") from None
+        return {"changed": changed, "msg": said if changed else ""}

@@ -1,0 +1,54 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A kubelet whose CPU manager has the policy static keeps the CPUs of its start in a file, and does not start where the
+host has others (validateState in pkg/kubelet/cm/cpumanager/policy_static.go of Kubernetes, read at 1.33).
+
+The CPUs of pods are in the same file, so that the node has to be drained before.
+"""
+
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import bindings, programs
+from ansible_collections.threadwise.smt.plugins.module_utils._consumers.kinds.base import (
+    Consumer,
+    Kind,
+    Online,
+    Process,
+)
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, text as host_text
+
+
+def _find(processes: "t.Sequence[Process]", online: Online) -> "list[Consumer]":
+    found = []
+    for one in processes:
+        program = programs.Program(one.pid, one.name, one.arguments)
+        state = bindings.kubelet_state(one.host, program)
+        if state is None:
+            continue
+        path, text = state
+        cpus, reserved = _cpus(text), bindings.reserved_by(one.host, program)
+        # With the option strict-cpu-reservation reserved CPUs are not in it.
+        if online.now not in (cpus, cpus | reserved):
+            removes = (path,) if text is not None else ()
+            found.append(Consumer(one, "its CPU manager's state", len(cpus), len(online.now), removes))
+    return found
+
+
+def _cpus(text: "str | None") -> "frozenset[int]":
+    """Return the CPUs of a state; none where it cannot be read."""
+    try:
+        document = host_text.parse_json(text or "{}")
+        lists = [document["defaultCpuSet"]]
+        lists += [cpus for pod in (document.get("entries") or {}).values() for cpus in pod.values()]
+        return frozenset().union(*map(cpulist.parse_or_empty, lists))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return frozenset()
+
+
+KIND = Kind(
+    programs=("kubelet", *sorted(programs.KUBELETS - {"kubelet"})),
+    find=_find,
+    remedy="drain the node, stop it, remove that file and start it",
+    actions=("restart",),
+    settle_seconds=120.0,
+)

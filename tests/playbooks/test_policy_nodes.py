@@ -1,0 +1,110 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A rollout over nodes of Kubernetes: drained, changed, and with pods again, whatever fails in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import sys
+
+import pytest
+from simulated_fleet import Fleet
+
+SUPPORT = pathlib.Path(__file__).parents[1] / "unit" / "support"
+sys.path.insert(0, str(SUPPORT))
+import cluster  # it is beside the unit tests
+
+POLICY = {"smt_policy": "disabled", "smt_policy_kubernetes": True, "smt_policy_kubernetes_node": "worker"}
+
+
+class Nodes(Fleet):
+    """One host, which is a node, and kubectl on the controller."""
+
+    def __init__(self, directory):
+        super().__init__(directory, {"h1": {}})
+        self.state_file = directory / "cluster.json"
+        self.change(**cluster.NEW)
+        (directory / "bin").mkdir()
+        program = directory / "bin/kubectl"
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} {SUPPORT}/cluster.py {self.state_file} "$@"\n')
+        program.chmod(0o755)
+
+    @property
+    def state(self):
+        return json.loads(self.state_file.read_text())
+
+    def change(self, **state):
+        known = self.state if self.state_file.exists() else {}
+        self.state_file.write_text(json.dumps({**known, **state}))
+
+    def asked(self):
+        """What kubectl was asked to change since the last call, with what happened on the host."""
+        calls = [call.split()[0] for call in self.state["calls"] if not call.startswith("get")]
+        self.change(calls=[])
+        return calls
+
+
+@pytest.fixture(name="nodes")
+def a_node(tmp_path, monkeypatch):
+    found = Nodes(tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    return found
+
+
+def test_a_node_is_drained_before_its_cpus_change_and_gets_pods_again(nodes):
+    code, seen = nodes.play("smt_enforce", "--check", **POLICY)
+    assert code == 0 and nodes.asked() == ["drain"] and nodes.changes() == {}, seen
+    code, seen = nodes.play("smt_enforce", **POLICY)
+    assert code == 0 and "h1: drains node worker, which may take 600 s" in seen, seen
+    assert nodes.asked() == ["patch", "drain", "patch"] and nodes.state["node"] == cluster.NODE
+    assert nodes.changes() == {"h1": ['consumers {"kubelet": "restart"}', "smt false"]}
+    # A node that is as wanted is left alone.
+    code, seen = nodes.play("smt_enforce", **POLICY)
+    assert code == 0 and nodes.asked() == [] and nodes.changes() == {}, seen
+
+
+def test_a_node_that_cannot_be_drained_is_left_as_it_was(nodes):
+    nodes.change(stuck=["lone"])
+    for words in (["--check"], []):
+        code, seen = nodes.play("smt_enforce", *words, **POLICY)
+        assert code != 0 and "cannot delete Pods that declare no controller: lone" in " ".join(seen.split()), seen
+        assert nodes.changes() == {} and nodes.state["node"] == cluster.NODE
+    # Nothing waits for a rollback.
+    nodes.change(stuck=[])
+    code, seen = nodes.play("smt_enforce", **POLICY)
+    assert code == 0 and nodes.changes()["h1"][-1] == "smt false", seen
+
+
+def test_a_node_that_does_not_come_back_is_rolled_back_and_cordoned_until_it_does(nodes):
+    nodes.change(speaks=False)
+    code, seen = nodes.play("smt_enforce", **POLICY, smt_policy_kubernetes_timeout=10)
+    shown = " ".join(seen.split())
+    assert code != 0 and "node worker stays cordoned: its kubelet did not say within 10 s that it is ready" in shown, (
+        seen
+    )
+    assert nodes.get("smt") == {"h1": True} and nodes.state["node"]["spec"] == {"unschedulable": True}
+    # It is well again: the next rollout takes it on.
+    nodes.change(speaks=True)
+    code, seen = nodes.play("smt_enforce", **POLICY)
+    assert code == 0 and nodes.get("smt") == {"h1": False} and nodes.state["node"] == cluster.NODE, seen
+
+
+def test_without_kubectl_nothing_is_changed_and_it_is_said_what_to_do(nodes, monkeypatch):
+    (nodes.directory / "bin/kubectl").unlink()
+    # The machine of the tests may have one.
+    monkeypatch.setenv("PATH", str(pathlib.Path(sys.executable).parent))
+    code, seen = nodes.play("smt_enforce", **POLICY)
+    assert code != 0 and "kubectl is not installed on the controller" in " ".join(seen.split()), seen
+    assert nodes.changes() == {}
+
+
+def test_the_name_of_a_node_is_no_fact_of_its_host(nodes):
+    (nodes.directory / "play.yml").write_text(
+        "- hosts: h1\n  gather_facts: false\n  tasks:\n"
+        "    - ansible.builtin.set_fact: {smt_policy_kubernetes_node: other}\n"
+        "    - ansible.builtin.include_role: {name: threadwise.smt.smt_policy}\n"
+    )
+    code, seen = nodes.play("play.yml", smt_policy="disabled", smt_policy_kubernetes=True)
+    assert code != 0 and nodes.asked() == [] and nodes.changes() == {}, seen

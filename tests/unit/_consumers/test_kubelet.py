@@ -1,0 +1,155 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A kubelet whose CPU manager keeps the CPUs of its start, as pkg/kubelet/cm/cpumanager/policy_static.go (1.33) reads
+its state: a stand-in for what the scenario smt_node does with a real one.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import counting
+import fake_host
+import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._consumers import find, follow, history
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import watchdog
+from ansible_collections.threadwise.smt.plugins.module_utils._smt.change import ChangeRefusedError
+from ansible_collections.threadwise.smt.plugins.module_utils._smt.errors import SmtError
+
+STATE = "var/lib/kubelet/cpu_manager_state"
+RESTART = follow.Settings({"kubelet": "restart"})
+PODS = {"a": {"app": "1,3"}}
+
+
+class Node(fake_host.Host):
+    """A host with a kubelet, which starts only with the CPUs of its state."""
+
+    def __init__(self, sysroot, arguments=("--cpu-manager-policy=static",)):
+        super().__init__(sysroot)
+        self.processes, self.arguments, self.before_command = counting.Processes(sysroot), arguments, self.obey
+        self.starts = True
+        self.put(STATE, state("0,2,4-7", PODS))
+        self.run_kubelet()
+
+    def run_kubelet(self):
+        arguments = ["/usr/bin/kubelet", *self.arguments]
+        started = history.ticks()
+        self.processes.start(100, arguments, "kubelet", unit="kubelet.service", mask="0-7", started=started)
+
+    def obey(self, command):
+        if command[1:2] == ["stop"] and command[-1] == "kubelet.service":
+            shutil.rmtree(self.processes.folder / "proc/100")
+        if command[:2] == ["systemctl", "start"] and self.starts:
+            self.run_kubelet()
+            if self.read(STATE) is None:
+                self.put(STATE, state(self.read("sys/devices/system/cpu/online"), {}))
+
+
+def state(default, entries):
+    return json.dumps({"policyName": "static", "defaultCpuSet": default, "entries": entries, "checksum": 1})
+
+
+@pytest.fixture(name="quick", autouse=True)
+def quickly(monkeypatch):
+    monkeypatch.setattr(watchdog, "PAUSES_SECONDS", ())
+    monkeypatch.setattr(follow, "LOOK_SECONDS", 0.01)
+    monkeypatch.setitem(find.KINDS, "kubelet", find.KINDS["kubelet"]._replace(settle_seconds=0.1))
+
+
+def kept(host):
+    return cpulist.parse(json.loads(host.read(STATE))["defaultCpuSet"])
+
+
+def test_without_being_asked_a_static_kubelet_is_a_conflict(tmp_path):
+    host = Node(tmp_path)
+    with pytest.raises(ChangeRefusedError, match="the CPU manager policy of kubelet is static"):
+        host.ask("disabled")
+    warnings = host.ask("disabled", affinity_conflicts="warn")["warnings"]
+    assert any("(/var/lib/kubelet/cpu_manager_state): kubelet does not start" in one for one in warnings)
+
+
+def test_it_is_started_without_the_state_that_does_not_fit_and_back_again(tmp_path):
+    host = Node(tmp_path)
+    result = host.ask("disabled", consumers=RESTART)
+    assert result["consumers"] == [
+        "kubelet.service: systemctl restart kubelet.service without /var/lib/kubelet/cpu_manager_state"
+    ]
+    assert kept(host) == (0, 2, 4, 6)
+    # It fits now, and is left alone.
+    assert host.ask("disabled", consumers=RESTART)["changed"] is False
+    host.ask("restored")
+    assert kept(host) == tuple(range(8))
+    words = [command[1] for command in host.commands if command[-1] == "kubelet.service" and command[1] != "is-active"]
+    assert words == ["stop", "start"] * 2
+
+
+def test_one_that_does_not_come_back_ends_the_change(tmp_path):
+    host = Node(tmp_path)
+
+    def obey(command):
+        host.starts = len(host.read("sys/devices/system/cpu/online").split(",")) == 8
+        host.obey(command)
+        host.status["is-active"] = 0 if (tmp_path / "proc/100").exists() else 3
+
+    host.before_command = obey
+    with pytest.raises(SmtError, match=r"kubelet.service does not follow: 0.1 s after systemctl restart"):
+        host.ask("disabled", consumers=RESTART)
+    assert len(host.read("sys/devices/system/cpu/online").split(",")) == 8
+
+
+@pytest.mark.parametrize(
+    ("default", "arguments", "is_wrong"),
+    [
+        ("0,2,4,6", (), False),
+        ("0,2,4,6", ("--cpu-manager-policy=static",), False),
+        # With strict-cpu-reservation the state lacks what is reserved.
+        ("4,6", ("--cpu-manager-policy=static", "--reserved-cpus=0,2"), False),
+        ("4,6", ("--cpu-manager-policy=static", "--reserved-cpus=0"), True),
+        ("0-7", ("--cpu-manager-policy=static",), True),
+        ("x", ("--cpu-manager-policy=static",), True),
+        (None, ("--cpu-manager-policy=static",), True),
+        (None, (), False),
+    ],
+)
+def test_a_state_fits_where_it_has_the_cpus_of_the_host(tmp_path, default, arguments, is_wrong):
+    host = Node(tmp_path, arguments)
+    host.ask("disabled", affinity_conflicts="warn")
+    if default is None:
+        (tmp_path / STATE).unlink()
+    else:
+        host.put(STATE, state(default, {}))
+    steps = host.ask("disabled", consumers=RESTART, check=True)["consumers"]
+    assert bool(steps) == is_wrong
+    # What is not there is not removed.
+    assert not steps or ("without" in steps[0]) == (default is not None and default != "x") or default == "x"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", "[" * 5000, '{"policyName": "static", "defaultCpuSet": {}, "entries": []}']
+)
+def test_a_state_of_any_kind_is_read_as_far_as_it_goes(tmp_path, text):
+    host = Node(tmp_path)
+    host.put(STATE, text)
+    assert host.ask("disabled", consumers=RESTART, check=True)["consumers"]
+
+
+def test_cpus_that_it_reserves_and_that_go_are_a_conflict_all_the_same(tmp_path):
+    host = Node(tmp_path, ("--cpu-manager-policy=static", "--reserved-cpus=0-1"))
+    with pytest.raises(ChangeRefusedError, match=r"CPU 1: kubelet reserves 0-1 .*does not start without them"):
+        host.ask("disabled", consumers=RESTART)
+
+
+@pytest.mark.parametrize("where", ["argument", "file"])
+def test_whole_cores_need_cores_of_the_same_size(tmp_path, where):
+    arguments = ["--cpu-manager-policy=static"]
+    if where == "argument":
+        arguments.append("--cpu-manager-policy-options=distribute-cpus-across-numa=true,full-pcpus-only=true")
+    else:
+        arguments.append("--config=/etc/kubelet.yaml")
+    host = Node(tmp_path, arguments)
+    host.put("etc/kubelet.yaml", 'cpuManagerPolicy: static\ncpuManagerPolicyOptions:\n  full-pcpus-only: "true"\n')
+    with pytest.raises(ChangeRefusedError, match="some cores would have 1 and 2 threads"):
+        host.ask("disabled", cores={"cpus": "0-3"}, consumers=RESTART)
+    assert host.ask("disabled", consumers=RESTART, check=True)["consumers"]
