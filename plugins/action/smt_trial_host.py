@@ -121,8 +121,9 @@ class ActionModule(HostAction):
                 " change, or wait for its rollback"
             )
             obstacle += f" ({pending})" if pending else ""
+        said: list[str] = []
         for arm in arms if obstacle is None else ():
-            obstacle = self._conflicts(arm)
+            obstacle = self._conflicts(arm, said)
             if obstacle:
                 break
         # The load decides which hosts are compared with each other; a trial without one still is one.
@@ -142,17 +143,24 @@ class ActionModule(HostAction):
             "load": load.value,
             "online": facts["cpus"]["online"],
             "obstacle": obstacle,
+            # Before the first switch, such as who would believe in another number of CPUs.
+            **({"warnings": [f"{self._name}: {one}" for one in dict.fromkeys(said)]} if said else {}),
         }
 
-    def _conflicts(self, arm: str) -> str | None:
-        """Return why smt_state would refuse an arm and the timer that takes it back, None where it would not."""
+    def _conflicts(self, arm: str, said: list[str]) -> str | None:
+        """Return why smt_state would refuse an arm and the timer that takes it back, None where it would not.
+
+        Args:
+            arm: its name.
+            said: gets what smt_state warns of.
+        """
         calls, options = time_limits.Calls(self, self._vars), arm_states.options(arm)
         try:
             if catalogue.takes_reboot(arm):
                 visit.Visit(calls, "trial", self._options["run"]).check(options)
             else:
                 asked = {**options, **self._of_switches(), "rollback_after": follower.MIN_TIMER_SECONDS}
-                calls.ask("smt_state", asked, live_host.SWITCH_SECONDS, check_mode=True)
+                said += calls.ask("smt_state", asked, live_host.SWITCH_SECONDS, check_mode=True).get("warnings", [])
         except (HostFailedError, visit.SwitchError) as failure:
             return f"{arm} is refused: {failure}"
         return None

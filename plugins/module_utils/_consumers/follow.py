@@ -188,16 +188,26 @@ class Consumers:
                     by_service.setdefault(service, self._custom_step(custom, service, before, now))
         return [by_service[service] for service in sorted(by_service)]
 
-    def back(self, online: base.Online) -> "list[str]":
+    def back(self, online: base.Online, planned: "t.Sequence[Step]" = ()) -> "list[str]":
         """Make right, after a change was undone, whoever followed it.
+
+        Args:
+            online: the CPUs.
+            planned: the steps of the change, which may have ended between stopping a service and starting it.
 
         Returns:
             what does not work, a sentence each, for which nobody tries again
         """
         try:
-            return [affinity.Harmless(problem) for problem in self.follow(self.steps(online))]
+            steps = self.steps(online)
         except ConsumerError as error:
             return [affinity.Harmless(str(error))]
+        found = {step.service for step in steps}
+        stopped = [one for one in planned if one.removes and one.service not in found and not self._is_active(one)]
+        return [
+            affinity.Harmless(problem)
+            for problem in self.follow([*steps, *(one._replace(gets=len(online.now)) for one in stopped)])
+        ]
 
     def follow(self, steps: "t.Iterable[Step]") -> "t.Iterator[str]":
         """Carry out steps one after the other, and yield of each that does not work a sentence."""
@@ -231,14 +241,17 @@ class Consumers:
 
     def _settles(self, step: Step, begun: float) -> bool:
         """Wait until a service is active and right, at two looks in a row."""
-        right = 0
-        for _look in range(math.ceil(step.settle_seconds / LOOK_SECONDS)):
-            is_active = self._run(["systemctl", "is-active", "--quiet", step.service])[0] == 0
-            right = right + 1 if is_active and not step.is_wrong(begun) else 0
-            if right == 2:
-                return True
+        right, end = 0, time.monotonic() + step.settle_seconds
+        while right < 2:
+            right = right + 1 if self._is_active(step) and not step.is_wrong(begun) else 0
+            # On a host with very many processes a look takes seconds.
+            if right == 0 and time.monotonic() > end:
+                return False
             self._pause(LOOK_SECONDS)
-        return False
+        return True
+
+    def _is_active(self, step: Step) -> bool:
+        return self._run(["systemctl", "is-active", "--quiet", step.service])[0] == 0
 
     def _command(self, found: find.Found) -> "tuple[str, ...] | None":
         """Return what makes a consumer right; None where nothing was asked for, or where it is no service."""

@@ -281,7 +281,7 @@ class RuntimeChange:
         problems = smt_restore.restore(self.host, record) if self.moves else []
         if not smt_restore.left(problems):
             kept.put_back()
-            problems += self.consumers.back(self._undone_online(math.inf)) if self.moves else []
+            problems += self.consumers.back(self._undone_online(math.inf), self.steps) if self.moves else []
         return problems
 
     def _read_host(self, known: "smt_state.State | None" = None) -> None:

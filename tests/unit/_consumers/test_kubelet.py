@@ -40,7 +40,7 @@ class Node(fake_host.Host):
 
     def obey(self, command):
         if command[1:2] == ["stop"] and command[-1] == "kubelet.service":
-            shutil.rmtree(self.processes.folder / "proc/100")
+            shutil.rmtree(self.processes.folder / "proc/100", ignore_errors=True)
         if command[:2] == ["systemctl", "start"] and self.starts:
             self.run_kubelet()
             if self.read(STATE) is None:
@@ -97,6 +97,21 @@ def test_one_that_does_not_come_back_ends_the_change(tmp_path):
     with pytest.raises(SmtError, match=r"kubelet.service does not follow: 0.1 s after systemctl restart"):
         host.ask("disabled", consumers=RESTART)
     assert len(host.read("sys/devices/system/cpu/online").split(",")) == 8
+
+
+def test_one_that_was_stopped_and_not_started_when_the_change_died_is_started(tmp_path):
+    host = Node(tmp_path)
+
+    def obey(command):
+        if command[:2] == ["systemctl", "start"] and len(host.read("sys/devices/system/cpu/online").split(",")) == 4:
+            raise KeyboardInterrupt
+        host.obey(command)
+        host.status["is-active"] = 0 if (tmp_path / "proc/100").exists() else 3
+
+    host.before_command = obey
+    with pytest.raises(KeyboardInterrupt):
+        host.ask("disabled", consumers=RESTART)
+    assert (tmp_path / "proc/100").exists() and kept(host) == tuple(range(8))
 
 
 @pytest.mark.parametrize(

@@ -52,8 +52,18 @@ def test_an_arm_is_asked_for_with_its_rollback_timer_before_the_trial(monkeypatc
         raise HostFailedError({"failed": True, "msg": "rollback_after needs systemd"})
 
     monkeypatch.setattr(HostAction, "ask", ask)
-    assert action._conflicts("smt_off") == "smt_off is refused: rollback_after needs systemd"
+    assert action._conflicts("smt_off", []) == "smt_off is refused: rollback_after needs systemd"
     assert asked == [("smt_state", True, True)] and action._task.check_mode is False
+
+
+def test_what_smt_state_warns_of_is_said_before_the_trial(monkeypatch):
+    action = smt_trial_host.ActionModule.__new__(smt_trial_host.ActionModule)
+    action._task, action._vars = types.SimpleNamespace(check_mode=False), {}
+    action._options = {**SWITCHES, "affinity_conflicts_of": ["services"]}
+    warning = "nginx.service has 4 worker processes for 4 CPUs, and will have 2: restart it"
+    monkeypatch.setattr(HostAction, "ask", lambda *_given, **_how: {"changed": True, "warnings": [warning]})
+    said = []
+    assert action._conflicts("smt_off", said) is None and said == [warning]
 
 
 @pytest.mark.parametrize(
