@@ -1,0 +1,91 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Public reports about nodes of Kubernetes that were drained and changed, and about kubelets that did not come back."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import cluster
+import counting
+import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._consumers import follow
+from ansible_collections.threadwise.smt.plugins.module_utils._smt.change import ChangeRefusedError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._nodes.node import Node, NodeError
+from fake_host import Host
+
+RESTART = follow.Settings({"kubelet": "restart"})
+STATE = "var/lib/kubelet/cpu_manager_state"
+
+
+@pytest.fixture(name="state")
+def a_cluster():
+    return copy.deepcopy(cluster.NEW)
+
+
+def node(state):
+    seconds = iter(range(10_000))
+    return Node("worker", lambda argv, _limit: cluster.answer(state, argv[1:]), lambda _s: None, lambda: next(seconds))
+
+
+def test_kubespray_6545_a_node_that_could_not_be_drained_is_not_left_cordoned(state):
+    state["stuck"] = ["with-a-budget"]
+    with pytest.raises(NodeError, match="gets pods as before"):
+        node(state).drain([], 60, check=False)
+    assert state["node"] == cluster.NODE
+
+
+def test_kubernetes_37592_nor_one_that_an_earlier_call_left_so(state):
+    node(state).drain([], 60, check=False)
+    state["stuck"] = ["lone"]
+    with pytest.raises(NodeError, match="gets pods as before"):
+        node(state).drain([], 60, check=False)
+    assert state["node"] == cluster.NODE
+
+
+def test_kured_63_whose_cordon_it_is_is_known_after_everything_was_killed(state):
+    node(state).drain([], 60, check=False)
+    # The time of the cordon, and nothing of a process, is with the node.
+    (when,) = state["node"]["metadata"]["annotations"].values()
+    assert when.startswith("20") and node(state).ready(60, check=False)
+    state["node"]["spec"]["unschedulable"] = True
+    assert not node(state).ready(60, check=False) and state["node"]["spec"] == {"unschedulable": True}
+
+
+def test_kured_886_a_node_that_is_not_ready_gets_no_pods(state):
+    node(state).drain([], 60, check=False)
+    state["node"]["status"]["conditions"][1]["status"] = "Unknown"
+    with pytest.raises(NodeError, match="stays cordoned"):
+        node(state).ready(60, check=False)
+    assert state["node"]["spec"] == {"unschedulable": True}
+
+
+def kubelet(host, default, *arguments):
+    words = ["kubelet", "--cpu-manager-policy=static", *arguments]
+    counting.Processes(host.sysroot).start(100, words, "kubelet", unit="kubelet.service", mask="0-7")
+    host.put(STATE, json.dumps({"policyName": "static", "defaultCpuSet": default, "entries": {}, "checksum": 1}))
+
+
+def test_kubernetes_124066_a_state_of_more_cpus_than_there_are_keeps_kubelet_from_starting(tmp_path):
+    host = Host(tmp_path)
+    kubelet(host, "0-7")
+    with pytest.raises(ChangeRefusedError, match="kubelet does not start when CPUs recorded there are offline"):
+        host.ask("disabled")
+    assert f"without /{STATE}" in host.ask("disabled", consumers=RESTART, check=True)["consumers"][0]
+
+
+def test_kubernetes_84333_and_so_does_one_of_fewer(tmp_path):
+    """CPUs that come back are no affinity conflict, and kubelet does not start with them either."""
+    host = Host(tmp_path)
+    host.ask("disabled")
+    kubelet(host, "0,2,4,6")
+    assert f"without /{STATE}" in host.ask("enabled", consumers=RESTART, check=True)["consumers"][0]
+    assert any("CPU manager's state for 4 CPUs, and will have 8" in one for one in host.ask("enabled")["warnings"])
+
+
+def test_kubernetes_98121_cpus_that_are_reserved_have_to_stay(tmp_path):
+    host = Host(tmp_path)
+    kubelet(host, "0-7", "--reserved-cpus=0-1")
+    with pytest.raises(ChangeRefusedError, match=r"CPU 1: kubelet reserves 0-1 for the system"):
+        host.ask("disabled", consumers=RESTART)
