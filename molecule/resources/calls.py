@@ -38,3 +38,8 @@ def module(guest, name, *words, **options):
     """A module's result, by the ad-hoc command, which shows facts, too."""
     said = output("ansible", "-i", str(INVENTORY), guest, "-m", name, "-a", json.dumps(options), *words)
     return json.loads(said.partition("=> ")[2])
+
+
+def kill_the_change(host):
+    """Kill the module that changes the host, by the pid that its lock begins with; it may have ended."""
+    host.run("kill -9 $(head -n 1 /run/threadwise-smt/lock | cut -d ' ' -f 1)")

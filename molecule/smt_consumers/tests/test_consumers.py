@@ -223,7 +223,7 @@ def test_a_module_that_is_killed_while_a_service_restarts_leaves_the_host_as_it_
         try:
             host.check_output("for i in $(seq 300); do test -e /run/begun && exit; sleep 0.2; done; exit 1")
             assert online(host) == "0,2"
-            host.check_output("pkill -9 -f AnsiballZ_smt_state")
+            calls.kill_the_change(host)
             process.wait(timeout=60)
         finally:
             process.kill()

@@ -192,7 +192,7 @@ def test_a_module_that_is_killed_leaves_it_as_it_was(host, seconds):
             is_off = 'test "$(cat /sys/devices/system/cpu/online)" = 0,2'
             host.check_output(f"for i in $(seq 600); do {is_off} && exit; sleep 0.1; done; exit 1")
             time.sleep(seconds)
-            host.run("pkill -9 -f AnsiballZ_smt_state")
+            calls.kill_the_change(host)
             process.wait(timeout=120)
         finally:
             process.kill()

@@ -40,6 +40,8 @@ SERVICES, ALL = "services", "all"
 
 
 KUBELET = "kubelet"
+# The cgroup of all pods, by either driver (pkg/kubelet/cm/node_container_manager_linux.go of Kubernetes).
+_OF_PODS = re.compile(r"/kubepods(\.slice)?(/|\Z)")
 
 
 class Finding(t.NamedTuple):
@@ -518,11 +520,10 @@ def _cpuset_conflicts(
             continue
         owner = whose.of_cpuset(host.owner(entry.path + "/cpuset.cpus"), entry.inside)
         if owner is None:
-            found.append(
-                Finding(
-                    True, f"{_cpuset_label(entry, _lost(entry, going))} {_effect(entry, going)}{_set_by(entry, files)}"
-                )
-            )
+            text = f"{_cpuset_label(entry, _lost(entry, going))} {_effect(entry, going)}{_set_by(entry, files)}"
+            # A kubelet that starts gives each container of its pods CPUs that are online.
+            consumer = KUBELET if _OF_PODS.search(entry.path) else ""
+            found.append(Finding(True, text, consumer=consumer))
         else:
             of_users.setdefault(owner, []).append(entry)
     for owner, entries in of_users.items():

@@ -168,3 +168,24 @@ def test_whole_cores_need_cores_of_the_same_size(tmp_path, where):
     with pytest.raises(ChangeRefusedError, match="some cores would have 1 and 2 threads"):
         host.ask("disabled", cores={"cpus": "0-3"}, consumers=RESTART)
     assert host.ask("disabled", consumers=RESTART, check=True)["consumers"]
+
+
+def test_the_cpusets_of_its_pods_are_its_own_business(tmp_path):
+    host = Node(tmp_path)
+    host.put("proc/self/mounts", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n")
+    for path, cpus in (
+        ("kubepods.slice/kubepods-pod1.slice/cri-containerd-1.scope", "1"),
+        ("system.slice/db.service", "3"),
+    ):
+        folder = "sys/fs/cgroup"
+        for part in ("", *path.split("/")):
+            folder = f"{folder}/{part}".rstrip("/")
+            last = folder.endswith(path)
+            host.put(f"{folder}/cpuset.cpus", cpus if last else "")
+            host.put(f"{folder}/cpuset.cpus.effective", cpus if last else "0-7")
+            host.put(f"{folder}/cgroup.controllers", "cpuset\n")
+    with pytest.raises(ChangeRefusedError, match="3 affinity conflict"):
+        host.ask("disabled")
+    # That of another service counts.
+    with pytest.raises(ChangeRefusedError, match=r"1 affinity conflict(.|\n)*db\.service"):
+        host.ask("disabled", consumers=RESTART)
