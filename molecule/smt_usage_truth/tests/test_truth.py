@@ -89,17 +89,22 @@ def look(where, **options):
 @pytest.mark.parametrize("name", ["one_worker_per_core", "all_threads_half_of_the_time"])
 def test_the_rate_at_full_load_is_forecast_from_half_of_it(host, yields, name, tmp_path):
     with load(host, CPUS):
-        full = rate(host, 20)
+        before = rate(host, 20)
     given = {"workers": 2, "on": "0,2"} if name == "one_worker_per_core" else {"workers": CPUS, "pause": 0.06}
     with load(host, **given):
         found, said = look(tmp_path, seconds=40, windows=30)
         half = rate(host, 20)
+    with load(host, CPUS):
+        after = rate(host, 20)
+    # The machine under the guest is not as fast all the time.
+    full = (before + after) / 2
     use = found["use"]
     assert found["yields"] == ["python_loop"] and not found["reason"], found
     low, high = (half * (1 + end) for end in use["room"])
     by_usage = half * (1 + use["by_usage"])
     print(
-        f"{name}: usage {use['usage']:.0%}, work {use['work'][0]:.0%} to {use['work'][1]:.0%}; at full load {full:.1f},"
+        f"{name}: usage {use['usage']:.0%}, work {use['work'][0]:.0%} to {use['work'][1]:.0%}; at full load {before:.1f}"
+        f" before and {after:.1f} after,"
         f" forecast {low:.1f} to {high:.1f} from {half:.1f} pieces/s; by usage {by_usage:.1f},"
         f" {by_usage / full - 1:+.0%}"
     )
