@@ -80,6 +80,8 @@ module = AnsibleModule({"state": {}, "threads_per_core": {"type": "int"}, "metho
     "affinity_conflicts_of": {}, "persist": {},
     "neutralise_udev_rules": {"type": "bool"}, "siblings": {"type": "raw"}, "cores": {"type": "dict"},
     "consumers": {"type": "dict"}, "consumers_custom": {"type": "list"}}, supports_check_mode=True)
+if host.get("refuses"):
+    module.fail_json(msg="the kernel refuses CPU 3", affinity_conflicts=[])
 now = {"control": "on", "active": True, "online": "0-3"}
 if module.params["cores"]:
     with open(os.environ["SMT_HOST"] + "/log", "a") as stream:

@@ -77,6 +77,23 @@ def test_a_node_that_cannot_be_drained_is_left_as_it_was(nodes):
     assert code == 0 and nodes.changes()["h1"][-1] == "smt false", seen
 
 
+@pytest.mark.parametrize("playbook", ["smt_enforce", "play.yml"])
+def test_a_node_whose_host_cannot_be_changed_gets_pods_as_before(nodes, playbook):
+    (nodes.directory / "play.yml").write_text(
+        "- hosts: h1\n  gather_facts: false\n  roles: [{role: threadwise.smt.smt_policy}]\n"
+    )
+    nodes.set("h1", refuses=True)
+    code, seen = nodes.play(playbook, **POLICY)
+    assert code != 0 and "the kernel refuses CPU 3" in " ".join(seen.rpartition("RECAP")[0].split()), seen
+    # Drained once: there is nothing to put back.
+    assert nodes.asked() == ["patch", "drain", "patch"] and nodes.state["node"] == cluster.NODE
+
+
+def test_what_changes_no_cpu_drains_no_node(nodes):
+    code, seen = nodes.play("smt_enforce", **{**POLICY, "smt_policy_scope": "boot"})
+    assert code == 0 and nodes.asked() == [] and nodes.get("configured") == {"h1": ["nosmt"]}, seen
+
+
 def test_a_node_that_does_not_come_back_is_rolled_back_and_cordoned_until_it_does(nodes):
     nodes.change(speaks=False)
     code, seen = nodes.play("smt_enforce", **POLICY, smt_policy_kubernetes_timeout=10)

@@ -108,10 +108,7 @@ class Origins:
 
         The service of a user's own manager (user@.service) is none.
         """
-        return any(
-            self._runs_as(unit, uid)
-            for unit in filter(None, (_system_unit(path) for path in cgroups if not _LOGIN_SLICE.match(path)))
-        )
+        return any(self._runs_as(unit, uid) for unit in _services(cgroups))
 
     def _has_name(self, uid: int) -> bool:
         # The answer may come from a directory server, and a process may have thousands of threads.
@@ -160,7 +157,7 @@ def service(cgroups: "t.Iterable[str]") -> "str | None":
     """Return the service of the system that a task with these cgroups belongs to; None without one.
     The service of a user's own manager (user@.service) is none.
     """
-    return next(filter(None, (_system_unit(path) for path in cgroups if not _LOGIN_SLICE.match(path))), None)
+    return next(_services(cgroups), None)
 
 
 def is_of_container(cgroup: str) -> bool:
@@ -183,6 +180,11 @@ def _system_unit(cgroup: str) -> "str | None":
         if not part.endswith(".slice"):
             return part if part.endswith(".service") else None
     return None
+
+
+def _services(cgroups: "t.Iterable[str]") -> "t.Iterator[str]":
+    """Yield the services of the system that cgroups belong to."""
+    return filter(None, (_system_unit(path) for path in cgroups if not _LOGIN_SLICE.match(path)))
 
 
 def _service_settings(text: str) -> "t.Iterator[tuple[str, str]]":

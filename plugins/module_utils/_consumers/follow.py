@@ -110,7 +110,19 @@ def settings(document: "t.Mapping[str, t.Any]") -> Settings:
     Raises:
         ConsumerError: they are not valid.
     """
-    for name, action in document["actions"].items():
+    return Settings(
+        actions(document["actions"]),
+        tuple(Custom(one["unit"], tuple(one["number"]), tuple(one["remedy"])) for one in document["custom"]),
+    )
+
+
+def actions(given: "t.Mapping[str, t.Any]") -> "dict[str, str]":
+    """Return what is done to services, by kind.
+
+    Raises:
+        ConsumerError: there is no such kind, or it does not take that.
+    """
+    for name, action in given.items():
         kind = find.KINDS.get(name)
         if kind is None:
             raise ConsumerError(f"consumers names {name!r:.80}: the kinds are {', '.join(find.KINDS)}")
@@ -119,10 +131,7 @@ def settings(document: "t.Mapping[str, t.Any]") -> Settings:
                 f"consumers has {action!r:.80} for {name}: it takes {' or '.join((*kind.actions, NONE))}. To make it"
                 f" right, {kind.remedy}"
             )
-    return Settings(
-        dict(document["actions"]),
-        tuple(Custom(one["unit"], tuple(one["number"]), tuple(one["remedy"])) for one in document["custom"]),
-    )
+    return dict(given)
 
 
 def run(argv: "list[str]") -> "tuple[int, str, str]":
@@ -275,7 +284,8 @@ class Consumers:
         def is_wrong(begun: float) -> bool:
             # A number that is seen is compared whenever the process was started: one that somebody chose stays.
             until = math.inf if kind.shows_number else begun
-            seen = base.Online(online.now, ((until, online.earlier[-1][1]),))
+            # Without a change of ours in this boot somebody else has made one, and the consumer shows that by itself.
+            seen = base.Online(online.now, tuple((until, cpus) for _until, cpus in online.earlier[-1:]))
             return any(
                 one.kind is kind and one.consumer.process.service == service for one in find.wrong(self._host, seen)
             )

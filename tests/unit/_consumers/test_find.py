@@ -11,7 +11,7 @@ import time
 import counting
 import fake_host
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._consumers import follow
+from ansible_collections.threadwise.smt.plugins.module_utils._consumers import find, follow
 from ansible_collections.threadwise.smt.plugins.module_utils._consumers.kinds import base
 
 ALL, FIRST = range(4), (0, 2)
@@ -140,12 +140,14 @@ def test_a_real_nginx_is_recognised_and_not_while_it_has_another_number(tmp_path
             # A worker has its title a moment after it was started.
             mine = []
             for _attempt in range(100):
-                said = Host("/").said()
-                mine = [one for one in said if f"nginx (pid {process.pid})" in one or "4 worker processes" in one]
+                # Of its own: other tests have nginx at work, too.
+                change = base.Online(frozenset(FIRST), ((math.inf, frozenset(ALL)),))
+                found = find.wrong(counting.Processes("/").files, change)
+                mine = [one.counted for one in found if one.consumer.process.pid == process.pid]
                 if mine or not is_found:
                     break
                 time.sleep(0.05)
-            assert bool(mine) == is_found, said
+            assert mine == ["4 worker processes for 4 CPUs"] * is_found
         finally:
             process.terminate()
             process.wait()

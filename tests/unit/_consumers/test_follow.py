@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 
 import counting
@@ -12,9 +13,11 @@ import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._consumers import find, follow, history
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._resident import service
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import watchdog
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.change import ChangeRefusedError
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.errors import SmtError
+from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback import program
 
 NGINX = follow.Settings({"nginx": "restart"})
 RESTART = ["systemctl", "restart", "nginx.service"]
@@ -178,6 +181,23 @@ def test_the_timer_that_rolls_back_takes_the_services_with_it(host):
     host.roll_back()
     assert (host.count(), host.workers()) == (8, 8)
     assert host.ask("disabled", consumers=NGINX, check=True)["consumers"] != []
+
+
+def test_services_follow_back_also_where_the_kernel_refused_the_first_attempt(host):
+    host.ask("disabled", consumers=NGINX, rollback_after=60, method="cpu_online")
+    host.refusals = {(7, True): errno.EBUSY}
+    waits = []
+
+    def wait(_seconds):
+        # It is asked for at once, and pauses after the attempt that was refused.
+        waits.append(1)
+        if len(waits) > 1:
+            assert host.count() == 7
+            host.refusals = {}
+        return service.UNDO_NOW
+
+    program.Program(host, host.pending(), wait, run_command=host.run_command).run()
+    assert (host.count(), host.workers(), len(waits) > 1) == (8, 8, True)
 
 
 def test_what_services_take_is_not_taken_from_the_time_for_the_confirmation(host):

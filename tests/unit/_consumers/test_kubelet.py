@@ -114,31 +114,40 @@ def test_one_that_was_stopped_and_not_started_when_the_change_died_is_started(tm
     assert (tmp_path / "proc/100").exists() and kept(host) == tuple(range(8))
 
 
+KEEPS, REMOVES, STARTS = "nothing", "a restart without the file", "a restart"
+
+
 @pytest.mark.parametrize(
-    ("default", "arguments", "is_wrong"),
+    ("default", "arguments", "does"),
     [
-        ("0,2,4,6", (), False),
-        ("0,2,4,6", ("--cpu-manager-policy=static",), False),
+        ("0,2,4,6", (), KEEPS),
+        ("0,2,4,6", ("--cpu-manager-policy=static",), KEEPS),
         # With strict-cpu-reservation the state lacks what is reserved.
-        ("4,6", ("--cpu-manager-policy=static", "--reserved-cpus=0,2"), False),
-        ("4,6", ("--cpu-manager-policy=static", "--reserved-cpus=0"), True),
-        ("0-7", ("--cpu-manager-policy=static",), True),
-        ("x", ("--cpu-manager-policy=static",), True),
-        (None, ("--cpu-manager-policy=static",), True),
-        (None, (), False),
+        ("4,6", ("--cpu-manager-policy=static", "--reserved-cpus=0,2"), KEEPS),
+        ("4,6", ("--cpu-manager-policy=static", "--reserved-cpus=0"), REMOVES),
+        ("0-7", ("--cpu-manager-policy=static",), REMOVES),
+        ("x", ("--cpu-manager-policy=static",), REMOVES),
+        (None, ("--cpu-manager-policy=static",), STARTS),
+        (None, (), KEEPS),
     ],
 )
-def test_a_state_fits_where_it_has_the_cpus_of_the_host(tmp_path, default, arguments, is_wrong):
+def test_a_state_fits_where_it_has_the_cpus_of_the_host(tmp_path, default, arguments, does):
     host = Node(tmp_path, arguments)
     host.ask("disabled", affinity_conflicts="warn")
     if default is None:
         (tmp_path / STATE).unlink()
     else:
         host.put(STATE, state(default, {}))
-    steps = host.ask("disabled", consumers=RESTART, check=True)["consumers"]
-    assert bool(steps) == is_wrong
-    # What is not there is not removed.
-    assert not steps or ("without" in steps[0]) == (default is not None and default != "x") or default == "x"
+    restart = "kubelet.service: systemctl restart kubelet.service"
+    expected = {KEEPS: [], STARTS: [restart], REMOVES: [f"{restart} without /{STATE}"]}[does]
+    assert host.ask("disabled", consumers=RESTART, check=True)["consumers"] == expected
+
+
+def test_a_change_of_somebody_else_is_made_right_too(tmp_path):
+    """Nothing is known of earlier CPUs then; the state says by itself that it does not fit."""
+    host = Node(tmp_path)
+    host.put(STATE, state("0-5", {}))
+    assert host.ask("enabled", consumers=RESTART)["consumers"] and kept(host) == tuple(range(8))
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,8 @@ class Program:
         self._host, self._fs = host, host_files.HostFs(host.sysroot)
         self._pending, self._wait, self._now = pending, wait, now
         self._run_command = run_command
+        # The CPUs of the change, from before the first attempt to take it back.
+        self._changed: base.Online | None = None
         self._said = ""
 
     def run(self) -> None:
@@ -98,11 +100,12 @@ class Program:
                 known, self._pending = self._pending, pending_rollback.load(self._fs) or self._pending
                 if self._pending["since"] != known["since"] and self._now() < self._end_of_time() and not is_asked:
                     return False
-                online = history.load(self._fs, smt_state.read(files=self._host)["online"])
+                if self._changed is None or self._pending["since"] != known["since"]:
+                    self._changed = history.load(self._fs, smt_state.read(files=self._host)["online"])
                 problems = smt_restore.restore(self._host, self._pending)
                 left = smt_restore.left(problems)
                 if not left:
-                    problems += self._consumers_back(online)
+                    problems += self._consumers_back(self._changed)
                     self._end()
         except (HostError, OSError, MemoryError) as error:
             self._say(f"not rolled back yet: {error or type(error).__name__}")
