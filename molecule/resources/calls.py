@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import subprocess
+import time
 
 INVENTORY = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "inventory"
 LAB = pathlib.Path(os.environ["MOLECULE_PROJECT_DIRECTORY"]) / "lab" / "lab.py"
@@ -40,6 +41,45 @@ def module(guest, name, *words, **options):
     return json.loads(said.partition("=> ")[2])
 
 
-def kill_the_change(host):
-    """Kill the module that changes the host, by the pid that its lock begins with; it may have ended."""
-    host.run("kill -9 $(head -n 1 /run/threadwise-smt/lock | cut -d ' ' -f 1)")
+def asked(guest, state, *words, **options):
+    """Ask smt_state for a state."""
+    return run(*_state(guest, state, options), *words)
+
+
+def state(guest, state, *words, **options):
+    """Set a state by smt_state; returns what the terminal shows, as one line."""
+    done = asked(guest, state, *words, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return " ".join(f"{done.stdout} {done.stderr}".split())
+
+
+def killed(host, guest, mark, state, **options):
+    """Ask smt_state for a state, and kill it on the guest when a file is there, which what it runs makes and waits
+    then. Returns when its watchdog has ended.
+    """
+    host.check_output(f"rm -f {mark}")
+    with subprocess.Popen(
+        _state(guest, state, options), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=_PLAIN
+    ) as process:
+        try:
+            host.check_output(f"for i in $(seq 1500); do test -e {mark} && exit; sleep 0.2; done; exit 1")
+            # The lock begins with the pid of its holder.
+            host.check_output("kill -9 $(head -n 1 /run/threadwise-smt/lock | cut -d ' ' -f 1)")
+            process.wait(timeout=120)
+        finally:
+            process.kill()
+    ended(host, "pgrep -f smt-watchdog")
+
+
+def ended(host, command):
+    """Wait until a command of a guest fails."""
+    for _attempt in range(400):
+        if host.run(command).rc:
+            return
+        time.sleep(0.5)
+    raise AssertionError(f"{command} succeeds still")
+
+
+def _state(guest, state, options):
+    words = json.dumps({"state": state, **options})
+    return ["ansible", "-i", str(INVENTORY), guest, "-b", "-m", "threadwise.smt.smt_state", "-a", words]

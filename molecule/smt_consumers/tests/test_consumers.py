@@ -6,9 +6,7 @@ them right, and where it is asked to they follow each change, and follow it back
 
 from __future__ import annotations
 
-import json
 import shlex
-import subprocess
 import sys
 import time
 
@@ -104,19 +102,8 @@ def as_at_first(host):
         settled(host, name, 4)
 
 
-def asked(wanted, *words, **options):
-    """Ask for a state."""
-    return calls.run(
-        *("ansible", "-i", str(calls.INVENTORY), GUEST, "-b", "-m", "threadwise.smt.smt_state"),
-        *("-a", json.dumps({"state": wanted, **options}), *words),
-    )
-
-
 def state(wanted, *words, **options):
-    """Change the state; returns what the terminal shows, as one line."""
-    done = asked(wanted, *words, **options)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return " ".join(f"{done.stdout} {done.stderr}".split())
+    return calls.state(GUEST, wanted, *words, **options)
 
 
 def settled(host, name, number):
@@ -200,7 +187,7 @@ def test_twenty_times_each_follows_and_follows_back(host):
 def test_a_reload_that_hangs_ends_the_change_and_the_host_is_as_it_was(host):
     drop_in(host, "haproxy", "[Service]\nTimeoutStartSec=infinity\nExecReload=\nExecReload=/bin/sleep 1000\n")
     begun = time.monotonic()
-    done = asked("disabled", **FOLLOW)
+    done = calls.asked(GUEST, "disabled", **FOLLOW)
     assert done.returncode != 0 and time.monotonic() - begun < 300
     said = " ".join(f"{done.stdout} {done.stderr}".split())
     assert "haproxy.service does not follow: systemctl reload haproxy.service" in said
@@ -212,25 +199,8 @@ def test_a_reload_that_hangs_ends_the_change_and_the_host_is_as_it_was(host):
 
 
 def test_a_module_that_is_killed_while_a_service_restarts_leaves_the_host_as_it_was(host):
-    drop_in(host, "nginx", "[Service]\nExecStartPre=/bin/sh -c 'touch /run/begun && sleep 15'\n")
-    host.check_output("rm -f /run/begun")
-    command = ["ansible", "-i", str(calls.INVENTORY), GUEST, "-b", "-m", "threadwise.smt.smt_state"]
-    with subprocess.Popen(
-        [*command, "-a", json.dumps({"state": "disabled", **FOLLOW})],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    ) as process:
-        try:
-            host.check_output("for i in $(seq 300); do test -e /run/begun && exit; sleep 0.2; done; exit 1")
-            assert online(host) == "0,2"
-            calls.kill_the_change(host)
-            process.wait(timeout=60)
-        finally:
-            process.kill()
-    for _attempt in range(200):
-        if host.run("pgrep -f smt-watchdog").rc:
-            break
-        time.sleep(0.5)
+    drop_in(host, "nginx", "[Service]\nExecStartPre=/bin/sh -c 'touch /run/begun && sleep 30'\n")
+    calls.killed(host, GUEST, "/run/begun", "disabled", **FOLLOW)
     assert online(host) == "0-3"
     for name in NUMBER:
         settled(host, name, 4)
@@ -240,10 +210,7 @@ def test_a_change_that_nobody_confirms_takes_its_services_back(host):
     state("disabled", rollback_after=20, **FOLLOW)
     for name in NUMBER:
         settled(host, name, 2)
-    for _attempt in range(200):
-        if host.run("systemctl is-active threadwise-smt-rollback.service").rc:
-            break
-        time.sleep(0.5)
+    calls.ended(host, "systemctl is-active threadwise-smt-rollback.service")
     assert online(host) == "0-3"
     for name in NUMBER:
         settled(host, name, 4)

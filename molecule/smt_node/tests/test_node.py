@@ -7,7 +7,6 @@ back each time, its pods have CPUs of their own that are online, and a module th
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import time
 
@@ -100,17 +99,8 @@ def as_it_was(host, the_node):
     settled(host, {0, 1, 2, 3})
 
 
-def asked(wanted, *words, **options):
-    return calls.run(
-        *("ansible", "-i", str(calls.INVENTORY), GUEST, "-b", "-m", "threadwise.smt.smt_state"),
-        *("-a", json.dumps({"state": wanted, **options}), *words),
-    )
-
-
 def state(wanted, *words, **options):
-    done = asked(wanted, *words, **options)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return " ".join(f"{done.stdout} {done.stderr}".split())
+    return calls.state(GUEST, wanted, *words, **options)
 
 
 def cpus(text):
@@ -152,7 +142,7 @@ def online(host):
 
 def test_without_being_asked_it_is_a_conflict(host):
     for words in (["--check"], []):
-        done = asked("disabled", *words)
+        done = calls.asked(GUEST, "disabled", *words)
         assert done.returncode != 0 and f"kubelet is static ({STATE})" in done.stdout + done.stderr
     assert online(host) == {0, 1, 2, 3}
 
@@ -180,25 +170,17 @@ def test_with_us_it_comes_back_each_time(host):
         settled(host, {0, 1, 2, 3})
 
 
-@pytest.mark.parametrize("seconds", [0, 2, 6])
-def test_a_module_that_is_killed_leaves_it_as_it_was(host, seconds):
-    command = ["ansible", "-i", str(calls.INVENTORY), GUEST, "-b", "-m", "threadwise.smt.smt_state"]
-    with subprocess.Popen(
-        [*command, "-a", json.dumps({"state": "disabled", **FOLLOW})],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    ) as process:
-        try:
-            is_off = 'test "$(cat /sys/devices/system/cpu/online)" = 0,2'
-            host.check_output(f"for i in $(seq 600); do {is_off} && exit; sleep 0.1; done; exit 1")
-            time.sleep(seconds)
-            calls.kill_the_change(host)
-            process.wait(timeout=120)
-        finally:
-            process.kill()
-    for _attempt in range(400):
-        if host.run("pgrep -f smt-watchdog").rc:
-            break
-        time.sleep(0.5)
-    assert online(host) in ({0, 1, 2, 3}, {0, 2})
-    settled(host, online(host))
+@pytest.mark.parametrize("step", ["ExecStopPost", "ExecStartPre", "ExecStartPost"])
+def test_a_module_that_is_killed_leaves_it_as_it_was(host, step):
+    """Each step is held while the module is killed in it."""
+    held = f"[Service]\nTimeoutSec=infinity\n{step}=/bin/sh -c 'touch /run/held && sleep 30'\n"
+    host.check_output("mkdir -p /run/systemd/system/kubelet.service.d")
+    path = "/run/systemd/system/kubelet.service.d/test.conf"
+    host.ansible("ansible.builtin.copy", f"content={held!r} dest={path}", check=False)
+    host.check_output("systemctl daemon-reload")
+    try:
+        calls.killed(host, GUEST, "/run/held", "disabled", **FOLLOW)
+        assert online(host) == {0, 1, 2, 3}
+        settled(host, {0, 1, 2, 3})
+    finally:
+        host.run("rm -rf /run/systemd/system/kubelet.service.d; systemctl daemon-reload")

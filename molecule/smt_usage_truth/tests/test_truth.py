@@ -103,8 +103,8 @@ def test_the_rate_at_full_load_is_forecast_from_half_of_it(host, yields, name, t
     low, high = (half * (1 + end) for end in use["room"])
     by_usage = half * (1 + use["by_usage"])
     print(
-        f"{name}: usage {use['usage']:.0%}, work {use['work'][0]:.0%} to {use['work'][1]:.0%}; at full load {before:.1f}"
-        f" before and {after:.1f} after,"
+        f"{name}: usage {use['usage']:.0%}, work {use['work'][0]:.0%} to {use['work'][1]:.0%}; at full load"
+        f" {before:.1f} before and {after:.1f} after,"
         f" forecast {low:.1f} to {high:.1f} from {half:.1f} pieces/s; by usage {by_usage:.1f},"
         f" {by_usage / full - 1:+.0%}"
     )
