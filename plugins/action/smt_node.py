@@ -21,6 +21,7 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "state": {"type": "str", "choices": [DRAINED, READY], "required": True},
     "drain": {"type": "list", "elements": "str", "default": []},
     "timeout": {"type": "int", "default": 600},
+    "labels": {"type": "dict", "default": {}},
 }
 
 
@@ -38,6 +39,10 @@ class ActionModule(ControllerAction):
             if options["state"] == READY:
                 changed = node.ready(options["timeout"], check)
                 said = f"node {node.name} is ready, and gets pods again"
+                labels = {name: text.line(value, 63) for name, value in options["labels"].items()}
+                if labels and not check and node.label(labels):
+                    shown = ", ".join(f"{name}={value}" for name, value in sorted(labels.items()))
+                    said, changed = f"{f'{said}, ' if changed else f'node {node.name} '}has the labels {shown}", True
             else:
                 if not check:
                     display.display(f"{host}: drains node {node.name}, which may take {options['timeout']} s")

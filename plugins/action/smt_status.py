@@ -104,6 +104,7 @@ class ActionModule(HostAction):
         return {
             "changed": False,
             "compliance": self._judge(task_vars["inventory_hostname"], facts, options, scope, memory),
+            "threads_per_core": facts["threads_per_core"]["online_max"],
         }
 
     @staticmethod

@@ -74,6 +74,14 @@ options:
     type: list
     elements: str
     default: [services]
+  consumers:
+    description:
+      - Services that would be wrong after the boot, and what systemctl does to them then, by the kind of their program.
+        A boot leaves one kind wrong, a kubelet whose CPU manager is static - V(restart) for C(kubelet).
+      - They are no affinity conflict. M(threadwise.smt.smt_state) with the state V(unchanged) makes them right after
+        the boot.
+    type: dict
+    default: {}
 extends_documentation_fragment:
   - threadwise.smt.attributes
 attributes:
@@ -201,6 +209,7 @@ def main() -> None:
         given["mitigations"],
         given["affinity_conflicts"],
         tuple(given["affinity_conflicts_of"]),
+        given["consumers"],
     )
     try:
         result = boot_change.run(host_files.HostFs("/"), request)

@@ -195,9 +195,16 @@ ansible_facts:
         consumers:
           description:
             - Programs that counted CPUs before this collection changed them, in this boot, and believe in that number
-              still - the C(program), its C(unit), C(is_service) whether that is a service of the system, the number
-              that it C(counted), the C(cpus) that it has, what it C(has) in words, and the C(remedy).
+              still, and a kubelet that does not start with the CPUs that there are - the C(program), its C(unit),
+              C(is_service) whether that is a service of the system, the number that it C(counted), the C(cpus) that it
+              has, what it C(has) in words, and the C(remedy).
             - Options of M(threadwise.smt.smt_state) make services follow.
+          type: list
+          elements: dict
+        consumers_after_switch:
+          description:
+            - Programs that count CPUs, are right now, and would be wrong after SMT was switched - off where it is
+              active, else on. With the keys of C(consumers), of which C(cpus) is the number then.
           type: list
           elements: dict
         problems:

@@ -34,6 +34,11 @@ options:
     description: Seconds that either may take.
     type: int
     default: 600
+  labels:
+    description: Labels that the node has with V(ready), their values by their names. Check mode, which does not know
+      the state after a change, says nothing of them.
+    type: dict
+    default: {}
 extends_documentation_fragment:
   - threadwise.smt.attributes.controller
 attributes:

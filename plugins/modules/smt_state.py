@@ -20,11 +20,13 @@ options:
     description:
       - V(disabled) leaves one thread of each core online, V(enabled) brings siblings back online that were not off on
         purpose, V(restored) restores the state from before the first change. V(on) and V(off), and YAML's V(true) and
-        V(false), are other words for V(enabled) and V(disabled). Either this or O(threads_per_core) has to be set.
+        V(false), are other words for V(enabled) and V(disabled). V(unchanged) leaves the CPUs as they are, and makes
+        services of O(consumers) right. Either this or O(threads_per_core) has to be set.
       - CPUs that were offline while SMT was in use on other cores were off on purpose.
-      - V(restored) also removes what keeps a setting over boots, and forgets the saved state.
+      - V(restored) also removes what keeps a setting over boots, and forgets the saved state. V(unchanged) leaves that
+        alone, too.
     type: str
-    choices: [enabled, disabled, restored, 'on', 'off']
+    choices: [enabled, disabled, restored, unchanged, 'on', 'off']
   threads_per_core:
     description:
       - So many threads of each core are online, the first ones. V(1) is the same as O(state=disabled).

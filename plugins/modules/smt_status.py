@@ -86,6 +86,10 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+threads_per_core:
+  description: The most threads of a core that are online; null where that is not known.
+  returned: success
+  type: int
 compliance:
   description: The result of the comparison. What does not apply is null.
   returned: success

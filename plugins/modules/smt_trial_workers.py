@@ -10,7 +10,8 @@ version_added: 1.0.0
 description:
   - Used by the role P(threadwise.smt.smt_trial#role); not to be called directly.
   - Lists the systemd services that run as many processes or threads as there were CPUs before a switch. They counted
-    the CPUs when they started.
+    the CPUs when they started. Also lists the programs that M(threadwise.smt.smt_state) knows, and that believe in
+    another number of CPUs than there is.
 options:
   cpus:
     description: The number of online CPUs before the switch.
@@ -41,20 +42,37 @@ workers:
   returned: success
   type: list
   elements: dict
-  sample: [{unit: nginx.service, name: nginx, kind: processes}]
+  sample: [{unit: ingest.service, name: ingest, kind: processes}]
+consumers:
+  description: The systemd unit of each such program, or the program itself, and what it C(has).
+  returned: success
+  type: list
+  elements: dict
+  sample: [{unit: nginx.service, has: 4 worker processes for 4 CPUs}]
 """
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.threadwise.smt.plugins.module_utils._bindings import worker_counts
-from ansible_collections.threadwise.smt.plugins.module_utils._host import kernel_files
+from ansible_collections.threadwise.smt.plugins.module_utils._consumers import find, history
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, kernel_files
+from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 
 
 def main() -> None:
     """List the services."""
     module = AnsibleModule(argument_spec={"cpus": {"type": "int", "required": True}}, supports_check_mode=True)
-    module.exit_json(
-        changed=False, workers=worker_counts.of_services(kernel_files.KernelFiles("/"), module.params["cpus"])
-    )
+    host = kernel_files.KernelFiles("/")
+    try:
+        online = history.load(host_files.HostFs("/"), smt_state.read(files=host)["online"])
+    except HostError as error:
+        module.fail_json(msg=str(error))
+    consumers = [
+        {"unit": one.consumer.process.title, "has": one.counted} for one in find.wrong(host, online)[: find.MAX_FACTS]
+    ]
+    known = {one["unit"] for one in consumers}
+    workers = worker_counts.of_services(host, module.params["cpus"])
+    module.exit_json(changed=False, workers=[one for one in workers if one["unit"] not in known], consumers=consumers)
 
 
 if __name__ == "__main__":

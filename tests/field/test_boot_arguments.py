@@ -10,6 +10,7 @@ import re
 import subprocess
 
 import boot_maker
+import counting
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
     change,
@@ -565,3 +566,23 @@ def test_kubernetes_124066_a_boot_without_these_cpus_can_be_refused(tmp_path):
     # With all CPUs nothing is lost.
     request = change.Request("enabled", None, False, False, affinity_conflicts="fail")
     assert change.run(HostFs(str(tmp_path)), request, "x86_64", "6.1.0-13-amd64")["affinity_conflicts"] == []
+
+
+def test_kubernetes_124066_what_is_made_right_after_the_boot_is_no_conflict(tmp_path):
+    boot_maker.grub_tree(tmp_path)
+    boot_maker.write(tmp_path, "var/lib/kubelet/cpu_manager_state", '{"policyName":"static"}')
+    request = change.Request(
+        "disabled", None, False, False, affinity_conflicts="fail", consumers={"kubelet": "restart"}
+    )
+    result = change.run(HostFs(str(tmp_path)), request, "x86_64", "6.1.0-13-amd64")
+    assert result["changed"] and result["affinity_conflicts"] == [] and "kubelet" not in " ".join(result["warnings"])
+
+
+def test_kubernetes_124066_a_boot_with_more_cpus_keeps_kubelet_from_starting_too(tmp_path):
+    boot_maker.grub_tree(tmp_path)
+    boot_maker.write(tmp_path, "var/lib/kubelet/cpu_manager_state", '{"policyName":"static","defaultCpuSet":"0,2,4,6"}')
+    counting.Processes(tmp_path).start(100, ["kubelet"], "kubelet", unit="kubelet.service", mask="0-7")
+    said = " ".join(run(tmp_path, "enabled", True)["warnings"])
+    assert "kubelet.service has its CPU manager's state for 4 CPUs, and will have 8 after the boot: drain" in said
+    request = change.Request("enabled", None, False, True, consumers={"kubelet": "restart"})
+    assert not change.run(HostFs(str(tmp_path)), request, "x86_64", "6.1.0-13-amd64")["warnings"]

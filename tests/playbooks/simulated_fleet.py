@@ -96,7 +96,8 @@ end(module, "smt", module.params["state"] == "enabled" or module.params["threads
     "smt_boot_args": (
         r"""
 module = AnsibleModule({"smt": {}, "maxcpus": {}, "mitigations": {}, "force": {"type": "bool"},
-    "affinity_conflicts": {}, "affinity_conflicts_of": {"type": "list"}}, supports_check_mode=True)
+    "affinity_conflicts": {}, "affinity_conflicts_of": {"type": "list"}, "consumers": {"type": "dict"}},
+    supports_check_mode=True)
 end(module, "configured", {"enabled": [], "disabled": ["nosmt"]}[module.params["smt"]], reboot_required=True, found=[],
     reboot_in_vain=None, loader="grub_debian", arguments=[], configured_before=[], configured=[], running=[],
     mitigations_running=[], differences=[], affinity_conflicts=[], diff=[])

@@ -108,6 +108,26 @@ def test_a_node_that_does_not_come_back_is_rolled_back_and_cordoned_until_it_doe
     assert code == 0 and nodes.get("smt") == {"h1": False} and nodes.state["node"] == cluster.NODE, seen
 
 
+def test_a_node_has_labels_of_its_state_where_they_are_asked_for(nodes):
+    policy = {**POLICY, "smt_policy_kubernetes_labels": True}
+
+    def labels():
+        return nodes.state["node"]["metadata"]["labels"]
+
+    for words in (["--check"], []):
+        assert labels() == {}
+        code, seen = nodes.play("smt_enforce", *words, **policy)
+        assert code == 0, seen
+    off = {"threadwise-smt/threads-per-core": "1", "threadwise-smt/status": "compliant"}
+    assert labels() == off and nodes.asked()[-1] == "patch"
+    code, seen = nodes.play("smt_enforce", **policy)
+    assert code == 0 and nodes.asked() == [] and "changed=0" in seen, seen
+    # What is rolled back has the labels of what it is.
+    nodes.change(speaks=False)
+    code, seen = nodes.play("smt_enforce", **{**policy, "smt_policy": "enabled", "smt_policy_kubernetes_timeout": 10})
+    assert code != 0 and labels() == off, seen
+
+
 def test_without_kubectl_nothing_is_changed_and_it_is_said_what_to_do(nodes, monkeypatch):
     (nodes.directory / "bin/kubectl").unlink()
     # The machine of the tests may have one.

@@ -5,6 +5,7 @@ and the differences that the running system still has.
 """
 
 import os
+import types
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity
@@ -20,6 +21,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
+from ansible_collections.threadwise.smt.plugins.module_utils._consumers import find, follow
+from ansible_collections.threadwise.smt.plugins.module_utils._consumers.kinds import base as consumer_base
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, files as host_files, locks
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 from ansible_collections.threadwise.smt.plugins.module_utils._host.kernel_files import KernelFiles
@@ -45,6 +48,7 @@ class Request(t.NamedTuple):
         mitigations: `auto`, `auto_nosmt`, `off`, or None when this collection sets none.
         affinity_conflicts: ``fail`` or ``warn``: what to do about affinity conflicts of CPUs that would not be started.
         conflicts_of: whose conflicts ``fail`` counts, as `affinity.selected` takes them.
+        consumers: by kind, what is done after the boot to services that would be wrong then.
     """
 
     smt: "str | None"
@@ -54,6 +58,7 @@ class Request(t.NamedTuple):
     mitigations: "str | None" = None
     affinity_conflicts: str = "warn"
     conflicts_of: "tuple[str, ...]" = (affinity.SERVICES,)
+    consumers: "t.Mapping[str, str]" = types.MappingProxyType({})
 
 
 class Diff(TypedDict):
@@ -312,7 +317,9 @@ class _Update:
         going = set() if online is None else set(now).difference(online)
         if going:
             self._backend.warnings += [f"{sentence}. It may undo this." for sentence in others.found(self._fs)]
-        found = affinity.find(kernel, now, going)
+        actions = follow.actions(self._request.consumers)
+        followed = {kind for kind, action in actions.items() if action != follow.NONE}
+        found = [one for one in affinity.find(kernel, now, going) if one.consumer not in followed]
         refused = affinity.selected(found, self._request.conflicts_of)
         what = f"affinity conflict(s) with a boot without CPUs {cpulist.render(going)}"
         if refused and self._request.affinity_conflicts == "fail":
@@ -322,6 +329,15 @@ class _Update:
             )
         if found:
             self._backend.warnings.append(f"{len(found)} {what}: {affinity.in_one_line(found)}.")
+        known = {*followed, *(one.consumer for one in found)}
+        # After a boot most programs have counted the CPUs that there are.
+        after = [] if online is None else find.wrong(kernel, consumer_base.Online(frozenset(online)))
+        self._backend.warnings += [
+            f"{one.consumer.process.title} has {one.counted}, and will have {one.consumer.gets} after the boot:"
+            f" {one.kind.remedy}."
+            for one in after
+            if one.kind.name not in known and actions.get(one.kind.name) != follow.NONE
+        ]
         return [one.text for one in found]
 
     def _boot_arguments(self) -> "list[str]":

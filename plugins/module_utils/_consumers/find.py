@@ -7,6 +7,7 @@ A kind of them is a file in ``kinds``. Who is bound to CPUs by their numbers is 
 (``_bindings/affinity.py``).
 """
 
+import math
 import re
 import typing as t
 
@@ -46,26 +47,60 @@ def wrong(host: kernel_files.KernelFiles, online: base.Online) -> "list[Found]":
         host: the host.
         online: its CPUs.
     """
-    reader = _Reader(host)
-    by_kind: dict[str, list[base.Process]] = {}
-    for program in programs.running(host, _KIND_OF):
-        by_kind.setdefault(_KIND_OF[program.name].name, []).extend(reader.process(program))
-    return [
-        Found(KINDS[name], one)
-        for name, processes in sorted(by_kind.items())
-        for one in KINDS[name].find(processes, online)
-    ]
+    return _wrong(_running(host), online)
 
 
-def facts(host: kernel_files.KernelFiles, online: base.Online) -> "list[dict[str, t.Any]]":
-    """Return the consumers that are wrong now as plain data, at most :data:`MAX_FACTS`; none where this collection has
-    switched no CPU in this boot.
+class Facts(t.NamedTuple):
+    """Consumers as plain data, at most :data:`MAX_FACTS` each.
+
+    Attributes:
+        now: those that are wrong.
+        after_switch: those that are right, and would be wrong with other CPUs.
+    """
+
+    now: "list[dict[str, t.Any]]"
+    after_switch: "list[dict[str, t.Any]]"
+
+
+def facts(host: kernel_files.KernelFiles, online: base.Online, after_switch: "t.Iterable[int]") -> Facts:
+    """Return the consumers that are wrong, and those that would be.
 
     Args:
         host: the host.
         online: its CPUs, now and earlier.
+        after_switch: the CPUs that it would have.
     """
-    found = wrong(host, online) if online.earlier else []
+    running = _running(host)
+    now = _wrong(running, online)
+    # Whatever counts has counted before that.
+    after = _wrong(running, online.after(math.inf, after_switch))
+    pids = {one.consumer.process.pid for one in now}
+    return Facts(_facts(now), _facts([one for one in after if one.consumer.process.pid not in pids]))
+
+
+_Running = t.Dict[str, t.List[base.Process]]
+
+
+def _running(host: kernel_files.KernelFiles) -> _Running:
+    """Return the processes of each kind."""
+    reader = _Reader(host)
+    by_kind: _Running = {}
+    for program in programs.running(host, _KIND_OF):
+        by_kind.setdefault(_KIND_OF[program.name].name, []).extend(reader.process(program))
+    for kind in registry.KINDS:
+        by_kind[kind.name] = by_kind.get(kind.name) or kind.down(host)
+    return by_kind
+
+
+def _wrong(running: _Running, online: base.Online) -> "list[Found]":
+    return [
+        Found(KINDS[name], one)
+        for name, processes in sorted(running.items())
+        for one in KINDS[name].find(processes, online)
+    ]
+
+
+def _facts(found: "t.Sequence[Found]") -> "list[dict[str, t.Any]]":
     return [
         {
             "program": one.kind.name,

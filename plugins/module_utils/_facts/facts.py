@@ -3,6 +3,7 @@
 """`ansible_facts['smt']`: all facts about a host's SMT, as plain data. Reads only."""
 
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -109,6 +110,7 @@ def gather(fs: host_files.HostFs, siblings: object = sibling_source.KERNEL) -> "
     loader = boot_detection.find_loader(fs)
     guest_of = hypervisor.detect(fs)
     supported = None if shown else _supported(control, topology)
+    consumers = _consumers(fs, topology, active)
     facts = {
         "supported": supported,
         "control": control,
@@ -143,7 +145,8 @@ def gather(fs: host_files.HostFs, siblings: object = sibling_source.KERNEL) -> "
         "online_before": cpulist.render(saved["cpu"]["online"]) if saved else None,
         "pending_rollback": rollback_record.pending(fs),
         "pending_change": _pending_change(fs),
-        "consumers": _consumers(fs, topology.online),
+        "consumers": consumers.now,
+        "consumers_after_switch": consumers.after_switch,
     }
     boot_visit.note_problem(fs)
     facts["problems"] = fs.problems
@@ -158,9 +161,15 @@ def _pending_change(fs: host_files.HostFs) -> "dict[str, t.Any] | None":
     return None if pending is None else {"by": pending["by"], "seconds_left": pending_rollback.seconds_left(pending)}
 
 
-def _consumers(fs: host_files.HostFs, online: "t.Iterable[int]") -> "list[dict[str, t.Any]]":
-    """Return who counted CPUs before this collection changed them, and believes in that number still."""
-    return find.facts(kernel_files.KernelFiles(fs.sysroot), history.load(fs, online))
+def _consumers(fs: host_files.HostFs, topology: Topology, active: "bool | None") -> find.Facts:
+    """Return who counted CPUs before this collection changed them, and believes in that number still; and who would
+    believe in another number after SMT is switched, of each core in use to one thread or to all of them.
+    """
+    online = frozenset(topology.online)
+    used = [core for core in topology.cores if online.intersection(core)]
+    switched = [min(online.intersection(core)) for core in used] if active else itertools.chain(*used)
+    after = online if active is None else (online - {cpu for core in used for cpu in core}).union(switched)
+    return find.facts(kernel_files.KernelFiles(fs.sysroot), history.load(fs, online), after)
 
 
 def _snapshot(fs: host_files.HostFs) -> "smt_snapshot.Snapshot | None":

@@ -14,4 +14,5 @@ ARGUMENTS: "dict[str, dict[str, t.Any]]" = {
     "force": {"type": "bool", "default": False},
     "affinity_conflicts": {"type": "str", "choices": ["fail", "warn"], "default": "warn"},
     "affinity_conflicts_of": {"type": "list", "elements": "str", "default": ["services"]},
+    "consumers": {"type": "dict", "default": {}},
 }

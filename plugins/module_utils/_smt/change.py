@@ -48,6 +48,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._topology import (
 
 LOG = "var/lib/threadwise-smt/watchdog.log"
 RESTORED, ENABLED, DISABLED, PREVIOUS = "restored", "enabled", "disabled", "previous"
+UNCHANGED = "unchanged"
 # Time limit of a confirmation for getting the lock. Without the confirmation the change would be rolled back.
 CONFIRM_SECONDS = 300
 # What a change may write: files that decide what the host goes back to, and others.
@@ -71,7 +72,7 @@ _Files = t.Dict[str, t.Tuple[t.Optional[str], t.Optional[str]]]
 class Request(t.NamedTuple):
     """What is requested."""
 
-    state: "str | None"  # enabled, disabled, restored or previous
+    state: "str | None"  # enabled, disabled, restored, previous or unchanged
     threads: "int | None" = None  # threads per core
     method: str = "auto"  # as in state.py
     affinity_conflicts: str = "fail"  # fail or warn: what to do about affinity conflicts
@@ -377,6 +378,8 @@ class RuntimeChange:
         earlier = self._earlier()
         if earlier is not None:
             return {**earlier, "present": self.before["present"]}
+        if self.request.state == UNCHANGED:
+            return self.before
         numeric = smt_state.takes_numbers(os.uname().machine)
         return smt_state.predict(
             self.before, self.cores, self._threads(), self.method, self._origin(), numeric, self.only
@@ -561,6 +564,8 @@ class RuntimeChange:
     def _file_changes(self, state: smt_state.State) -> _Files:
         if self.request.frame is not None:
             return config_files.changes(self.fs, smt_frame.wanted_files(self.fs, self.request.frame))
+        if self.request.state == UNCHANGED:
+            return {}
         restored = self.request.state == RESTORED
         wanted = persistence.wanted(persistence.NONE if restored else self.request.persist, state, self.cores)
         wanted.update(udev_rules.wanted(self.fs, self.request.neutralise and not restored))

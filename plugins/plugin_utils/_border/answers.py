@@ -202,6 +202,7 @@ KINDS = {
                 schema.whole(unit=schema.text(300), name=schema.text(300), kind=schema.one_of("processes", "threads")),
                 100,
             ),
+            "consumers": schema.items(schema.whole(unit=schema.text(300), has=schema.text(300)), 100),
         }
     ),
     # Answers of Ansible's own modules about an async job.

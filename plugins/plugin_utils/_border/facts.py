@@ -135,6 +135,18 @@ _ALWAYS = schema.whole(
     pending_rollback=schema.or_null(_PENDING_ROLLBACK),
     problems=_SENTENCES,
 )
+_CONSUMERS = schema.items(
+    schema.whole(
+        program=schema.about(_WORD, "Name of the program."),
+        unit=schema.about(schema.or_null(schema.text(100)), "Its systemd unit; null outside of any."),
+        is_service=schema.about(schema.BOOL, "Whether that is a service of the system."),
+        counted=schema.about(schema.count(schema.MAX_CPUS), "The number of CPUs that it believes in."),
+        cpus=schema.about(schema.count(schema.MAX_CPUS), "The number of CPUs that it has."),
+        has=schema.about(_SENTENCE, "What it has for which number of CPUs."),
+        remedy=schema.about(_SENTENCE, "What makes it right."),
+    ),
+    100,
+)
 # Other facts may be missing, as every documented fact without a schema of its own may: they came later.
 _SMT = schema.strict(
     _ALWAYS["required"],
@@ -148,18 +160,8 @@ _SMT = schema.strict(
             ),
         )
     ),
-    consumers=schema.items(
-        schema.whole(
-            program=schema.about(_WORD, "Name of the program."),
-            unit=schema.about(schema.or_null(schema.text(100)), "Its systemd unit; null outside of any."),
-            is_service=schema.about(schema.BOOL, "Whether that is a service of the system."),
-            counted=schema.about(schema.count(schema.MAX_CPUS), "The number of CPUs that it believes in."),
-            cpus=schema.about(schema.count(schema.MAX_CPUS), "The number of CPUs that it has."),
-            has=schema.about(_SENTENCE, "What it has for which number of CPUs."),
-            remedy=schema.about(_SENTENCE, "What makes it right."),
-        ),
-        100,
-    ),
+    consumers=_CONSUMERS,
+    consumers_after_switch=_CONSUMERS,
     ppc64_cpu=schema.or_null(schema.text(4000, r"^SMT[A-Za-z0-9=:,; *-]*$")),
 )
 

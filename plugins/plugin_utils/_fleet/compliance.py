@@ -378,7 +378,7 @@ def _services(facts: fields.Facts, kinds: t.Container[str] | None = None) -> lis
         kinds: only services of the system of these kinds; None for all programs.
     """
     return [
-        _text(f"{one.get('has')}, and has {one.get('cpus')}: {one.get('remedy')}") or "?"
+        fields.consumer(one, "has")
         for one in fields.items(facts, "consumers")
         if isinstance(one, dict) and (kinds is None or (one.get("is_service") is True and one.get("program") in kinds))
     ]

@@ -14,6 +14,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 Facts = t.Mapping[str, t.Any]
 MAX_WIDTH = 48
 MAX_NAME = 200
+MAX_SENTENCE = 500
 # With these words Ansible introduces an error from ansible-core 2.19 on.
 _INTRODUCTION = re.compile("^((Task|Action) failed: )+")
 
@@ -59,6 +60,16 @@ def line(value: t.Any, most: int) -> str | None:
     or None for a value that is not a text or empty.
     """
     return text.line(value, most) or None if isinstance(value, str) else None
+
+
+def consumer(one: Facts, has: str) -> str:
+    """Return what a program has that counted CPUs, as a sentence.
+
+    Args:
+        one: an item of ``consumers``.
+        has: the words before the number of CPUs that it has, or would have.
+    """
+    return line(f"{one.get('has')}, and {has} {one.get('cpus')}: {one.get('remedy')}", MAX_SENTENCE) or "?"
 
 
 def table(columns: tuple[str, ...], rows: t.Iterable[tuple[str, ...]], last: str) -> list[str]:

@@ -42,6 +42,7 @@ class Row:
         open_to: vulnerabilities that are open because siblings are online.
         guest_unknown: vulnerabilities that a guest cannot determine.
         method: the method for a change at run time, or None.
+        consumers: programs that would believe in another number of CPUs after SMT was switched, a sentence each.
         unknowns: sentences about missing or inconsistent facts.
         look: how its CPUs are used; None where nobody looked.
     """
@@ -58,6 +59,7 @@ class Row:
     open_to: tuple[str, ...] = ()
     guest_unknown: tuple[str, ...] = ()
     method: str | None = None
+    consumers: tuple[str, ...] = ()
     unknowns: tuple[str, ...] = ()
     look: cores_in_use.Host | None = None
 
@@ -84,6 +86,11 @@ def row(host: str, facts: t.Any) -> Row:
         open_to=fields.open_by_smt(facts),
         guest_unknown=fields.open_by_smt(facts, "unknown"),
         method=_text(fields.mapping(fields.mapping(facts, "methods"), "runtime").get("chosen")),
+        consumers=tuple(
+            fields.consumer(one, "would have")
+            for one in fields.items(facts, "consumers_after_switch")
+            if isinstance(one, dict)
+        ),
         unknowns=_unknowns(facts),
     )
 
@@ -216,6 +223,7 @@ def sentence(rows: t.Sequence[Row]) -> str:
     counts += [
         (sum(1 for one in reached if one.drift), "would boot with other SMT arguments"),
         (sum(1 for one in reached if one.open_to), "vulnerable because siblings are online"),
+        (sum(1 for one in reached if one.consumers), "with programs that would not follow a switch"),
         (sum(1 for one in reached if one.unknowns), "with something not known"),
         (sum(1 for one in reached if one.drift is None), "whose next boot is not known"),
         (len(rows) - len(reached), "without facts"),
@@ -247,6 +255,7 @@ def page(rows: t.Sequence[Row], at: str) -> str:
         classes=classes(reached),
         sentence=sentence(rows),
         drift=_drift_text,
+        with_consumers=any(one.consumers for one in reached),
         looks=_looks(rows),
         room_columns=cores_in_use.ROOM_COLUMNS,
         room_cells=cores_in_use.cells,

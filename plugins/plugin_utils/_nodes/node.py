@@ -96,6 +96,9 @@ class Node:
             NodeError: it is not drained, and gets pods as before.
         """
         before = self.status()
+        if not before.is_ready:
+            # Pods of a kubelet that does not speak do not end: they are deleted, and not waited for.
+            options = (*options, "--skip-wait-for-delete-timeout=1")
         try:
             if check:
                 self._drain(options, seconds, "--dry-run=client")
@@ -133,6 +136,25 @@ class Node:
             ) from None
         return True
 
+    def label(self, labels: t.Mapping[str, str]) -> bool:
+        """Give the node labels; return whether it had others.
+
+        Args:
+            labels: their values, by their names.
+
+        Raises:
+            NodeError: kubectl cannot be used.
+        """
+        try:
+            metadata = _mapping(kubectl.document(self._run, "get", "node", self.name), "metadata")
+            known = _mapping(metadata, "labels")
+            missing = {name: value for name, value in labels.items() if known.get(name) != value}
+            if missing:
+                self._patch({"metadata": {"labels": missing}})
+        except kubectl.KubectlError as error:
+            raise NodeError(f"node {self.name} has no labels of its SMT state: {error}") from None
+        return bool(missing)
+
     def _wait(self, seconds: int) -> None:
         """Wait until the node is ready, by a kubelet that has renewed its lease since: the condition alone holds for 40
         seconds after a kubelet has died (node-monitor-grace-period).
@@ -163,6 +185,9 @@ class Node:
             "spec": {"unschedulable": True if is_cordoned else None},
             "metadata": {"annotations": {ANNOTATION: host_text.utc_now() if is_cordoned else None}},
         }
+        self._patch(patch)
+
+    def _patch(self, patch: dict[str, t.Any]) -> None:
         kubectl.ask(self._run, "patch", "node", self.name, "--type=merge", "--patch", json.dumps(patch))
 
     def _given_back(self, before: Status) -> str:

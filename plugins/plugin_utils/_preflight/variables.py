@@ -143,6 +143,7 @@ _CHECKS: dict[str, t.Callable[[t.Any], object]] = {
     "smt_eval_streams": plan_settings.of_streams,
     "smt_eval_wait_quiet": quiet.seconds,
     "smt_eval_workloads": catalogue.named,
+    "smt_boot_consumers": follow.actions,
     "smt_runtime_consumers": follow.actions,
     "smt_runtime_cores": lambda given: scope.parse(given or None),
     "smt_runtime_siblings": sibling_source.parse,

@@ -92,12 +92,13 @@ class AnsibleHost:
         return text.line(shlex.join(self._hook), 100)
 
     def _old_numbers(self, before: int) -> str | None:
-        """Return which services still have as many workers as there were CPUs; None where none has."""
+        """Return which programs still run as with the CPUs from before; None where none does."""
         try:
             answer = self._calls.ask("smt_trial_workers", {"cpus": before}, CALL_SECONDS)
         except HostFailedError as failure:
             return f"it is not known which services still believe in {before} CPUs: {failure}"
-        found = [f"{one['unit']} ({before} {one['kind']} {one['name']})" for one in answer["workers"]]
+        found = [f"{one['unit']} ({one['has']})" for one in answer["consumers"]]
+        found += [f"{one['unit']} ({before} {one['kind']} {one['name']})" for one in answer["workers"]]
         if not found:
             return None
         why = (
@@ -105,7 +106,8 @@ class AnsibleHost:
             if self._hook
             else "and smt_trial_consumers does not make them follow"
         )
-        return f"these still have as many workers as there were CPUs before, {why}: {', '.join(found[:MAX_NAMED])}"
+        more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
+        return f"these still run as with the CPUs from before, {why}: {', '.join(found[:MAX_NAMED])}{more}"
 
     def pending(self) -> str | None:
         """Return what is to bring the host back says, maybe nothing; None where nothing runs that would.

@@ -13,8 +13,11 @@ import fake_host
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._consumers import find, follow
 from ansible_collections.threadwise.smt.plugins.module_utils._consumers.kinds import base
+from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
 ALL, FIRST = range(4), (0, 2)
+NAMES = ("consumers", "consumers_after_switch")
 NGINX = (
     "nginx.service has 4 worker processes for 4 CPUs, and will have 2: restart it, as a reload keeps the number, or"
     " edit worker_processes where that is a number"
@@ -45,6 +48,19 @@ def test_siblings_that_come_back_are_not_used_either(host):
     host.nginx(2)
     (sentence,) = host.said(before=FIRST, after=ALL)
     assert sentence.startswith("nginx.service has 2 worker processes for 2 CPUs, and will have 4: restart it")
+
+
+def test_facts_have_who_would_be_wrong_before_anybody_switches_and_who_is_afterwards(tmp_path):
+    host = fake_host.Host(tmp_path)
+    counting.Processes(tmp_path).nginx(8)
+
+    def known():
+        found = facts.gather(host_files.HostFs(str(tmp_path)))
+        return [[(one["unit"], one["counted"], one["cpus"]) for one in found[name]] for name in NAMES]
+
+    assert known() == [[], [("nginx.service", 8, 4)]]
+    host.ask("disabled")
+    assert known() == [[("nginx.service", 8, 4)], []]
 
 
 @pytest.mark.parametrize(

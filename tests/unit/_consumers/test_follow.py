@@ -15,6 +15,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._resident import service
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import watchdog
+from ansible_collections.threadwise.smt.plugins.module_utils._smt.at_boot import persistence
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.change import ChangeRefusedError
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.errors import SmtError
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback import program
@@ -356,3 +357,22 @@ def test_a_hundred_are_enough_for_facts(tmp_path, host):
     for pid in range(1000, 1200):
         host.processes.start(pid, ["java"], "java", unit=f"app-{pid}.service", mask="0-7")
     assert len(facts.gather(host_files.HostFs(str(tmp_path)))["consumers"]) == find.MAX_FACTS
+
+
+@pytest.mark.parametrize("persist", ["none", "systemd"])
+def test_cpus_that_stay_and_services_that_are_made_right(host, persist):
+    """What keeps a setting over boots stays, too."""
+    host.ask("disabled", persist=persist)
+    kept = [host.read(path) for path in persistence.PATHS]
+    result = host.ask("unchanged", consumers=NGINX, check=True)
+    assert (result["changed"], host.count(), host.workers()) == (True, 4, 8)
+    result = host.ask("unchanged", consumers=NGINX)
+    assert (result["changed"], host.count(), host.workers()) == (True, 4, 4)
+    assert [host.read(path) for path in persistence.PATHS] == kept
+    assert host.ask("unchanged", consumers=NGINX)["changed"] is False
+    host.ask("restored")
+    assert (host.count(), host.workers()) == (8, 8)
+
+
+def test_where_nothing_was_changed_unchanged_changes_nothing(host):
+    assert host.ask("unchanged", consumers=NGINX)["changed"] is False and host.saved() is None

@@ -13,7 +13,8 @@ import counting
 import fake_host
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._consumers import find, follow, history
-from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
+from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import watchdog
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.change import ChangeRefusedError
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.errors import SmtError
@@ -148,6 +149,41 @@ def test_a_change_of_somebody_else_is_made_right_too(tmp_path):
     host = Node(tmp_path)
     host.put(STATE, state("0-5", {}))
     assert host.ask("enabled", consumers=RESTART)["consumers"] and kept(host) == tuple(range(8))
+
+
+def stopped(host, sysroot, unit="kubelet.service"):
+    """The kubelet ends at each start, and systemd starts it again."""
+    shutil.rmtree(sysroot / "proc/100")
+    links = sysroot / "run/systemd/units"
+    links.mkdir(parents=True)
+    (links / f"invocation:{unit}").symlink_to("5d1b8a7c3f")
+
+
+def known(sysroot):
+    return facts.gather(host_files.HostFs(str(sysroot)))
+
+
+@pytest.mark.parametrize("unit", ["kubelet.service", "k3s.service"])
+def test_one_that_is_down_because_of_its_state_is_found_and_made_right(tmp_path, unit):
+    host = Node(tmp_path)
+    stopped(host, tmp_path, unit)
+    assert known(tmp_path)["consumers"] == []
+    host.put(STATE, state("0,2,4,6", {}))
+    (wrong,) = known(tmp_path)["consumers"]
+    assert (wrong["unit"], wrong["is_service"], wrong["counted"], wrong["cpus"]) == (unit, True, 4, 8)
+    done = host.ask("enabled", consumers=RESTART, check=True)["consumers"]
+    assert done == [f"{unit}: systemctl restart {unit} without /{STATE}"]
+    if unit == "kubelet.service":
+        host.ask("enabled", consumers=RESTART)
+        assert kept(host) == tuple(range(8)) and known(tmp_path)["consumers"] == []
+
+
+def test_one_that_somebody_has_stopped_stays_as_it_is(tmp_path):
+    host = Node(tmp_path)
+    shutil.rmtree(tmp_path / "proc/100")
+    host.put(STATE, state("0,2,4,6", {}))
+    assert known(tmp_path)["consumers"] == []
+    assert host.ask("enabled", consumers=RESTART)["consumers"] == [] and kept(host) == (0, 2, 4, 6)
 
 
 @pytest.mark.parametrize(

@@ -332,3 +332,23 @@ def test_without_a_look_nothing_is_said_of_room(known):
     gone = survey.looked_at(survey.unreached("b", "gone"), looks.looked())
     rows = [survey.looked_at(survey.row("a", known), skipped), gone]
     assert "of its work" not in "".join(survey.table(rows)) + survey.page(rows, "now")
+
+
+# ---- programs that count CPUs ----------------------------------------------------------------------------------------
+
+
+def test_who_would_not_follow_a_switch_is_said_before_anybody_switches(known):
+    counts = {
+        "program": "nginx",
+        "unit": "nginx.service",
+        "is_service": True,
+        "counted": 36,
+        "cpus": 18,
+        "has": f"nginx.service has 36 worker processes for 36 CPUs {EVIL}",
+        "remedy": "restart it",
+    }
+    rows = [survey.row("web", dict(known, consumers_after_switch=[counts, None])), survey.row("db", known)]
+    page, texts = read_page(rows)
+    assert "<script>alert" not in page and any("and would have 18: restart it" in text for text in texts.text)
+    assert "1 with programs that would not follow a switch" in survey.sentence(rows)
+    assert "would not follow a switch" not in survey.page(rows[1:], "now")

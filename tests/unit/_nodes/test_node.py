@@ -145,3 +145,20 @@ def test_kubectl_that_hangs_is_given_up(tmp_path, monkeypatch):
     with pytest.raises(kubectl.KubectlError) as error:
         kubectl.ask(kubectl.run, "get", "node")
     assert str(error.value).isprintable() and json.dumps(str(error.value))
+
+
+def test_pods_of_a_kubelet_that_does_not_speak_are_not_waited_for(world):
+    world.state["node"]["status"]["conditions"][1]["status"] = "Unknown"
+    world.node.drain(["--force"], 60, check=False)
+    assert world.calls("drain") == ["drain worker --force --skip-wait-for-delete-timeout=1 --timeout=60s"]
+
+
+def test_labels_are_written_where_they_differ(world):
+    labels = {"threadwise-smt/threads-per-core": "1", "threadwise-smt/status": "compliant"}
+    world.state["node"]["metadata"]["labels"] = {"threadwise-smt/status": "compliant", "zone": "a"}
+    assert world.node.label(labels) is True
+    assert world.state["node"]["metadata"]["labels"] == {**labels, "zone": "a"} and world.spec == {}
+    assert len(world.calls("patch")) == 1 and world.node.label(labels) is False
+    world.state["fails"] = ["get node"]
+    with pytest.raises(NodeError, match=r"worker has no labels of its SMT state: .*Unauthorized"):
+        world.node.label(labels)

@@ -11,21 +11,28 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import l
 class Calls:
     """A host whose nginx has four workers, or as many as its last start found."""
 
-    def __init__(self, workers=4, code=0):
-        self.workers, self.code, self.ran, self.asked = workers, code, [], []
+    def __init__(self, workers=4, code=0, others=1):
+        self.workers, self.code, self.others, self.ran, self.asked = workers, code, others, [], []
 
     def ask(self, module, arguments, _seconds):
         assert module == "smt_trial_workers"
         self.asked.append(arguments["cpus"])
-        found = {"unit": "nginx.service", "name": "nginx", "kind": "processes"}
-        return {"workers": [found] if arguments["cpus"] == self.workers else []}
+        if arguments["cpus"] != self.workers:
+            return {"workers": [], "consumers": []}
+        return {
+            "workers": [{"unit": "ingest.service", "name": "ingest", "kind": "processes"}] * self.others,
+            "consumers": [{"unit": "nginx.service", "has": "4 worker processes for 4 CPUs"}],
+        }
 
     def run(self, command, _most):
         self.ran.append(command)
         return {"rc": self.code, "stdout": "", "stderr": "no such unit"}
 
 
-NAMED = "these still have as many workers as there were CPUs before, {}: nginx.service (4 processes nginx)"
+NAMED = (
+    "these still run as with the CPUs from before, {}: nginx.service (4 worker processes for 4 CPUs), ingest.service (4"
+    " processes ingest)"
+)
 
 
 @pytest.mark.parametrize(
@@ -53,3 +60,8 @@ def test_a_command_that_fails_says_so():
 
 def test_a_service_that_follows_is_not_named():
     assert live_host.AnsibleHost(Calls(workers=2), {}, ("systemctl", "restart", "nginx")).after_switch(4) is None
+
+
+def test_where_there_are_many_it_is_said_how_many():
+    said = live_host.AnsibleHost(Calls(others=live_host.MAX_NAMED + 1), {}).after_switch(4)
+    assert said.count("ingest.service") == live_host.MAX_NAMED - 1 and said.endswith(" and 2 more")

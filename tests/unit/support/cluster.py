@@ -13,7 +13,7 @@ import pathlib
 import sys
 
 NODE = {
-    "metadata": {"name": "worker", "annotations": {}},
+    "metadata": {"name": "worker", "annotations": {}, "labels": {}},
     "spec": {},
     "status": {"conditions": [{"type": "DiskPressure", "status": "False"}, {"type": "Ready", "status": "True"}]},
 }
@@ -43,10 +43,10 @@ def _lease(state, _words):
 def _patch(state, words):
     patch = json.loads(words[words.index("--patch") + 1])
     node = state["node"]
-    for mine, given in (
-        (node["spec"], patch["spec"]),
-        (node["metadata"]["annotations"], patch["metadata"]["annotations"]),
-    ):
+    for part, key in (("spec", None), ("metadata", "annotations"), ("metadata", "labels")):
+        given, mine = patch.get(part, {}), node[part]
+        if key:
+            given, mine = given.get(key, {}), mine[key]
         mine.update(given)
         for name in [name for name, value in mine.items() if value is None]:
             del mine[name]

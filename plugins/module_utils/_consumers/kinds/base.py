@@ -103,6 +103,7 @@ class Kind(t.NamedTuple):
         actions: what systemctl can do to its service that makes it right, the gentlest first.
         shows_number: whether the number that it believes in can be seen; else it is the number of CPUs at its start.
         settle_seconds: how long it may take after that until it is right.
+        down: returns its services that systemd starts again and again and that do not stay, as processes of the id 0.
     """
 
     programs: "tuple[str, ...]"
@@ -111,6 +112,7 @@ class Kind(t.NamedTuple):
     actions: "tuple[str, ...]"
     shows_number: bool = True
     settle_seconds: float = SETTLE_SECONDS
+    down: "t.Callable[[kernel_files.KernelFiles], list[Process]]" = lambda host: []
 
     @property
     def name(self) -> str:

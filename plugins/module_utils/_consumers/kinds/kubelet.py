@@ -15,7 +15,26 @@ from ansible_collections.threadwise.smt.plugins.module_utils._consumers.kinds.ba
     Online,
     Process,
 )
-from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, text as host_text
+from ansible_collections.threadwise.smt.plugins.module_utils._host import (
+    cpulist,
+    kernel_files,
+    text as host_text,
+)
+
+# Of kubelet, k3s and microk8s.
+_SERVICES = ("kubelet.service", "k3s.service", "k3s-agent.service", "snap.microk8s.daemon-kubelite.service")
+# systemd has a link of this name for each unit that is not inactive or failed (unit_export_invocation_id in its
+# src/core/unit.c), so for one that it will start again, too.
+_ACTIVE, _LINK = "run/systemd/units", "invocation:{}"
+
+
+def _down(host: kernel_files.KernelFiles) -> "list[Process]":
+    links = set(host.names(_ACTIVE))
+    return [
+        Process(0, "kubelet", (), 0, 0, 0, frozenset(), None, service, service, host)
+        for service in _SERVICES
+        if _LINK.format(service) in links
+    ][:1]
 
 
 def _find(processes: "t.Sequence[Process]", online: Online) -> "list[Consumer]":
@@ -51,4 +70,5 @@ KIND = Kind(
     remedy="drain the node, stop it, remove that file and start it",
     actions=("restart",),
     settle_seconds=120.0,
+    down=_down,
 )

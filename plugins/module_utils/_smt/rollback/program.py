@@ -61,7 +61,7 @@ class Program:
         self._pending, self._wait, self._now = pending, wait, now
         self._run_command = run_command
         # The CPUs of the change, from before the first attempt to take it back.
-        self._changed: "base.Online | None" = None
+        self._changed: t.Optional[base.Online] = None
         self._said = ""
 
     def run(self) -> None:

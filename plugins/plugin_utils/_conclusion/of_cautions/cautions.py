@@ -32,6 +32,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_load
 OF_EACH_WORKER = ("mean", workload_metrics.MEAN_PER_JOB, "max")
 # From which ratio on arithmetic means are named of what is 0 in some samples, and so has no verdict.
 FAR_APART = 2.0
+# Programs that one caution names.
+MAX_NAMED = 3
 # Shares of stolen time above this are reported.
 NOTABLE_SHARE = 0.01
 
@@ -102,7 +104,7 @@ def _of_the_run(result: HostResult) -> list[str]:
         cautions.append(
             f"{reasons.total()} of {len(samples)} samples failed, {where}; {left_out}. {why}: {wording.clause(usual)}."
         )
-    cautions += _undeclared(result)
+    cautions += [*_undeclared(result), *_consumers(result)]
     cautions += [*background_load(result), *_stolen_time(result), *_hypervisor(result)]
     if not result.facts.get("complete", True):
         cautions.append("The topology is not complete: the place of some CPUs is not known.")
@@ -125,6 +127,22 @@ def _undeclared(result: HostResult) -> list[str]:
         for one in result.plan.workloads or ()
         for name, metric in list(one.metrics.items())[:1]
         if metric.aggregate == workload_metrics.UNDECLARED and len(result.arms) > 1
+    ]
+
+
+def _consumers(result: HostResult) -> list[str]:
+    """Return a caution about servers that count CPUs when they start, and did not count again in each arm."""
+    counted = [one["has"] for one in result.facts.get("consumers_after_switch") or ()]
+    switched = len({arm.name for arm in result.arms} & set(recorded.OF_SMT)) > 1
+    if not (counted and switched and any(one.server for one in result.plan.workloads or ())):
+        return []
+    named = [*counted[:MAX_NAMED], *([f"{len(counted) - MAX_NAMED} more"] if len(counted) > MAX_NAMED else [])]
+    return [
+        (
+            "While SMT was switched, programs went on with the number of CPUs that they had counted:"
+            f" {wording.join(named)}. Where a workload asks one of them, let smt_trial decide: with smt_trial_consumers"
+            " they follow each switch."
+        )
     ]
 
 

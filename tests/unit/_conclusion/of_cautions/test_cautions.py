@@ -45,3 +45,18 @@ def test_no_host_needs_fewer_blocks_than_a_verdict(noise, fewer):
     document = result_maker.result(blocks=3, noise=noise, shape=(1, 2, 2), names=("all_threads",))
     step = conclusion.conclude(analysed(document))["next"]
     assert step.startswith("To decide, measure about") and step.endswith("a quieter host needs fewer.") is fewer
+
+
+@pytest.mark.parametrize(
+    ("server", "compared", "number"), [(True, True, 1), (True, True, 5), (False, True, 1), (True, False, 1)]
+)
+def test_a_server_that_did_not_count_its_cpus_again_is_named(server, compared, number):
+    document = result_maker.result(blocks=3, shape=(1, 2, 2), names=("all_threads",), compared=compared)
+    counts = {"program": "nginx", "unit": "nginx.service", "is_service": True, "counted": 4, "cpus": 2}
+    counts.update(has="nginx.service has 4 worker processes for 4 CPUs", remedy="restart it")
+    document["facts"]["consumers_after_switch"] = [counts] * number
+    for workload in document["plan"]["workloads"]:
+        workload["server"] = server
+    said = [one for one in conclusion.conclude(analysed(document))["cautions"] if "that they had counted" in one]
+    assert len(said) == (server and compared)
+    assert ("and 2 more." in "".join(said)) is (number == 5)

@@ -14,13 +14,13 @@ import subprocess
 import tarfile
 
 VERSION = "1.33.13"
-CACHE = pathlib.Path(os.environ["MOLECULE_PROJECT_DIRECTORY"]) / ".cache" / f"kubelet-{VERSION}"
+CACHE = pathlib.Path(os.environ["MOLECULE_PROJECT_DIRECTORY"]) / ".cache" / f"kubernetes-{VERSION}"
 IMAGE = "lab.invalid/sleep:1"
 _NEEDS = '//go:build tools\n\npackage main\n\nimport _ "k8s.io/kubernetes/cmd/{}"\n'
 
 
 def built(program):
-    """The path of a program of Kubernetes, such as kubelet."""
+    """The path of a program of Kubernetes, such as kubelet, which takes minutes once."""
     path = CACHE / program
     if not path.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
