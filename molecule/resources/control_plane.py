@@ -106,5 +106,5 @@ class ControlPlane:
 
 def _free_ports(number):
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(number)]
+        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _port in range(number)]
         return [one.getsockname()[1] for one in sockets]
