@@ -10,6 +10,8 @@ import pathlib
 import subprocess
 import time
 
+import yaml
+
 INVENTORY = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "inventory"
 LAB = pathlib.Path(os.environ["MOLECULE_PROJECT_DIRECTORY"]) / "lab" / "lab.py"
 # Molecule asks for colours.
@@ -39,6 +41,13 @@ def module(guest, name, *words, **options):
     """A module's result, by the ad-hoc command, which shows facts, too."""
     said = output("ansible", "-i", str(INVENTORY), guest, "-m", name, "-a", json.dumps(options), *words)
     return json.loads(said.partition("=> ")[2])
+
+
+def ssh(guest, options=""):
+    """The words for a shell that begin an ssh to a guest."""
+    about = yaml.safe_load((INVENTORY / f"{guest}.yml").read_text())["lab"]["hosts"][guest]
+    words = f"ssh -p {about['ansible_port']} -i {about['ansible_ssh_private_key_file']}"
+    return f"{words} {about['ansible_ssh_common_args']} {options} {about['ansible_user']}@{about['ansible_host']}"
 
 
 def asked(guest, state, *words, **options):

@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import pathlib
 import secrets
+import signal
 import socket
 import subprocess
 import time
 
+import calls
 import kube
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# This machine, as a guest sees it.
-FROM_GUEST = "10.0.2.2"
 
 
 class ControlPlane:
@@ -52,7 +53,7 @@ class ControlPlane:
             server += ["--token-auth-file", tokens, "--disable-admission-plugins", "ServiceAccount"]
             server += ["--service-account-issuer", "https://lab.invalid", "--service-account-key-file", key]
             self._start(stack, [*server, "--service-account-signing-key-file", key])
-            self.kubeconfig.write_text(self.config("127.0.0.1"))
+            self.kubeconfig.write_text(self.config)
             self._wait()
             self._stack = stack.pop_all()
         return self
@@ -65,9 +66,10 @@ class ControlPlane:
         """The file for a kubectl of this machine."""
         return self.folder / "kubeconfig"
 
-    def config(self, host):
-        """A kubeconfig for whoever reaches the API server by this address."""
-        cluster = {"server": f"https://{host}:{self.port}", "insecure-skip-tls-verify": True}
+    @property
+    def config(self):
+        """The kubeconfig of whoever has the API server at its port of loopback."""
+        cluster = {"server": f"https://127.0.0.1:{self.port}", "insecure-skip-tls-verify": True}
         return json.dumps(
             {
                 "apiVersion": "v1",
@@ -78,6 +80,21 @@ class ControlPlane:
                 "current-context": "lab",
             }
         )
+
+    @contextlib.contextmanager
+    def at_loopback_of(self, guest):
+        """A guest, which reaches nothing by itself, has the API server at the same port, also after its next boot."""
+        options = f"-N -o ExitOnForwardFailure=yes -o ServerAliveInterval=5 -R {self.port}:127.0.0.1:{self.port}"
+        loop = f"while :; do {calls.ssh(guest, options)}; sleep 1; done"
+        with (self.folder / "tunnel.log").open("w") as log:
+            process = subprocess.Popen(
+                ["sh", "-c", loop], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+            try:
+                yield
+            finally:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
 
     def kubectl(self, *words, given=None):
         """What kubectl prints."""

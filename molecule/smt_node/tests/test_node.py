@@ -27,7 +27,7 @@ FOLLOW = {"consumers": {"kubelet": "restart"}}
 ANNOTATION = "threadwise-smt/drained"
 UNIT = """\
 [Service]
-ExecStart=/usr/bin/kubelet --config=/etc/kubelet.yaml --kubeconfig=/etc/kubeconfig --hostname-override=smt-node
+ExecStart=/usr/bin/kubelet --config=/etc/kubelet.yaml --kubeconfig=/etc/kubeconfig --node-ip=10.0.2.15
 Restart=always
 RestartSec=2
 [Install]
@@ -90,7 +90,7 @@ version = 2
 
 @pytest.fixture(name="cluster", scope="module")
 def a_cluster(tmp_path_factory):
-    with control_plane.ControlPlane(tmp_path_factory.mktemp("cluster")) as cluster:
+    with control_plane.ControlPlane(tmp_path_factory.mktemp("cluster")) as cluster, cluster.at_loopback_of(GUEST):
         yield cluster
 
 
@@ -107,7 +107,7 @@ def the_node(host, cluster, tmp_path_factory):
         "/etc/systemd/system/kubelet.service": UNIT,
         "/etc/containerd/config.toml": CONTAINERD.format(kube.IMAGE),
         "/etc/cni/net.d/lab.conflist": json.dumps(NETWORK),
-        "/etc/kubeconfig": cluster.config(control_plane.FROM_GUEST),
+        "/etc/kubeconfig": cluster.config,
         "/etc/pods/exclusive.json": json.dumps(pod("exclusive")),
     }
     host.check_output("mkdir -p /etc/pods /etc/containerd /etc/cni/net.d")
