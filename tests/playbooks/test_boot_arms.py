@@ -46,7 +46,7 @@ module.exit_json(changed=False, ansible_facts={{"smt": facts.gather(files.HostFs
         f"""{COLLECTION}_boot import change
 {COLLECTION}_host import files
 names = ("smt", "maxcpus", "mitigations")
-more = {{"affinity_conflicts_of": {{"type": "list"}}, "force": {{"type": "bool", "default": False}}}}
+more = {{"affinity_conflicts_of": {{"type": "list"}}, "consumers": {{"type": "dict"}}, "force": {{"type": "bool"}}}}
 module = AnsibleModule(dict(more, **{{name: {{}} for name in (*names, "affinity_conflicts")}}),
     supports_check_mode=True)
 given = module.params
