@@ -230,9 +230,10 @@ def test_one_that_is_down_is_found_and_made_right(host):
     state("unchanged", **FOLLOW)
     assert settled(host, {0, 2}) == {2}
     # One that somebody has stopped stays so.
-    host.check_output("systemctl stop kubelet")
-    assert calls.module(GUEST, "threadwise.smt.smt_facts")["ansible_facts"]["smt"]["consumers"] == []
-    host.check_output("systemctl start kubelet")
+    host.check_output(f"systemctl stop kubelet; sed -i s/0,2/0-2/ {STATE}")
+    state("unchanged", **FOLLOW)
+    assert host.run("systemctl is-active kubelet").stdout.strip() == "inactive"
+    host.check_output(f"rm {STATE}; systemctl start kubelet")
 
 
 def test_a_boot_with_other_cpus_is_made_right(host):

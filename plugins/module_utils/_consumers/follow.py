@@ -185,7 +185,7 @@ class Consumers:
         by_service: dict[str, Step] = {}
         for one in self._wrong(online):
             command, service = self._command(one), one.consumer.process.service
-            if command is not None and service is not None:
+            if command is not None and service is not None and not self._is_stopped(one.consumer.process):
                 is_wrong = self._still(one.kind, service, online)
                 more = (one.kind.name, one.consumer.removes, one.kind.settle_seconds)
                 step = Step(service, command, one.counted, one.consumer.gets, is_wrong, *more)
@@ -261,6 +261,12 @@ class Consumers:
 
     def _is_active(self, step: Step) -> bool:
         return self._run(["systemctl", "is-active", "--quiet", step.service])[0] == 0
+
+    def _is_stopped(self, process: base.Process) -> bool:
+        """Return whether somebody has stopped a service: one that does not stay is activating or failed."""
+        if process.pid or process.service is None:
+            return False
+        return self._run(["systemctl", "is-active", process.service])[1].strip() == "inactive"
 
     def _command(self, found: find.Found) -> "tuple[str, ...] | None":
         """Return what makes a consumer right; None where nothing was asked for, or where it is no service."""

@@ -154,9 +154,9 @@ def test_a_change_of_somebody_else_is_made_right_too(tmp_path):
 def stopped(host, sysroot, unit="kubelet.service"):
     """The kubelet ends at each start, and systemd starts it again."""
     shutil.rmtree(sysroot / "proc/100")
-    links = sysroot / "run/systemd/units"
+    links = sysroot / "etc/systemd/system/multi-user.target.wants"
     links.mkdir(parents=True)
-    (links / f"invocation:{unit}").symlink_to("5d1b8a7c3f")
+    (links / unit).symlink_to(f"/lib/systemd/system/{unit}")
 
 
 def known(sysroot):
@@ -178,11 +178,17 @@ def test_one_that_is_down_because_of_its_state_is_found_and_made_right(tmp_path,
         assert kept(host) == tuple(range(8)) and known(tmp_path)["consumers"] == []
 
 
-def test_one_that_somebody_has_stopped_stays_as_it_is(tmp_path):
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_one_that_somebody_has_stopped_stays_as_it_is(tmp_path, is_enabled):
     host = Node(tmp_path)
-    shutil.rmtree(tmp_path / "proc/100")
+    if is_enabled:
+        stopped(host, tmp_path)
+        host.outputs["is-active"] = "inactive\n"
+    else:
+        shutil.rmtree(tmp_path / "proc/100")
     host.put(STATE, state("0,2,4,6", {}))
-    assert known(tmp_path)["consumers"] == []
+    # That it will not start is said all the same.
+    assert len(known(tmp_path)["consumers"]) == is_enabled
     assert host.ask("enabled", consumers=RESTART)["consumers"] == [] and kept(host) == (0, 2, 4, 6)
 
 

@@ -32,6 +32,7 @@ class Host(FakeKernel):
         self.boot("first")
         self.commands = []
         self.status = {}  # word of a command -> its exit status
+        self.outputs = {}  # word of a command -> its output
         self.before_command = lambda command: None
         self.is_waiting = False  # the service that rolls back
 
@@ -49,7 +50,8 @@ class Host(FakeKernel):
             self.is_waiting = command[0] == "systemd-run" and self.status.get("systemd-run", 0) == 0
         if "is-active" in command and timer.UNIT in command and "is-active" not in self.status:
             return 0 if self.is_waiting else 3, "", ""
-        return next((self.status[word] for word in command if word in self.status), 0), "", ""
+        output = next((self.outputs[word] for word in command if word in self.outputs), "")
+        return next((self.status[word] for word in command if word in self.status), 0), output, ""
 
     def stand_in(self, module, monkeypatch):
         """Be the host that a module reads and changes."""

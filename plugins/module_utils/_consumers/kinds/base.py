@@ -103,7 +103,8 @@ class Kind(t.NamedTuple):
         actions: what systemctl can do to its service that makes it right, the gentlest first.
         shows_number: whether the number that it believes in can be seen; else it is the number of CPUs at its start.
         settle_seconds: how long it may take after that until it is right.
-        down: returns its services that systemd starts again and again and that do not stay, as processes of the id 0.
+        down: returns, where none of its processes runs, its services that are started at each boot, as processes of the
+            id 0.
     """
 
     programs: "tuple[str, ...]"

@@ -23,17 +23,16 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import (
 
 # Of kubelet, k3s and microk8s.
 _SERVICES = ("kubelet.service", "k3s.service", "k3s-agent.service", "snap.microk8s.daemon-kubelite.service")
-# systemd has a link of this name for each unit that is not inactive or failed (unit_export_invocation_id in its
-# src/core/unit.c), so for one that it will start again, too.
-_ACTIVE, _LINK = "run/systemd/units", "invocation:{}"
+# Links of the units that are started at each boot.
+_ENABLED = "etc/systemd/system/multi-user.target.wants"
 
 
 def _down(host: kernel_files.KernelFiles) -> "list[Process]":
-    links = set(host.names(_ACTIVE))
+    enabled = set(host.names(_ENABLED))
     return [
         Process(0, "kubelet", (), 0, 0, 0, frozenset(), None, service, service, host)
         for service in _SERVICES
-        if _LINK.format(service) in links
+        if service in enabled
     ][:1]
 
 
