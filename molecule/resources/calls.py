@@ -39,7 +39,8 @@ def play(playbook, *words, cwd=None, **variables):
 
 def module(guest, name, *words, **options):
     """A module's result, by the ad-hoc command, which shows facts, too."""
-    said = output("ansible", "-i", str(INVENTORY), guest, "-m", name, "-a", json.dumps(options), *words)
+    given = ["-a", json.dumps(options)] if options else []
+    said = output("ansible", "-i", str(INVENTORY), guest, "-m", name, *given, *words)
     return json.loads(said.partition("=> ")[2])
 
 
