@@ -22,8 +22,10 @@ options:
       - V(drained) cordons the node and runs C(kubectl drain). Where that fails, the node gets pods as before.
       - V(ready) waits until the kubelet of a node that was drained so is ready and has renewed its lease since, and
         lets the node have pods again. It does nothing to other nodes.
+      - V(labelled) gives the node its O(labels). Check mode, which does not know the state after a change, says nothing
+        of them.
     type: str
-    choices: [drained, ready]
+    choices: [drained, ready, labelled]
     required: true
   drain:
     description: Options of C(kubectl drain).
@@ -31,12 +33,11 @@ options:
     elements: str
     default: []
   timeout:
-    description: Seconds that either may take.
+    description: Seconds that V(drained) or V(ready) may take.
     type: int
     default: 600
   labels:
-    description: Labels that the node has with V(ready), their values by their names. Check mode, which does not know
-      the state after a change, says nothing of them.
+    description: Labels that the node has with V(labelled), their values by their names.
     type: dict
     default: {}
 extends_documentation_fragment:

@@ -12,6 +12,7 @@ import counting
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._consumers import follow
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.change import ChangeRefusedError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._nodes import kubectl
 from ansible_collections.threadwise.smt.plugins.plugin_utils._nodes.node import Node, NodeError
 from fake_host import Host
 
@@ -59,6 +60,38 @@ def test_kured_886_a_node_that_is_not_ready_gets_no_pods(state):
     with pytest.raises(NodeError, match="stays cordoned"):
         node(state).ready(60, check=False)
     assert state["node"]["spec"] == {"unschedulable": True}
+
+
+def test_draino_48_a_kubelet_that_does_not_speak_ends_no_pod_and_is_not_waited_for(state):
+    state["node"]["status"]["conditions"][1]["status"] = "Unknown"
+    node(state).drain([], 60, check=False)
+    assert any(call.startswith("drain") and "--skip-wait-for-delete-timeout" in call for call in state["calls"])
+
+
+def test_draino_17_what_an_administrator_has_uncordoned_meanwhile_stays_so(state):
+    node(state).drain([], 60, check=False)
+    state["node"]["spec"].clear()
+    assert node(state).ready(60, check=False) and state["node"] == cluster.NODE
+
+
+def test_openshift_24379_a_drain_that_hangs_ends_and_the_node_gets_pods_as_before(state):
+    """kubectl ends by its own limit, or is ended."""
+
+    def hanging(argv, limit):
+        if argv[1] == "drain":
+            assert "--timeout=60s" in argv and limit > 60
+            raise kubectl.KubectlError("kubectl drain worker did not end")
+        return cluster.answer(state, argv[1:])
+
+    with pytest.raises(NodeError, match="gets pods as before: kubectl drain worker did not end"):
+        Node("worker", hanging).drain([], 60, check=False)
+    assert state["node"] == cluster.NODE
+
+
+def test_kubectl_1830_check_mode_asks_no_server_to_delete(state):
+    node(state).drain(["--disable-eviction"], 60, check=True)
+    (drained,) = [call.split() for call in state["calls"] if call.startswith("drain")]
+    assert "--dry-run=client" in drained and state["pods"] == ["app"]
 
 
 def kubelet(host, default, *arguments):

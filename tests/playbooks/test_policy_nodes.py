@@ -122,6 +122,10 @@ def test_a_node_has_labels_of_its_state_where_they_are_asked_for(nodes):
     assert labels() == off and nodes.asked()[-1] == "patch"
     code, seen = nodes.play("smt_enforce", **policy)
     assert code == 0 and nodes.asked() == [] and "changed=0" in seen, seen
+    # Somebody has removed them, and the host is as wanted.
+    nodes.change(node={**nodes.state["node"], "metadata": cluster.NODE["metadata"]})
+    code, seen = nodes.play("smt_enforce", **policy)
+    assert code == 0 and labels() == off and nodes.asked() == ["patch"], seen
     # What is rolled back has the labels of what it is.
     nodes.change(speaks=False)
     code, seen = nodes.play("smt_enforce", **{**policy, "smt_policy": "enabled", "smt_policy_kubernetes_timeout": 10})

@@ -301,6 +301,11 @@ def node(cluster):
     return ready, found["spec"].get("unschedulable", False), ANNOTATION in found["metadata"].get("annotations", {})
 
 
+def labels(cluster):
+    found = json.loads(cluster.kubectl("get", "node", GUEST, "-o", "json"))["metadata"]["labels"]
+    return {name: value for name, value in found.items() if name.startswith("threadwise-smt/")}
+
+
 WELL, OURS = ("True", False, False), ("True", True, True)
 
 
@@ -340,9 +345,10 @@ def test_a_rollout_drains_the_node_changes_it_and_gives_it_pods_again(host, api)
         assert node(api) == WELL and online(host) == {0, 1, 2, 3} and pods(api) == ["pod/app", STATIC]
     code, output = said(enforce(api, "disabled", "--check"))
     assert code == 0 and node(api) == WELL and pods(api) == ["pod/app", STATIC], output
-    code, output = said(enforce(api, "disabled"))
+    code, output = said(enforce(api, "disabled", smt_policy_kubernetes_labels=True))
     assert code == 0 and f"drains node {GUEST}" in output, output
     assert node(api) == WELL and pods(api) == [STATIC]
+    assert labels(api) == {"threadwise-smt/threads-per-core": "1", "threadwise-smt/status": "compliant"}
     assert online(host) == {0, 2} and settled(host, {0, 2}) == {2}
     code, output = said(enforce(api, "enabled"))
     assert code == 0 and node(api) == WELL, output
