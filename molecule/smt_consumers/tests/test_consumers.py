@@ -82,7 +82,8 @@ def the_services(host):
     }
     for path, text in files.items():
         host.ansible("ansible.builtin.copy", f"content={text!r} dest={path}", check=False)
-    host.check_output("systemctl daemon-reload")
+    # Packages start nothing on a guest.
+    host.check_output("systemctl daemon-reload; systemctl start postgresql@15-main")
     as_at_first(host)
 
 
