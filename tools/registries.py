@@ -263,6 +263,12 @@ def _loaders() -> str:
     return f"| method | chosen when there is | what is written | how far it is tested |\n|---|---|---|---|\n{rows}"
 
 
+def _firmware_names() -> str:
+    names = importlib.import_module(f"{PACKAGE}._firmware.attributes").NAMES
+    rows = "".join(f"| `{one.name}` | {one.vendors} | {one.seen} |\n" for one in names)
+    return f"| attribute | BMC or BIOS | seen in |\n|---|---|---|\n{rows}"
+
+
 def _formats() -> str:
     registry_of_formats = importlib.import_module(f"{CONTROLLER_PACKAGE}._report.formats.registry")
     rows = "".join(
@@ -365,6 +371,7 @@ def _imported(tree: ast.Module) -> set[str]:
 TABLES: dict[str, Callable[[], str]] = {
     "docs/arms.md": _arms,
     "docs/boot.md": _loaders,
+    "docs/firmware.md": _firmware_names,
     "docs/measuring.md": _workloads,
     "docs/report.md": _formats,
     "docs/tools.md": _recipes,

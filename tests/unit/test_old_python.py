@@ -180,6 +180,10 @@ class AnsibleModule:
     def fail_json(self, **result):
         self.exit_json(failed=True, **result)
 """
+URLS = """
+def open_url(url, **how):
+    raise OSError("nothing is asked here")
+"""
 IMPORT_ALL = """
 import importlib, sys
 for name in sys.argv[1:]:
@@ -223,7 +227,8 @@ def run(tmp_path):
     packages = tmp_path / "packages"
     for place in ("ansible/module_utils", "ansible_collections/threadwise"):
         (packages / place).mkdir(parents=True)
-    for name, text in (("__init__", ""), ("module_utils/__init__", ""), ("module_utils/basic", ANSIBLE)):
+    ansible = {"__init__": "", "module_utils/__init__": "", "module_utils/basic": ANSIBLE, "module_utils/urls": URLS}
+    for name, text in ansible.items():
         (packages / f"ansible/{name}.py").write_text(text, encoding="utf-8")
     (packages / "ansible_collections/threadwise/smt").symlink_to(ROOT)
 

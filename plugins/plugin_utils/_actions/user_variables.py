@@ -54,7 +54,7 @@ RESULTS = (
 MAX_NAMED = 3
 _NAMES = re.compile(r"\bsmt_[a-z0-9_]+")
 # The facts that this collection's modules return.
-_FACTS = ("smt", "smt_memory")
+_FACTS = ("smt", "smt_firmware", "smt_memory")
 _PRIVATE = "__smt_"
 # These decide for other hosts, what the controller reads, writes and sends, or who may differ from a policy: not even
 # `set_fact`, which may pass on what a host said, sets them.

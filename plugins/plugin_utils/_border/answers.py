@@ -76,6 +76,7 @@ _OUTCOME = schema.one_of("completed", "failed", "interrupted")
 KINDS = {
     "smt_facts": Kind({"changed": schema.BOOL, "ansible_facts": schema.whole(smt=facts.SMT)}),
     "smt_memory_facts": Kind({"changed": schema.BOOL, "ansible_facts": schema.whole(smt_memory=facts.MEMORY)}),
+    "smt_firmware_facts": Kind({"changed": schema.BOOL, "ansible_facts": schema.whole(smt_firmware=facts.FIRMWARE)}),
     "smt_probe": Kind(
         {
             "changed": schema.BOOL,

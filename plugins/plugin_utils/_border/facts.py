@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The schema of a host's facts, ``smt`` and ``smt_memory``, and the consistency of their parts."""
+"""The schema of a host's facts, ``smt``, ``smt_memory`` and ``smt_firmware``, and the consistency of their parts."""
 
 from __future__ import annotations
 
@@ -254,6 +254,47 @@ MEMORY = schema.whole(
         )
     ),
     protect_differences=schema.or_null(_SENTENCES),
+    problems=_SENTENCES,
+)
+
+_NAME = schema.or_null(schema.text(200, schema.ONE_LINE))
+_VALUE = schema.or_null(schema.text(100, schema.ONE_LINE))
+_STATE = schema.one_of("enabled", "disabled", "auto", "unknown")
+FIRMWARE = schema.whole(
+    vendor=_NAME,
+    redfish_version=_NAME,
+    systems=schema.items(
+        schema.whole(
+            id=schema.text(100, schema.ONE_LINE),
+            manufacturer=_NAME,
+            model=_NAME,
+            bios_version=_NAME,
+            power=_NAME,
+            attribute=_VALUE,
+            value=_VALUE,
+            state=_STATE,
+            staged_value=_VALUE,
+            staged=schema.or_null(_STATE),
+            allowed=schema.items(schema.text(100, schema.ONE_LINE), 100),
+            core_limits=schema.items(
+                schema.whole(attribute=schema.text(100, schema.ONE_LINE), value=schema.text(100, schema.ONE_LINE)),
+                20,
+            ),
+            processors=schema.whole(sockets=_BYTES, cores=_BYTES, threads=_BYTES),
+            tasks=schema.whole(enabled=schema.or_null(_SENTENCE), disabled=schema.or_null(_SENTENCE)),
+            problems=_SENTENCES,
+        ),
+        100,
+    ),
+    agrees=_BOOL,
+    findings=schema.items(
+        schema.whole(
+            system=_VALUE,
+            about=schema.one_of("staged", "kernel", "cores", "inventory", "power", "system"),
+            sentence=_SENTENCE,
+        ),
+        1000,
+    ),
     problems=_SENTENCES,
 )
 
