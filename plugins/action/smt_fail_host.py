@@ -16,6 +16,7 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "results": {"type": "str", "required": True},
     "not_contacted": {"type": "list", "elements": "str", "default": []},
     "drifted_ok": {"type": "bool", "default": False},
+    "shown": {"type": "str"},
 }
 
 
@@ -26,9 +27,14 @@ class ActionModule(ControllerAction):
 
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Fail one host, or count it as unreachable, as its status says."""
-        registered = self._user.registered(options["results"], play["inventory_hostname"])
+        host = str(play["inventory_hostname"])
+        shown = self._user.registered(options["shown"], host) if options["shown"] else None
+        if isinstance(shown, dict) and "failing" in shown:
+            one = shown["failing"].get(host)
+            return {"changed": False} if one is None else _found(one["status"], one["sentence"])
+        registered = self._user.registered(options["results"], host)
         registered = registered if isinstance(registered, dict) else {}
-        if str(play["inventory_hostname"]) in options["not_contacted"]:
+        if host in options["not_contacted"]:
             return _ended(compliance.NOT_CONTACTED, unreachable=True)
         if "error" in registered:
             return (
@@ -42,7 +48,11 @@ class ActionModule(ControllerAction):
         status = result["status"]
         if status in compliance.FINE or (status == compliance.DRIFTED and options["drifted_ok"]):
             return {"changed": False}
-        return _ended(f"{status.replace('_', ' ')}: {result['sentence']}", status == compliance.UNREACHABLE)
+        return _found(status, result["sentence"])
+
+
+def _found(status: str, sentence: str) -> dict[str, t.Any]:
+    return _ended(f"{status.replace('_', ' ')}: {sentence}", status == compliance.UNREACHABLE)
 
 
 def _ended(reason: t.Any, unreachable: bool) -> dict[str, t.Any]:

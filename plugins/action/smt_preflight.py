@@ -41,9 +41,11 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "answers": {"type": "dict", "default": {}},
     "history": {"type": "path"},
     "needs": {"type": "list", "elements": "str", "default": []},
+    "contacts_hosts": {"type": "bool", "default": True},
 }
 # They decide which tasks a playbook has, which Ansible reads before it knows the hosts' variables.
 EXTRA_VARIABLES = (
+    "smt_compliance_source",
     "smt_compliance_usage_seconds",
     "smt_eval_boots",
     "smt_eval_install",
@@ -103,7 +105,7 @@ class ActionModule(ControllerAction):
             host: self._user.of(host) for host in play["ansible_play_hosts_all"] if self._user.refusal(host) is None
         }
         self._check_variables(written, play, evaluates, options["needs"])
-        lost, reason = self._unreachable(written)
+        lost, reason = self._unreachable(written) if options["contacts_hosts"] else ({}, None)
         found = {"changed": False, "unreachable_hosts": list(lost), "reason": reason}
         if not evaluates:
             return found

@@ -67,6 +67,8 @@ class ActionModule(HostAction):
             result = self._status(options, task_vars or {})
             if "compliance" in result:
                 result["compliance"] = waivers.applied(result["compliance"], waiver, now)
+                if not result.get("failed") and result["compliance"]["status"] != compliance.UNREACHABLE:
+                    result["compliance"]["checked"] = compliance.stamp(now)
         wanted = self._user.extra.get(STATUS_FILE)
         if wanted is not None and "compliance" in result:
             judged = [(text.line(host), result["compliance"])]

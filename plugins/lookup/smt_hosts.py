@@ -33,6 +33,11 @@ options:
     description: The same for files that are removed then.
     type: dict
     default: {}
+  failing:
+    description: Name of the variable in which an earlier play registered what M(threadwise.smt.smt_compliance)
+      returned. Where it contacted no host, the pattern is narrowed to the hosts that fail, or to one host where none
+      does. A task costs time for each host, also where it has nothing to do.
+    type: str
 author:
   - threadwise.smt contributors (@threadwise)
 """
@@ -62,10 +67,12 @@ from ansible.template import Templar
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import user_variables
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import matching
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import earlier_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import earlier_files, remediation
 
 # Options of a call that runs no play.
 ONLY_READ = ("syntax", "listtasks", "listtags")
+# Ansible compares each part of a pattern with all hosts.
+MAX_FAILING = 500
 
 
 def inventory(groups: t.Mapping[str, t.Iterable[str]], loader: t.Any) -> InventoryManager:
@@ -96,7 +103,21 @@ class LookupModule(LookupBase):
             refusal = matching.refusal(manager, pattern, self.get_option("variable"), known.get("ansible_limit"))
             if refusal:
                 raise AnsibleLookupError("\n".join([refusal, *self._without_answer(refusal, known)]))
-        return [pattern]
+        failing = self._failing(self.get_option("failing"), known) if self.get_option("failing") else None
+        return [pattern] if failing is None else [",".join(failing)]
+
+    @staticmethod
+    def _failing(name: str, known: t.Mapping[str, t.Any]) -> list[str] | None:
+        """Return the hosts that a check found failing, at least one host; None where it asked the hosts itself, and
+        where no pattern can name them.
+        """
+        # A call that runs no play has none of them.
+        hostvars = known.get("hostvars")
+        # Only what tasks registered: facts of hosts do not choose them.
+        registered = hostvars._variable_manager._nonpersistent_fact_cache if hostvars is not None else {}
+        host, found = next(((host, one[name]) for host, one in registered.items() if name in one), (None, {}))
+        hosts = sorted(found["failing"]) or [str(host)] if "failing" in found else []
+        return hosts if 0 < len(hosts) <= MAX_FAILING and all(map(remediation.is_alone, hosts)) else None
 
     def _without_answer(self, refusal: str, known: t.Mapping[str, t.Any]) -> list[str]:
         """See that no file of an earlier call is taken for one of this call; return a sentence where that fails."""

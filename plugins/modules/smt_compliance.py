@@ -13,12 +13,39 @@ description:
   - Sets the numbers of hosts by status as the custom statistic C(smt_compliance_counts), as
     M(ansible.builtin.set_stats) does, for AWX and ansible-runner.
   - Takes what M(threadwise.smt.smt_status) returned on all hosts of the play, those that could not be reached included.
-    Run it once.
+    With other sources no host is contacted. The inventory says which hosts there are. Run it once.
 options:
+  source:
+    description:
+      - Where the statuses are from. V(push) for O(results), V(files) for O(files).
+      - V(prometheus) asks one metrics server for what hosts write of themselves (the role smt_pull). How it is reached
+        is in the variables C(smt_compliance_metrics_url), C(smt_compliance_metrics_token) and the like, which have the
+        same names as those of the role smt_trial.
+    type: str
+    choices: [files, prometheus, push]
+    default: push
   results:
     description: Name of the variable in which the result of M(threadwise.smt.smt_status) was registered.
     type: str
-    required: true
+  files:
+    description:
+      - Files of other checks, as O(json) writes them, directories and archives of them. Names end in C(.json), C(.zip),
+        C(.tar.gz) or C(.tgz).
+      - The latest word on a host counts. Two that contradict each other about the same time are named, and a file that
+        cannot be read, or whose call checked no host, is named and does not count.
+    type: list
+    elements: path
+  label:
+    description: The label of a metric that has the name of a host. A port at its end is taken off. Without it, the name
+      is what the file of the host says, C(exported_host) or C(host).
+    type: str
+  names:
+    description: Hosts of the inventory, by other names that this label has.
+    type: dict
+  max_age:
+    description: Hours after which a host that says nothing is silent. Without it 3 with V(prometheus), and no limit
+      with V(files).
+    type: float
   usage:
     description:
       - Name of the variable in which the result of M(threadwise.smt.smt_usage) was registered, where the hosts were
@@ -63,6 +90,13 @@ author:
 """
 
 EXAMPLES = r"""
+- name: Make one table of the slices of a job
+  threadwise.smt.smt_compliance:
+    source: files
+    files: [/var/lib/awx/smt]
+    json: smt_compliance.json
+  run_once: true
+
 - name: Check each host
   threadwise.smt.smt_status:
     policy: disabled
@@ -84,7 +118,12 @@ counts:
   description: Hosts by status.
   returned: success
   type: dict
-  sample: {"compliant": 3, "waived": 0, "drifted": 1, "bad_policy": 0, "unknown": 0, "unreachable": 0}
+  sample: {"compliant": 3, "waived": 0, "drifted": 1, "bad_policy": 0, "unknown": 0, "unreachable": 0, "silent": 0,
+    "unknown_to_server": 0}
+failing:
+  description: The hosts that are neither compliant nor waived, each with its C(status) and C(sentence).
+  returned: success, where no host was contacted
+  type: dict
 files:
   description: Files that were written, in check mode that would be.
   returned: success

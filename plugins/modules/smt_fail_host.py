@@ -23,6 +23,10 @@ options:
       would change.
     type: bool
     default: false
+  shown:
+    description: Name of the variable in which the result of M(threadwise.smt.smt_compliance) was registered. It decides
+      where no host was contacted (RV(threadwise.smt.smt_compliance#module:failing)).
+    type: str
 extends_documentation_fragment:
   - threadwise.smt.attributes.controller
   - threadwise.smt.pages.not_contacted

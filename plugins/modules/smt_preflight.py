@@ -53,6 +53,10 @@ options:
     type: list
     elements: str
     default: []
+  contacts_hosts:
+    description: Whether the play contacts its hosts. Where it does not, nothing is needed to reach them.
+    type: bool
+    default: true
   report:
     description: Options of the report that is built after the evaluation; returned as they are.
     type: dict

@@ -150,6 +150,10 @@ compliance:
           and C(measure), the hosts whose evaluation ends that. A decision that is stale counts as before. Null where no
           evaluation decided.
       type: dict
+    checked:
+      description: When the host was checked, of UTC; null where it was not.
+      type: str
+      sample: "2026-03-01T12:00:00Z"
     waiver:
       description:
         - Of the host, as C(smt_policy_waiver) has it - C(until), its last day, C(state), V(valid), V(ending) within 30

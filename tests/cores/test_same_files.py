@@ -25,7 +25,9 @@ from this_machine import SHORT, this_machine
 
 USUAL = shutil.which("python")
 # Times of the writing, of the terminal, and in metrics.
-TIMES = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?( UTC|Z)?|(?<=checked_timestamp_seconds\{)(.*?\} )\d+")
+TIMES = re.compile(
+    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?( UTC|Z)?|(?<=(?:checked|_status)_timestamp_seconds\{)(.*?\} )\d+"
+)
 # What the simulation consists of, the links to the collection among it.
 SCAFFOLDING = {"collections", "loaded", "inventory.yml", "python", "log", "asked", "health.yml"}
 KINDS = {name: f"x86_64-1s2c4t-split-{number:08x}" for number, name in enumerate(("decided", "other", "undecided"), 1)}

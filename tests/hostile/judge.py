@@ -27,7 +27,7 @@ AFTER_THE_ROLLOUT = "Fail the host unless it is as wanted"
 END_OF_ALL = "End the call if it cannot be carried out"
 MOMENTS = (
     (re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\dZ| \d\d:\d\d UTC)"), "MOMENT"),
-    (re.compile(r"^(threadwise_smt_checked_timestamp_seconds\{[^}]*\}) \d+$", re.MULTILINE), r"\1 MOMENT"),
+    (re.compile(r"^(threadwise_smt_(?:checked|status)_timestamp_seconds\{.*\}) \d+$", re.MULTILINE), r"\1 MOMENT"),
 )
 
 

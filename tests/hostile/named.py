@@ -414,6 +414,7 @@ def _believed(_recordings):
                     "scope": "both",
                     "decided_by": None,
                     "hardware_class": BELIEVED,
+                    "checked": None,
                     "reboot_pending": None,
                     "change": None,
                     "pending_change": None,

@@ -347,6 +347,8 @@ def test_each_host_that_is_not_as_wanted_fails_itself_and_no_other(tmp_path, mon
         "bad_policy": 2,
         "unknown": 1,
         "unreachable": 1,
+        "silent": 0,
+        "unknown_to_server": 0,
     }
     assert fleet.calls() == {
         "h1": 1,

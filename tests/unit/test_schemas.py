@@ -151,6 +151,8 @@ def judged():
         ("d", compliance.refused("no policy is set", compliance.BAD_POLICY)),
         ("e", compliance.from_registered({"unreachable": True, "msg": "no route"})),
         ("f", compliance.from_registered(None)),
+        ("h", compliance.refused("its last word is old", compliance.SILENT)),
+        ("i", compliance.refused("the server has no word of it", compliance.UNKNOWN_TO_SERVER)),
         ("g", waivers.applied(compliance.judge(facts(), off, "both"), waivers.parse(WAIVER), NOW)),
     ]
 
@@ -162,14 +164,23 @@ def test_what_compliance_writes_is_as_its_schema_says():
     assert {host["status"] for host in document["hosts"]} == set(compliance.STATUSES) - {"compliant"}
 
 
-# As version 2 wrote it. A change that makes it invalid needs another version.
-COMPLIANCE_2 = {
+# As version 3 wrote it. A change that makes it invalid needs another version.
+COMPLIANCE_3 = {
     "schema": "threadwise.smt/compliance",
-    "schema_version": 2,
+    "schema_version": 3,
     "at": "2026-11-22T12:00:00Z",
     "error": None,
     "call": {"limit": None, "inventory": ["hosts.yml"]},
-    "counts": {"compliant": 1, "waived": 0, "drifted": 0, "bad_policy": 0, "unknown": 0, "unreachable": 0},
+    "counts": {
+        "compliant": 1,
+        "waived": 0,
+        "drifted": 0,
+        "bad_policy": 0,
+        "unknown": 0,
+        "unreachable": 0,
+        "silent": 0,
+        "unknown_to_server": 0,
+    },
     "hosts": [
         {
             "host": "db1",
@@ -193,15 +204,15 @@ COMPLIANCE_2 = {
     "decisions": [],
 }
 WRONG = [
-    ("schema_version", 1),
-    ("schema_version", "2"),
+    ("schema_version", 2),
+    ("schema_version", "3"),
     ("at", "2026-11-22 12:00"),
     ("counts", {"compliant": 1}),
     ("more", 1),
     ("hosts", [{"host": "db1", "status": "compliant"}]),
-    ("hosts", [dict(COMPLIANCE_2["hosts"][0], status="fine")]),
-    ("hosts", [dict(COMPLIANCE_2["hosts"][0], running={"status": "drifted", "reasons": "x"})]),
-    ("hosts", [dict(COMPLIANCE_2["hosts"][0], look={"reason": None})]),
+    ("hosts", [dict(COMPLIANCE_3["hosts"][0], status="fine")]),
+    ("hosts", [dict(COMPLIANCE_3["hosts"][0], running={"status": "drifted", "reasons": "x"})]),
+    ("hosts", [dict(COMPLIANCE_3["hosts"][0], look={"reason": None})]),
 ]
 
 
@@ -211,13 +222,13 @@ def test_what_a_call_without_an_answer_writes_is_as_its_schema_says():
 
 
 def test_a_file_of_this_version_stays_valid():
-    jsonschema_rs.Draft202012Validator(published("compliance.schema.json")).validate(COMPLIANCE_2)
+    jsonschema_rs.Draft202012Validator(published("compliance.schema.json")).validate(COMPLIANCE_3)
 
 
 @pytest.mark.parametrize(("name", "value"), WRONG)
 def test_a_wrong_compliance_file_is_refused(name, value):
     check = jsonschema_rs.Draft202012Validator(published("compliance.schema.json"))
-    assert not check.is_valid({**COMPLIANCE_2, name: value})
+    assert not check.is_valid({**COMPLIANCE_3, name: value})
 
 
 def test_what_exposure_writes_is_as_its_schema_says_and_a_wrong_one_is_not():

@@ -12,6 +12,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files
 from ansible_collections.threadwise.smt.plugins.module_utils._pull.commands import PullError
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import metrics as names
 
 MAX_BYTES = 1 << 20
 _END = "# EOF\n"
@@ -22,19 +23,11 @@ _PULL = {
         "1 when the host was judged under the newest commit of its repository, 0 when under an earlier one or not"
         " at all"
     ),
-    "threadwise_smt_pull_run_timestamp_seconds": "time of the pull that wrote these metrics, in seconds since 1970",
+    names.PULL_RUN: "time of the pull that wrote these metrics, in seconds since 1970",
     "threadwise_smt_pull_last_success_timestamp_seconds": "time of the last pull that succeeded, in seconds since 1970",
     "threadwise_smt_pull_commit_info": "1 for the commit whose policy is in use, and for one that was refused",
 }
-# As smt_compliance says it of a host that cannot be judged.
-_UNKNOWN = """\
-# HELP threadwise_smt_compliant 1 when the host complies with its SMT policy, 0 when it does not or is unknown
-# TYPE threadwise_smt_compliant gauge
-threadwise_smt_compliant{{host="{host}",hardware_class=""}} 0
-# HELP threadwise_smt_status 1 for the status: compliant, waived, drifted, bad_policy, unknown or unreachable
-# TYPE threadwise_smt_status gauge
-threadwise_smt_status{{host="{host}",hardware_class="",status="unknown"}} 1
-"""
+_WHY_UNKNOWN = "the pull could not judge this host: see journalctl -u threadwise-smt-pull.service"
 
 
 class Outcome(t.NamedTuple):
@@ -66,7 +59,7 @@ def text(host: str, outcome: Outcome) -> str:
     """
     values: dict[str, dict[str, t.Optional[float]]] = {
         "threadwise_smt_pull_success": {"": int(outcome.is_success)},
-        "threadwise_smt_pull_run_timestamp_seconds": {"": int(outcome.at)},
+        names.PULL_RUN: {"": int(outcome.at)},
         "threadwise_smt_pull_last_success_timestamp_seconds": {
             "": None if outcome.last_success is None else int(outcome.last_success)
         },
@@ -76,13 +69,24 @@ def text(host: str, outcome: Outcome) -> str:
             if commit
         },
     }
-    head = _UNKNOWN.format(host=host) if outcome.judged is None else outcome.judged[: -len(_END)]
-    return head + "".join(_family(name, host, samples) for name, samples in values.items()) + _END
+    head = _unknown(host, outcome.at) if outcome.judged is None else outcome.judged[: -len(_END)]
+    return head + "".join(_family(name, _PULL[name], host, samples) for name, samples in values.items()) + _END
 
 
-def _family(name: str, host: str, samples: "t.Mapping[str, float | None]") -> str:
+def _unknown(host: str, at: float) -> str:
+    """Return what smt_compliance says of a host that cannot be judged."""
+    said = ',hardware_class="",status="unknown"'
+    samples: dict[str, dict[str, t.Optional[float]]] = {
+        names.COMPLIANT: {',hardware_class=""': 0},
+        names.STATUS: {said: 1},
+        names.STATUS_TIME: {f'{said},sentence="{_WHY_UNKNOWN}"': int(at)},
+    }
+    return "".join(_family(name, names.HELP[name], host, of_name) for name, of_name in samples.items())
+
+
+def _family(name: str, about: str, host: str, samples: "t.Mapping[str, float | None]") -> str:
     lines = [f'{name}{{host="{host}"{labels}}} {value}\n' for labels, value in samples.items() if value is not None]
-    return f"# HELP {name} {_PULL[name]}\n# TYPE {name} gauge\n{''.join(lines)}" if lines else ""
+    return f"# HELP {name} {about}\n# TYPE {name} gauge\n{''.join(lines)}" if lines else ""
 
 
 def write(path: str, content: str) -> None:

@@ -64,6 +64,17 @@ class Folder:
         finally:
             os.close(descriptor)
 
+    def names(self) -> list[str]:
+        """Return the names in the directory, sorted."""
+        return sorted(os.listdir(self._descriptor))
+
+    def is_directory(self, name: str) -> bool:
+        """Return whether a name is that of a directory, and of no link to one."""
+        try:
+            return stat.S_ISDIR(os.stat(name, dir_fd=self._descriptor, follow_symlinks=False).st_mode)
+        except OSError:
+            return False
+
     def has(self, name: str) -> bool:
         """Return whether the directory has this name, whatever it is."""
         try:

@@ -10,6 +10,7 @@ of `smt_boot_args`: a host is compliant where those two modules would change no 
 
 from __future__ import annotations
 
+import datetime
 import re
 import typing as t
 
@@ -24,7 +25,11 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import field
 COMPLIANT, DRIFTED, BAD_POLICY, UNKNOWN, UNREACHABLE = "compliant", "drifted", "bad_policy", "unknown", "unreachable"
 # Drifted by somebody's leave, for a time: `waivers`.
 WAIVED = "waived"
-STATUSES = (COMPLIANT, WAIVED, DRIFTED, BAD_POLICY, UNKNOWN, UNREACHABLE)
+# Of a host that nobody asked: what it said of itself is too old, or the metrics server has never heard of it.
+SILENT, UNKNOWN_TO_SERVER = "silent", "unknown_to_server"
+STATUSES = (COMPLIANT, WAIVED, DRIFTED, BAD_POLICY, UNKNOWN, UNREACHABLE, SILENT, UNKNOWN_TO_SERVER)
+# Those that say nothing of the host itself.
+NOT_SEEN = (UNREACHABLE, SILENT, UNKNOWN_TO_SERVER)
 # Nobody has to do anything.
 FINE = (COMPLIANT, WAIVED)
 ASPECTS = ("running", "configured", "memory", "memory_configured")
@@ -45,6 +50,7 @@ _FIELDS = {
     "undecided",
     "waiver",
     "services",
+    "checked",
     *ASPECTS,
 }
 
@@ -57,6 +63,7 @@ _NO_SMT = (
     " otherwise"
 )
 _NUMBER = re.compile(r"[0-9]{1,9}")
+_MOMENT = "%Y-%m-%dT%H:%M:%SZ"
 
 ComplianceResult = dict[str, t.Any]
 
@@ -88,7 +95,8 @@ def judge(
         ``{since, back_to}``, each a text or None; it is None without one. ``pending_change`` says that a change waits
         for its confirmation: until it is confirmed or rolled back, nothing is changed here. ``waiver`` is None:
         :func:`waivers.applied` adds it. ``undecided`` says whether an evaluation is missing. ``services`` has a
-        sentence for each that believes in another number of CPUs than it has.
+        sentence for each that believes in another number of CPUs than it has. ``checked``, when the host was checked,
+        is None: whoever asked the host knows it (:func:`stamp`).
     """
     if not isinstance(facts, dict):
         return refused("it returned no facts", wanted=str(desired), scope=scope)
@@ -133,6 +141,7 @@ def judge(
         "undecided": False,
         "waiver": None,
         "services": _services(facts),
+        "checked": None,
         **aspects,
     }
     nothing = result["status"] == COMPLIANT and without_smt(facts)
@@ -166,6 +175,20 @@ def from_registered(variable: t.Any) -> ComplianceResult:
     return refused(
         fields.why(registered) or "it was not checked", UNREACHABLE if registered.get("unreachable") else UNKNOWN
     )
+
+
+def stamp(moment: datetime.datetime) -> str:
+    """Return a time (aware) as files have it, of UTC."""
+    return f"{moment.astimezone(datetime.UTC):{_MOMENT}}"
+
+
+def moment(stamped: str) -> datetime.datetime:
+    """Return the time of a stamp, aware.
+
+    Raises:
+        ValueError: it is none.
+    """
+    return datetime.datetime.strptime(stamped, _MOMENT).replace(tzinfo=datetime.UTC)
 
 
 def without_smt(facts: fields.Facts) -> bool:

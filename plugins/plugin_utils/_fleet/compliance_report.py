@@ -19,6 +19,8 @@ ATTENTION = (
     compliance.DRIFTED,
     compliance.BAD_POLICY,
     compliance.UNREACHABLE,
+    compliance.SILENT,
+    compliance.UNKNOWN_TO_SERVER,
     compliance.UNKNOWN,
     compliance.WAIVED,
     compliance.COMPLIANT,
@@ -90,6 +92,15 @@ def table(judged: t.Sequence[Judged], left_out: t.Sequence[str] = ()) -> list[st
     fine = sum(1 for dummy, result in judged if result["status"] == compliance.COMPLIANT)
     shown = in_order if fine <= MAX_COMPLIANT_LINES else in_order[: len(in_order) - fine]
     return fields.table(COLUMNS, (_cells(host, result) for host, result in shown), sentence(judged, left_out))
+
+
+def notes(strangers: t.Sequence[str], said: t.Sequence[str]) -> list[str]:
+    """Return what is to be said below the table of a source of results: names that no host of the inventory has, and
+    its notes.
+    """
+    more = f" and {len(strangers) - MAX_NAMED} more" if len(strangers) > MAX_NAMED else ""
+    unknown = f"Not in the inventory: {', '.join(strangers[:MAX_NAMED])}{more}."
+    return [*([unknown] if strangers else []), *said]
 
 
 def _cells(host: str, result: ComplianceResult) -> tuple[str, ...]:

@@ -86,14 +86,14 @@ class Call:
         sources = [word for source in self.inventory for word in ("-i", source)]
         found = shlex.join([words[0], *sources, *self.connecting, *words[1:], "--limit", ",".join(hosts), *more])
         can_be_shown = len(found) <= MAX_COMMAND and "\n" not in found and border_text.showable(found) == found
-        return found if can_be_shown and all(map(_is_alone, hosts)) else None
+        return found if can_be_shown and all(map(is_alone, hosts)) else None
 
     def _in_words(self, what: str, hosts: t.Sequence[str], *more: str) -> str:
         with_more = f", {shlex.join(more)}" if more else ""
         if len(hosts) > 1:
             whom = f"--limit @FILE, a file with the names of the {len(hosts)} hosts that decided, a line each"
             why = "the command is too long to be shown"
-        elif _is_alone(hosts[0]):
+        elif is_alone(hosts[0]):
             whom = f"--limit {shlex.quote(hosts[0])}"
             why = "the whole command cannot be shown here; ANSIBLE_INVENTORY can name the inventory"
         else:
@@ -104,7 +104,7 @@ class Call:
         return f"{what} with the inventory and the extra variables of this check{with_more} and {whom} ({why})"
 
 
-def _is_alone(host: str) -> bool:
+def is_alone(host: str) -> bool:
     """Return whether a pattern that is the name of a host selects this host and no other."""
     try:
         return bool(_ALONE.fullmatch(host)) or ipaddress.ip_address(host).version == 6
@@ -117,6 +117,19 @@ def _day(value: t.Any) -> str:
     if isinstance(value, datetime.date):
         return value.isoformat()
     raise TypeError(type(value).__name__)
+
+
+_IN_WORDS = {
+    compliance.BAD_POLICY: "Set the variable that the reason names, for the host or its group in the inventory.",
+    compliance.SILENT: (
+        "See on the host why it says nothing: systemctl status threadwise-smt-pull.timer threadwise-smt-pull.service."
+        " Where it does not pull, repeat the check that wrote the file."
+    ),
+    compliance.UNKNOWN_TO_SERVER: (
+        "See that the host has smt_pull, that its node_exporter reads the file of the metrics, and that the server"
+        " scrapes it; where it has another name there, set smt_compliance_label or smt_compliance_names."
+    ),
+}
 
 
 def text(host: str, result: ComplianceResult, call: Call) -> str | None:
@@ -133,10 +146,10 @@ def text(host: str, result: ComplianceResult, call: Call) -> str | None:
         return _after_its_waiver("put the policy in force", host, call)
     if result["status"] == compliance.DRIFTED:
         return _of_drift(host, result, call)
-    if result["status"] == compliance.BAD_POLICY:
-        return "Set the variable that the reason names, for the host or its group in the inventory."
     if result["status"] == compliance.UNREACHABLE:
         return f"See why it does not answer: {call.ping(host)}"
+    if result["status"] in _IN_WORDS:
+        return _IN_WORDS[result["status"]]
     return (
         f"Evaluate a host of its class ({call.evaluate([host])}), or set smt_policy to a state for it."
         if result["undecided"]

@@ -29,7 +29,7 @@ LOCK, LOCK_SECONDS = ".checks.lock", 60
 BEHIND = datetime.timedelta(minutes=5)
 _NAME = re.compile(r"checks-(\d{4}-\d{2})\.jsonl")
 # What says nothing of whether a host has drifted.
-_NOT_SEEN = (compliance.UNKNOWN, compliance.UNREACHABLE, compliance.BAD_POLICY)
+_NOT_SEEN = (*compliance.NOT_SEEN, compliance.UNKNOWN, compliance.BAD_POLICY)
 
 _MOMENT = "%Y-%m-%dT%H:%M:%SZ"
 

@@ -27,7 +27,7 @@ MAX_POINTS = 400
 # What a picture of the fleet has, with the statuses of each.
 NOT_AS_WANTED = {
     "drifted": (compliance.DRIFTED, compliance.BAD_POLICY),
-    "not known": (compliance.UNKNOWN, compliance.UNREACHABLE),
+    "not known": (compliance.UNKNOWN, *compliance.NOT_SEEN),
 }
 SIDES = ("better with SMT on", "better with SMT off")
 _DAY = datetime.timedelta(days=1)

@@ -22,6 +22,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border import sche
 from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import promql
 from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources.server import (
     ANSWER_SECONDS,
+    MAX_BYTES,
     Access,
     Server,
     SourceError,
@@ -38,7 +39,7 @@ MAX_POINTS = 10_000
 # Of a server of several stores, of which one is lost, a sum would be too small without a word: Thanos and
 # VictoriaMetrics fail instead. Others ignore these.
 _WHOLE = {"partial_response": "false", "deny_partial_response": "1"}
-_REFUSED = "refuses access (status {status}): check smt_trial_metrics_token, or the user and the password"
+_REFUSED = "refuses access (status {status}): check {variable}token, or the user and the password"
 # A server that reads its log after a start, and what proxies say while nothing behind them answers.
 _NOT_NOW = "answers no queries now (status {status}): it is starting, or what is in front of it does not reach it"
 _TOO_LONG = "refuses a query for its length (status {status}): make it shorter, by a recording rule for example"
@@ -182,10 +183,11 @@ class Prometheus:
     Args:
         access: how to reach it.
         seconds: the time limit of an answer.
+        most: bytes of an answer.
     """
 
-    def __init__(self, access: Access, seconds: float = ANSWER_SECONDS) -> None:
-        self._server = Server(access, seconds)
+    def __init__(self, access: Access, seconds: float = ANSWER_SECONDS, most: int = MAX_BYTES) -> None:
+        self._server = Server(access, seconds, most)
 
     def at_most(self, seconds: float) -> contextlib.AbstractContextManager[None]:
         """Limit the time of all queries within a block together."""
@@ -210,6 +212,33 @@ class Prometheus:
                     f" gives {self._server.line(sample[1], 40)} for {_shown(query)}, which is no number to judge by"
                 )
             return value
+
+    def every(self, query: str, most: int) -> list[tuple[dict[str, str], float]]:
+        """Return the labels and the number of each series that a query gives now; a number that is none is left out.
+
+        Args:
+            query: the query.
+            most: of the series.
+
+        Raises:
+            SourceError: the server does not answer, or there are more.
+        """
+        with self._server.border():
+            data = self._asked("query", {"query": query})
+            if data["resultType"] != "vector":
+                sent = self._server.line(data["resultType"], 40)
+                raise self._server.error(
+                    f" answers {_shown(query)} with a {sent}: it has to be a number for each series"
+                )
+            if len(data["result"]) > most:
+                raise self._server.error(f" has {len(data['result'])} series for {_shown(query)}, more than {most}")
+            found = []
+            for one in data["result"]:
+                self._check(_VECTOR, one)
+                value = _number(one["value"][1])
+                if value is not None:
+                    found.append((one["metric"], value))
+            return found
 
     def over(self, query: str, begin: datetime.datetime, end: datetime.datetime, step: float) -> Series:
         """Return the points of a query between two moments.
@@ -384,7 +413,9 @@ class Prometheus:
                 " server?",
             )
         if said is not None:
-            raise self._server.error(f" {said.replace('{status}', str(status))}")
+            raise self._server.error(
+                " " + said.replace("{status}", str(status)).replace("{variable}", self._server.variable)
+            )
         try:
             document = text.parse(body.decode("utf-8", errors="replace"))
         except text.BorderError as error:

@@ -37,6 +37,8 @@ LIMITS_OF_ALL = 2
 MAX_BYTES = 4 * 1024 * 1024
 PIECE = 64 * 1024
 VARIABLE = "smt_trial_metrics_"
+# What a variable of access is called after that.
+NAMES = ("url", "token", "user", "password", "ca", "certificate", "key")
 # Of tokens that are in use anywhere (RFC 6750, section 2.1, allows fewer).
 _VISIBLE = frozenset(map(chr, range(0x21, 0x7F)))
 
@@ -60,6 +62,7 @@ class Access:
         ca: a file with certificates to check its certificate by; empty for the system's.
         certificate: a file with the client's certificate; empty for none.
         key: a file with its key.
+        variable: how the names of the variables begin that say so, for messages.
     """
 
     url: str = dataclasses.field(repr=False)
@@ -69,6 +72,7 @@ class Access:
     ca: str = ""
     certificate: str = ""
     key: str = ""
+    variable: str = VARIABLE
 
     @property
     def shown(self) -> str:
@@ -85,35 +89,34 @@ class Access:
         return said
 
 
-def access(get: t.Callable[[str], t.Any]) -> Access:
+def access(get: t.Callable[[str], t.Any], variable: str = VARIABLE) -> Access:
     """Return how to reach a server as the variables say.
 
     Args:
-        get: returns the value of ``smt_trial_metrics_`` and a name, None where it is not set.
+        get: returns the value of the variable of a name of `NAMES`, None where it is not set.
+        variable: how the names of the variables begin.
 
     Raises:
         SourceError: one of them cannot be used; the message has no value.
     """
     try:
-        given = {
-            one.name: read(VARIABLE + one.name, functools.partial(get, one.name)) for one in dataclasses.fields(Access)
-        }
+        given = {name: read(variable + name, functools.partial(get, name)) for name in NAMES}
     except SecretError as error:
         raise SourceError(str(error)) from None
     url = given["url"].reveal().strip()
-    _check_url(url)
+    _check_url(url, variable)
     token = Secret(given["token"].reveal().strip())
     if not _VISIBLE.issuperset(token.reveal()):
         raise SourceError(
-            f"{VARIABLE}token has a blank in it, or a letter that is not ASCII: a token is one word, without Bearer"
+            f"{variable}token has a blank in it, or a letter that is not ASCII: a token is one word, without Bearer"
             " before it"
         )
     if token and given["user"]:
-        raise SourceError(f"{VARIABLE}token and {VARIABLE}user are both set: a server takes one of them")
+        raise SourceError(f"{variable}token and {variable}user are both set: a server takes one of them")
     if given["password"] and not given["user"]:
-        raise SourceError(f"{VARIABLE}password is set, and {VARIABLE}user is not")
+        raise SourceError(f"{variable}password is set, and {variable}user is not")
     if ":" in given["user"].reveal():
-        raise SourceError(f"{VARIABLE}user has a colon in it, which ends a user's name")
+        raise SourceError(f"{variable}user has a colon in it, which ends a user's name")
     files = {name: given[name].reveal() for name in ("ca", "certificate", "key")}
     for name, path in files.items():
         try:
@@ -121,11 +124,11 @@ def access(get: t.Callable[[str], t.Any]) -> Access:
                 with open(path, "rb"):
                     pass
         except OSError as error:
-            raise SourceError(f"{VARIABLE}{name} names no file that can be read here ({error.strerror})") from None
-    return Access(url.rstrip("/"), token, given["user"], given["password"], **files)
+            raise SourceError(f"{variable}{name} names no file that can be read here ({error.strerror})") from None
+    return Access(url.rstrip("/"), token, given["user"], given["password"], **files, variable=variable)
 
 
-def _check_url(url: str) -> None:
+def _check_url(url: str, variable: str) -> None:
     """Refuse what is no address, or has more in it than an address.
 
     Nothing of it is shown: whatever it is, it may have a password in it.
@@ -137,15 +140,15 @@ def _check_url(url: str) -> None:
         parts, has_port = urllib.parse.urlsplit(""), False
     if "@" in parts.netloc:
         raise SourceError(
-            f"{VARIABLE}url has a user or a password in it: give them as {VARIABLE}user and {VARIABLE}password"
+            f"{variable}url has a user or a password in it: give them as {variable}user and {variable}password"
         )
     if "?" in url or "#" in url:
         raise SourceError(
-            f"{VARIABLE}url has a part in it that begins with ? or #: give a token as {VARIABLE}token, and the address"
+            f"{variable}url has a part in it that begins with ? or #: give a token as {variable}token, and the address"
             " without that part"
         )
     if parts.scheme not in ("http", "https") or not parts.hostname or not has_port or not _VISIBLE.issuperset(url):
-        raise SourceError(f"{VARIABLE}url is no address such as http://prometheus.example.com:9090")
+        raise SourceError(f"{variable}url is no address such as http://prometheus.example.com:9090")
 
 
 class Answer(t.NamedTuple):
@@ -168,10 +171,11 @@ class Server:
     Args:
         access: how to reach it.
         seconds: the time limit of an answer's body.
+        most: bytes of an answer as it is after unpacking.
     """
 
-    def __init__(self, access: Access, seconds: float = ANSWER_SECONDS) -> None:
-        self._access, self._seconds = access, seconds
+    def __init__(self, access: Access, seconds: float = ANSWER_SECONDS, most: int = MAX_BYTES) -> None:
+        self._access, self._seconds, self._most = access, seconds, most
         self._deadline: float | None = None
 
     @contextlib.contextmanager
@@ -210,6 +214,11 @@ class Server:
             raise self.error(f": its answer was not there after {seconds:.3g} s") from None
         except Exception as error:
             raise self.error(f": its answer cannot be read: {self._reason(error)}") from None
+
+    @property
+    def variable(self) -> str:
+        """How the names of the variables begin that say how it is reached."""
+        return self._access.variable
 
     def error(self, said: str) -> SourceError:
         """Return an error about this server."""
@@ -284,9 +293,9 @@ class Server:
         try:
             while piece := reader.read1(PIECE):
                 body += piece
-                if len(body) > MAX_BYTES:
+                if len(body) > self._most:
                     raise self.error(
-                        f": its answer is larger than {MAX_BYTES // 1024 // 1024} MiB: does the query give one number"
+                        f": its answer is larger than {self._most // 1024 // 1024} MiB: does the query give one number"
                         " for each host?"
                     )
                 if time.monotonic() > deadline:

@@ -7,7 +7,6 @@ The variables of the roles are declared by their argument specifications, those 
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import functools
 import pathlib
@@ -35,6 +34,10 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads import (
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import WorkloadError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import user_variables
 from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import boot_plan
+from ansible_collections.threadwise.smt.plugins.plugin_utils._compliance_sources import (
+    prometheus as of_server,
+    registry,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._credentials import secret
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import quiet
 from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import server
@@ -51,7 +54,13 @@ _ANY: Spec = {"type": "raw"}
 _PATH: Spec = {"type": "path"}
 # How the metrics server is reached: credentials, and what may have one in it, so no message shows what they are. They
 # are in no argument specification, because Ansible shows the line where a value is that cannot be templated.
-ACCESS = tuple(f"{server.VARIABLE}{one.name}" for one in dataclasses.fields(server.Access))
+ACCESS_OF = {
+    playbook: tuple(f"{beginning}{name}" for name in server.NAMES)
+    for playbook, beginning in (("smt_trial", server.VARIABLE), ("smt_compliance", of_server.VARIABLE))
+}
+ACCESS = tuple(name for names in ACCESS_OF.values() for name in names)
+# The hours after which a host is silent: up to what a server keeps of most fleets.
+MAX_AGE_HOURS = (0.1, 168)
 PLAYBOOKS: dict[str, dict[str, Spec]] = {
     "smt_eval": {
         "smt_eval_hosts": _ANY,
@@ -95,14 +104,20 @@ PLAYBOOKS: dict[str, dict[str, Spec]] = {
         "smt_survey_usage_seconds": {"type": "float"},
     },
     "smt_compliance": {
+        "smt_compliance_files": {"type": "list", "elements": "path"},
         "smt_compliance_hosts": _ANY,
         "smt_compliance_json": _PATH,
+        "smt_compliance_label": {"type": "str"},
+        "smt_compliance_max_age": {"type": "float"},
         "smt_compliance_metrics": _PATH,
         "smt_compliance_history": _PATH,
         "smt_compliance_junit": _PATH,
+        "smt_compliance_names": {"type": "dict"},
         "smt_compliance_page": _PATH,
         "smt_compliance_sarif": _PATH,
+        "smt_compliance_source": {"type": "str", "choices": sorted(registry.SOURCES)},
         "smt_compliance_usage_seconds": {"type": "float"},
+        **dict.fromkeys(ACCESS_OF["smt_compliance"], _ANY),
     },
     "smt_enforce": {
         "smt_enforce_health_check": _PATH,
@@ -111,12 +126,13 @@ PLAYBOOKS: dict[str, dict[str, Spec]] = {
         "smt_enforce_waves": {"type": "list", "elements": "str"},
         "smt_policy_group": _ANY,
     },
-    "smt_trial": {"smt_trial_hosts": _ANY, **dict.fromkeys(ACCESS, _ANY)},
+    "smt_trial": {"smt_trial_hosts": _ANY, **dict.fromkeys(ACCESS_OF["smt_trial"], _ANY)},
 }
 # The ranges of numbers; None where an end is open.
 RANGES: dict[str, tuple[float | None, float | None]] = {
     **declared.RANGES,
     "smt_compare_confidence": (0.5, 0.9999),
+    "smt_compliance_max_age": MAX_AGE_HOURS,
     "smt_enforce_max_fail_percentage": (0, 100),
     **{f"smt_exposure_{name}": ends for name, ends in of_usage.RANGES.items()},
     # 0 for no look.
@@ -169,10 +185,14 @@ _INVALID = (
 )
 # There is one of each for all hosts; those that a host alone can have differ.
 ONE_FOR_ALL = (
+    "smt_compliance_files",
     "smt_compliance_json",
     "smt_compliance_history",
     "smt_compliance_junit",
+    "smt_compliance_label",
+    "smt_compliance_max_age",
     "smt_compliance_metrics",
+    "smt_compliance_names",
     "smt_compliance_page",
     "smt_compliance_sarif",
     "smt_enforce_max_fail_percentage",

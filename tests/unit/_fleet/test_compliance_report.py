@@ -52,6 +52,8 @@ def test_the_counts_and_the_sentence():
         "bad_policy": 0,
         "unknown": 1,
         "unreachable": 1,
+        "silent": 0,
+        "unknown_to_server": 0,
     }
     assert compliance_report.sentence([("a", verdict("bad_policy"))]) == "1 host: 1 bad policy."
     assert compliance_report.sentence(FLEET) == "4 hosts: 1 drifted, 1 unreachable, 1 unknown, 1 compliant."
@@ -60,11 +62,20 @@ def test_the_counts_and_the_sentence():
 
 def test_what_needs_action_comes_first_and_a_link_chooses_each_status():
     fleet = [(f"{status}-{name}", verdict(status)) for name in "ba" for status in compliance.STATUSES]
-    order = ["drifted", "bad_policy", "unreachable", "unknown", "waived", "compliant"]
+    order = [
+        "drifted",
+        "bad_policy",
+        "unreachable",
+        "silent",
+        "unknown_to_server",
+        "unknown",
+        "waived",
+        "compliant",
+    ]
     names = [f"{status}-{name}" for status in order for name in "ab"]
     page = markup.whole(FORMATS["page"].make(Check(fleet, NOW)))
     assert re.findall('<tr><th scope="row">([a-z_]+-[ab])</th>', page) == names
-    assert [line.split()[0] for line in compliance_report.table(fleet)[2:14]] == names
+    assert [line.split()[0] for line in compliance_report.table(fleet)[2:18]] == names
     assert re.findall('<a href="(.*?)" data-chooses="hosts">(.*?)</a>', page) == [
         (f"#status={status.replace('_', '+')}", f"{status.replace('_', ' ')} 2") for status in order
     ]

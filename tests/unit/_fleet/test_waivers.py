@@ -222,7 +222,7 @@ def test_alerts_leave_a_waived_host_alone_and_name_its_waiver_before_it_ends(tmp
                 "alertname": name,
                 "exp_alerts": [
                     {
-                        "exp_labels": {"severity": severity, "host": host, "hardware_class": "c1", **labels},
+                        "exp_labels": {"severity": severity, "host": host, **labels},
                         "exp_annotations": {"summary": said},
                     }
                     for labels, said, severity, host in fired

@@ -119,7 +119,7 @@ def test_the_statuses_of_a_history_are_those_of_a_check():
     assert set(typing.get_args(histories.Status)) == set(compliance.STATUSES)
 
 
-@pytest.mark.parametrize("status", ["unknown", "unreachable", "bad_policy"])
+@pytest.mark.parametrize("status", ["unknown", "unreachable", "bad_policy", "silent", "unknown_to_server"])
 def test_a_host_of_which_nothing_is_known_has_not_been_mended(status, tmp_path):
     add(tmp_path, {"a": "drifted"}, {"a": status}, {"a": "drifted"}, {"a": "compliant"})
     assert checks.read(tmp_path).drifts == [checks.Drift("a", START, START + 3 * DAY)]

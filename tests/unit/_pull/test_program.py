@@ -16,6 +16,7 @@ import sys
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._pull import commands, metrics, program, repository
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import metrics as names
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files import metrics as of_check
 from containers import UNSHARE, why_none
 from prometheus_client import parser
@@ -76,9 +77,9 @@ def test_the_metrics_of_an_unknown_host_are_those_of_compliance(place):
     for parse in (parser.text_string_to_metric_families, openmetrics_parser.text_string_to_metric_families):
         families = {family.name: family for family in parse(text)}
         judged = {name: family.documentation for name, family in families.items() if "_pull_" not in name}
-        assert judged == {
-            name: of_check.METRICS[name] for name in ("threadwise_smt_compliant", "threadwise_smt_status")
-        }
+        assert judged == dict(names.HELP) == {name: of_check.METRICS[name] for name in names.HELP}
+        (said,) = families[names.STATUS_TIME].samples
+        assert (said.labels["status"], said.value) == ("unknown", 1e9)
         assert {
             sample.labels["use"]: sample.labels["commit"][0]
             for sample in families["threadwise_smt_pull_commit_info"].samples

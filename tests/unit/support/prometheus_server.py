@@ -134,13 +134,15 @@ class Exporter:
 
 
 @contextlib.contextmanager
-def prometheus(directory, targets, web_config=None, scheme="http", instance_labels=None, credentials=None, rules=()):
+def prometheus(
+    directory, targets, web_config=None, scheme="http", instance_labels=None, credentials=None, rules=(), scraped=None
+):
     """Run Prometheus over ``targets`` (addresses without scheme), and wait until it answers. Yields its address.
 
     ``rules`` are groups of rules, as in a file of them. ``credentials`` (user and password) are those that its
-    ``web_config`` asks for: without them nothing is heard about its state.
+    ``web_config`` asks for: without them nothing is heard about its state. ``scraped`` are further settings of scrapes.
     """
-    with running(directory, targets, web_config, scheme, instance_labels, rules) as (process, url):
+    with running(directory, targets, web_config, scheme, instance_labels, rules, scraped) as (process, url):
         for _turn in range(600):
             if process.poll() is not None:
                 raise AssertionError(f"Prometheus has ended: {(directory / 'log').read_text()[-2000:]}")
@@ -153,14 +155,14 @@ def prometheus(directory, targets, web_config=None, scheme="http", instance_labe
 
 
 @contextlib.contextmanager
-def running(directory, targets, web_config=None, scheme="http", instance_labels=None, rules=()):
+def running(directory, targets, web_config=None, scheme="http", instance_labels=None, rules=(), scraped=None):
     """Start Prometheus, which does not answer yet. Yields its process and its address."""
     program = unpacked("prometheus", "usr/bin/prometheus")
     port = free_port()
     static = [{"targets": [target], "labels": (instance_labels or {}).get(target, {})} for target in targets]
     config = {
         "global": {"scrape_interval": f"{SCRAPE_SECONDS}s", "scrape_timeout": f"{SCRAPE_SECONDS}s"},
-        "scrape_configs": [{"job_name": "service", "static_configs": static}],
+        "scrape_configs": [{"job_name": "service", "static_configs": static, **(scraped or {})}],
         "rule_files": [str(directory / "rules.yml")],
     }
     (directory / "rules.yml").write_text(json.dumps({"groups": list(rules)}))

@@ -11,7 +11,9 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border import part
 MAX_HOSTS = 200_000
 HostLine = t.Annotated[str, parts.text_of(500, r"^[^\n]{1,500}$")]
 
-Status = t.Literal["compliant", "waived", "drifted", "bad_policy", "unknown", "unreachable"]
+Status = t.Literal[
+    "compliant", "waived", "drifted", "bad_policy", "unknown", "unreachable", "silent", "unknown_to_server"
+]
 
 
 class CheckLine(parts.Part, frozen=True):

@@ -28,6 +28,8 @@ class Check:
         call: what the call was about, and why it checked no host.
         earlier: what the file holds of earlier checks, None where there is none.
         looks: how the CPUs of hosts are used, where somebody looked.
+        strangers: names that a source of results has, and the inventory has not.
+        notes: what else is to be said of that source, a sentence each.
     """
 
     judged: t.Sequence[Judged]
@@ -36,11 +38,13 @@ class Check:
     call: Call = dataclasses.field(default_factory=Call)
     earlier: str | None = None
     looks: t.Mapping[str, cores_in_use.Host | None] = dataclasses.field(default_factory=dict)
+    strangers: t.Sequence[str] = ()
+    notes: t.Sequence[str] = ()
 
     @property
     def written(self) -> str:
         """The time as files have it."""
-        return f"{self.at:%Y-%m-%dT%H:%M:%SZ}"
+        return compliance.stamp(self.at)
 
     def said(self, host: str, result: compliance.ComplianceResult) -> str:
         """Return why a host is not as wanted and what to do, in lines."""

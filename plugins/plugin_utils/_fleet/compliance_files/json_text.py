@@ -20,7 +20,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_f
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding import rechecks
 from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled import series
 
-SCHEMA_NAME, SCHEMA_VERSION = "threadwise.smt/compliance", 2
+SCHEMA_NAME, SCHEMA_VERSION = "threadwise.smt/compliance", 3
 
 _TEXT = {"type": "string"}
 _TEXT_OR_NULL = schema.or_null(_TEXT)
@@ -163,6 +163,11 @@ SCHEMA = schema.published(
                                 "The programs that believe in the number of CPUs from before a change, a sentence each."
                                 " Files of earlier releases lack it.",
                             ),
+                            "checked": schema.about(
+                                schema.or_null(schema.MOMENT),
+                                "When the host was checked, UTC, where that is another time than that of the file or"
+                                " may be one; null where nothing was heard of it.",
+                            ),
                         },
                         host=schema.about(_TEXT, "Name of the host in the inventory."),
                         **KEPT,
@@ -215,6 +220,14 @@ SCHEMA = schema.published(
             "The other hosts of the inventory, by name: this check was not about them, because of --limit or of the"
             " pattern of its hosts. Files of earlier releases lack it.",
         ),
+        not_in_inventory=schema.about(
+            _TEXTS,
+            "Names that the files or the metrics server have (smt_compliance_source), and that the inventory has not.",
+        ),
+        notes=schema.about(
+            _TEXTS,
+            "What else is to be said of these files or of this server, a sentence each, such as files that count not.",
+        ),
     ),
 )
 
@@ -235,6 +248,7 @@ def document(check: Check) -> str:
                 for aspect in compliance.ASPECTS
             },
             "services": result["services"],
+            "checked": result["checked"],
             "look": cores_in_use.described(look) if (look := check.looks.get(host)) else None,
         }
         for host, result in check.judged
@@ -250,6 +264,8 @@ def document(check: Check) -> str:
         "hosts": None if call.error else hosts,
         "decisions": compliance_report.decisions(check.judged),
         "left_out": list(check.left_out),
+        "not_in_inventory": list(check.strangers),
+        "notes": list(check.notes),
     }
     return json.dumps(content, indent=1, allow_nan=False) + "\n"
 

@@ -24,6 +24,8 @@ OUTCOMES = {
     compliance.BAD_POLICY: "failure",
     compliance.UNKNOWN: "error",
     compliance.UNREACHABLE: "error",
+    compliance.SILENT: "error",
+    compliance.UNKNOWN_TO_SERVER: "error",
 }
 
 

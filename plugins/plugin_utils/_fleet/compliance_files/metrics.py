@@ -6,15 +6,16 @@ from __future__ import annotations
 
 import re
 
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import metrics as names
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, waivers
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, compliance_report, waivers
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files.base import Check, Format
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import openmetrics
 
 # Name -> help text. Gauges without time stamps: the textfile collector accepts nothing else.
 METRICS = {
-    "threadwise_smt_compliant": "1 when the host complies with its SMT policy, 0 when it does not or is unknown",
-    "threadwise_smt_status": "1 for the status: compliant, waived, drifted, bad_policy, unknown or unreachable",
+    **names.HELP,
     "threadwise_smt_drifted": (
         "1 when an aspect (running, configured, memory, memory_configured) of the host differs from its policy, 0 when"
         " it complies"
@@ -50,8 +51,12 @@ def metrics(check: Check) -> str:
 
     for host, result in check.judged:
         known = {"host": host, "hardware_class": result["hardware_class"] or ""}
-        add("threadwise_smt_compliant", int(result["status"] == compliance.COMPLIANT), **known)
-        add("threadwise_smt_status", 1, **known, status=result["status"])
+        checked = _checked(check, result)
+        add(names.COMPLIANT, int(result["status"] == compliance.COMPLIANT), **known)
+        add(names.STATUS, 1, **known, status=result["status"])
+        # Who did not hear of a host has nothing to say of it: read again, it would be taken for what the host says.
+        if result["status"] not in (compliance.SILENT, compliance.UNKNOWN_TO_SERVER):
+            add(names.STATUS_TIME, checked, **known, **_found(result))
         for aspect in compliance.ASPECTS:
             state = result[aspect] and result[aspect]["status"]
             if state in (compliance.COMPLIANT, compliance.DRIFTED):
@@ -62,7 +67,7 @@ def metrics(check: Check) -> str:
             "threadwise_smt_decision_stale": result["decision"] and bool(result["decision"]["stale"]),
             "threadwise_smt_waiver_end_timestamp_seconds": result["waiver"] and waivers.end(result["waiver"]),
             "threadwise_smt_checked_timestamp_seconds": (
-                None if result["status"] == compliance.UNREACHABLE else check.at.timestamp()
+                None if result["status"] in compliance.NOT_SEEN and not result["checked"] else checked
             ),
         }
         for name, value in values.items():
@@ -81,6 +86,25 @@ def metrics(check: Check) -> str:
         )
         + "# EOF\n"
     )
+
+
+def _checked(check: Check, result: compliance.ComplianceResult) -> int:
+    """Return when a host was checked, in seconds since 1970."""
+    return int((compliance.moment(result["checked"]) if result["checked"] else check.at).timestamp())
+
+
+def _found(result: compliance.ComplianceResult) -> dict[str, str]:
+    """Return the labels that say what a check found; an empty label is none."""
+    pending = result["reboot_pending"]
+    labels = {
+        "status": result["status"],
+        "wanted": result["wanted"],
+        "scope": result["scope"],
+        "reboot_pending": None if pending is None else str(pending).lower(),
+        **{aspect: result[aspect] and result[aspect]["status"] for aspect in compliance.ASPECTS},
+        "sentence": text.line(compliance_report.how(result), names.MAX_SENTENCE),
+    }
+    return {name: value for name, value in labels.items() if value}
 
 
 FORMAT = Format("metrics", places.METRICS, metrics, is_kept=True)

@@ -38,6 +38,8 @@ def page(check: Check) -> str:
         decided=any(result["decided_by"] for _host, result in judged),
         sentence=compliance_report.sentence(judged, check.left_out),
         left_out=check.left_out,
+        strangers=check.strangers,
+        notes=check.notes,
         looks=seen,
         unseen=[(host, cores_in_use.unknown(look)) for host, look in sorted(seen.items()) if not look.use],
         room_columns=cores_in_use.ROOM_COLUMNS,

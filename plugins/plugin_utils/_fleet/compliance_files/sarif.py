@@ -38,6 +38,8 @@ RULES = {
         "No SMT policy is set for the host, or what is set is not valid.",
     ),
     compliance.UNREACHABLE: ("warning", "Unreachable", "The host did not answer, so nobody knows its SMT."),
+    compliance.SILENT: ("warning", "Silent", "What the host last said of itself is too old to judge it by."),
+    compliance.UNKNOWN_TO_SERVER: ("warning", "Unknown to the server", "The metrics server knows no such host."),
     compliance.UNKNOWN: ("warning", "SMT unknown", "The host answered, and whether it complies cannot be said."),
 }
 

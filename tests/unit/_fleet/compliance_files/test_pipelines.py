@@ -73,6 +73,8 @@ def test_each_host_is_a_test_whose_outcome_is_its_status():
         "bad_policy": [("Failure", "bad_policy")],
         "unknown": [("Error", "unknown")],
         "unreachable": [("Error", "unreachable")],
+        "silent": [("Error", "silent")],
+        "unknown_to_server": [("Error", "unknown_to_server")],
     }
     _kind, _type, message, body = tests["drifted"][0]
     assert message == "CPUs 2-3 are online"
@@ -81,8 +83,9 @@ def test_each_host_is_a_test_whose_outcome_is_its_status():
     assert {one.name: one.value for one in suite.properties()} == {
         "limit": "web:&eu",
         "inventory": "hosts.yml, h1,h2,",
-        "summary": "6 hosts: 1 drifted, 1 bad policy, 1 unreachable, 1 unknown, 1 waived, 1 compliant. Waivers that end"
-        " within 30 days: waived (2026-03-09). Not checked: 1 other host of the inventory.",
+        "summary": "8 hosts: 1 drifted, 1 bad policy, 1 unreachable, 1 silent, 1 unknown to server, 1 unknown,"
+        " 1 waived, 1 compliant. Waivers that end within 30 days: waived (2026-03-09). Not checked: 1 other host of the"
+        " inventory.",
     }
     assert suite.timestamp == "2026-03-01T12:30:00"
 
@@ -90,7 +93,7 @@ def test_each_host_is_a_test_whose_outcome_is_its_status():
 def test_each_host_that_needs_action_is_a_result():
     run = read_sarif(Check(fleet(), NOW, call=CALL))
     hosts = {one["locations"][0]["logicalLocations"][0]["name"]: one for one in run["results"]}
-    assert list(hosts) == ["drifted", "bad_policy", "unreachable", "unknown"]
+    assert list(hosts) == ["drifted", "bad_policy", "unreachable", "silent", "unknown_to_server", "unknown"]
     rules = run["tool"]["driver"]["rules"]
     for status, one in hosts.items():
         assert rules[one["ruleIndex"]]["id"] == one["ruleId"] == "smt-" + status.replace("_", "-")

