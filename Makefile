@@ -34,6 +34,13 @@ $(IMPORTER)/.ready: requirements-importer.lock requirements-collections.lock too
 	tools/setup.sh $(PYTHON) $(IMPORTER) requirements-importer.lock
 	touch $@
 
+# What takes alerts in examples/eda.
+RULEBOOK := .cache/rulebook
+$(RULEBOOK)/.ready: requirements-rulebook.lock
+	$(PYTHON) -m venv --clear $(RULEBOOK)
+	$(RULEBOOK)/bin/pip --quiet --disable-pip-version-check install --no-deps --require-hashes -r $<
+	touch $@
+
 .PHONY: archive
 archive: setup $(IMPORTER)/.ready ## the archive as a user gets it: built, installed and tried as the README says, linted, read by Galaxy's importer
 	python tools/archive.py $(IMPORTER)
@@ -83,7 +90,7 @@ bare: ## the proof before a release: `make eval` and `make test` on a bare Debia
 	$(PYTHON) lab/bare.py
 
 .PHONY: scenarios
-scenarios: setup ## all longer scenarios on guests, `make long` and `make kills`, hours; not part of `make test`
+scenarios: setup $(RULEBOOK)/.ready ## all longer scenarios on guests, `make long` and `make kills`, hours; not part of `make test`
 	python tools/test.py scenarios
 
 .PHONY: unit field playbooks browser lint sanity
@@ -97,6 +104,10 @@ long: setup ## the playbooks that take most of a minute each; not part of `make 
 .PHONY: kills
 kills: setup ## rollouts, evaluations and pulls that are ended half way, minutes each; not part of `make test`
 	python tools/test.py $@ pull-kills
+
+.PHONY: remediation
+remediation: setup $(RULEBOOK)/.ready ## from an alert to smt_enforce, as in examples/eda, needs Java; not part of `make test`
+	python tools/test.py $@
 
 .PHONY: recipes
 recipes: setup ## each recipe of docs/tools.md with its tool, of Debian; JMH_JARS=FOLDER adds JMH; not part of `make test`

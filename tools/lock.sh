@@ -25,6 +25,9 @@ for core in 2.16 2.18; do
   { title "the release in its name"; awk 'NR == FNR { known[$1]; next } /==/ { other = !($1 in known) } other' "$work/dev" "$work/core"; } >"$work/requirements-core-$core.lock"
 done
 
+echo ansible-rulebook >"$work/rulebook.in"
+{ title "the package 'ansible-rulebook', for 'make remediation'"; pin --universal "$work/rulebook.in"; } >"$work/requirements-rulebook.lock"
+
 echo galaxy-importer >"$work/importer.in"
 { title "the package 'galaxy-importer', for 'make archive'"; pin --universal "$work/importer.in"; } >"$work/requirements-importer.lock"
 

@@ -120,6 +120,9 @@ STEPS = {
             *("postgresql", "redis-server", "redis-tools", "stress-ng", "sysbench", "wrk"),
         ),
     ),
+    # From an alert to smt_enforce, with all that is between them: examples/eda. Debian's Prometheus and Alertmanager
+    # are unpacked and not installed.
+    "remediation": Step(("python", "-m", "pytest", "-q", "--durations", "10", "tests/eda"), ("default-jre-headless",)),
     # What people have reported of other tools, each under the name of its source.
     "field": Step(("python", *PYTEST, "tests/field"), ("procps",)),
     # One at a time to each worker: they differ much in what they take.
@@ -196,7 +199,7 @@ GROUPS = {
         ),
         side_by_side=2,
     ),
-    "scenarios": Group((*LONG_SCENARIOS, "long", "kills", "pull-kills", "recipes")),
+    "scenarios": Group((*LONG_SCENARIOS, "long", "kills", "pull-kills", "recipes", "remediation")),
     "cores": Group(tuple(f"core-{core}" for core in CORES)),
 }
 

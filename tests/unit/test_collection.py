@@ -103,6 +103,7 @@ def pages():
         *sorted(ROOT.glob("*.md")),
         *sorted((ROOT / "docs").glob("*.md")),
         *sorted((ROOT / "roles").glob("*/README.md")),
+        *sorted((ROOT / "examples").glob("*/README.md")),
     ]
 
 

@@ -135,14 +135,24 @@ class Exporter:
 
 @contextlib.contextmanager
 def prometheus(
-    directory, targets, web_config=None, scheme="http", instance_labels=None, credentials=None, rules=(), scraped=None
+    directory,
+    targets,
+    web_config=None,
+    scheme="http",
+    instance_labels=None,
+    credentials=None,
+    rules=(),
+    scraped=None,
+    alertmanagers=(),
 ):
     """Run Prometheus over ``targets`` (addresses without scheme), and wait until it answers. Yields its address.
 
-    ``rules`` are groups of rules, as in a file of them. ``credentials`` (user and password) are those that its
-    ``web_config`` asks for: without them nothing is heard about its state. ``scraped`` are further settings of scrapes.
+    ``rules`` are groups of rules, as in a file of them; alerts go to ``alertmanagers`` (addresses without scheme).
+    ``credentials`` (user and password) are those that its ``web_config`` asks for: without them nothing is heard about
+    its state. ``scraped`` are further settings of scrapes.
     """
-    with running(directory, targets, web_config, scheme, instance_labels, rules, scraped) as (process, url):
+    with running(directory, targets, web_config, scheme, instance_labels, rules, scraped, alertmanagers) as started:
+        process, url = started
         for _turn in range(600):
             if process.poll() is not None:
                 raise AssertionError(f"Prometheus has ended: {(directory / 'log').read_text()[-2000:]}")
@@ -155,7 +165,16 @@ def prometheus(
 
 
 @contextlib.contextmanager
-def running(directory, targets, web_config=None, scheme="http", instance_labels=None, rules=(), scraped=None):
+def running(
+    directory,
+    targets,
+    web_config=None,
+    scheme="http",
+    instance_labels=None,
+    rules=(),
+    scraped=None,
+    alertmanagers=(),
+):
     """Start Prometheus, which does not answer yet. Yields its process and its address."""
     program = unpacked("prometheus", "usr/bin/prometheus")
     port = free_port()
@@ -164,6 +183,7 @@ def running(directory, targets, web_config=None, scheme="http", instance_labels=
         "global": {"scrape_interval": f"{SCRAPE_SECONDS}s", "scrape_timeout": f"{SCRAPE_SECONDS}s"},
         "scrape_configs": [{"job_name": "service", "static_configs": static, **(scraped or {})}],
         "rule_files": [str(directory / "rules.yml")],
+        "alerting": {"alertmanagers": [{"static_configs": [{"targets": list(alertmanagers)}]}]},
     }
     (directory / "rules.yml").write_text(json.dumps({"groups": list(rules)}))
     (directory / "prometheus.yml").write_text(json.dumps(config))

@@ -1,0 +1,153 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What examples/eda and examples/runner do with Ansible: whom a limit chooses, and slices of an inventory."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+import sysfs_tree
+import yaml
+from simulated_fleet import ROOT, Fleet
+
+EDA = ROOT / "examples" / "eda"
+SLICES = ROOT / "examples" / "runner" / "slices.py"
+HOSTS = ["h1", "h2", "h3"]
+(RULES,) = yaml.safe_load((EDA / "rulebook.yml").read_text(encoding="utf-8"))
+# Names that choose something else than one host of the inventory, or that Ansible or a template would make more of.
+NO_NAMES = [
+    *("all", "*", "h*", "h1,h2", "h1:h2", "~h.", "!h1", "h1:&all", "all[0]", "pair", "@limit", "{{ groups.all[0] }}"),
+    *("nobody", "h1\n"),
+]
+# Of these some have the form of a name: who asks for them is known by the inventory alone.
+NAMES_OF_FORM = {"all", "pair", "nobody"}
+
+
+@pytest.fixture(name="fleet")
+def _fleet(tmp_path):
+    fleet = Fleet(tmp_path, {name: {"smt_policy": "disabled", "smt_policy_scope": "runtime"} for name in HOSTS})
+    inventory = yaml.safe_load((tmp_path / "inventory.yml").read_text())
+    inventory["pair"] = {"hosts": {"h1": None, "h2": None}}
+    (tmp_path / "inventory.yml").write_text(yaml.safe_dump(inventory))
+    (tmp_path / "limit").write_text("h1\n")
+    shutil.copy(EDA / "enforce.yml", tmp_path)
+    return fleet
+
+
+def test_no_limit_but_the_name_of_one_host_changes_anything(fleet):
+    calls = {name: fleet.start("enforce.yml", f"--limit={name}") for name in NO_NAMES}
+    calls["no limit"] = fleet.start("enforce.yml")
+    for name, process in calls.items():
+        seen = process.communicate()[0]
+        assert process.returncode, (name, seen)
+        assert "Find the hosts that do not comply" not in seen, (name, seen)
+    assert fleet.changes() == {} and set(fleet.calls().values()) == {0}
+
+
+def test_the_host_that_a_limit_names_gets_its_policy_and_no_other(fleet):
+    code, seen = fleet.play("enforce.yml", "--limit=h2")
+    assert code == 0, seen
+    assert fleet.changes() == {"h2": ["smt false"]}
+    # What the check after it says is of that host.
+    answer = json.loads((fleet.directory / "smt_compliance.json").read_text())
+    assert [(host["host"], host["status"]) for host in answer["hosts"]] == [("h2", "compliant")]
+    assert 'threadwise_smt_compliant{host="h2"' in (fleet.directory / "smt_compliance.prom").read_text()
+
+
+def test_the_condition_takes_names_alone():
+    (rule,) = RULES["rules"]
+    (pattern,) = re.findall(r'event\.labels\.host is match\("(.*?)"\)', rule["condition"])
+    taken = {name for name in NO_NAMES if re.match(pattern, name) and not name.endswith("\n")}
+    assert taken == NAMES_OF_FORM
+    assert all(re.match(pattern, name) for name in ("h1", "web-01.example.com", "10.0.0.7", "db_2"))
+    assert not any(re.match(pattern, name) for name in ("-h1", ".h1", "a b", "h1/..", "h1;id", "hé", "fe80::1"))
+    assert rule["throttle"]["group_by_attributes"] == ["event.labels.host"]
+
+
+def test_nothing_else_of_an_alert_gets_through_and_nobody_without_the_token():
+    (source,) = RULES["sources"]
+    webhook = source["eda.builtin.webhook"]
+    assert webhook["host"] == "127.0.0.1" and "SMT_EDA_TOKEN" in webhook["token"]
+    names = [next(iter(one)).rpartition(".")[2] for one in source["filters"]]
+    # What names hosts comes from an alert's labels, so after everything else of it is gone.
+    assert names == ["event_splitter", "json_filter", "insert_hosts_to_meta"]
+    kept = source["filters"][1]["eda.builtin.json_filter"]
+    assert kept == {"exclude_keys": ["*"], "include_keys": ["status", "labels", "alertname", "host"]}
+    assert RULES["execution_strategy"] == "sequential"
+
+
+@pytest.fixture(name="place")
+def _place(tmp_path):
+    """An inventory of six hosts that comply and one that has drifted."""
+    trees = {
+        name: str(sysfs_tree.write(tmp_path / name, sysfs_tree.files(machine)))
+        for name, machine in (("on", sysfs_tree.Machine()), ("none", sysfs_tree.Machine(cores=4, threads=1)))
+    }
+    hosts = {f"h{number}": {"smt_facts_sysroot": trees["on" if number == 3 else "none"]} for number in range(7)}
+    common = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "smt_policy": "disabled"}
+    # Ansible warns of the group's name, which is no host.
+    inventory = {"all": {"hosts": hosts, "vars": common}, "web-servers": {"hosts": {"h1": None}}}
+    (tmp_path / "inventory.yml").write_text(yaml.safe_dump(inventory))
+    return tmp_path
+
+
+def sliced(place, *words):
+    path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        [sys.executable, str(SLICES), *words],
+        cwd=place,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def answers(place):
+    found = {}
+    for path in sorted(place.glob("smt_slices/*/smt_compliance.json")):
+        for host in json.loads(path.read_text())["hosts"]:
+            found.setdefault(host["host"], []).append((path.parent.name, host["status"]))
+    return found
+
+
+def test_each_host_is_in_one_slice_and_the_call_that_merges_them_is_said(place):
+    # A file of an earlier call with more slices, which the call that merges does not name.
+    (place / "smt_slices" / "9").mkdir(parents=True)
+    (place / "smt_slices" / "9" / "smt_compliance.json").write_text('{"hosts": []}')
+    code, seen = sliced(place, "--slices", "3", "inventory.yml")
+    assert code == 0, seen
+    assert answers(place) == {
+        f"h{number}": [(str(number % 3 + 1), "drifted" if number == 3 else "compliant")] for number in range(7)
+    }
+    assert "7 hosts in 3 slices" in seen and "3 hosts, exit code 2\n" in seen and "2 hosts, exit code 0\n" in seen
+    merge = seen.splitlines()[-1]
+    wanted = json.loads(merge.partition(" -e ")[2].strip("'"))
+    assert wanted == {
+        "smt_compliance_source": "files",
+        "smt_compliance_files": [str(place / "smt_slices" / str(number)) for number in (1, 2, 3)],
+    }
+    # Nothing is left where each slice would replace what another wrote.
+    assert not list(place.glob("smt_compliance.*"))
+
+
+def test_a_slice_that_does_not_answer_is_said_and_no_answer_of_before_stands_for_it(place):
+    for number in ("1", "2"):
+        (place / "smt_slices" / number).mkdir(parents=True)
+        old = {"hosts": [{"host": f"h{one}", "status": "compliant"} for one in range(int(number) - 1, 7, 2)]}
+        (place / "smt_slices" / number / "smt_compliance.json").write_text(json.dumps(old))
+    code, seen = sliced(place, "--slices", "2", "inventory.yml", "--", "-e", "@nowhere.yml")
+    assert code == 1 and seen.count("it left no answer") == 2, seen
+    assert not list(place.glob("smt_slices/*/smt_compliance.json"))
+    code, seen = sliced(place, "--slices", "2", "inventory.yml", "--", "-e", "smt_polcy=enabled")
+    assert code == 1 and "smt_polcy" in seen, seen
+    code, seen = sliced(place, "nowhere.yml")
+    assert code == 1 and "nowhere.yml has no hosts" in seen, seen

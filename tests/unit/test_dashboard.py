@@ -1,0 +1,316 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The dashboard of examples/grafana: each of its queries on a real Prometheus, which scrapes a real node_exporter with
+the files that this collection writes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import pathlib
+import re
+import runpy
+import socket
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+
+import prometheus_server
+import pytest
+import yaml
+from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
+from ansible_collections.threadwise.smt.plugins.module_utils._pull import metrics as pull
+from ansible_collections.threadwise.smt.plugins.module_utils._usage import program, textfile
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, waivers
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files import metrics
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files.base import Check
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models import dashboard
+
+EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
+FILE = EXAMPLES / "grafana" / "threadwise-smt.json"
+BOARD = json.loads(FILE.read_text(encoding="utf-8"))
+PANELS = {panel["title"]: panel for panel in BOARD["panels"] if panel["type"] != "row"}
+NOW = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
+DAY = datetime.timedelta(days=1)
+ENDS = (NOW + 9 * DAY).date()
+
+
+def aspect(status):
+    return {"status": status, "reasons": ["x"], "blocked_by": None}
+
+
+def host(status, kind, **known):
+    running = aspect(compliance.DRIFTED if status == compliance.DRIFTED else compliance.COMPLIANT)
+    return compliance.refused(
+        "x", status, hardware_class=kind, **{"running": running, "reboot_pending": False, **known}
+    )
+
+
+def fleet():
+    """What a check of today found, and what an earlier one found of a host that today's leaves out."""
+    gone = metrics.metrics(Check([("gone", host("compliant", "epyc"))], NOW - 3 * DAY))
+    waiver = waivers.parse({"until": ENDS.isoformat(), "reason": "x", "owner": "y"})
+    today = [
+        ("web01", host("compliant", "xeon", decision={"stale": ["another kernel"]})),
+        ("web02", host("drifted", "xeon", configured=aspect("drifted"), decision={"stale": []})),
+        ("web03", waivers.applied(host("drifted", "xeon"), waiver, NOW)),
+        ("db01", host("compliant", "epyc", reboot_pending=True, services=["nginx", "java"])),
+        ("db02", host("unknown", "epyc")),
+        ("new01", compliance.refused("no route", compliance.UNREACHABLE)),
+    ]
+    return metrics.metrics(Check(today, NOW, left_out=["gone"], earlier=gone))
+
+
+def pulled():
+    judged = metrics.metrics(Check([("edge01", host("compliant", "atom"))], NOW))
+    return pull.text("edge01", pull.Outcome(NOW.timestamp(), False, NOW.timestamp() - 7200, "a1", "b2", judged))
+
+
+@contextlib.contextmanager
+def node_exporter(directory):
+    """Run it for files alone and the counters of CPUs. Yields its address."""
+    listens = f"127.0.0.1:{prometheus_server.free_port()}"
+    command = [
+        prometheus_server.unpacked("prometheus-node-exporter", "usr/bin/prometheus-node-exporter"),
+        "--collector.disable-defaults",
+        "--collector.cpu",
+        "--collector.textfile",
+        f"--collector.textfile.directory={directory}",
+        f"--web.listen-address={listens}",
+        "--log.level=error",
+    ]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=directory)
+    try:
+        for _turn in range(600):
+            with contextlib.suppress(OSError), socket.create_connection(listens.split(":")):
+                break
+            time.sleep(0.1)
+        yield listens
+    finally:
+        process.kill()
+        process.wait()
+
+
+def asked(url, path, **words):
+    with urllib.request.urlopen(f"{url}/api/v1/{path}?{urllib.parse.urlencode(words)}", timeout=20) as answer:
+        return json.load(answer)["data"]
+
+
+def found(url, expression):
+    """The samples of a query now: the labels beside those of targets, and the value."""
+    return sorted(
+        (
+            tuple(
+                value for name, value in sorted(one["metric"].items()) if name not in ("__name__", "job", "instance")
+            ),
+            float(one["value"][1]),
+        )
+        for one in asked(url, "query", query=expression)["result"]
+    )
+
+
+@pytest.fixture(name="places", scope="module")
+def _places(tmp_path_factory):
+    """A controller and a host with the files that are written there. Yields the addresses of Prometheus and of both."""
+    directory = tmp_path_factory.mktemp("dashboard")
+    controller, machine = directory / "controller", directory / "machine"
+    for place in (controller, machine, directory / "prometheus"):
+        place.mkdir()
+    (controller / "smt_compliance.prom").write_text(fleet())
+    pull.write(str(machine / "threadwise_smt_pull.prom"), pulled())
+    text = program.text(HostFs("/"), [("gzip", 1.2, 1.3)], None)
+    textfile.write(HostFs("/"), str(machine / "threadwise_smt_usage.prom"), text)
+    rules = yaml.safe_load((EXAMPLES / "prometheus-rules.yml").read_text(encoding="utf-8"))["groups"]
+    groups = [{**group, "interval": "1s"} for group in rules]
+    with (
+        node_exporter(controller) as of_controller,
+        node_exporter(machine) as of_machine,
+        prometheus_server.prometheus(directory / "prometheus", [of_controller, of_machine], rules=groups) as url,
+    ):
+        for _turn in range(600):
+            if prometheus_server.number(url, "threadwise_smt:room_high:ratio") is not None:
+                break
+            time.sleep(0.1)
+        yield url, of_controller, of_machine
+
+
+def as_grafana(expression, instance, **chosen):
+    """Put the values of variables into a query, "All" as the dashboard has it."""
+    known = {one["name"]: one.get("allValue") for one in BOARD["templating"]["list"]}
+    values = {**known, "instance": instance, **chosen}
+    return re.sub(r"\$(\w+)", lambda name: values[name[1]], expression)
+
+
+def queries(title, instance, **chosen):
+    return [as_grafana(target["expr"], instance, **chosen) for target in PANELS[title]["targets"]]
+
+
+CHECKED = NOW.timestamp()
+END = datetime.datetime.combine(ENDS + DAY, datetime.time(), datetime.UTC).timestamp() * 1000
+# What each query answers of this fleet.
+ANSWERS = {
+    "Hosts": [[((), 8)]],
+    "Compliant": [[((), 0.5)]],
+    "Need action": [[((), 3)]],
+    # One is gone, and one was never checked.
+    "Silent hosts": [[((), 2)]],
+    "Pending reboots": [[((), 1)], [(("epyc", "db01"), 1)]],
+    "Stale decisions": [[((), 1)]],
+    "Wrong CPU counts": [[((), 2)]],
+    "Pulls that failed": [[((), 1)]],
+    "Hosts by status": [
+        [(("compliant",), 4), (("drifted",), 1), (("unknown",), 1), (("unreachable",), 1), (("waived",), 1)]
+    ],
+    "Compliant by hardware class": [[(("unknown",), 0), (("atom",), 1), (("epyc",), 2 / 3), (("xeon",), 1 / 3)]],
+    "Drift by hardware class": [[(("atom",), 0), (("epyc",), 0), (("xeon",), 1)]],
+    "Drifted hosts": [[(("configured", "xeon", "web02"), 1), (("running", "xeon", "web02"), 1)]],
+    "Waivers": [[(("xeon", "web03"), END)]],
+    "Hosts that need action beside drift": [[(("epyc", "db02", "unknown"), 1), (("new01", "unreachable"), 1)]],
+    "Stale decisions by hardware class": [[(("xeon",), 1)]],
+    "Programs with a wrong number of CPUs": [[(("epyc", "db01"), 2)]],
+    "Hosts by commit of their policy": [[(("a1", "enforced"), 1), (("b2", "refused"), 1)]],
+}
+# Two panels have the same name: a number, and the hosts behind it.
+NAMESAKES = [
+    [target["expr"] for target in panel["targets"]] for panel in BOARD["panels"] if panel["title"] == "Pending reboots"
+]
+
+
+@pytest.mark.parametrize("title", sorted(set(ANSWERS) - {"Pending reboots"}))
+def test_what_a_panel_asks_is_answered(title, places):
+    url, _of_controller, of_machine = places
+    for expression, wanted in zip(queries(title, of_machine), ANSWERS[title], strict=True):
+        answer = found(url, expression)
+        assert [labels for labels, _value in answer] == [labels for labels, _value in sorted(wanted)], expression
+        assert [value for _labels, value in answer] == pytest.approx([value for _labels, value in sorted(wanted)])
+
+
+def test_a_number_and_the_table_behind_it(places):
+    url, _of_controller, of_machine = places
+    found_of_both = [found(url, as_grafana(one, of_machine)) for (one,) in NAMESAKES]
+    assert found_of_both == ANSWERS["Pending reboots"]
+
+
+def test_ages_are_those_of_checks(places):
+    url, _of_controller, of_machine = places
+    oldest, median = (found(url, one)[0][1] for one in queries("Age of the last check", of_machine))
+    since = time.time() - CHECKED
+    # Whole seconds in files, and some between the two clocks.
+    assert oldest == pytest.approx(3 * 86400 + since, abs=30) and median == pytest.approx(since, abs=30)
+    (ages,) = (found(url, one) for one in queries("Longest without a check", of_machine))
+    names = {labels[0]: age for labels, age in ages}
+    assert set(names) == {"web01", "web02", "web03", "db01", "db02", "edge01", "gone"}
+    assert names["gone"] > 2 * 86400 > names["db01"]
+
+
+def test_use_of_cores_is_what_the_rules_say(places):
+    url, _of_controller, of_machine = places
+    tables = [asked(url, "query", query=one)["result"] for one in queries("Fullest machines", of_machine)]
+    # A name of a metric would keep Grafana from putting the columns into one row.
+    assert [[one["metric"] for one in table] for table in tables] == [
+        [{"job": "service", "instance": of_machine}]
+    ] * len(tables)
+    rules = ("usage:rate5m", "work_low:ratio", "work_high:ratio")
+    work = PANELS["Work that $instance does, beside its CPU usage"]
+    expressions = [as_grafana(target["expr"], of_machine) for target in work["targets"]]
+    for rule, expression in zip(rules, expressions, strict=True):
+        (answer,) = asked(url, "query", query=expression)["result"]
+        assert answer["metric"]["__name__"] == f"threadwise_smt:{rule}" and 0 <= float(answer["value"][1]) <= 1
+    for expression in queries("Room that $instance has left", of_machine):
+        ((_labels, value),) = found(url, expression)
+        assert value >= 0
+
+
+def test_each_query_of_each_panel_was_tried():
+    elsewhere = {
+        "Age of the last check",
+        "Longest without a check",
+        "Fullest machines",
+        "Work that $instance does, beside its CPU usage",
+        "Room that $instance has left",
+    }
+    assert set(PANELS) == set(ANSWERS) | elsewhere
+
+
+def test_each_variable_chooses(places):
+    url, of_controller, of_machine = places
+    choices = {}
+    for one in BOARD["templating"]["list"][1:]:
+        metric, label = re.fullmatch(r"label_values\((.+), (\w+)\)", one["query"]).groups()
+        words = {"match[]": as_grafana(metric, of_machine)}
+        choices[one["name"]] = asked(url, f"label/{label}/values", **words)
+    assert choices == {
+        "job": ["service"],
+        "hardware_class": ["atom", "epyc", "xeon"],
+        "host": ["db01", "db02", "edge01", "gone", "new01", "web01", "web02", "web03"],
+        "instance": [of_machine],
+    }
+    assert of_controller not in choices["instance"]
+    (hosts,) = queries("Hosts", of_machine, hardware_class="(epyc|atom)")
+    assert found(url, hosts) == [((), 4)]
+    (hosts,) = queries("Hosts", of_machine, host="web0.*", job="service")
+    assert found(url, hosts) == [((), 3)]
+    (hosts,) = queries("Hosts", of_machine, job="other")
+    # No data, which is no fleet without a host that needs action.
+    (need,) = queries("Need action", of_machine, job="other")
+    assert found(url, hosts) == found(url, need) == []
+
+
+def test_the_file_is_what_the_program_makes():
+    made = runpy.run_path(str(EXAMPLES / "grafana" / "dashboard.py"))["text"]()
+    assert made == FILE.read_text(encoding="utf-8"), "run examples/grafana/dashboard.py > threadwise-smt.json"
+
+
+def test_the_file_has_no_key_that_grafana_does_not_know():
+    """What its types do not have is lost when they read the file."""
+    register_default_plugins()
+    known = json.loads(JSONEncoder().encode(dashboard.Dashboard.from_json(BOARD)))
+    assert known == BOARD
+    strange = json.loads(json.dumps(BOARD))
+    strange["panels"][1]["options"]["colourMode"] = "value"
+    assert json.loads(JSONEncoder().encode(dashboard.Dashboard.from_json(strange))) != strange
+
+
+def everything(value):
+    """Each dict of the dashboard."""
+    if isinstance(value, dict):
+        yield value
+    for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from everything(one)
+
+
+def test_everything_asks_the_source_that_was_chosen_and_no_number_is_there_twice():
+    sources = [one["datasource"] for one in everything(BOARD) if "datasource" in one]
+    assert len(sources) > len(PANELS)
+    assert all(source == {"type": "prometheus", "uid": "${datasource}"} for source in sources)
+    assert "__inputs" not in BOARD and "${DS_" not in FILE.read_text()
+    numbers = [panel["id"] for panel in BOARD["panels"]]
+    assert len(numbers) == len(set(numbers))
+
+
+def test_each_panel_says_what_it_shows_and_each_number_is_of_now():
+    for title, panel in PANELS.items():
+        assert panel["description"].endswith("."), title
+        names = [target["refId"] for target in panel["targets"]]
+        assert len(names) == len(set(names)), title
+        for target in panel["targets"]:
+            assert target["instant"] is (panel["type"] != "timeseries") and target["range"] is not target["instant"]
+        if panel["type"] in ("stat", "bargauge"):
+            assert panel["options"]["reduceOptions"]["calcs"] == ["lastNotNull"], title
+
+
+def test_panels_do_not_overlap_and_fill_the_width():
+    cells = [
+        (column, row)
+        for panel in BOARD["panels"]
+        for place in [panel["gridPos"]]
+        for column in range(place["x"], place["x"] + place["w"])
+        for row in range(place["y"], place["y"] + place["h"])
+    ]
+    assert len(cells) == len(set(cells)) and max(column for column, _row in cells) == 23
+    assert len(cells) == 24 * (1 + max(row for _column, row in cells))
