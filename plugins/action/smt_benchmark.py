@@ -19,9 +19,10 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.settings import BY_BOOTS
 from ansible_collections.threadwise.smt.plugins.module_utils._options.smt_benchmark import ARGUMENTS, RANGES
+from ansible_collections.threadwise.smt.plugins.module_utils._slot.settings import SlotError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import command_line, intake, terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostFailedError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import boot_plan, evaluation, visit
+from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import boot_plan, evaluation, reboot, visit
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import (
     progress,
@@ -153,8 +154,14 @@ class ActionModule(FetchingAction):
         host, directory = str(task_vars["inventory_hostname"]), self.directory(checked["run"])
         asked = evaluation.Asked(host=host, directory=directory, check_mode=self._task.check_mode, **checked)
         calls = time_limits.Calls(self, task_vars)
-        self._visit = visit.Visit(calls, "evaluation", asked.run, asked.reboot_timeout)
+        self._visit = visit.Visit(calls, "evaluation", asked.run, asked.reboot_timeout, self._wanted(host))
         return evaluation.EvaluationByBoots(asked, calls, self._visit, evaluate).run()
+
+    def _wanted(self, host: str) -> reboot.Wanted:
+        try:
+            return reboot.wanted(self._user, host)
+        except SlotError as error:
+            raise HostFailedError({"msg": f"{host} was not rebooted: {error}"}) from None
 
     def _checked(self, *names: str) -> dict[str, t.Any]:
         """Return some options of the task as plain data of their types; raises HostFailedError."""

@@ -279,6 +279,7 @@ class ActionModule(ControllerAction):
             if all(one.name != name for one in settings)
         ]
         found += variables.boot_problems(settings, len(written)) if evaluates else []
+        found += variables.slot_problems(settings, len(written))
         in_inventory = [
             name
             for name in EXTRA_VARIABLES

@@ -14,9 +14,10 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.smt import why_smt_is_not_switched
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
+from ansible_collections.threadwise.smt.plugins.module_utils._slot.settings import SlotError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostAction, HostFailedError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import visit
+from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import reboot, visit
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.of_files import trials
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places, time_limits
@@ -157,13 +158,16 @@ class ActionModule(HostAction):
         calls, options = time_limits.Calls(self, self._vars), arm_states.options(arm)
         try:
             if catalogue.takes_reboot(arm):
-                visit.Visit(calls, "trial", self._options["run"]).check(options)
+                visit.Visit(calls, "trial", self._options["run"], wanted=self._wanted()).check(options)
             else:
                 asked = {**options, **self._of_switches(), "rollback_after": follower.MIN_TIMER_SECONDS}
                 said += calls.ask("smt_state", asked, live_host.SWITCH_SECONDS, check_mode=True).get("warnings", [])
-        except (HostFailedError, visit.SwitchError) as failure:
+        except (HostFailedError, SlotError, visit.SwitchError) as failure:
             return f"{arm} is refused: {failure}"
         return None
+
+    def _wanted(self) -> reboot.Wanted:
+        return reboot.wanted(self._user, self._vars["inventory_hostname"])
 
     def _arms(self) -> list[str]:
         return arm_states.names(self._options["arms"], with_boots=self._options["design"] == design.PARALLEL)
@@ -225,7 +229,12 @@ class ActionModule(HostAction):
             *(self._options["after_switch"], self._readings.commands),
         )
         host = (
-            booted_host.BootedHost(*given, run=self._options["run"], reboot_seconds=self._options["reboot_timeout"])
+            booted_host.BootedHost(
+                *given,
+                run=self._options["run"],
+                reboot_seconds=self._options["reboot_timeout"],
+                wanted=self._wanted(),
+            )
             if any(map(catalogue.takes_reboot, trial.arms))
             else live_host.AnsibleHost(*given)
         )

@@ -10,8 +10,10 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.parsing.convert_bool import boolean
+from ansible_collections.threadwise.smt.plugins.module_utils._slot.settings import SlotError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import reboot
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, rollout, waivers
 
@@ -41,12 +43,14 @@ class ActionModule(ControllerAction):
             reboot_ok = boolean(self._user.value("smt_policy_reboot_ok", host) or False, strict=False)
             group = self._user.value("smt_policy_group", host)
             pending = rollout.is_pending(result, reboot_ok)
+            reboots = pending and reboot_ok and bool(result["change"]["reboot"])
             members.append(
                 rollout.Member(
                     host,
                     None if group in (None, "") else str(group),
                     pending,
                     result["status"] != compliance.UNREACHABLE,
+                    self._slot(host) if reboots else None,
                 )
             )
             if result["status"] == compliance.DRIFTED and not pending:
@@ -79,3 +83,11 @@ class ActionModule(ControllerAction):
             for host in hosts
         ]
         return {"changed": False, "members": placed, "left_out": left_out}
+
+    def _slot(self, host: str) -> str | None:
+        """Return the group of the slot that a host asks for, None where it asks for none."""
+        try:
+            wanted = reboot.wanted(self._user, host)
+        except SlotError as error:
+            raise AnsibleActionFail(f"{text.line(host, 100)}: {error}") from None
+        return wanted.group if wanted.slot is not None and not wanted.slot.kured else None

@@ -41,6 +41,11 @@ options:
       - O(smt=mitigations_nosmt) cannot be combined with this.
     type: str
     choices: [auto, auto_nosmt, 'off']
+  slot:
+    description:
+      - Whom the host asks before it reboots by itself - C(slot), C(window), C(group) and C(host), as
+        M(threadwise.smt.smt_slot) has them.
+    type: dict
   state:
     description:
       - What becomes of the arguments.
@@ -139,7 +144,7 @@ def _run(module: AnsibleModule, fs: host_files.HostFs) -> None:
             raise visit.VisitError(obstacle)
         result = boot_change.run(fs, request)
     else:
-        result = visit.begin(fs, request, given["seconds"], given["owner"])
+        result = visit.begin(fs, request, given["seconds"], given["owner"], given["slot"])
     for warning in result["warnings"]:
         module.warn(warning)
     module.exit_json(changed=True, arguments=result["arguments"], reboot_required=result["reboot_required"])

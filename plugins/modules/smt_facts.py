@@ -192,6 +192,11 @@ ansible_facts:
               part of a sentence, and C(seconds_left) until it is rolled back. Null where there is none, and for users
               other than root.
           type: dict
+        reboot_slot:
+          description:
+            - The slot for a reboot that the host holds, or has asked for, in a sentence with the command that releases
+              it. Null where there is none, and for users other than root.
+          type: str
         consumers:
           description:
             - Programs that counted CPUs before this collection changed them, in this boot, and believe in that number

@@ -169,4 +169,7 @@ compliance:
           on the host before that - C(since) when, and C(back_to), the state in a few words, each null where it is not
           known.
       type: dict
+    holds_slot:
+      description: The slot for a reboot that the host holds, in a sentence; null without one.
+      type: str
 """

@@ -5,9 +5,9 @@ are those of a check that asked them.
 
 usage: PYTHONPATH=tests/unit/support:tests/unit:tests/benchmarks python tests/benchmarks/bench_scrape.py [HOSTS] [ASKED]
 
-The latter are (default: 10000 and 200) simulated hosts with recorded trees of four hardware classes. What they are by a check that asks each is
-what they export then. Of the call by scrape, its own work is asking the server, judging and making its five files, in a
-process of its own; the whole call is ansible-playbook with an inventory of that many hosts.
+The latter are (default: 10000 and 200) simulated hosts with recorded trees of four hardware classes. What they are by a
+check that asks each is what they export then. Of the call by scrape, its own work is asking the server, judging and
+making its five files, in a process of its own; the whole call is ansible-playbook with an inventory of that many hosts.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "unit/suppo
 import rebooted_host
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import change
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.visit import program, record, steps
-from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import visit
+from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import reboot
 from visited_host import UNIT_FILE, Booted, Time
 
 
@@ -149,6 +149,6 @@ def test_ansible_83018_a_host_that_shuts_down_is_not_taken_for_a_rebooted_one(mo
     host = rebooted_host.RebootedHost(monkeypatch)
     host.looks = 5
     seen = []
-    monkeypatch.setattr(visit.Visit, "_verify", lambda *_given: seen.append(host.looks))
+    monkeypatch.setattr(reboot.Reboot, "verify", lambda *_given: seen.append(host.looks))
     host.visit().enter({"smt": "disabled"})
     assert seen == [0]

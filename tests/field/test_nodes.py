@@ -75,7 +75,7 @@ def test_draino_17_what_an_administrator_has_uncordoned_meanwhile_stays_so(state
 
 
 def test_openshift_24379_a_drain_that_hangs_ends_and_the_node_gets_pods_as_before(state):
-    """kubectl ends by its own limit, or is ended."""
+    """The call ends by its own limit, or is ended."""
 
     def hanging(argv, limit):
         if argv[1] == "drain":

@@ -52,6 +52,7 @@ STAND_INS = {
         r"""
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._rollback import record
+from ansible_collections.threadwise.smt.plugins.module_utils._slot import record as slot_record
 module = AnsibleModule({"sysroot": {"type": "path"}}, supports_check_mode=True)
 with open(os.environ["SMT_HOST"] + "/asked", "a") as stream:
     stream.write("x")
@@ -65,8 +66,9 @@ module.exit_json(changed=False, ansible_facts={"smt": {
     "vulnerabilities": {}, "hypervisor": None, "kernel": host.get("kernel"),
     "cpus": {"present": "0-3", "possible": "0-3", "online": "0-3" if on else "0-1", "offline": "" if on else "2-3",
         "isolated": ""},
-    "boot": {"running": [], "configured": host["configured"], "loader": "grub_debian",
-        "reboot_required": bool(host["configured"])},
+    "boot": {"running": host.get("booted", []), "configured": host["configured"], "loader": "grub_debian",
+        "reboot_required": host["configured"] != host.get("booted", [])},
+    "reboot_slot": slot_record.pending(host_files.HostFs(module.params["sysroot"] or os.environ["SMT_HOST"])),
     "methods": {"runtime": {"chosen": "smt_control", "possible": ["smt_control"], "impossible": {}},
                 "boot": {"chosen": "grub_debian", "possible": ["grub_debian"], "impossible": {}}},
     # As much as large machines say.
@@ -98,8 +100,9 @@ end(module, "smt", module.params["state"] == "enabled" or module.params["threads
 module = AnsibleModule({"smt": {}, "maxcpus": {}, "mitigations": {}, "force": {"type": "bool"},
     "affinity_conflicts": {}, "affinity_conflicts_of": {"type": "list"}, "consumers": {"type": "dict"}},
     supports_check_mode=True)
-end(module, "configured", {"enabled": [], "disabled": ["nosmt"]}[module.params["smt"]], reboot_required=True, found=[],
-    reboot_in_vain=None, loader="grub_debian", arguments=[], configured_before=[], configured=[], running=[],
+wanted = {"enabled": [], "disabled": ["nosmt"]}[module.params["smt"]]
+end(module, "configured", wanted, reboot_required=wanted != host.get("booted", []), found=[], reboot_in_vain=None,
+    loader="grub_debian", arguments=[], configured_before=[], configured=[], running=[],
     mitigations_running=[], differences=[], affinity_conflicts=[], diff=[])
 """
     ),
@@ -167,7 +170,12 @@ class Fleet:
         modules.mkdir(parents=True)
         _link(ROOT, collection, {"plugins", ".git", ".venv", ".cache"})
         _link(ROOT / "plugins", collection / "plugins", {"modules"})
-        _link(ROOT / "plugins/modules", modules, {f"{name}.py" for name in STAND_INS})
+        _link(ROOT / "plugins/modules", modules, {"smt_slot.py", *(f"{name}.py" for name in STAND_INS)})
+        # The module itself, and the files of the host.
+        slot = (ROOT / "plugins/modules/smt_slot.py").read_text()
+        assert 'HostFs("/")' in slot
+        slot = slot.replace('HostFs("/")', 'HostFs(os.environ["SMT_HOST"])')
+        (modules / "smt_slot.py").write_text(slot.replace("import typing", "import os\nimport typing"))
         for name, text in STAND_INS.items():
             # The controller reads what a module documents; it does not run it.
             documented = re.findall(

@@ -59,6 +59,7 @@ NOT_FOR_USERS = {
     "smt_program",
     "smt_proof_host",
     "smt_proof_report",
+    "smt_restart",
     "smt_rollback",
     "smt_sample",
     "smt_status",

@@ -33,6 +33,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._siblings import (
     cache as sibling_cache,
     source as sibling_source,
 )
+from ansible_collections.threadwise.smt.plugins.module_utils._slot import record as slot_record
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import snapshot as smt_snapshot, state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.at_boot import persistence
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback import pending as pending_rollback
@@ -145,6 +146,7 @@ def gather(fs: host_files.HostFs, siblings: object = sibling_source.KERNEL) -> "
         "online_before": cpulist.render(saved["cpu"]["online"]) if saved else None,
         "pending_rollback": rollback_record.pending(fs),
         "pending_change": _pending_change(fs),
+        "reboot_slot": slot_record.pending(fs),
         "consumers": consumers.now,
         "consumers_after_switch": consumers.after_switch,
     }

@@ -11,6 +11,7 @@ ARGUMENTS: "dict[str, dict[str, t.Any]]" = {
     "smt": {"type": "str", "choices": ["enabled", "disabled", "forced_off", "mitigations_nosmt"]},
     "maxcpus": {"type": "str"},
     "mitigations": {"type": "str", "choices": ["auto", "auto_nosmt", "off"]},
+    "slot": {"type": "dict"},
     "state": {"type": "str", "choices": ["begun", "ended"], "default": "begun"},
     "owner": {"type": "str"},
     "seconds": {"type": "int"},

@@ -24,12 +24,16 @@ PLAY_SECONDS = 3600.0
 VERDICTS = ("compliant", "waived", "drifted")
 # The extra variable that smt_status knows.
 STATUS_FILE = "__smt_pull_status_file"
+# The one that smt_restart knows: it makes the file where the host has its slot, and is to be rebooted.
+REBOOT_FILE = "__smt_pull_reboot_file"
+REBOOT_SECONDS = 60.0
 CHECK = "threadwise.smt.smt_compliance"
 # What a run of Ansible needs for its temporary files.
 _ROOM_BYTES, _ROOM_FILES = 16 << 20, 256
 _SCHEMA = "threadwise.smt/pull"
 _MAX_BYTES = 8 << 20
-_STATUS, _DOCUMENT, _PAGE, _METRICS = "status.json", "smt_compliance.json", "smt_compliance.html", "smt_compliance.prom"
+_STATUS, _REBOOT = "status.json", "reboot"
+_DOCUMENT, _PAGE, _METRICS = "smt_compliance.json", "smt_compliance.html", "smt_compliance.prom"
 # Where version 1.0.0 had its checkout.
 _VERIFIED_BEFORE = "verified"
 
@@ -89,7 +93,7 @@ class Pull:
         if used is not None and judged is not None:
             self._keep(judged_at=self._now, last_success=self._now if is_success else self._record.last_success)
         self._write_metrics(used, None if is_newest else self._offered, judged, is_success)
-        return status
+        return self._reboot() if self._scratch.status(_REBOOT) is not None else status
 
     def end(self) -> None:
         """Say in the metrics that a pull did not come to its end."""
@@ -153,8 +157,13 @@ class Pull:
     def _enforce(self, commit: str) -> None:
         """Run the playbook of a commit; raise PullError where the host gets no verdict by it."""
         copy = self._repository.copy(commit)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._scratch.path(_REBOOT))
         done = self._play(
-            copy, copy, os.path.join(copy, self._options.playbook), {STATUS_FILE: self._scratch.path(_STATUS)}
+            copy,
+            copy,
+            os.path.join(copy, self._options.playbook),
+            {STATUS_FILE: self._scratch.path(_STATUS), REBOOT_FILE: self._scratch.path(_REBOOT)},
         )
         verdict = self._verdict(_STATUS)
         if verdict is None:
@@ -197,6 +206,19 @@ class Pull:
             except (OSError, ValueError) as error:
                 self._say(f"{self._state.path(name)} is still of an earlier check: {error}")
         return done.status, judged
+
+    def _reboot(self) -> int:
+        """Reboot the host, which holds a slot for that; the pull after the boot gives it back."""
+        try:
+            done = commands.run(["systemctl", "reboot"], REBOOT_SECONDS, "/", {})
+            why = None if done.status == 0 else done.reason
+        except PullError as error:
+            why = str(error)
+        if why is not None:
+            self._say(f"{self._options.host} cannot be rebooted, and keeps its slot until the next pull: {why}")
+            return 1
+        self._say(f"{self._options.host} reboots, as its policy asks for")
+        return 0
 
     def _play(self, copy: str, directory: str, playbook: str, variables: "dict[str, str]") -> commands.Done:
         for name in (_STATUS, _DOCUMENT, _METRICS, _PAGE):

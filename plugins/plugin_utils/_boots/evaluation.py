@@ -18,7 +18,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import boot_plan, boot_results
-from ansible_collections.threadwise.smt.plugins.plugin_utils._boots.visit import MIN_SECONDS, OWN, SwitchError, Visit
+from ansible_collections.threadwise.smt.plugins.plugin_utils._boots.reboot import SwitchError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._boots.visit import MIN_SECONDS, OWN, Visit
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files, time_limits
 

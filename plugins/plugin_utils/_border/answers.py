@@ -196,6 +196,16 @@ KINDS = {
     "forget": Kind({}),
     "smt_benchmark_stop": Kind({"changed": schema.BOOL, "runs": _RUNS, "uncollected": _RUNS, "probe": schema.BOOL}),
     "smt_boot_visit": Kind({"changed": schema.BOOL, "arguments": _ARGUMENTS, "reboot_required": schema.BOOL}),
+    "smt_slot": Kind(
+        {
+            "changed": schema.BOOL,
+            "granted": schema.BOOL,
+            "handed_over": schema.BOOL,
+            "msg": _LINE,
+            "wait_seconds": {"type": "number", "minimum": 0, "maximum": 1e6},
+            "holds": schema.or_null(_LINE),
+        }
+    ),
     "smt_trial_workers": Kind(
         {
             "changed": schema.BOOL,

@@ -46,6 +46,7 @@ _FIELDS = {
     "change",
     "pending_change",
     "pending_rollback",
+    "holds_slot",
     "decision",
     "undecided",
     "waiver",
@@ -93,7 +94,8 @@ def judge(
         nothing to do, or no method), and whether the memory policy has to be put in force and a reboot is needed.
         ``pending_rollback`` says what an interrupted rollout saved on the host before it changed it:
         ``{since, back_to}``, each a text or None; it is None without one. ``pending_change`` says that a change waits
-        for its confirmation: until it is confirmed or rolled back, nothing is changed here. ``waiver`` is None:
+        for its confirmation: until it is confirmed or rolled back, nothing is changed here. ``holds_slot`` is a
+        sentence about the slot for a reboot that the host holds, None without. ``waiver`` is None:
         :func:`waivers.applied` adds it. ``undecided`` says whether an evaluation is missing. ``services`` has a
         sentence for each that believes in another number of CPUs than it has. ``checked``, when the host was checked,
         is None: whoever asked the host knows it (:func:`stamp`).
@@ -137,6 +139,7 @@ def judge(
         "reboot_pending": pending if isinstance(pending, bool) else None,
         "pending_change": waiting,
         "pending_rollback": _pending_rollback(facts.get("pending_rollback")),
+        "holds_slot": _text(facts.get("reboot_slot")),
         "decision": None,
         "undecided": False,
         "waiver": None,
@@ -146,7 +149,8 @@ def judge(
     }
     nothing = result["status"] == COMPLIANT and without_smt(facts)
     shown = sentence(result) or (". ".join(filter(None, [_NO_SMT, _text(facts.get("provider"))])) if nothing else "")
-    return dict(result, sentence=". ".join(filter(None, [shown, waiting])), change=_change(result, facts, desired))
+    said = ". ".join(filter(None, [shown, waiting, result["holds_slot"]]))
+    return dict(result, sentence=said, change=_change(result, facts, desired))
 
 
 def refused(reason: str, status: str = UNKNOWN, **known: t.Any) -> ComplianceResult:

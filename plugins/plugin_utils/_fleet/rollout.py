@@ -27,12 +27,20 @@ class Member:
         group: hosts of one group are never changed in the same wave; None for a host without a group.
         pending: whether it needs a change.
         reachable: whether it answered.
+        slot: the group of the slot by which it is rebooted: it keeps it until its wave has ended, so that another one
+            of the group in that wave would wait in vain; None where it needs none.
     """
 
     host: str
     group: str | None = None
     pending: bool = True
     reachable: bool = True
+    slot: str | None = None
+
+    @property
+    def apart(self) -> set[tuple[str, str]]:
+        """What it has in common with hosts that are never in its wave."""
+        return {(kind, name) for kind, name in (("group", self.group), ("slot", self.slot)) if name is not None}
 
 
 def waiting(members: t.Iterable[Member]) -> dict[str, str]:
@@ -86,18 +94,17 @@ def waves(members: t.Sequence[Member], sizes: t.Sequence[int | str]) -> list[lis
         raise RolloutError("there is no wave size: give numbers or shares of the fleet such as 10%")
     limits = [_size(size, len(members)) for size in sizes]
     filled: list[list[Member]] = []
-    taken: list[set[str]] = []
+    taken: list[set[tuple[str, str]]] = []
     first_open = 0
     for member in members:
         number = first_open
-        while number < len(filled) and (len(filled[number]) >= _limit(limits, number) or member.group in taken[number]):
+        while number < len(filled) and (len(filled[number]) >= _limit(limits, number) or member.apart & taken[number]):
             number += 1
         if number == len(filled):
             filled.append([])
             taken.append(set())
         filled[number].append(member)
-        if member.group is not None:
-            taken[number].add(member.group)
+        taken[number] |= member.apart
         while first_open < len(filled) and len(filled[first_open]) >= _limit(limits, first_open):
             first_open += 1
     pending = [[member.host for member in wave if member.pending] for wave in filled]
@@ -125,7 +132,9 @@ def is_pending(result: ComplianceResult, reboot_ok: bool) -> bool:
     if result["status"] == compliance.DRIFTED:
         return blocked_by(result, reboot_ok) is None
     return result["status"] == compliance.COMPLIANT and (
-        result["pending_rollback"] is not None or (reboot_ok and result["change"]["reboot"])
+        result["pending_rollback"] is not None
+        or result["holds_slot"] is not None
+        or (reboot_ok and result["change"]["reboot"])
     )
 
 

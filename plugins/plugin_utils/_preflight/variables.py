@@ -23,6 +23,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._consumers import f
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._options import ranges, smt_usage as of_usage
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import source as sibling_source
+from ansible_collections.threadwise.smt.plugins.module_utils._slot import settings as slot_settings
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import scope
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import placement
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import (
@@ -33,7 +34,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads import (
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import WorkloadError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import user_variables
-from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import boot_plan
+from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import boot_plan, reboot
 from ansible_collections.threadwise.smt.plugins.plugin_utils._compliance_sources import (
     prometheus as of_server,
     registry,
@@ -368,6 +369,20 @@ def boot_problems(settings: t.Iterable[Setting], fleet: int) -> list[str]:
         reason = _why_not_booted(of_host)
         if reason:
             hosts.setdefault(reason, []).append(host)
+    return [sentence + _of(names, fleet) for sentence, names in sorted(hosts.items())]
+
+
+def slot_problems(settings: t.Iterable[Setting], fleet: int) -> list[str]:
+    """Return a sentence for each slot and window that hosts cannot ask for; arguments as for :func:`boot_problems`."""
+    values: dict[str, dict[str, t.Any]] = {}
+    for one in settings:
+        values.setdefault(one.host, {})[one.name] = one.value
+    hosts: dict[str, list[str]] = {}
+    for host, of_host in values.items():
+        try:
+            reboot.of_values({**of_host, "smt_slot_timeout": None}, host)
+        except slot_settings.SlotError as error:
+            hosts.setdefault(str(error), []).append(host)
     return [sentence + _of(names, fleet) for sentence, names in sorted(hosts.items())]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue
-from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import visit
+from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import reboot, visit
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation.time_limits import Calls, HostLostError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import arm_states, host_check, live_host
 
@@ -19,11 +19,12 @@ class BootedHost(live_host.AnsibleHost):
         calls, more: as there.
         run: the trial's name.
         reboot_seconds: the time limit of a reboot.
+        wanted: what the user wants of reboots.
     """
 
-    def __init__(self, calls: Calls, *more: t.Any, run: str, reboot_seconds: int) -> None:
+    def __init__(self, calls: Calls, *more: t.Any, run: str, reboot_seconds: int, wanted: reboot.Wanted) -> None:
         super().__init__(calls, *more)
-        self._visit = visit.Visit(calls, "trial", run, reboot_seconds)
+        self._visit = visit.Visit(calls, "trial", run, reboot_seconds, wanted)
 
     @property
     def is_booted(self) -> bool:
@@ -56,6 +57,6 @@ class BootedHost(live_host.AnsibleHost):
         """
         try:
             self._visit.back()
-        except visit.SwitchError as error:
+        except reboot.SwitchError as error:
             raise HostLostError(str(error)) from error
         return super().restore()

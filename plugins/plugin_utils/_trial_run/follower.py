@@ -15,7 +15,7 @@ import math
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
-from ansible_collections.threadwise.smt.plugins.plugin_utils._boots.visit import SwitchError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._boots.reboot import SwitchError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation.time_limits import HostLostError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import host_check
 

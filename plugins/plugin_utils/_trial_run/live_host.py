@@ -10,7 +10,7 @@ import shlex
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostFailedError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._boots.visit import SwitchError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._boots.reboot import SwitchError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation.time_limits import (
     CALL_SECONDS,

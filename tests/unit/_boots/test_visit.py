@@ -10,7 +10,7 @@ import types
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.visit import record
-from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import visit
+from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import reboot, visit
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation.time_limits import Calls, HostLostError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import booted_host, host_check
 from rebooted_host import RebootedHost
@@ -107,7 +107,7 @@ def test_a_host_of_a_trial_is_looked_at_by_what_brings_it_back(host, monkeypatch
     monkeypatch.setattr(host_check, "parse", lambda *_given: types.SimpleNamespace(online=(0, 2)))
     monkeypatch.setattr(host_check, "parse_online", lambda _printed: (0, 1, 2, 3))
     calls = Calls(host, {"inventory_hostname": "db1"})
-    of_trial = booted_host.BootedHost(calls, {}, run="t", reboot_seconds=900)
+    of_trial = booted_host.BootedHost(calls, {}, run="t", reboot_seconds=900, wanted=reboot.NOTHING)
     of_trial.check()
     assert of_trial.switch("nosmt", 60) == (0, 2) and of_trial.is_booted
     assert asked == [host_check.RENEW, visit.RENEW] and host.task.args["reboot_timeout"] == 900
@@ -125,7 +125,9 @@ def test_a_host_of_a_trial_is_looked_at_by_what_brings_it_back(host, monkeypatch
 
 
 def test_a_host_of_a_trial_that_is_not_back_is_lost(host, monkeypatch):
-    of_trial = booted_host.BootedHost(Calls(host, {"inventory_hostname": "db1"}), {}, run="t", reboot_seconds=600)
+    of_trial = booted_host.BootedHost(
+        Calls(host, {"inventory_hostname": "db1"}), {}, run="t", reboot_seconds=600, wanted=reboot.NOTHING
+    )
     monkeypatch.setattr(host_check, "parse", lambda *_given: types.SimpleNamespace(online=(0, 2)))
     monkeypatch.setattr(host_check, "parse_online", lambda _printed: (0, 1, 2, 3))
     of_trial.switch("nosmt", 60)

@@ -467,6 +467,7 @@ FIELDS = [
     "complete",
     "pending_rollback",
     "pending_change",
+    "reboot_slot",
 ]
 FIELDS += ["nodes", "packages", "online_before"]
 

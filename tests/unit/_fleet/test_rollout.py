@@ -52,6 +52,13 @@ def test_hosts_of_a_group_are_spread_over_more_waves_than_were_asked_for():
     assert rollout.waves(members, ["100%"]) == [["h1", "h2", "h5", "h6"], ["h3"], ["h4"]]
 
 
+def test_hosts_that_wait_for_the_same_slot_are_not_in_one_wave():
+    members = [Member("a", slot="default"), Member("b", slot="default"), Member("c", "db", slot="x"), Member("d", "x")]
+    assert rollout.waves(members, ["100%"]) == [["a", "c", "d"], ["b"]]
+    # Nobody waits for another one of it that cannot be reached: its slot says whether it is down.
+    assert rollout.waiting([Member("a", slot="s", reachable=False, pending=False), Member("b", slot="s")]) == {}
+
+
 def test_a_group_waits_for_the_one_that_is_gone():
     members = [
         Member("a", "db", pending=False, reachable=False),
@@ -94,6 +101,7 @@ FREE = dict(HINDERED, blocked_by=None)
         (verdict(running=FREE, configured=HINDERED), False, False),
         (verdict("compliant"), True, False),
         (verdict("compliant", pending_rollback={}), False, True),
+        (verdict("compliant", holds_slot="h holds a slot"), False, True),
         (verdict(memory_configured=FREE), False, True),
         (verdict(memory_configured=HINDERED), False, False),
         (verdict(memory=HINDERED), True, False),

@@ -308,8 +308,10 @@ def test_the_prefixes_are_those_of_roles_and_playbooks():
         "policy",
         "proof",
         "pull",
+        "reboot",
         "report",
         "runtime",
+        "slot",
         "survey",
         "trial",
         "usage",
@@ -383,3 +385,14 @@ def test_factors_are_not_booted_and_wrong_ones_are_named_before_any_host_is_cont
     wrong = [variables.Setting("h1", "smt_eval_factors", [["smt_on", "nosmt"], ["thp_always", "thp_never"]])]
     (problem,) = variables.problems(wrong, SPECS, 1)
     assert "nosmt and thp_always cannot be combined" in problem
+
+
+def test_a_slot_is_judged_by_all_its_variables():
+    slot = {"fleetlock": "https://lock.example.com"}
+    given = [Setting(host, "smt_slot", slot) for host in ("h1", "h 2")] + [Setting("h1", "smt_policy_group", "db_1")]
+    found = variables.slot_problems(given, 3)
+    assert len(found) == 2 and "FleetLock takes letters, digits, dots and hyphens" in found[0]
+    assert found[0].endswith(" [h1]") and found[1].startswith("the host's name") and found[1].endswith(" [h 2]")
+    assert variables.slot_problems([Setting("h1", "smt_policy_group", "db_1")], 1) == []
+    window = [Setting("h1", "smt_reboot_window", {"from": 2, "to": 5})]
+    assert "smt_reboot_window: its from must be a time of UTC" in variables.slot_problems(window, 1)[0]

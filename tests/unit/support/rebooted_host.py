@@ -9,7 +9,7 @@ import uuid
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostFailedError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import visit
+from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import reboot, visit
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import time_limits
 
 ANSWER = {
@@ -23,6 +23,9 @@ ANSWER = {
 }
 
 
+GRANTED = {"granted": True, "handed_over": False, "msg": "", "wait_seconds": 0.0, "holds": None, "changed": True}
+
+
 class RebootedHost:
     """The action of a task, and its host.
 
@@ -31,6 +34,8 @@ class RebootedHost:
         given: the options of the visit that was asked for last.
         fails: module, command or ``reboot`` -> why it fails; of "lost" the host does not answer.
         looks: how often a host that is said to be rebooted is still seen in its old boot.
+        slots: the options of each request for a slot.
+        answers: what the next of these are answered, beside that they are granted.
         differences: what is not as asked for after the next reboots, one list each.
     """
 
@@ -39,6 +44,7 @@ class RebootedHost:
         self.log, self.fails, self.differences, self.looks = [], {}, [], 0
         self.boot, self.old = str(uuid.uuid4()), None
         self.configured, self.running, self.given = {}, {}, {}
+        self.slots, self.answers = [], []
         self._task = types.SimpleNamespace(check_mode=False, copy=lambda: types.SimpleNamespace(args={}))
         self._connection = types.SimpleNamespace(reset=lambda: None)
         self._play_context = self._loader = self._templar = None
@@ -73,12 +79,17 @@ class RebootedHost:
         why = self._see(module)
         if why:
             raise AnsibleError(why) if why.startswith("failed to transfer") else HostFailedError({"msg": why})
+        if module == "smt_slot":
+            self.log.append(f"{'check ' if self._task.check_mode else ''}slot {arguments['state']}")
+            self.slots.append(arguments)
+            return {**GRANTED, **(self.answers.pop(0) if self.answers else {})}
         if module == "smt_boot_visit":
             self.log.append(f"{'check ' if self._task.check_mode else ''}{arguments.get('state', 'begun')}")
             self.given = self.given if "state" in arguments else arguments
             if not self._task.check_mode:
                 self.configured = {} if "state" in arguments else {"smt": arguments["smt"]}
-            is_there = self.configured != self.running
+            # As the module, which looks only where nothing is to be changed.
+            is_there = bool(self.running) if self._task.check_mode else self.configured != self.running
             return {"changed": True, "arguments": [], "reboot_required": is_there}
         if module == "smt_facts":
             return {"ansible_facts": {"smt": {"running": self.running}}}
@@ -97,6 +108,6 @@ class RebootedHost:
         noise = "Could not chdir to home directory /home/a: No such file or directory\r\n" if is_old else ""
         return {"rc": 0, "stdout": f"{noise}{self.old if is_old else self.boot}\r\n"}
 
-    def visit(self, kind="evaluation", seconds=600):
+    def visit(self, kind="evaluation", seconds=600, wanted=reboot.NOTHING):
         """A visit of this host."""
-        return visit.Visit(time_limits.Calls(self, {"inventory_hostname": "db1"}), kind, "r", seconds)
+        return visit.Visit(time_limits.Calls(self, {"inventory_hostname": "db1"}), kind, "r", seconds, wanted)

@@ -101,12 +101,12 @@ class Time:
 class Booted:
     """A host, whose program is started anew by each boot."""
 
-    def __init__(self, place, monkeypatch, request=NOSMT, is_booted=True, **settings):
+    def __init__(self, place, monkeypatch, request=NOSMT, is_booted=True, slot=None, **settings):
         self.host = VisitedHost(place, **settings)
         monkeypatch.setattr(units.processes, "run", self.run)
         # A change waits for the lock; here nobody gives it back while it waits.
         monkeypatch.setattr(change.locks, "CHANGE_SECONDS", 0.0)
-        visit.begin(self.host.fs, request, 600, "the trial t")
+        visit.begin(self.host.fs, request, 600, "the trial t", slot)
         if is_booted:
             self.host.boot()
         self.reboots = 0

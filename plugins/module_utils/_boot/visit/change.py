@@ -34,7 +34,13 @@ class Ended(t.NamedTuple):
     reboot_required: bool
 
 
-def begin(fs: host_files.HostFs, request: change.Request, seconds: int, owner: str) -> change.Result:
+def begin(
+    fs: host_files.HostFs,
+    request: change.Request,
+    seconds: int,
+    owner: str,
+    slot: "dict[str, t.Any] | None" = None,
+) -> change.Result:
     """Set boot arguments, and start what undoes them. Who has begun a visit may go on with other arguments.
 
     Args:
@@ -42,6 +48,7 @@ def begin(fs: host_files.HostFs, request: change.Request, seconds: int, owner: s
         request: the arguments.
         seconds: after so many without a sign of the controller the host goes back.
         owner: who asks for it, as part of a sentence.
+        slot: whom the host asks before it reboots by itself, as options of smt_slot; None for nobody.
 
     Returns:
         What setting them changed.
@@ -61,7 +68,7 @@ def begin(fs: host_files.HostFs, request: change.Request, seconds: int, owner: s
     try:
         if not goes_on:
             units.install(fs, program.__name__)
-        record.save(fs, record.Visit(owner, seconds, tuple(sorted(arguments))))
+        record.save(fs, record.Visit(owner, seconds, tuple(sorted(arguments)), slot=slot))
         (units.renew if goes_on else units.start)()
         return change.run(fs, request)
     except (units.UnitError, OSError) as error:

@@ -25,6 +25,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import (
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._resident import service
 from ansible_collections.threadwise.smt.plugins.module_utils._resident.service import RENEWED, UNDO_NOW, notify
+from ansible_collections.threadwise.smt.plugins.module_utils._slot import change as slot_change
 
 LOG = "var/lib/threadwise-smt/boot-visit.log"
 _MAX_LOG = 1 << 20
@@ -107,6 +108,7 @@ class Program:
                         "back: neither the boot configuration nor the running kernel has arguments of"
                         f" {self._visit.owner}"
                     )
+                    slot_change.release(self._fs, record.UNIT)
                     units.forget(self._fs, stops=False)
                     return
                 pause = self._do(step)
@@ -144,6 +146,11 @@ class Program:
         return sum(one != boot for one in self._visit.reboots)
 
     def _reboot(self) -> float:
+        if self._visit.slot is not None:
+            answer = slot_change.acquire(self._fs, slot_change.asked(self._visit.slot, record.UNIT))
+            if not answer.granted:
+                self._fail(f"it waits for its reboot: {answer.reason}")
+                return PAUSE_SECONDS
         boot = state_file.boot_id(self._fs)
         reboots = (*(one for one in self._visit.reboots if one != boot), boot)
         self._keep(is_ending=True, reboots=reboots)

@@ -5,6 +5,10 @@
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, state_file
+from ansible_collections.threadwise.smt.plugins.module_utils._slot import (
+    change as slot_change,
+    settings as slot_settings,
+)
 
 UNIT = "threadwise-smt-boot-visit"
 PROGRAM = "var/lib/threadwise-smt/boot-visit"
@@ -24,6 +28,7 @@ class Visit(t.NamedTuple):
         is_ending: whether its arguments are undone: the next boot is to be without them.
         reboots: the ids of the boots in which the host was asked to reboot, to be without the arguments.
         why: why the last attempt to undo them failed; empty where none did.
+        slot: whom the host asks before it reboots, as options of smt_slot; None for nobody.
     """
 
     owner: str
@@ -32,6 +37,7 @@ class Visit(t.NamedTuple):
     is_ending: bool = False
     reboots: "tuple[str, ...]" = ()
     why: str = ""
+    slot: "dict[str, t.Any] | None" = None
 
 
 # In the place of a record that cannot be read: the host goes back.
@@ -62,7 +68,13 @@ def note_problem(fs: host_files.HostFs) -> None:
 
 
 def _checked(document: "t.Mapping[str, t.Any]") -> Visit:
-    visit = Visit(**{name: document[name] for name in Visit._fields})
+    # That of an earlier version has no slot.
+    visit = Visit(**{name: document[name] for name in Visit._fields if name != "slot"}, slot=document.get("slot"))
+    if visit.slot is not None:
+        try:
+            slot_change.asked(visit.slot)
+        except slot_settings.SlotError as error:
+            raise ValueError(str(error)) from None
     texts = (visit.owner, visit.why, *visit.arguments, *visit.reboots)
     if not all(isinstance(one, str) for one in texts) or not isinstance(visit.seconds, int) or visit.seconds < 0:
         raise ValueError("it is not the record of a visit")

@@ -7,6 +7,7 @@ and has said what kept it.
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import pathlib
 import socket
@@ -22,6 +23,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._boot.visit import 
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
+from fleetlock_server import FleetLock
 from visited_host import Booted, Time
 
 NOSMT = change.Request("disabled", None, False, False)
@@ -270,3 +272,29 @@ def test_what_it_says_reaches_systemd_in_one_line(booted, tmp_path, monkeypatch)
 )
 def test_the_next_step(seen, reboots, step):
     assert steps.next_step(seen, reboots) is step
+
+
+def test_it_asks_before_it_reboots_and_waits_until_it_may(tmp_path, monkeypatch):
+    with FleetLock().running() as server:
+        server.holders = {"db": {"other"}}
+        slot = {"slot": {"fleetlock": server.url}, "group": "db", "host": "a", "window": {}}
+        booted = Booted(tmp_path / "host", monkeypatch, slot=slot)
+
+        def free():
+            assert booted.reboots == 0 and "it waits for its reboot: " in record.load(booted.host.fs).why
+            server.holders.clear()
+
+        booted.follow(Time((1000, free)))
+        booted.assert_back()
+        assert server.holders == {"db": set()} and server.asked[-1] == ("steady-state", "db", "a")
+        assert server.asked.count(("steady-state", "db", "a")) == 1
+
+
+def test_the_record_of_an_earlier_version_has_no_slot(booted):
+    path = booted.host.root / record.PROGRAM / "visit.json"
+    known = json.loads(path.read_text())
+    del known["slot"]
+    path.write_text(json.dumps(known))
+    assert record.load(booted.host.fs).slot is None
+    path.write_text(json.dumps({**known, "slot": {"slot": {"fleetlock": "x"}, "group": "", "host": "", "window": {}}}))
+    assert record.load(booted.host.fs) == record.UNKNOWN

@@ -1,0 +1,212 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One request of `smt_slot`: ask for a slot, once, or give it back.
+
+It runs on the host that is to be rebooted, whoever asks for that: its record outlives each controller, and is in the
+hands of the next one.
+"""
+
+import time
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._host import (
+    files as host_files,
+    locks,
+    state_file,
+    text as host_text,
+)
+from ansible_collections.threadwise.smt.plugins.module_utils._pull import commands
+from ansible_collections.threadwise.smt.plugins.module_utils._slot import fleetlock, record, settings, window
+from ansible_collections.threadwise.smt.plugins.module_utils._slot.settings import Slot, SlotError
+
+COMMAND_SECONDS = 60.0
+# Whoever took a slot reboots the host within this time, or does not come to it.
+FRESH_SECONDS = 900.0
+_LOCK = "run/threadwise-smt/slot-lock"
+_LOCK_SECONDS = 2 * COMMAND_SECONDS
+
+
+class Asked(t.NamedTuple):
+    """For what a slot is asked.
+
+    Attributes:
+        slot: where; None where the window alone decides.
+        group: the group of the host.
+        host: its name.
+        owner: who asks: only it, or whoever comes after it, gives the slot back.
+        window: the hours in which the host may be rebooted; None for all.
+    """
+
+    slot: "Slot | None"
+    group: str
+    host: str
+    owner: str = ""
+    window: "window.Window | None" = None
+
+
+def asked(options: "t.Mapping[str, t.Any]", owner: str = "") -> Asked:
+    """Return what options of smt_slot ask for; raise SlotError where they cannot be used."""
+    return Asked(
+        settings.parse(options["slot"]), options["group"], options["host"], owner, window.parse(options["window"])
+    )
+
+
+class Answer(t.NamedTuple):
+    """What comes of a request.
+
+    Attributes:
+        changed: whether anything was asked, written or removed, or would be.
+        granted: whether the host may be rebooted now.
+        handed_over: whether kured reboots it instead.
+        reason: why it may not, or what would be asked; empty otherwise.
+        wait_seconds: how long it is certain that it may not.
+        holds: the sentence about the slot that the host holds, or may hold; None without.
+    """
+
+    changed: bool
+    granted: bool = False
+    handed_over: bool = False
+    reason: str = ""
+    wait_seconds: float = 0.0
+    holds: "str | None" = None
+
+
+def acquire(fs: host_files.HostFs, wanted: Asked, check: bool = False) -> Answer:
+    """Ask for a slot, once. Who holds it already is granted it again.
+
+    Args:
+        fs: the files of the running system.
+        wanted: for what.
+        check: ask nobody.
+
+    Raises:
+        SlotError: what is asked for is not valid, or the host cannot keep what it asks for, or keeps something else.
+        HostLockError: another run has asked for all of the time that one waits for it.
+    """
+    now = time.time()
+    if wanted.window is not None and wanted.window.opens_in(now) and not check:
+        reason = f"its smt_reboot_window opens at {wanted.window.opens_at(now)}"
+        return Answer(False, reason=reason, wait_seconds=wanted.window.opens_in(now), holds=record.pending(fs))
+    if wanted.slot is None:
+        return Answer(False, granted=True)
+    settings.check(wanted.slot, wanted.group, wanted.host)
+    if check:
+        return Answer(True, granted=True, reason=_would_ask(wanted.slot, wanted.group, wanted.host))
+    if wanted.slot.kured:
+        return _hand_over(fs, wanted.slot.kured.lstrip("/"))
+    with locks.HostLock(fs.sysroot, "smt_slot", _LOCK_SECONDS, _LOCK):
+        known = record.load(fs)
+        if known is not None and (known.slot, known.group, known.host) != (wanted.slot, wanted.group, wanted.host):
+            raise SlotError(f"another slot than this host holds is asked for. {known.sentence}")
+        since = known.since if known is not None else host_text.utc_now()
+        is_held = known is not None and known.is_held
+        kept = record.Record(
+            wanted.slot, wanted.group, wanted.host, wanted.owner, is_held, since, now, state_file.boot_id(fs)
+        )
+        # Before anybody is asked: whoever is killed from here on has left what the next one reads.
+        record.save(fs, kept)
+        try:
+            _ask(wanted.slot, fleetlock.ACQUIRE, wanted.group, wanted.host)
+        except fleetlock.RefusedError as error:
+            return Answer(True, reason=str(error), holds=kept.sentence)
+        held = kept if kept.is_held else kept._replace(is_held=True, since=host_text.utc_now())
+        record.save(fs, held)
+    return Answer(True, granted=True, holds=held.sentence)
+
+
+def release(fs: host_files.HostFs, owner: str = "", only_asked: bool = False, check: bool = False) -> Answer:
+    """Give back the slot that the host holds, where it holds one, and nobody else is about to reboot it.
+
+    Args:
+        fs: the files of the running system.
+        owner: who gives it back; empty for one that has not asked for it, and finds the host well.
+        only_asked: leave one that was granted: this is the end of a wait.
+        check: change nothing.
+
+    Raises:
+        SlotError: the server does not say that it is given back.
+        HostLockError: as for `acquire`.
+    """
+    if fs.status(record.FILE.path) is None:
+        return Answer(False)
+    with locks.HostLock(fs.sysroot, "smt_slot", _LOCK_SECONDS, _LOCK):
+        known = record.load(fs)
+        if known is None or (only_asked and known.is_held) or _is_of_another(known, owner, state_file.boot_id(fs)):
+            return Answer(False, holds=known and known.sentence)
+        if check:
+            return Answer(
+                True, reason=_would_ask(known.slot, known.group, known.host, gives=True), holds=known.sentence
+            )
+        try:
+            _ask(known.slot, fleetlock.RELEASE, known.group, known.host)
+        except fleetlock.RefusedError as error:
+            raise SlotError(f"its slot is not known to be given back: {error}. {known.sentence}") from None
+        record.forget(fs)
+    return Answer(True)
+
+
+def release_by_name(fs: host_files.HostFs, wanted: Asked, check: bool = False) -> Answer:
+    """Release the slot of a host that cannot do it itself; raises as `release` does.
+
+    Args:
+        fs: the files of this machine, which may be that host.
+        wanted: the slot, its group and the host.
+        check: change nothing.
+    """
+    slot = t.cast(Slot, wanted.slot)
+    settings.check(slot, wanted.group, wanted.host)
+    if check:
+        return Answer(True, reason=_would_ask(slot, wanted.group, wanted.host, gives=True))
+    _ask(slot, fleetlock.RELEASE, wanted.group, wanted.host)
+    known = record.load(fs)
+    if known is not None and (known.slot, known.group, known.host) == wanted[:3]:
+        record.forget(fs)
+    return Answer(True)
+
+
+def _is_of_another(known: record.Record, owner: str, boot: str) -> bool:
+    """Return whether somebody else may be about to reboot the host by this slot.
+
+    Two controllers can ask for one host, and both are granted the same slot: the first one to be ready must not give it
+    back under the other one's reboot.
+    """
+    if owner:
+        return known.owner != owner
+    return known.boot == boot and 0 <= time.time() - known.at < FRESH_SECONDS
+
+
+def _hand_over(fs: host_files.HostFs, path: str) -> Answer:
+    if fs.status(path) is not None:
+        return Answer(False, handed_over=True)
+    try:
+        fs.write(path, "The boot arguments for SMT have changed (threadwise.smt).\n")
+    except OSError as error:
+        raise SlotError(f"{fs.path(path)} cannot be written: {error.strerror}") from error
+    return Answer(True, handed_over=True)
+
+
+def _ask(slot: Slot, endpoint: str, group: str, host: str) -> None:
+    """Ask a server, or run a command; raise RefusedError where the answer is no yes."""
+    if slot.fleetlock:
+        fleetlock.ask(slot.fleetlock, endpoint, group, host)
+        return
+    argv = list(slot.acquire if endpoint == fleetlock.ACQUIRE else slot.release)
+    try:
+        done = commands.run(argv, COMMAND_SECONDS, "/", {}, is_shown=False)
+    except commands.PullError as error:
+        raise fleetlock.RefusedError(str(error)) from None
+    if done.status != 0:
+        said = host_text.printable(
+            " ".join(next((line for line in reversed(done.output) if line.strip()), "").split()), 300
+        )
+        how = f"status {done.status}" if done.status > 0 else f"signal {-done.status}"
+        raise fleetlock.RefusedError(f"{argv[0]} ended with {how}{f': {said}' if said else ''}")
+
+
+def _would_ask(slot: Slot, group: str, host: str, gives: bool = False) -> str:
+    if slot.kured:
+        return f"would write {slot.kured}, after which kured reboots it"
+    what = f"{'give back' if gives else 'ask for'} a slot"
+    if slot.fleetlock:
+        return f"would {what} of the group {group} at {slot.fleetlock}"
+    return f"would {what} by {' '.join(slot.release if gives else slot.acquire)}"[:1000]

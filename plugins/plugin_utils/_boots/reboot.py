@@ -1,0 +1,270 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A reboot as a controller makes it: by Ansible's own action, with a slot where one is asked for, and with a look at
+what the boot has brought.
+
+The slot is taken before and given back after by a module of the host, which keeps it in a file: a controller that dies
+at any moment leaves what the next run reads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import random
+import re
+import secrets
+import time
+import typing as t
+
+from ansible.errors import AnsibleError
+from ansible_collections.threadwise.smt.plugins.module_utils._host import text as host_text
+from ansible_collections.threadwise.smt.plugins.module_utils._slot import settings, window
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import terminal
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostFailedError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.user_variables import UserVariables
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import time_limits
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation.time_limits import HostLostError
+
+# Time for a host to boot and for its controller to find it again.
+MIN_SECONDS = 600
+DEFAULT_TIMEOUT = 1800
+# Between two attempts to get a slot, half of it more or less: hosts that wait for one do not ask at the same moment.
+PAUSE_SECONDS = 30.0
+# Between two lines that say the same.
+LINE_SECONDS = 300.0
+_BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
+_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+display = terminal.Terminal()
+
+
+class SwitchError(Exception):
+    """The host cannot be put into an arm, or is not in it."""
+
+
+class NoSlotError(SwitchError):
+    """The host may not be rebooted now, and was not; the message says why."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Wanted:
+    """What the user wants of reboots of a host.
+
+    Attributes:
+        slot: whom it asks; None for nobody.
+        group: of the host.
+        window: the hours in which it may be rebooted, as the user wrote them.
+        timeout: seconds for which it waits.
+    """
+
+    slot: settings.Slot | None = None
+    group: str = settings.DEFAULT_GROUP
+    window: dict[str, t.Any] = dataclasses.field(default_factory=dict)
+    timeout: int = DEFAULT_TIMEOUT
+
+    @property
+    def asked(self) -> dict[str, t.Any]:
+        """The options by which a module of the host asks; empty where nothing is to be asked."""
+        if self.slot is None and not self.window:
+            return {}
+        return {"slot": self.slot.plain if self.slot else {}, "group": self.group, "window": self.window}
+
+
+NOTHING = Wanted()
+
+
+def wanted(user: UserVariables, host: str) -> Wanted:
+    """Return what the user wants of reboots of a host.
+
+    Raises:
+        SlotError: one of the variables cannot be used.
+    """
+    given = {
+        name: user.value(name, host)
+        for name in ("smt_slot", "smt_reboot_window", "smt_slot_timeout", "smt_policy_group")
+    }
+    return of_values(given, host)
+
+
+def of_values(given: t.Mapping[str, t.Any], host: str) -> Wanted:
+    """Return the same of variables by their names; raises as `wanted` does."""
+    group = str(given.get("smt_policy_group") or settings.DEFAULT_GROUP)
+    found = {}
+    for name, parse in (("smt_slot", settings.parse), ("smt_reboot_window", window.parse)):
+        try:
+            found[name] = parse(given.get(name))
+        except settings.SlotError as error:
+            raise settings.SlotError(f"{name}: {error}") from None
+    slot = t.cast("settings.Slot | None", found["smt_slot"])
+    if slot is not None:
+        settings.check(slot, group, host)
+    hours = given.get("smt_reboot_window") or {}
+    try:
+        seconds = int(given.get("smt_slot_timeout") or DEFAULT_TIMEOUT)
+    except (TypeError, ValueError):
+        raise settings.SlotError("smt_slot_timeout: it must be a number of seconds") from None
+    return Wanted(slot, group, dict(hours), seconds)
+
+
+class Reboot:
+    """The reboots of a host by one task.
+
+    Args:
+        calls: to the host.
+        seconds: the time limit of a reboot, and of a call that looks at boot arguments.
+        said: the message to users of the host.
+        of_user: what the user wants.
+    """
+
+    def __init__(self, calls: time_limits.Calls, seconds: int, said: str, of_user: Wanted) -> None:
+        self._calls, self._seconds, self._said, self._wanted = calls, seconds, said, of_user
+        self._owner = secrets.token_hex(8)
+        # By which it holds its slot; and as it is shown.
+        self._name = str(calls.task_vars.get("inventory_hostname"))
+        self._host = text.line(self._name, 100)
+        self._is_held = False
+
+    def would_take(self) -> str:
+        """Return what would be asked for a reboot; empty where nothing would."""
+        return str(self._ask("acquired", check_mode=True)["msg"]) if self._wanted.asked else ""
+
+    def take(self, on_wait: t.Callable[[], None] = lambda: None) -> bool:
+        """Wait until the host may be rebooted; return False where somebody else reboots it.
+
+        Args:
+            on_wait: what is done between two attempts.
+
+        Raises:
+            NoSlotError: it may not.
+            HostLostError: it does not answer.
+        """
+        if not self._wanted.asked:
+            return True
+        since, begun, said, said_at = host_text.utc_now(), time.monotonic(), "", 0.0
+        while True:
+            answer = self._ask("acquired")
+            waited = time.monotonic() - begun
+            if answer["granted"] or answer["handed_over"]:
+                if said:
+                    display.display(f"{self._host}: it may be rebooted, after {waited:.0f} s.")
+                self._is_held = bool(answer["granted"])
+                return self._is_held
+            reason = text.line(answer["msg"], 1000)
+            left = self._wanted.timeout - waited
+            if left <= 0 or answer["wait_seconds"] > left:
+                raise self._no_slot(f"it has waited since {since}, for smt_slot_timeout at most: {reason}")
+            if said != reason or waited >= said_at + LINE_SECONDS:
+                display.display(
+                    f"{self._host}: waits for its reboot since {since}, {left:.0f} s more at most: {reason}."
+                )
+                said, said_at = reason, waited
+            on_wait()
+            if not terminal.wait_while_read(min(left, PAUSE_SECONDS * random.uniform(0.5, 1.5))):
+                raise self._no_slot(terminal.NOBODY_READS)
+
+    def give_back(self) -> None:
+        """Give back the slot that the host holds; a server that does not take it is a warning, and the host keeps it.
+
+        Raises:
+            HostLostError: the host does not answer.
+        """
+        if self._is_held:
+            try:
+                self._calls.ask("smt_slot", {"state": "released", "owner": self._owner}, MIN_SECONDS)
+                self._is_held = False
+            except HostFailedError as failure:
+                display.warning(text.line(failure, 2000))
+
+    def kept(self) -> str:
+        """Return the sentence that says that the host keeps its slot; empty where it holds none."""
+        slot, group = self._wanted.slot, self._wanted.group
+        if slot is None or not self._is_held:
+            return ""
+        of_group = f" of the group {group}" if slot.fleetlock else ""
+        return (
+            f". {self._host} keeps its slot{of_group} at {text.line(slot.shown, 300)}: the next run that finds it well"
+            f" gives it back; by hand: {settings.release_command(slot, group, self._name)}"
+        )
+
+    def _ask(self, state: str, check_mode: bool = False) -> dict[str, t.Any]:
+        given = {**self._wanted.asked, "state": state, "host": self._name, "owner": self._owner}
+        try:
+            return self._calls.ask("smt_slot", given, MIN_SECONDS, check_mode)
+        except HostFailedError as failure:
+            raise self._no_slot(text.line(failure, 2000)) from None
+
+    def _no_slot(self, reason: str) -> NoSlotError:
+        """Give up what was asked for; return the error that says why."""
+        more = ""
+        try:
+            left = self._calls.ask("smt_slot", {"state": "abandoned", "owner": self._owner}, MIN_SECONDS)
+            more = f". {left['holds']}" if left["holds"] else ""
+        except (HostFailedError, HostLostError) as failure:
+            more = f". {text.line(failure, 2000)}"
+        slot = self._wanted.slot
+        way_out = ""
+        if slot is not None and slot.fleetlock and not more:
+            way_out = (
+                ". Its server knows who holds the slots of the group; one of a host that is gone is released by its"
+                f" name, HOST: {settings.release_command(slot, self._wanted.group, 'HOST')}"
+            )
+        return NoSlotError(f"{self._host} is not rebooted: {reason}{more}{way_out}")
+
+    def verify(self, options: dict[str, t.Any]) -> None:
+        """See that the host runs with the arguments that options of smt_boot_args ask for; raises SwitchError."""
+        found = self.ask("smt_boot_args", dict(options), check_mode=True)
+        if found["differences"] or found["reboot_required"] or found["changed"]:
+            running, configured = (text.line(" ".join(found[one]) or "none", 300) for one in ("running", "configured"))
+            raise SwitchError(
+                "it was rebooted and does not have the requested state:"
+                f" {text.line('; '.join(found['differences']) or 'another boot would', 500)}. The running kernel has"
+                f" {running}, configured are {configured}. Check whether the host booted an entry that"
+                f" {text.line(found['loader'])} did not write, or the kernel interpreted the arguments differently"
+            )
+
+    def ask(self, module: str, arguments: dict[str, t.Any], check_mode: bool = False) -> dict[str, t.Any]:
+        """Call a module; raises SwitchError where it fails, and HostLostError."""
+        try:
+            return self._calls.ask(module, arguments, max(self._seconds, MIN_SECONDS), check_mode)
+        except (HostFailedError, AnsibleError) as failure:
+            raise SwitchError(text.line(failure, 2000)) from None
+
+    def run(self) -> None:
+        """Reboot the host, and wait until it is in another boot; raises HostLostError."""
+        before, end = self._boot_id(), time.monotonic() + self._seconds
+        action = self._calls.action
+        task = action._task.copy()
+        task.args = {"reboot_timeout": self._seconds, "msg": self._said}
+        plugin = action._shared_loader_obj.action_loader.get(
+            "ansible.builtin.reboot",
+            task=task,
+            connection=action._connection,
+            play_context=action._play_context,
+            loader=action._loader,
+            templar=action._templar,
+            shared_loader_obj=action._shared_loader_obj,
+        )
+        try:
+            answer = plugin.run(task_vars=self._calls.task_vars)
+            # The directory of this task's modules may not have outlived the reboot.
+            action.cleanup()
+        except AnsibleError as error:
+            raise HostLostError(f"it did not come back from a reboot: {text.line(error, 300)}") from error
+        if answer.get("failed"):
+            what = "did not come back from a reboot" if answer.get("rebooted") else "was not rebooted"
+            raise HostLostError(f"it {what}: {text.line(answer.get('msg'), 300)}")
+        # What a host says that shuts down can be taken for another boot.
+        while self._boot_id() in (None, before):
+            if time.monotonic() > end:
+                raise HostLostError(
+                    f"it did not come back from a reboot: it is in the same boot after {self._seconds} s"
+                )
+            time.sleep(time_limits.PAUSE_SECONDS)
+
+    def _boot_id(self) -> str | None:
+        with contextlib.suppress(HostLostError):
+            found = _ID.search(str(self._calls.run(_BOOT_ID).get("stdout")))
+            return found and found[0]
+        return None

@@ -1,0 +1,273 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A host that is rebooted without a machine: its boot loader's configuration is a tree that the collection's own code
+reads and writes, and a reboot sets what a kernel would make of it.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import subprocess
+import sys
+import textwrap
+import uuid
+
+import yaml
+from simulated_fleet import ROOT, SHEBANG, Fleet
+
+sys.path.insert(0, str(ROOT / "tests/unit/support"))
+import boot_maker
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.visit import record
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
+
+HEAD = 'import os\nfrom ansible.module_utils.basic import AnsibleModule\nROOT = os.environ["SMT_HOST"] + "/root"\n'
+COLLECTION = "from ansible_collections.threadwise.smt.plugins.module_utils."
+MODULES = {
+    "smt_facts": (
+        f"""{COLLECTION}_facts import facts
+{COLLECTION}_host import files
+module = AnsibleModule({{"sysroot": {{}}}}, supports_check_mode=True)
+module.exit_json(changed=False, ansible_facts={{"smt": facts.gather(files.HostFs(ROOT))}})
+"""
+    ),
+    "smt_boot_args": (
+        f"""{COLLECTION}_boot import change
+{COLLECTION}_host import files
+names = ("smt", "maxcpus", "mitigations")
+more = {{"affinity_conflicts_of": {{"type": "list"}}, "consumers": {{"type": "dict"}}, "force": {{"type": "bool"}}}}
+module = AnsibleModule(dict(more, **{{name: {{}} for name in (*names, "affinity_conflicts")}}),
+    supports_check_mode=True)
+given = module.params
+request = change.Request(given["smt"], given["maxcpus"], given["force"], module.check_mode, given["mitigations"])
+try:
+    result = change.run(files.HostFs(ROOT), request, "x86_64", "6.1.0-13-amd64")
+except change.ERRORS as error:
+    module.fail_json(msg=str(error))
+result.pop("warnings")
+module.exit_json(**result)
+"""
+    ),
+    # As the module does, below a tree; its systemd says that the service runs, and nothing does.
+    "smt_boot_visit": (
+        f"""{COLLECTION}_boot import change
+{COLLECTION}_boot.visit import change as visit, units
+{COLLECTION}_host import files
+names = ("owner", "smt", "maxcpus", "mitigations")
+module = AnsibleModule(dict({{"state": {{"default": "begun"}}, "seconds": {{"type": "int"}},
+    "slot": {{"type": "dict"}}}}, **{{name: {{}} for name in names}}), supports_check_mode=True)
+given, fs = module.params, files.HostFs(ROOT)
+units.processes.run = lambda argv, seconds=60: (0, "active", "")
+real = change.run
+change.run = lambda fs, request: real(fs, request, "x86_64", "6.1.0-13-amd64")
+request = change.Request(given["smt"], given["maxcpus"], False, module.check_mode, given["mitigations"])
+try:
+    if given["state"] == "ended":
+        ended = visit.end(fs, module.check_mode)
+        module.exit_json(changed=ended.changed, arguments=[], reboot_required=ended.reboot_required)
+    obstacle = visit.why_not(fs, given["owner"]) if module.check_mode else None
+    if obstacle:
+        module.fail_json(msg=obstacle)
+    result = change.run(fs, request) if module.check_mode else visit.begin(fs, request, given["seconds"],
+        given["owner"])
+except (visit.VisitError, *change.ERRORS) as error:
+    module.fail_json(msg=str(error))
+module.exit_json(changed=True, arguments=result["arguments"], reboot_required=result["reboot_required"])
+"""
+    ),
+    "simulated_reboot": (
+        f"""import glob, uuid
+{COLLECTION}_boot import entries
+{COLLECTION}_host import files
+module = AnsibleModule({{"reboot_timeout": {{}}, "msg": {{}}}}, supports_check_mode=True)
+arguments = entries.read_grub_cfg(files.HostFs(ROOT), "boot/grub/grub.cfg")[0].arguments
+with open(os.environ["SMT_HOST"] + "/log", "a") as stream:
+    stream.write("boot %s\\n" % " ".join(one for one in arguments
+        if one.split("=")[0] in ("nosmt", "maxcpus", "mitigations")))
+if os.path.exists(os.environ["SMT_HOST"] + "/fails-with-" + arguments[2]):
+    module.fail_json(msg="it does not come back")
+def put(path, text):
+    with open(ROOT + "/" + path, "w") as stream:
+        stream.write(text + "\\n")
+if os.path.exists(os.environ["SMT_HOST"] + "/on-reboot"):
+    os.system(os.environ["SMT_HOST"] + "/on-reboot")
+put("proc/cmdline", " ".join(arguments))
+primaries = open(ROOT + "/primaries").read()
+cpus = "sys/devices/system/cpu/"
+off = "nosmt" in arguments or "nosmt=force" in arguments or "mitigations=auto,nosmt" in arguments
+put(cpus + "online", primaries if off or "maxcpus=4" in arguments else "0-7")
+put(cpus + "smt/control", "forceoff" if "nosmt=force" in arguments else "off" if off else "on")
+put(cpus + "smt/active", "0" if off or "maxcpus=4" in arguments else "1")
+put("../boot_id", str(uuid.uuid4()))
+put("../proc/sys/kernel/random/boot_id", str(uuid.uuid4()))
+put(cpus + "vulnerabilities/mds", "Vulnerable; SMT vulnerable" if "mitigations=off" in arguments
+    else "Mitigation: Clear CPU buffers; SMT vulnerable")
+for note in glob.glob(ROOT + "/run/threadwise-smt/*"):
+    os.remove(note)
+module.exit_json(changed=True)
+"""
+    ),
+}
+# In the place of one evaluation by the action of smt_benchmark: a result of the arms that are asked for, with the facts
+# of the tree. And what smt_boot_visit reboots with sets what a kernel would.
+MEASURED = f"""
+import sys, time
+{COLLECTION}_facts import facts
+{COLLECTION}_host import files
+sys.path.insert(0, {str(ROOT / "tests/unit/support")!r})
+import result_maker
+
+def evaluate(self, task_vars):
+    given, place = self._task.args, pathlib.Path(task_vars["smt_facts_sysroot"])
+    described = {{"announcement": ["SMT off: CPUs 4-7 go offline."], "arms": [], "arms_left_out": [],
+        "workloads": ["gzip"], "workloads_left_out": [],
+                 "missing_packages": [], "obstacles": []}}
+    if given.get("_step") == "describe":
+        return dict(described, changed=False)
+    if given["run"] == task_vars.get("waits_in"):
+        (place / "waits").touch()
+        time.sleep(600)
+    seen = facts.gather(files.HostFs(str(place / "root")))
+    one = result_maker.result(host=task_vars["inventory_hostname"], run=given["run"], blocks=3)
+    arms = given["arms"]
+    kept = [dict(sample, arm="smt_on" if len(arms) > 1 and sample["arm"] == "smt_on" else sample["arm"])
+        for sample in one["samples"]]
+    if len(arms) == 1:
+        kept = [dict(sample, arm="as_found") for sample in kept
+            if sample["arm"] == ("smt_on" if seen["active"] else "smt_off")]
+        one["plan"]["placements"] = {{"as_found": one["plan"]["placements"]["smt_on" if seen["active"]
+            else "smt_off"]}}
+        one["arms"] = [result_maker.arm("as_found", "as found", True)]
+    one.update(samples=kept, facts=seen)
+    one["environment"]["cmdline"] = (place / "root/proc/cmdline").read_text().strip()
+    path = pathlib.Path(given["dest"]) / given["run"] / (task_vars["inventory_hostname"] + ".json")
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(one))
+    with open(place / "log", "a") as stream:
+        stream.write("measured %s for %s s\\n" % (",".join(arms), given["budget"]))
+    return dict(described, changed=False, error=None, outcome="completed", restored=None, path=str(path))
+
+ActionModule._evaluate = evaluate
+"""
+REBOOT = """from ansible.plugins.action import ActionBase
+
+class ActionModule(ActionBase):
+    def run(self, tmp=None, task_vars=None):
+        return dict(self._execute_module("threadwise.smt.simulated_reboot", self._task.args, task_vars=task_vars))
+"""
+ARMS = ["smt_on", "maxcpus_4", "nosmt", "mitigations_auto_nosmt"]
+
+
+class BootFleet(Fleet):
+    """One host with a made-up kernel, grub and a boot loader's configuration.
+
+    Args:
+        directory: an empty one.
+        numbering: split or adjacent.
+        own: arguments of the host's own.
+        name: of the host.
+    """
+
+    def __init__(
+        self, directory: pathlib.Path, numbering: str = "split", own: str = "", name: str = "db1", **variables
+    ) -> None:
+        super().__init__(directory, {name: variables})
+        self.place = directory / "hosts" / name
+        self.tree = boot_maker.grub_tree(
+            self.place / "root", f'GRUB_CMDLINE_LINUX_DEFAULT="quiet"\nGRUB_CMDLINE_LINUX="{own}"\n'
+        )
+        boot_maker.running(self.tree, f"root=UUID=1 ro {own} quiet".replace("  ", " "), numbering=numbering)
+        (self.tree / "run/systemd/system").mkdir(parents=True)
+        boot_maker.write(self.tree, "primaries", "0-3" if numbering == "split" else "0,2,4,6")
+        boot_maker.write(
+            self.tree, "sys/devices/system/cpu/vulnerabilities/mds", "Mitigation: Clear CPU buffers; SMT vulnerable\n"
+        )
+        collection = directory / "collections/ansible_collections/threadwise/smt"
+        for module, text in MODULES.items():
+            (collection / "plugins/modules" / f"{module}.py").unlink(missing_ok=True)
+            documented = (
+                ""
+                if module == "simulated_reboot"
+                else (ROOT / f"plugins/modules/{module}.py").read_text().partition("from ansible.module_utils")[0]
+            )
+            # The controller reads what a module documents; it does not run it.
+            program = (
+                SHEBANG
+                + documented.replace(SHEBANG, "")
+                + 'if __name__ == "__main__":\n'
+                + textwrap.indent(HEAD + text, "    ")
+            )
+            (collection / "plugins/modules" / f"{module}.py").write_text(program)
+        simulate_reboots(collection, self.place)
+        (collection / "roles").unlink()
+        shutil.copytree(ROOT / "roles", collection / "roles")
+        (collection / "plugins/action/smt_benchmark.py").write_text(
+            (ROOT / "plugins/action/smt_benchmark.py").read_text() + MEASURED
+        )
+        self.before = boot_maker.snapshot(self.tree)
+
+    def evaluate(
+        self, *arguments: str, arms: list[str] | None = None, boots: int = 2, **variables
+    ) -> tuple[int, str, list[str]]:
+        """Evaluate. Returns (exit code, what a person sees, what was done on the host)."""
+        with self.start_evaluation(*arguments, arms=arms, boots=boots, **variables) as process:
+            seen = process.communicate()[0]
+        return process.returncode, " ".join(seen.split()), self.changes().get("db1", [])
+
+    def start_evaluation(
+        self, *arguments: str, arms: list[str] | None = None, boots: int = 2, **variables
+    ) -> subprocess.Popen:
+        """Start an evaluation."""
+        playbook = [
+            {
+                "hosts": "all",
+                "gather_facts": False,
+                "tasks": [{"name": "Evaluate", "ansible.builtin.import_role": {"name": "threadwise.smt.smt_eval"}}],
+            }
+        ]
+        (self.directory / "evaluate.yml").write_text(yaml.safe_dump(playbook))
+        known = {
+            "smt_eval_run": "r",
+            "smt_eval_arms": arms or ARMS,
+            "smt_eval_boots": boots,
+            "smt_boot_reboot_ok": True,
+            "smt_eval_budget": 80,
+        }
+        return self.start("evaluate.yml", *arguments, **{**known, **variables})
+
+    def result(self):
+        """The data of the combined result."""
+        return parts.plain(result_files.load(self.directory / "smt_eval_results/r/db1.json"))
+
+    def assert_as_before(self):
+        """The boot configuration has the bytes that it had, and the host runs as it did."""
+        assert boot_maker.snapshot(self.tree) == self.before
+        assert (self.tree / "sys/devices/system/cpu/online").read_text() == "0-7\n"
+        assert not (self.tree / "var/lib/threadwise-smt/boot-mitigations.json").exists()
+        assert not (self.tree / record.PROGRAM).exists()
+
+
+def simulate_reboots(collection: pathlib.Path, place: pathlib.Path) -> None:
+    """Have the collection's own code reboot the host by the module simulated_reboot, and read the id of its boot there.
+
+    Args:
+        collection: a simulated fleet's.
+        place: of the host.
+    """
+    for folder in ("plugins/action", "plugins/plugin_utils"):
+        (collection / folder).unlink()
+        shutil.copytree(ROOT / folder, collection / folder)
+    (collection / "plugins/action/simulated_reboot.py").write_text(REBOOT)
+    for file, real, simulated in (
+        ("reboot", '"ansible.builtin.reboot"', '"threadwise.smt.simulated_reboot"'),
+        ("reboot", "/proc/sys/kernel/random/boot_id", f"{place}/boot_id"),
+        ("reboot", "PAUSE_SECONDS = 30.0", "PAUSE_SECONDS = 0.5"),
+        ("visit", "self._signal(record.UNDO_NOW)", f"self._signal('echo goes back by itself >>{place}/log')"),
+    ):
+        path = collection / f"plugins/plugin_utils/_boots/{file}.py"
+        text = path.read_text()
+        assert real in text
+        path.write_text(text.replace(real, simulated))
+    (place / "boot_id").write_text(f"{uuid.uuid4()}\n")
+    boot_maker.write(place, "proc/sys/kernel/random/boot_id", f"{uuid.uuid4()}\n")

@@ -1,0 +1,188 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The slot around a reboot, as a controller leads it: waited for, kept while the host is not well, and given back."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._slot import settings
+from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import reboot, visit
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation.time_limits import Calls, HostLostError
+from rebooted_host import RebootedHost
+
+URL = "https://lock.example.com"
+SLOT = reboot.Wanted(settings.Slot(fleetlock=URL), "db", timeout=100)
+NOSMT = {"smt": "disabled"}
+FULL = {"granted": False, "msg": f"{URL} answers with status 423: full"}
+RELEASE = settings.release_command(SLOT.slot, "db", "db1")
+
+
+class Clock:
+    """A clock that goes on by the pauses."""
+
+    def __init__(self):
+        self.now, self.pauses = 0.0, []
+
+    def wait(self, seconds):
+        self.pauses.append(seconds)
+        self.now += seconds
+        return True
+
+
+@pytest.fixture(name="host")
+def a_host(monkeypatch):
+    return RebootedHost(monkeypatch)
+
+
+@pytest.fixture(name="clock")
+def a_clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(reboot.terminal, "wait_while_read", clock.wait)
+    monkeypatch.setattr(reboot.time, "monotonic", lambda: clock.now)
+    return clock
+
+
+@pytest.fixture(name="said")
+def what_is_said(monkeypatch):
+    said = []
+    monkeypatch.setattr(reboot.display, "display", said.append)
+    monkeypatch.setattr(reboot.display, "warning", said.append)
+    return said
+
+
+def of(host, wanted=SLOT):
+    return reboot.Reboot(Calls(host, {"inventory_hostname": "db1"}), 600, "x", wanted)
+
+
+def test_each_boot_of_a_visit_has_a_slot_and_a_measurement_has_none(host):
+    there = host.visit(wanted=SLOT)
+    there.enter(NOSMT)
+    assert host.given["slot"] == {"slot": {"fleetlock": URL}, "group": "db", "window": {}, "host": "db1"}
+    there.back()
+    assert [one for one in host.log if one != "cleaned"] == [
+        *("slot acquired", "begun", "reboot", "slot released"),
+        *("check ended", "slot acquired", "ended", "reboot", "ended", "slot released"),
+    ]
+    assert len({one["owner"] for one in host.slots}) == 1 and host.slots[0]["owner"]
+
+
+def test_without_a_slot_nothing_is_asked(host):
+    there = host.visit()
+    there.enter(NOSMT)
+    there.back()
+    assert host.slots == [] and "slot" not in host.given
+
+
+def test_a_host_that_may_not_be_rebooted_is_left_as_it_is(host, clock, said):
+    host.answers = [FULL, FULL, *[{**FULL, "msg": "no etcd"}] * 50]
+    there = host.visit(wanted=SLOT)
+    with pytest.raises(visit.SwitchError) as raised:
+        there.enter(NOSMT)
+    message = str(raised.value)
+    assert message.startswith("db1 is not rebooted: it has waited since 2") and ": no etcd" in message
+    # Nobody knows here who holds it: a host that is gone is released by its name.
+    assert message.endswith(settings.release_command(SLOT.slot, "db", "HOST"))
+    assert set(host.log) == {"slot acquired", "slot abandoned"} and host.log[-1] == "slot abandoned"
+    assert not there.is_begun and clock.now == pytest.approx(100)
+    assert all(15 <= one <= 45 for one in clock.pauses[:-1]) and len(set(clock.pauses[:-1])) > 1
+    # A line for each reason, and again after a while.
+    assert ["full" in one for one in said] == [True, False] and all(
+        "waits for its reboot since 2" in one for one in said
+    )
+
+
+def test_a_wait_is_told_again_after_a_while_and_ends_with_the_slot(host, clock, said):
+    host.answers = [FULL] * 40
+    assert of(host, reboot.Wanted(SLOT.slot, "db", timeout=10_000)).take()
+    assert said[-1] == f"db1: it may be rebooted, after {clock.now:.0f} s." and len(said) < 8
+    assert [one.partition(" since")[0] for one in said[:-1]] == ["db1: waits for its reboot"] * (len(said) - 1)
+    assert len(said) > 2
+
+
+def test_a_window_that_opens_too_late_is_not_waited_for(host, clock):
+    host.answers = [{"granted": False, "msg": "its smt_reboot_window opens at Sat", "wait_seconds": 101.0}]
+    with pytest.raises(reboot.NoSlotError, match="its smt_reboot_window opens at Sat"):
+        of(host).take()
+    assert clock.pauses == []
+
+
+def test_what_it_may_hold_after_a_wait_is_said(host, clock):
+    host.answers = [FULL, {"holds": "db1 has asked for a slot"}]
+    wanted = reboot.Wanted(SLOT.slot, "db", timeout=0)
+    with pytest.raises(reboot.NoSlotError, match=r"full\. db1 has asked for a slot"):
+        of(host, wanted).take()
+
+
+@pytest.mark.parametrize("fails", ["reboot", "differences"])
+def test_a_host_that_is_not_well_keeps_its_slot(host, fails):
+    host.fails = {"reboot": "it is gone"} if fails == "reboot" else {}
+    host.differences = [["smt/control is on instead of off"]]
+    with pytest.raises((HostLostError, visit.SwitchError)) as raised:
+        host.visit(wanted=SLOT).enter(NOSMT)
+    assert str(raised.value).endswith(f"gives it back; by hand: {RELEASE}")
+    assert f"db1 keeps its slot of the group db at {URL}" in str(raised.value)
+    assert "slot released" not in host.log
+
+
+def test_a_host_that_was_not_asked_to_reboot_gives_its_slot_back(host):
+    host.fails = {"smt_boot_visit": "the disk is full"}
+    with pytest.raises(visit.SwitchError, match="the disk is full") as raised:
+        host.visit(wanted=SLOT).enter(NOSMT)
+    assert host.log == ["slot acquired", "slot released"] and "keeps" not in str(raised.value)
+
+
+def test_while_a_host_waits_in_an_arm_its_time_starts_anew(host, clock):
+    there = host.visit(wanted=SLOT)
+    there.enter(NOSMT)
+    host.answers = [FULL, FULL]
+    there.back()
+    assert host.log.count(visit.RENEW) == 2
+
+
+def test_kured_makes_no_boots_of_an_evaluation(host):
+    there = host.visit(wanted=reboot.Wanted(settings.Slot(kured="/run/reboot-required")))
+    with pytest.raises(visit.SwitchError, match="has kured reboot the host, at a time of its own"):
+        there.check(NOSMT)
+    assert host.log == []
+
+
+def test_check_mode_says_whom_it_would_ask(host):
+    host.answers = [{"msg": "would ask"}]
+    assert of(host).would_take() == "would ask" and host.log == ["check slot acquired"]
+    assert of(host, reboot.NOTHING).would_take() == ""
+
+
+GIVEN = {"smt_slot": {"fleetlock": URL}, "smt_policy_group": "db", "smt_slot_timeout": 5}
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({}, reboot.NOTHING),
+        (GIVEN, reboot.Wanted(SLOT.slot, "db", timeout=5)),
+        ({"smt_slot": {"fleetlock": URL}}, reboot.Wanted(SLOT.slot)),
+        (
+            {"smt_reboot_window": {"from": "02:00", "to": "03:00"}, "smt_slot": {}},
+            reboot.Wanted(window={"from": "02:00", "to": "03:00"}),
+        ),
+    ],
+    ids=itertools.count(),
+)
+def test_what_variables_ask_for(given, wanted):
+    assert reboot.of_values(given, "db1") == wanted
+
+
+@pytest.mark.parametrize(
+    ("given", "part"),
+    [
+        ({"smt_slot": "x"}, "smt_slot: it must be a mapping"),
+        ({"smt_reboot_window": {"from": 1}}, "smt_reboot_window: it must be a mapping"),
+        ({**GIVEN, "smt_policy_group": "a_b"}, "smt_policy_group is"),
+        ({**GIVEN, "smt_slot_timeout": "soon"}, "smt_slot_timeout: it must be a number"),
+    ],
+)
+def test_what_variables_cannot_ask_for(given, part):
+    with pytest.raises(settings.SlotError, match=part):
+        reboot.of_values(given, "db1")
