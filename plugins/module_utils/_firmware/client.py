@@ -330,11 +330,11 @@ class Client:
 
     def _answer(self, path: str, status: int, content: bytes) -> Json:
         """Return an answer as the object that it has to be."""
+        wrong = "it is no object"
         try:
             answer = host_text.parse_json(content.decode("utf-8-sig", "replace")) if content.strip() else {}
         except ValueError as error:
-            answer = None
-            reason = str(error)
+            answer, wrong = None, str(error)
         if 200 <= status < 300 and isinstance(answer, dict):
             return answer
         said = self._said(answer) if isinstance(answer, dict) else ""
@@ -347,7 +347,6 @@ class Client:
             raise NotFoundError(f"{self._shown} has no {what}")
         if not 200 <= status < 300:
             raise RedfishError(f"{self._shown} does not answer {what}")
-        wrong = "it is no object" if answer is not None else reason
         raise RedfishError(f"{self._shown}: the answer to {path} is not what Redfish has: {self._line(wrong)}")
 
     def _said(self, answer: Json) -> str:

@@ -172,7 +172,7 @@ class _Setting:
         self._values, self._entries = values, entries
         found = attributes.candidates(values, entries)
         states = {name: attributes.meaning(name, values[name], entries.get(name)) for name in found}
-        self.name: str | None = found[0] if found else None
+        self.name: t.Optional[str] = found[0] if found else None
         self.state = states[found[0]] if found else attributes.UNKNOWN
         if len(set(states.values())) > 1:
             all_of_them = ", ".join(f"{name}={attributes.shown(values[name])}" for name in found)
@@ -282,7 +282,7 @@ def _staged(bmc: client.Client, bios: Json, link: str, setting: _Setting, proble
 def _counts(system: Json) -> "dict[str, int | None]":
     """Return the BMC's own inventory, which is as old as the host's last start."""
     summary = client.object_of(system, "ProcessorSummary")
-    counts: dict[str, int | None] = {}
+    counts: t.Dict[str, t.Optional[int]] = {}
     for name, field in _COUNTS.items():
         count = summary.get(field)
         is_count = isinstance(count, int) and not isinstance(count, bool) and 0 < count <= MAX_COUNT

@@ -166,8 +166,7 @@ def test_pages_that_are_always_new_end():
         bmc_server.send(handler, {"Members": members, "Members@odata.nextLink": f"/redfish/v1/Systems?skip={number}"})
 
     endless = {**bmc_server.small(SMALL, {}), "/redfish/v1/Systems": page}
-    without_end = pytest.raises(client.RedfishError, match="has pages without an end")
-    with bmc_server.serving(endless) as bmc, without_end:
+    with bmc_server.serving(endless) as bmc, pytest.raises(client.RedfishError, match="has pages without an end"):
         bmc_server.read_from(bmc)
     assert len(bmc.asked) < 30 and bmc.sessions == 0
 
