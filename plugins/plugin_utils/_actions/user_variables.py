@@ -309,11 +309,14 @@ def is_reserved(name: t.Any) -> bool:
 
 @functools.cache
 def _reserved() -> re.Pattern[str]:
-    """Return what matches the names of variables: each begins with the name of a role or playbook, or is private."""
+    """Return what matches the names of variables: each begins with the name of a role or playbook, or with what several
+    of them are about, or is private.
+    """
     stems = {path.name for path in (_TOP / "roles").iterdir()} | {
         path.stem for path in (_TOP / "playbooks").glob("*.yml")
     }
-    return re.compile(rf"{_PRIVATE}.*|(?:{'|'.join(sorted(map(re.escape, {*stems, 'smt_facts'})))})(?:_.*)?", re.DOTALL)
+    names = sorted(map(re.escape, {*stems, "smt_facts", "smt_reboot", "smt_slot"}))
+    return re.compile(rf"{_PRIVATE}.*|(?:{'|'.join(names)})(?:_.*)?", re.DOTALL)
 
 
 def unknown(names: str, error: AnsibleError) -> str:
