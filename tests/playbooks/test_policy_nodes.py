@@ -126,10 +126,14 @@ def test_a_node_has_labels_of_its_state_where_they_are_asked_for(nodes):
     nodes.change(node={**nodes.state["node"], "metadata": cluster.NODE["metadata"]})
     code, seen = nodes.play("smt_enforce", **policy)
     assert code == 0 and labels() == off and nodes.asked() == ["patch"], seen
-    # What is rolled back has the labels of what it is.
-    nodes.change(speaks=False)
-    code, seen = nodes.play("smt_enforce", **{**policy, "smt_policy": "enabled", "smt_policy_kubernetes_timeout": 10})
-    assert code != 0 and labels() == off, seen
+    code, seen = nodes.play("smt_enforce", ansible_connection="ssh", ansible_host="127.0.0.1", ansible_port=1, **policy)
+    assert code == 4 and labels()["threadwise-smt/status"] == "unreachable" and nodes.asked() == ["patch"], seen
+    assert labels()["threadwise-smt/threads-per-core"] == "unknown"
+    # What is rolled back has the labels of what it is, under the policy that it does not have.
+    (nodes.directory / "health.yml").write_text("- name: Fail\n  ansible.builtin.fail:\n")
+    health = {"smt_policy": "enabled", "smt_enforce_health_check": "health.yml"}
+    code, seen = nodes.play("smt_enforce", **{**policy, **health})
+    assert code != 0 and labels() == {**off, "threadwise-smt/status": "drifted"}, seen
 
 
 def test_without_kubectl_nothing_is_changed_and_it_is_said_what_to_do(nodes, monkeypatch):

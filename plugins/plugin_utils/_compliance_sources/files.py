@@ -163,8 +163,8 @@ def _of_tar(content: bytes) -> t.Iterator[tuple[str, bytes]]:
         for number, one in enumerate(archive):
             if number >= MAX_FILES:
                 raise _RefusedError(f"it has more than {MAX_FILES} files")
-            # tarfile keeps all that it has seen.
-            archive.members.clear()  # type: ignore[attr-defined]
+            # tarfile keeps all that it has seen, of which its types say nothing.
+            t.cast(t.Any, archive).members.clear()
             if one.isreg() and not one.issparse() and one.name.endswith(JSON):
                 stream = archive.extractfile(one)
                 yield one.name, _limited(stream.read(MAX_FILE + 1) if stream else b"", one.name)
