@@ -10,9 +10,11 @@ import json
 import typing as t
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+from ansible_collections.threadwise.smt.plugins.module_utils._slot.settings import SlotError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import command_line
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostAction, HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import reboot
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import (
@@ -109,9 +111,8 @@ class ActionModule(HostAction):
             "threads_per_core": facts["threads_per_core"]["online_max"],
         }
 
-    @staticmethod
     def _judge(
-        host: str, facts: dict[str, t.Any], options: dict[str, t.Any], scope: str, memory: dict[str, t.Any] | None
+        self, host: str, facts: dict[str, t.Any], options: dict[str, t.Any], scope: str, memory: dict[str, t.Any] | None
     ) -> compliance.ComplianceResult:
         known = facts["hardware_class"]
         decisions = options["decisions"] or {}
@@ -129,7 +130,8 @@ class ActionModule(HostAction):
             return compliance.refused(f"{error}{without}", hardware_class=known, undecided=True)
         except FleetError as error:
             return compliance.refused(str(error), compliance.BAD_POLICY, hardware_class=known)
-        found = compliance.judge(facts, desired, scope, memory, options["consumers"])
+        slot = self._slot(host, facts.get("reboot_slot"))
+        found = compliance.judge(facts, desired, scope, memory, options["consumers"], slot)
         if desired.decided_by:
             of_class = decisions["classes"][known]
             stale = rechecks.stale(of_class, facts, options["max_age"])
@@ -140,6 +142,17 @@ class ActionModule(HostAction):
                 "measure": measure,
             }
         return found
+
+    def _slot(self, host: str, found: dict[str, t.Any] | None) -> str | None:
+        """Return the sentence about the slot for a reboot that a host says it holds; None without."""
+        if found is None:
+            return None
+        try:
+            of_user = reboot.wanted(self._user, host)
+        except (SlotError, AnsibleActionFail):
+            # Whatever reboots the host says so.
+            of_user = reboot.NOTHING
+        return reboot.held(of_user, host, found)
 
     def _memory(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any] | None:
         """Return the memory aspects of the result, or None without a memory policy."""

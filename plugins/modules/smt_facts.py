@@ -194,9 +194,9 @@ ansible_facts:
           type: dict
         reboot_slot:
           description:
-            - The slot for a reboot that the host holds, or has asked for, in a sentence with the command that releases
-              it. Null where there is none, and for users other than root.
-          type: str
+            - The slot for a reboot that the host holds, or may hold - whether it was C(granted), and C(since) when, in
+              UTC. Null where there is none, and for users other than root.
+          type: dict
         consumers:
           description:
             - Programs that counted CPUs before this collection changed them, in this boot, and believe in that number

@@ -104,9 +104,10 @@ wait_seconds:
   returned: success
   type: float
 holds:
-  description: Since when the host holds a slot, or may hold it, and how it is released by hand; null without.
+  description:
+    - The slot that the host holds, or may hold - whether it was C(granted), and C(since) when, in UTC. Null without.
   returned: success
-  type: str
+  type: dict
 """
 
 import typing as t

@@ -250,7 +250,9 @@ def test_a_rollout_holds_the_slot_until_the_host_is_found_healthy(tmp_path, serv
     # It was rebooted, and what the rollout has done is put back, which the next boot has.
     assert server.holders == {"db": {"h1"}} and server.boots == 1
     code, seen = fleet.play("smt_compliance", **POLICY)
-    assert "h1 holds a slot of the group db at" in " ".join(seen.split()), seen
+    assert "h1 holds a slot since 2" in " ".join(seen.split()) and "smt_slot names nobody here" in seen, seen
+    code, seen = fleet.play("smt_compliance", **{**POLICY, "smt_slot": given["smt_slot"]})
+    assert f"h1 holds a slot of the group db at {server.url} since 2" in " ".join(seen.split()), seen
     code, seen = fleet.play("smt_enforce", **given)
     assert code == 0 and server.holders == {"db": set()} and not (place / record.FILE.path).exists(), seen
     assert json.loads((tmp_path / "seen").read_text())["is_held"] and server.faults == []

@@ -60,7 +60,7 @@ class Answer(t.NamedTuple):
         handed_over: whether kured reboots it instead.
         reason: why it may not, or what would be asked; empty otherwise.
         wait_seconds: how long it is certain that it may not.
-        holds: the sentence about the slot that the host holds, or may hold; None without.
+        holds: what a controller is told of the slot that the host holds, or may hold; None without.
     """
 
     changed: bool
@@ -68,7 +68,7 @@ class Answer(t.NamedTuple):
     handed_over: bool = False
     reason: str = ""
     wait_seconds: float = 0.0
-    holds: "str | None" = None
+    holds: "dict[str, t.Any] | None" = None
 
 
 def acquire(fs: host_files.HostFs, wanted: Asked, check: bool = False) -> Answer:
@@ -97,7 +97,7 @@ def acquire(fs: host_files.HostFs, wanted: Asked, check: bool = False) -> Answer
     with locks.HostLock(fs.sysroot, "smt_slot", _LOCK_SECONDS, _LOCK):
         known = record.load(fs)
         if known is not None and (known.slot, known.group, known.host) != (wanted.slot, wanted.group, wanted.host):
-            raise SlotError(f"another slot than this host holds is asked for. {known.sentence}")
+            raise SlotError(f"another slot is asked for, and {known.sentence}: give that one back first")
         since = known.since if known is not None else host_text.utc_now()
         is_held = known is not None and known.is_held
         kept = record.Record(
@@ -108,10 +108,10 @@ def acquire(fs: host_files.HostFs, wanted: Asked, check: bool = False) -> Answer
         try:
             _ask(wanted.slot, fleetlock.ACQUIRE, wanted.group, wanted.host)
         except fleetlock.RefusedError as error:
-            return Answer(True, reason=str(error), holds=kept.sentence)
+            return Answer(True, reason=str(error), holds=kept.told)
         held = kept if kept.is_held else kept._replace(is_held=True, since=host_text.utc_now())
         record.save(fs, held)
-    return Answer(True, granted=True, holds=held.sentence)
+    return Answer(True, granted=True, holds=held.told)
 
 
 def release(fs: host_files.HostFs, owner: str = "", only_asked: bool = False, check: bool = False) -> Answer:
@@ -132,11 +132,9 @@ def release(fs: host_files.HostFs, owner: str = "", only_asked: bool = False, ch
     with locks.HostLock(fs.sysroot, "smt_slot", _LOCK_SECONDS, _LOCK):
         known = record.load(fs)
         if known is None or (only_asked and known.is_held) or _is_of_another(known, owner, state_file.boot_id(fs)):
-            return Answer(False, holds=known and known.sentence)
+            return Answer(False, holds=known and known.told)
         if check:
-            return Answer(
-                True, reason=_would_ask(known.slot, known.group, known.host, gives=True), holds=known.sentence
-            )
+            return Answer(True, reason=_would_ask(known.slot, known.group, known.host, gives=True), holds=known.told)
         try:
             _ask(known.slot, fleetlock.RELEASE, known.group, known.host)
         except fleetlock.RefusedError as error:

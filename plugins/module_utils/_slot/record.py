@@ -38,13 +38,15 @@ class Record(t.NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """Say who holds it since when, and how it is released by hand."""
+        """Say who holds it since when. No command is in it: a controller takes none from a host."""
         verb = "holds a slot" if self.is_held else "has asked for a slot"
         of_group = f" of the group {self.group}" if self.slot.fleetlock else ""
-        return (
-            f"{self.host} {verb}{of_group} at {self.slot.shown} since {self.since}. The next run that finds it well"
-            f" gives it back; by hand: {settings.release_command(self.slot, self.group, self.host)}"
-        )
+        return f"{self.host} {verb}{of_group} at {self.slot.shown} since {self.since}"
+
+    @property
+    def told(self) -> "dict[str, t.Any]":
+        """What a controller is told, which knows by itself who was asked: ``{granted, since}``."""
+        return {"granted": self.is_held, "since": self.since}
 
 
 def load(fs: host_files.HostFs) -> "Record | None":
@@ -73,14 +75,14 @@ def forget(fs: host_files.HostFs) -> None:
         raise settings.SlotError(f"{fs.path(FILE.path)} cannot be removed: {error.strerror}") from error
 
 
-def pending(fs: host_files.HostFs) -> "str | None":
-    """Return the sentence about a host's slot, for its facts; None without."""
+def pending(fs: host_files.HostFs) -> "dict[str, t.Any] | None":
+    """Return what the facts of a host say of its slot; None without."""
     try:
         found = load(fs)
     except settings.SlotError as error:
         fs.note(f"{error}.")
         return None
-    return None if found is None else found.sentence
+    return None if found is None else found.told
 
 
 def _checked(document: "dict[str, t.Any]") -> Record:

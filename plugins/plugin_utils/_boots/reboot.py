@@ -19,7 +19,7 @@ import typing as t
 
 from ansible.errors import AnsibleError
 from ansible_collections.threadwise.smt.plugins.module_utils._host import text as host_text
-from ansible_collections.threadwise.smt.plugins.module_utils._slot import settings, window
+from ansible_collections.threadwise.smt.plugins.module_utils._slot import record, settings, window
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.user_variables import UserVariables
@@ -73,6 +73,38 @@ class Wanted:
 
 
 NOTHING = Wanted()
+
+
+def held(of_user: Wanted, host: str, found: t.Mapping[str, t.Any]) -> str:
+    """Return the sentence about a slot that a host says it holds, with the way to release it.
+
+    Whom a slot was asked of is what the user wrote: a command that came from a host is not shown to anybody who may
+    copy it.
+
+    Args:
+        of_user: what the user wants of reboots of the host.
+        host: its name.
+        found: from the host, as the border passes it: ``{granted, since}``.
+    """
+    shown, slot = text.line(host, 100), of_user.slot
+    verb = "holds a slot" if found["granted"] else "has asked for a slot"
+    since = f"since {text.line(found['since'], 100)}"
+    if slot is None or slot.kured:
+        return (
+            f"{shown} {verb} {since}, and smt_slot names nobody here who gave it: set it as it was, or release the slot"
+            f" where it was asked for and remove /{record.FILE.path} on the host"
+        )
+    return f"{shown} {verb}{_at(of_user)} {since}: {_released_by(of_user, host)}"
+
+
+def _at(of_user: Wanted) -> str:
+    slot = t.cast(settings.Slot, of_user.slot)
+    return f"{f' of the group {of_user.group}' if slot.fleetlock else ''} at {text.line(slot.shown, 300)}"
+
+
+def _released_by(of_user: Wanted, host: str) -> str:
+    command = settings.release_command(t.cast(settings.Slot, of_user.slot), of_user.group, host)
+    return f"the next run that finds it well gives it back; by hand: {command}"
 
 
 def wanted(user: UserVariables, host: str) -> Wanted:
@@ -175,18 +207,13 @@ class Reboot:
                 self._calls.ask("smt_slot", {"state": "released", "owner": self._owner}, MIN_SECONDS)
                 self._is_held = False
             except HostFailedError as failure:
-                display.warning(text.line(failure, 2000))
+                display.warning(text.line(failure, 2000) + self.kept())
 
     def kept(self) -> str:
         """Return the sentence that says that the host keeps its slot; empty where it holds none."""
-        slot, group = self._wanted.slot, self._wanted.group
-        if slot is None or not self._is_held:
+        if self._wanted.slot is None or not self._is_held:
             return ""
-        of_group = f" of the group {group}" if slot.fleetlock else ""
-        return (
-            f". {self._host} keeps its slot{of_group} at {text.line(slot.shown, 300)}: the next run that finds it well"
-            f" gives it back; by hand: {settings.release_command(slot, group, self._name)}"
-        )
+        return f". {self._host} keeps its slot{_at(self._wanted)}: {_released_by(self._wanted, self._name)}"
 
     def _ask(self, state: str, check_mode: bool = False) -> dict[str, t.Any]:
         given = {**self._wanted.asked, "state": state, "host": self._name, "owner": self._owner}
@@ -200,7 +227,7 @@ class Reboot:
         more = ""
         try:
             left = self._calls.ask("smt_slot", {"state": "abandoned", "owner": self._owner}, MIN_SECONDS)
-            more = f". {left['holds']}" if left["holds"] else ""
+            more = f". {held(self._wanted, self._name, left['holds'])}" if left["holds"] else ""
         except (HostFailedError, HostLostError) as failure:
             more = f". {text.line(failure, 2000)}"
         slot = self._wanted.slot

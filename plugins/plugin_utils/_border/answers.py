@@ -203,7 +203,7 @@ KINDS = {
             "handed_over": schema.BOOL,
             "msg": _LINE,
             "wait_seconds": {"type": "number", "minimum": 0, "maximum": 1e6},
-            "holds": schema.or_null(_LINE),
+            "holds": schema.or_null(facts.SLOT),
         }
     ),
     "smt_trial_workers": Kind(

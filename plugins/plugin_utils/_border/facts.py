@@ -73,6 +73,11 @@ _PENDING_ROLLBACK = schema.whole(
         schema.or_null(schema.text(2000, schema.ONE_LINE)), "The state that is put back, in a few words."
     ),
 )
+# A slot for a reboot. Who was asked for it, and how it is released, is what the user wrote, and nothing of a host's.
+SLOT = schema.whole(
+    granted=schema.about(schema.BOOL, "Whether it was granted; otherwise it was asked for, and may have been."),
+    since=schema.about(schema.text(100, schema.ONE_LINE), "When it was granted, or first asked for, UTC."),
+)
 
 # Keys are the names of the kernel's files.
 VULNERABILITIES = schema.mapping(
@@ -162,6 +167,7 @@ _SMT = schema.strict(
     ),
     consumers=_CONSUMERS,
     consumers_after_switch=_CONSUMERS,
+    reboot_slot=schema.or_null(SLOT),
     ppc64_cpu=schema.or_null(schema.text(4000, r"^SMT[A-Za-z0-9=:,; *-]*$")),
 )
 

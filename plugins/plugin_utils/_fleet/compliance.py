@@ -75,6 +75,7 @@ def judge(
     scope: str,
     memory: fields.Facts | None = None,
     consumers: fields.Facts | None = None,
+    holds_slot: str | None = None,
 ) -> ComplianceResult:
     """Compare one host with its desired state.
 
@@ -85,6 +86,7 @@ def judge(
         memory: from :func:`memory_aspects`, or None without a memory policy.
         consumers: by kind, what is done to services that count CPUs (``smt_runtime_consumers``): those of a kind that
             follows are a part of the running system.
+        holds_slot: a sentence about the slot for a reboot that the host holds, None without.
 
     Returns:
         ``{status, wanted, scope, decided_by, hardware_class, reboot_pending, change, pending_rollback, sentence}`` and
@@ -94,8 +96,7 @@ def judge(
         nothing to do, or no method), and whether the memory policy has to be put in force and a reboot is needed.
         ``pending_rollback`` says what an interrupted rollout saved on the host before it changed it:
         ``{since, back_to}``, each a text or None; it is None without one. ``pending_change`` says that a change waits
-        for its confirmation: until it is confirmed or rolled back, nothing is changed here. ``holds_slot`` is a
-        sentence about the slot for a reboot that the host holds, None without. ``waiver`` is None:
+        for its confirmation: until it is confirmed or rolled back, nothing is changed here. ``waiver`` is None:
         :func:`waivers.applied` adds it. ``undecided`` says whether an evaluation is missing. ``services`` has a
         sentence for each that believes in another number of CPUs than it has. ``checked``, when the host was checked,
         is None: whoever asked the host knows it (:func:`stamp`).
@@ -139,7 +140,7 @@ def judge(
         "reboot_pending": pending if isinstance(pending, bool) else None,
         "pending_change": waiting,
         "pending_rollback": _pending_rollback(facts.get("pending_rollback")),
-        "holds_slot": _text(facts.get("reboot_slot")),
+        "holds_slot": holds_slot,
         "decision": None,
         "undecided": False,
         "waiver": None,

@@ -17,6 +17,7 @@ SLOT = reboot.Wanted(settings.Slot(fleetlock=URL), "db", timeout=100)
 NOSMT = {"smt": "disabled"}
 FULL = {"granted": False, "msg": f"{URL} answers with status 423: full"}
 RELEASE = settings.release_command(SLOT.slot, "db", "db1")
+BY_HAND = f"gives it back; by hand: {RELEASE}"
 
 
 class Clock:
@@ -109,10 +110,24 @@ def test_a_window_that_opens_too_late_is_not_waited_for(host, clock):
 
 
 def test_what_it_may_hold_after_a_wait_is_said(host, clock):
-    host.answers = [FULL, {"holds": "db1 has asked for a slot"}]
+    host.answers = [FULL, {"holds": {"granted": False, "since": "2026-11-25T10:00:00Z"}}]
     wanted = reboot.Wanted(SLOT.slot, "db", timeout=0)
-    with pytest.raises(reboot.NoSlotError, match=r"full\. db1 has asked for a slot"):
+    with pytest.raises(reboot.NoSlotError, match=r"full\. db1 has asked for a slot of the group db at ") as raised:
         of(host, wanted).take()
+    assert str(raised.value).endswith(f" since 2026-11-25T10:00:00Z: the next run that finds it well {BY_HAND}")
+
+
+@pytest.mark.parametrize("since", ["2026", "2026\n; rm -rf /\x1b[2J"])
+def test_how_a_slot_is_released_is_what_the_user_wrote(since):
+    said = reboot.held(SLOT, "db1", {"granted": True, "since": since})
+    assert said.startswith(f"db1 holds a slot of the group db at {URL} since 2026") and said.isprintable()
+    assert said.endswith(f": the next run that finds it well {BY_HAND}")
+
+
+@pytest.mark.parametrize("slot", [None, settings.Slot(kured="/run/reboot-required")])
+def test_a_slot_of_which_the_user_wrote_nothing_has_no_command(slot):
+    said = reboot.held(reboot.Wanted(slot), "db1", {"granted": True, "since": "2026"})
+    assert "smt_slot names nobody here who gave it" in said and "/var/lib/threadwise-smt/reboot-slot.json" in said
 
 
 @pytest.mark.parametrize("fails", ["reboot", "differences"])
@@ -121,7 +136,7 @@ def test_a_host_that_is_not_well_keeps_its_slot(host, fails):
     host.differences = [["smt/control is on instead of off"]]
     with pytest.raises((HostLostError, visit.SwitchError)) as raised:
         host.visit(wanted=SLOT).enter(NOSMT)
-    assert str(raised.value).endswith(f"gives it back; by hand: {RELEASE}")
+    assert str(raised.value).endswith(BY_HAND)
     assert f"db1 keeps its slot of the group db at {URL}" in str(raised.value)
     assert "slot released" not in host.log
 

@@ -467,7 +467,6 @@ FIELDS = [
     "complete",
     "pending_rollback",
     "pending_change",
-    "reboot_slot",
 ]
 FIELDS += ["nodes", "packages", "online_before"]
 
