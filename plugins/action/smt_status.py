@@ -13,8 +13,8 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible_collections.threadwise.smt.plugins.module_utils._slot.settings import SlotError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import command_line
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostAction, HostFailedError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import reboot
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import (

@@ -29,6 +29,12 @@ options:
       - The hours in which a host may be rebooted, in UTC - C(from) and C(to), such as C("22:00") and C("05:00"), and
         C(days) on which they begin, of C(mon) to C(sun), all without it.
     type: dict
+  alerts:
+    description:
+      - Alerts that forbid a reboot - C(prometheus) with the address of the server, and C(query) of which each result is
+        such an alert. A server that does not answer forbids it too.
+      - The host itself asks, before each request for a slot, and without a token or a password.
+    type: dict
   group:
     description:
       - The group of the host at a FleetLock server, of letters, digits, dots and hyphens.

@@ -7,13 +7,15 @@ FleetLock server.
 from __future__ import annotations
 
 import calendar
+import json
 import time
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files
-from ansible_collections.threadwise.smt.plugins.module_utils._slot import change, record, settings, window
+from ansible_collections.threadwise.smt.plugins.module_utils._slot import alerts, change, record, settings, window
 from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import reboot, visit
 from fleetlock_server import FleetLock
+from prometheus_server import send, serving
 from rebooted_host import RebootedHost
 
 BOOT = "proc/sys/kernel/random/boot_id"
@@ -150,3 +152,26 @@ def test_zincati_301_a_change_of_clocks_makes_no_window_longer_or_shorter():
     for day in ("2026-03-29", "2026-10-25"):
         minutes = [minute for minute in range(24 * 60) if found.opens_in(at(f"{day} 00:00:00") + minute * 60) == 0]
         assert minutes == list(range(60, 180))
+
+
+def may_reboot(host, **answer):
+    """Whether a host may be rebooted where a query has this answer, and what is said."""
+    document = {"status": "success", "data": {"resultType": "vector", "result": []}, **answer}
+    with serving(lambda handler: send(handler, json.dumps(document))) as url:
+        found = host.acquire(alerts=alerts.Alerts(url, "ALERTS"))
+    return found.granted, found.reason
+
+
+def test_kured_619_a_query_without_a_result_lets_a_host_reboot_and_any_result_does_not(hosts):
+    full = {"resultType": "vector", "result": [{"metric": {"pool": "a"}, "value": [0, "0.93"]}]}
+    assert may_reboot(hosts[0], data=full)[0] is False
+    assert may_reboot(hosts[0]) == (True, "")
+
+
+def test_thanos_622_an_answer_that_lacks_a_part_is_no_leave(hosts, server):
+    granted, said = may_reboot(hosts[0], warnings=["fetch series for store b: connection refused"])
+    assert not granted and "store b" in said and server.asked == []
+
+
+def test_thanos_7354_a_warning_of_how_a_query_is_written_lacks_nothing(hosts):
+    assert may_reboot(hosts[0], warnings=["PromQL info: metric might not be a counter"]) == (True, "")

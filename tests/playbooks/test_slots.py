@@ -175,6 +175,7 @@ def test_kured_reboots_instead(tmp_path, server):
         ({"smt_slot": {"fleetlock": "lock.example.com"}}, "smt_slot: fleetlock is no address"),
         ({"smt_policy_group": "db_1"}, "smt_policy_group is"),
         ({"smt_reboot_window": {"from": 2, "to": 5}}, "smt_reboot_window: its from must be a time of UTC"),
+        ({"smt_reboot_alerts": {"prometheus": "p"}}, "smt_reboot_alerts: it must be a mapping"),
         ({"smt_slot_timeout": 0}, "smt_slot_timeout is 0"),
     ],
     ids=lambda one: next(iter(one)) if isinstance(one, dict) else None,

@@ -87,18 +87,14 @@ def host_of(baseuri: str) -> str:
         RedfishError: it is none; nothing of it is shown, because it may have a password in it.
     """
     written = baseuri.strip()
-    try:
-        parts = urllib.parse.urlsplit(written if "://" in written else f"https://{written}")
-        has_port = parts.port is None or 0 < parts.port < 65536
-    except ValueError:
-        parts, has_port = urllib.parse.urlsplit(""), False
+    parts = host_text.address(written if "://" in written else f"https://{written}")
     if parts.scheme == "http":
         raise RedfishError("baseuri begins with http://: the password would be sent for all to read; a BMC has https")
     if "@" in parts.netloc:
         raise RedfishError("baseuri has a user or a password in it: give them as username and password")
     if parts.path.rstrip("/") not in ("", "/redfish", "/redfish/v1") or parts.query or parts.fragment:
         raise RedfishError("baseuri has a path in it: give the name or the address of the BMC alone")
-    if parts.scheme != "https" or not parts.hostname or not has_port or not _VISIBLE.issuperset(parts.netloc):
+    if parts.scheme != "https":
         raise RedfishError("baseuri is no name or address such as bmc.example.com, 192.0.2.1:8443 or [2001:db8::1]")
     return parts.netloc
 

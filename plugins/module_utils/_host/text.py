@@ -1,7 +1,7 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Texts that somebody else may have written: JSON parsed within limits, hidden characters made visible;
-and the time as text.
+the address of a server; and the time as text.
 """
 
 import json
@@ -10,6 +10,7 @@ import re
 import time
 import typing as t
 import unicodedata
+import urllib.parse
 
 MAX_DIGITS = 100
 """The longest integer accepted: int() of many digits is slow."""
@@ -22,6 +23,9 @@ covers the lines around it.
 # Of Default_Ignorable_Code_Point (Unicode, DerivedCoreProperties.txt) those that str.isprintable takes for printable,
 # because they are letters or marks; and the blank of Braille, which has no glyph either.
 _BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+
+# In an address.
+_VISIBLE = frozenset(map(chr, range(0x21, 0x7F)))
 
 UTC_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 """A time as the files of this collection have it, for time.strftime and time.strptime."""
@@ -126,3 +130,22 @@ def _short_integer(text: str) -> int:
 
 def _no_constant(text: str) -> t.NoReturn:
     raise ValueError(f"{text} is not a number: only finite numbers are accepted")
+
+
+def address(url: t.Any) -> urllib.parse.SplitResult:
+    """Return the parts of a server's address; all are empty where it is none.
+
+    A message about one that is wrong shows nothing of it: it may have a password in it.
+
+    Args:
+        url: whatever was given.
+    """
+    none = urllib.parse.urlsplit("")
+    if not isinstance(url, str):
+        return none
+    try:
+        parts = urllib.parse.urlsplit(url)
+        is_one = bool(parts.hostname) and (parts.port is None or 0 < parts.port < 65536) and _VISIBLE.issuperset(url)
+    except ValueError:
+        return none
+    return parts if is_one else none

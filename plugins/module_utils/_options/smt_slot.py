@@ -10,6 +10,7 @@ import typing as t
 ARGUMENTS: "dict[str, dict[str, t.Any]]" = {
     "slot": {"type": "dict"},
     "window": {"type": "dict"},
+    "alerts": {"type": "dict"},
     "group": {"type": "str", "default": "default"},
     "host": {"type": "str"},
     "state": {"type": "str", "required": True, "choices": ["acquired", "released", "abandoned"]},

@@ -16,7 +16,14 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import (
     text as host_text,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._pull import commands
-from ansible_collections.threadwise.smt.plugins.module_utils._slot import fleetlock, record, settings, window
+from ansible_collections.threadwise.smt.plugins.module_utils._slot import (
+    alerts,
+    exchange,
+    fleetlock,
+    record,
+    settings,
+    window,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._slot.settings import Slot, SlotError
 
 COMMAND_SECONDS = 60.0
@@ -35,6 +42,7 @@ class Asked(t.NamedTuple):
         host: its name.
         owner: who asks: only it, or whoever comes after it, gives the slot back.
         window: the hours in which the host may be rebooted; None for all.
+        alerts: those that forbid a reboot; None for none.
     """
 
     slot: "Slot | None"
@@ -42,12 +50,18 @@ class Asked(t.NamedTuple):
     host: str
     owner: str = ""
     window: "window.Window | None" = None
+    alerts: "alerts.Alerts | None" = None
 
 
 def asked(options: "t.Mapping[str, t.Any]", owner: str = "") -> Asked:
     """Return what options of smt_slot ask for; raise SlotError where they cannot be used."""
     return Asked(
-        settings.parse(options["slot"]), options["group"], options["host"], owner, window.parse(options["window"])
+        settings.parse(options["slot"]),
+        options["group"],
+        options["host"],
+        owner,
+        window.parse(options["window"]),
+        alerts.parse(options.get("alerts")),
     )
 
 
@@ -60,7 +74,7 @@ class Answer(t.NamedTuple):
         handed_over: whether kured reboots it instead.
         reason: why it may not, or what would be asked; empty otherwise.
         wait_seconds: how long it is certain that it may not.
-        holds: what a controller is told of the slot that the host holds, or may hold; None without.
+        holds: what the facts say of the slot that the host holds, or may hold; None without.
     """
 
     changed: bool
@@ -83,15 +97,16 @@ def acquire(fs: host_files.HostFs, wanted: Asked, check: bool = False) -> Answer
         SlotError: what is asked for is not valid, or the host cannot keep what it asks for, or keeps something else.
         HostLockError: another run has asked for all of the time that one waits for it.
     """
-    now = time.time()
-    if wanted.window is not None and wanted.window.opens_in(now) and not check:
-        reason = f"its smt_reboot_window opens at {wanted.window.opens_at(now)}"
-        return Answer(False, reason=reason, wait_seconds=wanted.window.opens_in(now), holds=record.pending(fs))
-    if wanted.slot is None:
-        return Answer(False, granted=True)
-    settings.check(wanted.slot, wanted.group, wanted.host)
+    if wanted.slot is not None:
+        settings.check(wanted.slot, wanted.group, wanted.host)
     if check:
-        return Answer(True, granted=True, reason=_would_ask(wanted.slot, wanted.group, wanted.host))
+        said = _would_ask(wanted)
+        return Answer(bool(said), granted=True, reason=said)
+    forbidden = _forbidden(fs, wanted)
+    if forbidden is not None:
+        return forbidden
+    if wanted.slot is None:
+        return Answer(wanted.alerts is not None, granted=True)
     if wanted.slot.kured:
         return _hand_over(fs, wanted.slot.kured.lstrip("/"))
     with locks.HostLock(fs.sysroot, "smt_slot", _LOCK_SECONDS, _LOCK):
@@ -101,17 +116,17 @@ def acquire(fs: host_files.HostFs, wanted: Asked, check: bool = False) -> Answer
         since = known.since if known is not None else host_text.utc_now()
         is_held = known is not None and known.is_held
         kept = record.Record(
-            wanted.slot, wanted.group, wanted.host, wanted.owner, is_held, since, now, state_file.boot_id(fs)
+            wanted.slot, wanted.group, wanted.host, wanted.owner, is_held, since, time.time(), state_file.boot_id(fs)
         )
         # Before anybody is asked: whoever is killed from here on has left what the next one reads.
         record.save(fs, kept)
         try:
             _ask(wanted.slot, fleetlock.ACQUIRE, wanted.group, wanted.host)
-        except fleetlock.RefusedError as error:
-            return Answer(True, reason=str(error), holds=kept.told)
+        except exchange.RefusedError as error:
+            return Answer(True, reason=str(error), holds=kept.fact)
         held = kept if kept.is_held else kept._replace(is_held=True, since=host_text.utc_now())
         record.save(fs, held)
-    return Answer(True, granted=True, holds=held.told)
+    return Answer(True, granted=True, holds=held.fact)
 
 
 def release(fs: host_files.HostFs, owner: str = "", only_asked: bool = False, check: bool = False) -> Answer:
@@ -132,12 +147,12 @@ def release(fs: host_files.HostFs, owner: str = "", only_asked: bool = False, ch
     with locks.HostLock(fs.sysroot, "smt_slot", _LOCK_SECONDS, _LOCK):
         known = record.load(fs)
         if known is None or (only_asked and known.is_held) or _is_of_another(known, owner, state_file.boot_id(fs)):
-            return Answer(False, holds=known and known.told)
+            return Answer(False, holds=known and known.fact)
         if check:
-            return Answer(True, reason=_would_ask(known.slot, known.group, known.host, gives=True), holds=known.told)
+            return Answer(True, reason=_would_give(known.slot, known.group), holds=known.fact)
         try:
             _ask(known.slot, fleetlock.RELEASE, known.group, known.host)
-        except fleetlock.RefusedError as error:
+        except exchange.RefusedError as error:
             raise SlotError(f"its slot is not known to be given back: {error}. {known.sentence}") from None
         record.forget(fs)
     return Answer(True)
@@ -154,7 +169,7 @@ def release_by_name(fs: host_files.HostFs, wanted: Asked, check: bool = False) -
     slot = t.cast(Slot, wanted.slot)
     settings.check(slot, wanted.group, wanted.host)
     if check:
-        return Answer(True, reason=_would_ask(slot, wanted.group, wanted.host, gives=True))
+        return Answer(True, reason=_would_give(slot, wanted.group))
     _ask(slot, fleetlock.RELEASE, wanted.group, wanted.host)
     known = record.load(fs)
     if known is not None and (known.slot, known.group, known.host) == wanted[:3]:
@@ -171,6 +186,20 @@ def _is_of_another(known: record.Record, owner: str, boot: str) -> bool:
     if owner:
         return known.owner != owner
     return known.boot == boot and 0 <= time.time() - known.at < FRESH_SECONDS
+
+
+def _forbidden(fs: host_files.HostFs, wanted: Asked) -> "Answer | None":
+    """Return why the host may not be rebooted now, whoever gives a slot; None where it may."""
+    now = time.time()
+    if wanted.window is not None and wanted.window.opens_in(now):
+        reason = f"its smt_reboot_window opens at {wanted.window.opens_at(now)}"
+        return Answer(False, reason=reason, wait_seconds=wanted.window.opens_in(now), holds=record.pending(fs))
+    try:
+        if wanted.alerts is not None:
+            alerts.ask(wanted.alerts)
+    except exchange.RefusedError as error:
+        return Answer(True, reason=str(error), holds=record.pending(fs))
+    return None
 
 
 def _hand_over(fs: host_files.HostFs, path: str) -> Answer:
@@ -192,19 +221,30 @@ def _ask(slot: Slot, endpoint: str, group: str, host: str) -> None:
     try:
         done = commands.run(argv, COMMAND_SECONDS, "/", {}, is_shown=False)
     except commands.PullError as error:
-        raise fleetlock.RefusedError(str(error)) from None
+        raise exchange.RefusedError(str(error)) from None
     if done.status != 0:
         said = host_text.printable(
             " ".join(next((line for line in reversed(done.output) if line.strip()), "").split()), 300
         )
         how = f"status {done.status}" if done.status > 0 else f"signal {-done.status}"
-        raise fleetlock.RefusedError(f"{argv[0]} ended with {how}{f': {said}' if said else ''}")
+        raise exchange.RefusedError(f"{argv[0]} ended with {how}{f': {said}' if said else ''}")
 
 
-def _would_ask(slot: Slot, group: str, host: str, gives: bool = False) -> str:
-    if slot.kured:
-        return f"would write {slot.kured}, after which kured reboots it"
-    what = f"{'give back' if gives else 'ask for'} a slot"
+def _would_ask(wanted: Asked) -> str:
+    """Say what would be asked, and of whom; empty where nobody would be."""
+    slot, said = wanted.slot, []
+    if wanted.alerts is not None:
+        said.append(f"ask {wanted.alerts.prometheus} for alerts")
+    if slot is not None and slot.kured:
+        said.append(f"write {slot.kured}, after which kured reboots it")
+    elif slot is not None and slot.fleetlock:
+        said.append(f"ask for a slot of the group {wanted.group} at {slot.fleetlock}")
+    elif slot is not None:
+        said.append(f"ask for a slot by {' '.join(slot.acquire)}")
+    return f"would {' and '.join(said)}"[:1000] if said else ""
+
+
+def _would_give(slot: Slot, group: str) -> str:
     if slot.fleetlock:
-        return f"would {what} of the group {group} at {slot.fleetlock}"
-    return f"would {what} by {' '.join(slot.release if gives else slot.acquire)}"[:1000]
+        return f"would give back a slot of the group {group} at {slot.fleetlock}"
+    return f"would give back a slot by {' '.join(slot.release)}"[:1000]

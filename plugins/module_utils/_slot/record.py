@@ -44,8 +44,8 @@ class Record(t.NamedTuple):
         return f"{self.host} {verb}{of_group} at {self.slot.shown} since {self.since}"
 
     @property
-    def told(self) -> "dict[str, t.Any]":
-        """What a controller is told, which knows by itself who was asked: ``{granted, since}``."""
+    def fact(self) -> "dict[str, t.Any]":
+        """What a controller gets, which knows by itself who was asked: ``{granted, since}``."""
         return {"granted": self.is_held, "since": self.since}
 
 
@@ -82,7 +82,7 @@ def pending(fs: host_files.HostFs) -> "dict[str, t.Any] | None":
     except settings.SlotError as error:
         fs.note(f"{error}.")
         return None
-    return None if found is None else found.told
+    return None if found is None else found.fact
 
 
 def _checked(document: "dict[str, t.Any]") -> Record:

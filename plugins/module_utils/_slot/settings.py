@@ -6,8 +6,8 @@ import json
 import re
 import shlex
 import typing as t
-import urllib.parse
 
+from ansible_collections.threadwise.smt.plugins.module_utils._host import text as host_text
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 
 DEFAULT_GROUP = "default"
@@ -63,7 +63,7 @@ def parse(given: t.Any) -> "Slot | None":
     if not isinstance(given, dict) or sorted(given) not in (["fleetlock"], ["acquire", "release"], ["kured"]):
         raise SlotError(f"it must be a mapping of {_KINDS}")
     if "fleetlock" in given:
-        return Slot(fleetlock=_address(given["fleetlock"]))
+        return Slot(fleetlock=address("fleetlock", given["fleetlock"]))
     if "kured" in given:
         path = given["kured"]
         if not isinstance(path, str) or not _SENTINEL.fullmatch(path):
@@ -108,15 +108,19 @@ def release_command(slot: Slot, group: str, host: str) -> str:
     return f"ansible localhost -m threadwise.smt.smt_slot -a {shlex.quote(given)}"
 
 
-def _address(url: t.Any) -> str:
-    """Return the address of a server without a slash at its end; raise SlotError."""
-    try:
-        parts = urllib.parse.urlsplit(url if isinstance(url, str) else "")
-        has_port = parts.port is None or 0 < parts.port < 65536
-    except ValueError:
-        parts, has_port = urllib.parse.urlsplit(""), False
+def address(name: str, url: t.Any) -> str:
+    """Return the address of a server without a slash at its end.
+
+    Args:
+        name: of the option, for a message.
+        url: what the user gave.
+
+    Raises:
+        SlotError: it is no address, or has more in it.
+    """
+    parts = host_text.address(url)
     if "@" in parts.netloc or "?" in str(url) or "#" in str(url):
-        raise SlotError("fleetlock has more in it than an address: leave out a user, a password, ? and #")
-    if parts.scheme not in ("http", "https") or not parts.hostname or not has_port or not _WORD.fullmatch(url):
-        raise SlotError("fleetlock is no address such as https://fleetlock.example.com")
+        raise SlotError(f"{name} has more in it than an address: leave out a user, a password, ? and #")
+    if parts.scheme not in ("http", "https"):
+        raise SlotError(f"{name} is no address such as https://{name}.example.com")
     return str(url).rstrip("/")

@@ -19,7 +19,7 @@ import typing as t
 
 from ansible.errors import AnsibleError
 from ansible_collections.threadwise.smt.plugins.module_utils._host import text as host_text
-from ansible_collections.threadwise.smt.plugins.module_utils._slot import record, settings, window
+from ansible_collections.threadwise.smt.plugins.module_utils._slot import alerts, record, settings, window
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.user_variables import UserVariables
@@ -56,23 +56,31 @@ class Wanted:
         slot: whom it asks; None for nobody.
         group: of the host.
         window: the hours in which it may be rebooted, as the user wrote them.
+        alerts: those that forbid it, as the user wrote them.
         timeout: seconds for which it waits.
     """
 
     slot: settings.Slot | None = None
     group: str = settings.DEFAULT_GROUP
     window: dict[str, t.Any] = dataclasses.field(default_factory=dict)
+    alerts: dict[str, t.Any] = dataclasses.field(default_factory=dict)
     timeout: int = DEFAULT_TIMEOUT
 
     @property
     def asked(self) -> dict[str, t.Any]:
         """The options by which a module of the host asks; empty where nothing is to be asked."""
-        if self.slot is None and not self.window:
+        if self.slot is None and not self.window and not self.alerts:
             return {}
-        return {"slot": self.slot.plain if self.slot else {}, "group": self.group, "window": self.window}
+        slot = self.slot.plain if self.slot else {}
+        return {"slot": slot, "group": self.group, "window": self.window, "alerts": self.alerts}
 
 
 NOTHING = Wanted()
+_PARSED: dict[str, t.Callable[[t.Any], t.Any]] = {
+    "smt_slot": settings.parse,
+    "smt_reboot_window": window.parse,
+    "smt_reboot_alerts": alerts.parse,
+}
 
 
 def held(of_user: Wanted, host: str, found: t.Mapping[str, t.Any]) -> str:
@@ -113,10 +121,7 @@ def wanted(user: UserVariables, host: str) -> Wanted:
     Raises:
         SlotError: one of the variables cannot be used.
     """
-    given = {
-        name: user.value(name, host)
-        for name in ("smt_slot", "smt_reboot_window", "smt_slot_timeout", "smt_policy_group")
-    }
+    given = {name: user.value(name, host) for name in (*_PARSED, "smt_slot_timeout", "smt_policy_group")}
     return of_values(given, host)
 
 
@@ -124,7 +129,7 @@ def of_values(given: t.Mapping[str, t.Any], host: str) -> Wanted:
     """Return the same of variables by their names; raises as `wanted` does."""
     group = str(given.get("smt_policy_group") or settings.DEFAULT_GROUP)
     found = {}
-    for name, parse in (("smt_slot", settings.parse), ("smt_reboot_window", window.parse)):
+    for name, parse in _PARSED.items():
         try:
             found[name] = parse(given.get(name))
         except settings.SlotError as error:
@@ -132,12 +137,12 @@ def of_values(given: t.Mapping[str, t.Any], host: str) -> Wanted:
     slot = t.cast("settings.Slot | None", found["smt_slot"])
     if slot is not None:
         settings.check(slot, group, host)
-    hours = given.get("smt_reboot_window") or {}
+    hours, forbidding = (given.get(name) or {} for name in ("smt_reboot_window", "smt_reboot_alerts"))
     try:
         seconds = int(given.get("smt_slot_timeout") or DEFAULT_TIMEOUT)
     except (TypeError, ValueError):
         raise settings.SlotError("smt_slot_timeout: it must be a number of seconds") from None
-    return Wanted(slot, group, dict(hours), seconds)
+    return Wanted(slot, group, dict(hours), dict(forbidding), seconds)
 
 
 class Reboot:

@@ -24,6 +24,7 @@ import zlib
 
 from ansible.errors import AnsibleConnectionFailure
 from ansible.module_utils.urls import open_url
+from ansible_collections.threadwise.smt.plugins.module_utils._host import text as host_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._credentials.secret import Secret, SecretError, read
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import time_limits
@@ -133,11 +134,7 @@ def _check_url(url: str, variable: str) -> None:
 
     Nothing of it is shown: whatever it is, it may have a password in it.
     """
-    try:
-        parts = urllib.parse.urlsplit(url)
-        has_port = parts.port is None or 0 < parts.port < 65536
-    except ValueError:
-        parts, has_port = urllib.parse.urlsplit(""), False
+    parts = host_text.address(url)
     if "@" in parts.netloc:
         raise SourceError(
             f"{variable}url has a user or a password in it: give them as {variable}user and {variable}password"
@@ -147,7 +144,7 @@ def _check_url(url: str, variable: str) -> None:
             f"{variable}url has a part in it that begins with ? or #: give a token as {variable}token, and the address"
             " without that part"
         )
-    if parts.scheme not in ("http", "https") or not parts.hostname or not has_port or not _VISIBLE.issuperset(url):
+    if parts.scheme not in ("http", "https"):
         raise SourceError(f"{variable}url is no address such as http://prometheus.example.com:9090")
 
 

@@ -60,7 +60,8 @@ def of(host, wanted=SLOT):
 def test_each_boot_of_a_visit_has_a_slot_and_a_measurement_has_none(host):
     there = host.visit(wanted=SLOT)
     there.enter(NOSMT)
-    assert host.given["slot"] == {"slot": {"fleetlock": URL}, "group": "db", "window": {}, "host": "db1"}
+    slot = {"slot": {"fleetlock": URL}, "group": "db", "window": {}, "alerts": {}}
+    assert host.given["slot"] == {**slot, "host": "db1"}
     there.back()
     assert [one for one in host.log if one != "cleaned"] == [
         *("slot acquired", "begun", "reboot", "slot released"),
@@ -100,6 +101,12 @@ def test_a_wait_is_told_again_after_a_while_and_ends_with_the_slot(host, clock, 
     assert said[-1] == f"db1: it may be rebooted, after {clock.now:.0f} s." and len(said) < 8
     assert [one.partition(" since")[0] for one in said[:-1]] == ["db1: waits for its reboot"] * (len(said) - 1)
     assert len(said) > 2
+
+
+def test_a_host_that_has_alerts_alone_asks_for_them_and_gives_nothing_back(host):
+    there = host.visit(wanted=reboot.Wanted(alerts=ALERTS))
+    there.enter(NOSMT)
+    assert host.slots[0]["alerts"] == ALERTS and host.slots[0]["slot"] == {}
 
 
 def test_a_window_that_opens_too_late_is_not_waited_for(host, clock):
@@ -169,6 +176,7 @@ def test_check_mode_says_whom_it_would_ask(host):
     assert of(host, reboot.NOTHING).would_take() == ""
 
 
+ALERTS = {"prometheus": URL, "query": "ALERTS"}
 GIVEN = {"smt_slot": {"fleetlock": URL}, "smt_policy_group": "db", "smt_slot_timeout": 5}
 
 
@@ -182,6 +190,7 @@ GIVEN = {"smt_slot": {"fleetlock": URL}, "smt_policy_group": "db", "smt_slot_tim
             {"smt_reboot_window": {"from": "02:00", "to": "03:00"}, "smt_slot": {}},
             reboot.Wanted(window={"from": "02:00", "to": "03:00"}),
         ),
+        ({"smt_reboot_alerts": ALERTS}, reboot.Wanted(alerts=ALERTS)),
     ],
     ids=itertools.count(),
 )
@@ -194,6 +203,7 @@ def test_what_variables_ask_for(given, wanted):
     [
         ({"smt_slot": "x"}, "smt_slot: it must be a mapping"),
         ({"smt_reboot_window": {"from": 1}}, "smt_reboot_window: it must be a mapping"),
+        ({"smt_reboot_alerts": {"prometheus": URL}}, "smt_reboot_alerts: it must be a mapping"),
         ({**GIVEN, "smt_policy_group": "a_b"}, "smt_policy_group is"),
         ({**GIVEN, "smt_slot_timeout": "soon"}, "smt_slot_timeout: it must be a number"),
     ],

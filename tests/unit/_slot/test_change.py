@@ -6,6 +6,7 @@ middle of one.
 
 from __future__ import annotations
 
+import json
 import shlex
 import stat
 import threading
@@ -13,10 +14,11 @@ import threading
 import crash
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files
-from ansible_collections.threadwise.smt.plugins.module_utils._slot import change, record, settings, window
+from ansible_collections.threadwise.smt.plugins.module_utils._slot import alerts, change, record, settings, window
 from ansible_collections.threadwise.smt.plugins.module_utils._slot.change import Asked
 from ansible_collections.threadwise.smt.plugins.module_utils._slot.settings import Slot, SlotError
 from fleetlock_server import FULL, FleetLock
+from prometheus_server import send, serving
 
 BOOT = "proc/sys/kernel/random/boot_id"
 
@@ -173,6 +175,27 @@ def test_check_mode_asks_nobody_and_says_what_it_would(host, server):
     answer = host.release(check=True)
     assert answer.changed and "would give back a slot of the group db" in answer.reason and answer.holds["granted"]
     assert server.holders == {"db": {"a"}}
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_alerts_are_asked_for_before_the_slot(host, server, check):
+    body = {"status": "success", "data": {"resultType": "vector", "result": [{"metric": {"alertname": "Down"}}]}}
+    with serving(lambda handler: send(handler, json.dumps(body))) as url:
+        asked = alerts.Alerts(url, "ALERTS")
+        if check:
+            said = host.acquire(check=True, alerts=asked).reason
+            assert said == f"would ask {url} for alerts and ask for a slot of the group db at {server.url}"
+            assert host.acquire(check=True, alerts=asked, slot=None).reason == f"would ask {url} for alerts"
+        else:
+            answer = host.acquire(alerts=asked)
+            assert not answer.granted and answer.reason == f"alerts forbid it: Down ({url})" and answer.holds is None
+            # Also without any slot, and where kured would reboot it.
+            assert not host.acquire(alerts=asked, slot=None).granted
+            assert not host.acquire(alerts=asked, slot=Slot(kured="/run/reboot-required")).handed_over
+            body["data"]["result"] = []
+            assert host.acquire(alerts=asked, slot=None).granted and server.asked == [] and host.kept is None
+            assert host.acquire(alerts=asked).granted
+        assert not (host.root / "run/reboot-required").exists()
 
 
 def test_nobody_is_asked_outside_the_window(host, server, monkeypatch):

@@ -8,8 +8,9 @@ import itertools
 import json
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._slot import fleetlock
-from ansible_collections.threadwise.smt.plugins.module_utils._slot.fleetlock import ACQUIRE, RELEASE, RefusedError
+from ansible_collections.threadwise.smt.plugins.module_utils._slot import exchange, fleetlock
+from ansible_collections.threadwise.smt.plugins.module_utils._slot.exchange import RefusedError
+from ansible_collections.threadwise.smt.plugins.module_utils._slot.fleetlock import ACQUIRE, RELEASE
 from fleetlock_server import FULL, FleetLock
 from prometheus_server import free_port, raw
 
@@ -83,8 +84,8 @@ def test_what_servers_say_of_a_yes(body):
     ids=itertools.count(),
 )
 def test_what_is_no_yes(monkeypatch, pieces, drips, said):
-    monkeypatch.setattr(fleetlock, "WAIT_SECONDS", 1.0)
-    monkeypatch.setattr(fleetlock, "ANSWER_SECONDS", 2.0)
+    monkeypatch.setattr(exchange, "WAIT_SECONDS", 1.0)
+    monkeypatch.setattr(exchange, "ANSWER_SECONDS", 2.0)
     with raw(*pieces, drips=drips) as url, pytest.raises(RefusedError) as raised:
         fleetlock.ask(url, ACQUIRE, "db", "a")
     assert said in str(raised.value) and str(raised.value).startswith(url) and "\n" not in str(raised.value)
