@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 import json
 
+import bmc_server
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._slot import exchange, fleetlock
 from ansible_collections.threadwise.smt.plugins.module_utils._slot.exchange import RefusedError
@@ -116,3 +117,16 @@ def test_what_speaks_no_tls(server):
     with pytest.raises(RefusedError, match="cannot be trusted"):
         fleetlock.ask(server.url.replace("http:", "https:"), ACQUIRE, "db", "a")
     assert server.asked == []
+
+
+def test_tls_by_the_certificates_of_the_host(monkeypatch):
+    with FleetLock(certificate=bmc_server.certificate()).running() as server:
+        with pytest.raises(RefusedError, match=r"cannot be trusted: self[- ]signed certificate"):
+            fleetlock.ask(server.url, ACQUIRE, "db", "a")
+        # Where OpenSSL looks for the certificates of a system.
+        monkeypatch.setenv("SSL_CERT_FILE", bmc_server.certificate()[0])
+        with pytest.raises(RefusedError, match="cannot be trusted: "):
+            fleetlock.ask(server.url.replace("127.0.0.1", "localhost"), ACQUIRE, "db", "a")
+        assert server.asked == []
+        fleetlock.ask(server.url, ACQUIRE, "db", "a")
+        assert server.holders == {"db": {"a"}}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import http.server
 import json
+import ssl
 import threading
 
 FULL = {"kind": "failed_lock_semaphore_full", "value": "semaphore currently full, all slots are locked already"}
@@ -19,6 +20,7 @@ class FleetLock:
 
     Args:
         slots: of each group.
+        certificate: the files of its certificate and its key; without them it speaks no TLS.
 
     Attributes:
         holders: group -> the ids that hold a slot.
@@ -29,7 +31,7 @@ class FleetLock:
         faults: what went wrong: more hosts down at once than there are slots, or one that holds none.
     """
 
-    def __init__(self, slots: int = 1) -> None:
+    def __init__(self, slots: int = 1, certificate: tuple[str, str] | None = None) -> None:
         self.slots, self.holders, self.asked = slots, {}, []
         self.down, self.faults, self.most_down, self.boots = set(), [], 0, 0
         self.lock = threading.Lock()
@@ -37,7 +39,13 @@ class FleetLock:
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
         self._server.handle_error = lambda *_given: None
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self.url = f"http{'s' if certificate else ''}://127.0.0.1:{self._server.server_port}"
+        if certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*certificate)
+            self._server.socket = context.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
 
     def holds(self, host: str) -> bool:
         """Whether a host holds a slot of any group."""
