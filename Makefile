@@ -102,8 +102,8 @@ long: setup ## the playbooks that take most of a minute each; not part of `make 
 	python tools/test.py $@
 
 .PHONY: kills
-kills: setup ## rollouts, evaluations and pulls that are ended half way, minutes each; not part of `make test`
-	python tools/test.py $@ pull-kills
+kills: setup ## rollouts, evaluations, pulls and others that are ended half way, minutes each; not part of `make test`
+	python tools/test.py $@ unit-kills pull-kills
 
 .PHONY: remediation
 remediation: setup $(RULEBOOK)/.ready ## from an alert to smt_enforce, as in examples/eda, needs Java; not part of `make test`

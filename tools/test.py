@@ -84,7 +84,7 @@ OF_PLAYBOOKS = ("git", "gzip", "openssh-client", "sysbench")
 CORES = ("2.16", "2.18", "newest")
 STEPS = {
     "unit": Step(
-        ("python", *PYTEST, "tests/unit"),
+        ("python", *PYTEST, "-m", "not kills", "tests/unit"),
         (
             "fio",
             "gcc",
@@ -130,6 +130,8 @@ STEPS = {
     "long": Step(("python", *PYTEST, *PLAYBOOKS, "-m", "long", "tests/playbooks"), OF_PLAYBOOKS),
     # Rollouts and evaluations that are ended half way, and what the next call makes of them.
     "kills": Step(("python", *PYTEST, *PLAYBOOKS, "-m", "kills", "tests/playbooks"), OF_PLAYBOOKS),
+    # Processes that are ended at every one of their steps; `unit` ends a few of each kind.
+    "unit-kills": Step(("python", *PYTEST, *PLAYBOOKS, "-m", "kills", "tests/unit"), OF_PLAYBOOKS),
     # A pull that is ended at any point; `unit` ends it at a few of them.
     "pull-kills": Step(
         ("env", "PULL_KILLS=1000", "python", *PYTEST, *PLAYBOOKS, "-k", "killed_at_any_point", "tests/unit/_pull"),
@@ -199,7 +201,7 @@ GROUPS = {
         ),
         side_by_side=2,
     ),
-    "scenarios": Group((*LONG_SCENARIOS, "long", "kills", "pull-kills", "recipes", "remediation")),
+    "scenarios": Group((*LONG_SCENARIOS, "long", "kills", "unit-kills", "pull-kills", "recipes", "remediation")),
     "cores": Group(tuple(f"core-{core}" for core in CORES)),
 }
 

@@ -14,6 +14,12 @@ hypothesis.settings.register_profile("shared", deadline=None, suppress_health_ch
 hypothesis.settings.load_profile("shared")
 
 
+def pytest_configure(config):
+    config.addinivalue_line(
+        "markers", "kills: ends processes at every one of their steps: `make kills` runs it, and not `make test`"
+    )
+
+
 @pytest.fixture(autouse=True)
 def _signals_as_they_were():
     """Undo what a plan does that has ended: it ignores signals, and so would all programs that later tests start."""
