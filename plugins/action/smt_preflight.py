@@ -8,6 +8,7 @@ the way to some hosts.
 from __future__ import annotations
 
 import datetime
+import itertools
 import os
 import pathlib
 import re
@@ -247,13 +248,15 @@ class ActionModule(ControllerAction):
     ) -> None:
         """Fail, with a sentence for each, where variables are misspelt or have a value that cannot be used."""
         specs = variables.known()
-        ours: dict[str, bool] = {}
+        # Each name once: a fleet has the same ones at most of its hosts.
+        names = set(itertools.chain.from_iterable(written.values()))
+        ours = {name for name in names if variables.is_ours(name, specs)}
         of_hosts: list[variables.Setting] = []
         settings: list[variables.Setting] = []
         found: list[str] = []
         origins: dict[str, list[str]] = {}
         for host, of_host in written.items():
-            names = [name for name in of_host if ours.setdefault(name, variables.is_ours(name, specs))]
+            names = [name for name in of_host if name in ours]
             of_hosts += [variables.Setting(host, name, of_host[name]) for name in names]
             for name in names:
                 settings.append(variables.Setting(host, str(name), *self._value(of_host, name, found)))

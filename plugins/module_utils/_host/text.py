@@ -56,6 +56,9 @@ def visible(text: str, layout: str = "") -> str:
         text: any text.
         layout: the control characters that stay, such as a newline.
     """
+    # Most texts, and there are hundreds of thousands in a report on a fleet.
+    if text.isascii() and text.isprintable():
+        return text
     used = set(text)
     hidden = {character for character in used if _is_hidden(character)}.difference(layout)
     marks = set(filter(_is_mark, used - hidden))

@@ -15,7 +15,7 @@ import pathlib
 import re
 import typing as t
 
-from ansible import context
+from ansible import constants, context
 from ansible.errors import AnsibleActionFail, AnsibleError, AnsibleUndefinedVariable
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.mod_args import ModuleArgsParser
@@ -37,6 +37,7 @@ _PARSER: t.Any = ModuleArgsParser
 _INVENTORY: t.Any = InventoryManager
 _MANAGER: t.Any = VariableManager
 _CONTEXT: t.Any = context
+_CONSTANTS: t.Any = constants
 
 Variables = dict[str, t.Any]
 
@@ -56,6 +57,8 @@ _NAMES = re.compile(r"\bsmt_[a-z0-9_]+")
 # The facts that this collection's modules return.
 _FACTS = ("smt", "smt_firmware", "smt_memory")
 _PRIVATE = "__smt_"
+# What a text with a template has in it, or begins with where it has other marks.
+_MARKS = re.compile(r"\{[{%#]|\A#jinja2:")
 # These decide for other hosts, what the controller reads, writes and sends, or who may differ from a policy: not even
 # `set_fact`, which may pass on what a host said, sets them.
 _FOR_ALL = re.compile(
@@ -202,6 +205,8 @@ class UserVariables:
         self._manager._nonpersistent_fact_cache = {
             host: {name: value for name, value in (self._set.get(host) or {}).items() if _is_kept(name)}
         }
+        # There are no facts here, and to make variables of none takes half of the time of a host.
+        injects, _CONSTANTS.INJECT_FACTS_AS_VARS = _CONSTANTS.INJECT_FACTS_AS_VARS, False
         try:
             found: Variables = self._manager.get_vars(host=self._inventory.get_host(host), include_hostvars=False)
         except AnsibleError as error:
@@ -209,6 +214,8 @@ class UserVariables:
                 f"{text.line(host, 100)}: its variables (of the inventory, host_vars and group_vars) cannot be read:"
                 f" {text.line(error, 500)}"
             ) from None
+        finally:
+            _CONSTANTS.INJECT_FACTS_AS_VARS = injects
         return found
 
     def around(self, host: str) -> Variables:
@@ -246,6 +253,9 @@ class UserVariables:
         Raises:
             AnsibleError: it needs what is not known.
         """
+        if isinstance(value, str | int | float) and not (isinstance(value, str) and _MARKS.search(value)):
+            # Most values, at each of thousands of hosts.
+            return value
         # In a mapping what is omitted is left out; by itself newer releases of ansible-core refuse it.
         return self._template({"value": value}, variables).get("value")
 
