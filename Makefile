@@ -98,12 +98,12 @@ unit field playbooks browser lint sanity: setup ## one step of `make test`
 	python tools/test.py $@
 
 .PHONY: long
-long: setup ## the playbooks that take most of a minute each; not part of `make test`
-	python tools/test.py $@
+long: setup ## the playbooks that take most of a minute each, and more of what `make unit` tests; not part of `make test`
+	python tools/test.py $@ unit-long
 
 .PHONY: kills
-kills: setup ## rollouts, evaluations, pulls and others that are ended half way, minutes each; not part of `make test`
-	python tools/test.py $@ unit-kills pull-kills
+kills: setup ## rollouts, evaluations and pulls that are ended half way, minutes each; not part of `make test`
+	python tools/test.py $@ pull-kills
 
 .PHONY: remediation
 remediation: setup $(RULEBOOK)/.ready ## from an alert to smt_enforce, as in examples/eda, needs Java; not part of `make test`

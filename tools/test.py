@@ -84,7 +84,7 @@ OF_PLAYBOOKS = ("git", "gzip", "openssh-client", "sysbench")
 CORES = ("2.16", "2.18", "newest")
 STEPS = {
     "unit": Step(
-        ("python", *PYTEST, "-m", "not kills", "tests/unit"),
+        ("python", *PYTEST, "-m", "not long", "tests/unit"),
         (
             "fio",
             "gcc",
@@ -128,10 +128,10 @@ STEPS = {
     # One at a time to each worker: they differ much in what they take.
     "playbooks": Step(("python", *PYTEST, *PLAYBOOKS, "-m", "not kills and not long", "tests/playbooks"), OF_PLAYBOOKS),
     "long": Step(("python", *PYTEST, *PLAYBOOKS, "-m", "long", "tests/playbooks"), OF_PLAYBOOKS),
+    # More of what `unit` has: all steps at which a process can be killed, more random machines.
+    "unit-long": Step(("python", *PYTEST, *PLAYBOOKS, "-m", "long", "tests/unit"), OF_PLAYBOOKS),
     # Rollouts and evaluations that are ended half way, and what the next call makes of them.
     "kills": Step(("python", *PYTEST, *PLAYBOOKS, "-m", "kills", "tests/playbooks"), OF_PLAYBOOKS),
-    # Processes that are ended at every one of their steps; `unit` ends a few of each kind.
-    "unit-kills": Step(("python", *PYTEST, *PLAYBOOKS, "-m", "kills", "tests/unit"), OF_PLAYBOOKS),
     # A pull that is ended at any point; `unit` ends it at a few of them.
     "pull-kills": Step(
         ("env", "PULL_KILLS=1000", "python", *PYTEST, *PLAYBOOKS, "-k", "killed_at_any_point", "tests/unit/_pull"),
@@ -201,7 +201,7 @@ GROUPS = {
         ),
         side_by_side=2,
     ),
-    "scenarios": Group((*LONG_SCENARIOS, "long", "kills", "unit-kills", "pull-kills", "recipes", "remediation")),
+    "scenarios": Group((*LONG_SCENARIOS, "long", "unit-long", "kills", "pull-kills", "recipes", "remediation")),
     "cores": Group(tuple(f"core-{core}" for core in CORES)),
 }
 

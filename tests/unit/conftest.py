@@ -16,7 +16,7 @@ hypothesis.settings.load_profile("shared")
 
 def pytest_configure(config):
     config.addinivalue_line(
-        "markers", "kills: ends processes at every one of their steps: `make kills` runs it, and not `make test`"
+        "markers", "long: more of the same as a test that `make unit` runs: `make long` runs it, and not `make test`"
     )
 
 

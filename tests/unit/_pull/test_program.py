@@ -394,7 +394,7 @@ exit $status
 
 @pytest.mark.skipif(why_none() is not None, reason=f"this machine makes no file system for a test: {why_none()}")
 @pytest.mark.parametrize(
-    "policy", [*(pytest.param(one, marks=pytest.mark.kills) for one in ("compliant", "broken")), "drifted"]
+    "policy", [*(pytest.param(one, marks=pytest.mark.long) for one in ("compliant", "broken")), "drifted"]
 )
 def test_a_full_disk_ends_neither_enforcement_nor_truth(place, policy):
     state, kept = place.directory / "state", place.directory / "kept"

@@ -47,7 +47,7 @@ class Hosts:
             process.communicate()
 
 
-@pytest.mark.parametrize("slots", [1, pytest.param(2, marks=pytest.mark.kills)])
+@pytest.mark.parametrize("slots", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_never_are_more_down_than_there_are_slots(tmp_path, slots):
     chance = random.Random(slots)
     with FleetLock(slots).running() as server:

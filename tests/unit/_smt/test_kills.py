@@ -38,7 +38,12 @@ def remade(root, before):
 
 
 @pytest.mark.parametrize(
-    ("before", "wanted"), [(None, "disabled"), ("disabled", "forced_off"), ("disabled", "enabled")]
+    ("before", "wanted"),
+    [
+        pytest.param(None, "disabled", marks=pytest.mark.long),
+        pytest.param("disabled", "forced_off", marks=pytest.mark.long),
+        ("disabled", "enabled"),
+    ],
 )
 def test_boot_arguments(tmp_path, before, wanted):
     root = tmp_path / "tree"

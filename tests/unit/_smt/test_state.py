@@ -15,6 +15,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._smt import state a
 from fake_kernel import FakeKernel, numbered_cores
 
 SHAPES = [(4, 2, "adjacent"), (4, 2, "split"), (2, 4, "adjacent"), (2, 4, "split"), (2, 8, "adjacent")]
+SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 9))]
 KERNELS = {
     "old": {},
     "modern": {"modern": True},
@@ -76,12 +77,13 @@ def test_power_takes_a_number_in_one_write(tmp_path):
     assert smt_state.set_threads_per_core("", cores, 6, files=kernel)["online"] == first(cores, 6)
 
 
-def test_random_sequences(tmp_path):
-    """Two hundred sequences: after each step exactly the right CPUs, at the end the state before the first change,
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_sequences(tmp_path, seed):
+    """Fifty sequences: after each step exactly the right CPUs, at the end the state before the first change,
     with CPUs that were offline.
     """
-    chance = random.Random(4)
-    for number in range(200):
+    chance = random.Random(seed)
+    for number in range(50):
         shape = chance.choice(SHAPES)
         cores = numbered_cores(*shape)
         all_cpus = every(cores)
@@ -370,12 +372,13 @@ def test_all_cores_are_the_whole_machine(kernel, cores):
     assert smt_state.predict(smt_state.read(files=kernel), cores, 1, only=frozenset(every(cores))) == whole
 
 
-def test_random_parts(tmp_path):
-    """Two hundred sequences of parts, with CPUs that were offline on purpose: after each step exactly the right CPUs,
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_parts(tmp_path, seed):
+    """Fifty sequences of parts, with CPUs that were offline on purpose: after each step exactly the right CPUs,
     at the end the state before it.
     """
-    chance = random.Random(19)
-    for number in range(200):
+    chance = random.Random(seed)
+    for number in range(50):
         shape = chance.choice(SHAPES)
         cores = numbered_cores(*shape)
         all_cpus = every(cores)

@@ -381,7 +381,7 @@ boot_change.run(host_files.HostFs(root), boot_change.Request(smt, None, False, F
 
 
 @pytest.mark.parametrize(
-    ("first", "second"), [("enabled", "disabled"), pytest.param("disabled", "enabled", marks=pytest.mark.kills)]
+    ("first", "second"), [("enabled", "disabled"), pytest.param("disabled", "enabled", marks=pytest.mark.long)]
 )
 def test_a_run_killed_at_any_step_leaves_a_complete_grub_cfg_and_the_next_run_continues(tmp_path, first, second):
     number, ends = 0, set()
@@ -442,8 +442,8 @@ print(steps[0] >= number)
 NO_FAULT, SCRIPT_CHECK_FAILS = None, "script-check-fails"
 
 
-@pytest.mark.parametrize("fault", [NO_FAULT, pytest.param(SCRIPT_CHECK_FAILS, marks=pytest.mark.kills)])
-@pytest.mark.parametrize("when", ["before", pytest.param("after", marks=pytest.mark.kills)])
+@pytest.mark.parametrize("fault", [NO_FAULT, pytest.param(SCRIPT_CHECK_FAILS, marks=pytest.mark.long)])
+@pytest.mark.parametrize("when", ["before", pytest.param("after", marks=pytest.mark.long)])
 def test_a_run_with_a_termination_signal_at_any_step_finishes_or_restores_and_reports_which(tmp_path, fault, when):
     """The signal may also arrive while files are restored, and after grub.cfg is replaced."""
     number, outcomes = 0, set()
