@@ -121,7 +121,7 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, locks
 from ansible_collections.threadwise.smt.plugins.module_utils._options.smt_slot import ARGUMENTS
-from ansible_collections.threadwise.smt.plugins.module_utils._slot import change, settings
+from ansible_collections.threadwise.smt.plugins.module_utils._slot import change, request, settings
 
 
 def main() -> None:
@@ -142,7 +142,7 @@ def main() -> None:
 
 def _run(given: "dict[str, t.Any]", check: bool) -> change.Answer:
     fs, state = host_files.HostFs("/"), given["state"]
-    asked = change.asked(given, given["owner"])
+    asked = request.of_options(given, given["owner"])
     if state == "acquired":
         return change.acquire(fs, asked, check)
     if asked.slot is not None and state == "released":

@@ -12,7 +12,7 @@ import time
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files
-from ansible_collections.threadwise.smt.plugins.module_utils._slot import alerts, change, record, settings, window
+from ansible_collections.threadwise.smt.plugins.module_utils._slot import change, record, request, settings, window
 from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import reboot, visit
 from fleetlock_server import FleetLock
 from prometheus_server import send, serving
@@ -158,7 +158,7 @@ def may_reboot(host, **answer):
     """Whether a host may be rebooted where a query has this answer, and what is said."""
     document = {"status": "success", "data": {"resultType": "vector", "result": []}, **answer}
     with serving(lambda handler: send(handler, json.dumps(document))) as url:
-        found = host.acquire(alerts=alerts.Alerts(url, "ALERTS"))
+        found = host.acquire(alerts=request.Alerts(url, "ALERTS"))
     return found.granted, found.reason
 
 

@@ -9,42 +9,12 @@ import typing as t
 import urllib.parse
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import text as host_text
-from ansible_collections.threadwise.smt.plugins.module_utils._slot import exchange, settings
+from ansible_collections.threadwise.smt.plugins.module_utils._slot import exchange
+from ansible_collections.threadwise.smt.plugins.module_utils._slot.request import Alerts
 
 MAX_BYTES = 1024 * 1024
-MAX_QUERY = 2000
 MAX_NAMED = 3
 _HEADERS = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
-
-
-class Alerts(t.NamedTuple):
-    """Where alerts are asked for.
-
-    Attributes:
-        prometheus: the address of the server, without a slash at its end.
-        query: of which each result is an alert.
-    """
-
-    prometheus: str
-    query: str
-
-
-def parse(given: t.Any) -> "Alerts | None":
-    """Return what `smt_reboot_alerts` says, None where it is empty.
-
-    Raises:
-        SlotError: nobody can be asked so.
-    """
-    if not given:
-        return None
-    if not isinstance(given, dict) or sorted(given) != ["prometheus", "query"]:
-        raise settings.SlotError("it must be a mapping with prometheus, the address of the server, and query")
-    query = given["query"]
-    if not isinstance(query, str) or not query.strip() or len(query) > MAX_QUERY:
-        raise settings.SlotError(
-            'query must be one of PromQL, such as ALERTS{alertstate="firing", severity="critical"}'
-        )
-    return Alerts(settings.address("prometheus", given["prometheus"]), query.strip())
 
 
 def ask(alerts: Alerts) -> None:

@@ -16,14 +16,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import (
     text as host_text,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._pull import commands
-from ansible_collections.threadwise.smt.plugins.module_utils._slot import (
-    alerts,
-    exchange,
-    fleetlock,
-    record,
-    settings,
-    window,
-)
+from ansible_collections.threadwise.smt.plugins.module_utils._slot import alerts, exchange, fleetlock, record, settings
+from ansible_collections.threadwise.smt.plugins.module_utils._slot.request import Asked
 from ansible_collections.threadwise.smt.plugins.module_utils._slot.settings import Slot, SlotError
 
 COMMAND_SECONDS = 60.0
@@ -31,38 +25,6 @@ COMMAND_SECONDS = 60.0
 FRESH_SECONDS = 900.0
 _LOCK = "run/threadwise-smt/slot-lock"
 _LOCK_SECONDS = 2 * COMMAND_SECONDS
-
-
-class Asked(t.NamedTuple):
-    """For what a slot is asked.
-
-    Attributes:
-        slot: where; None where the window alone decides.
-        group: the group of the host.
-        host: its name.
-        owner: who asks: only it, or whoever comes after it, gives the slot back.
-        window: the hours in which the host may be rebooted; None for all.
-        alerts: those that forbid a reboot; None for none.
-    """
-
-    slot: "Slot | None"
-    group: str
-    host: str
-    owner: str = ""
-    window: "window.Window | None" = None
-    alerts: "alerts.Alerts | None" = None
-
-
-def asked(options: "t.Mapping[str, t.Any]", owner: str = "") -> Asked:
-    """Return what options of smt_slot ask for; raise SlotError where they cannot be used."""
-    return Asked(
-        settings.parse(options["slot"]),
-        options["group"],
-        options["host"],
-        owner,
-        window.parse(options["window"]),
-        alerts.parse(options.get("alerts")),
-    )
 
 
 class Answer(t.NamedTuple):

@@ -19,7 +19,7 @@ import typing as t
 
 from ansible.errors import AnsibleError
 from ansible_collections.threadwise.smt.plugins.module_utils._host import text as host_text
-from ansible_collections.threadwise.smt.plugins.module_utils._slot import alerts, record, settings, window
+from ansible_collections.threadwise.smt.plugins.module_utils._slot import record, request, settings, window
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.user_variables import UserVariables
@@ -79,7 +79,7 @@ NOTHING = Wanted()
 _PARSED: dict[str, t.Callable[[t.Any], t.Any]] = {
     "smt_slot": settings.parse,
     "smt_reboot_window": window.parse,
-    "smt_reboot_alerts": alerts.parse,
+    "smt_reboot_alerts": request.parse_alerts,
 }
 
 

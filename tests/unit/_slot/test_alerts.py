@@ -8,7 +8,7 @@ import json
 import time
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._slot import alerts, exchange
+from ansible_collections.threadwise.smt.plugins.module_utils._slot import alerts, exchange, request
 from ansible_collections.threadwise.smt.plugins.module_utils._slot.settings import SlotError
 from prometheus_server import Exporter, free_port, prometheus, raw, send, serving
 
@@ -43,7 +43,7 @@ def a_server(exporter, tmp_path_factory):
 def refused(url, query=FIRING):
     """Return why a reboot is forbidden; empty where it is not."""
     try:
-        alerts.ask(alerts.parse({"prometheus": url, "query": query}))
+        alerts.ask(request.parse_alerts({"prometheus": url, "query": query}))
     except exchange.RefusedError as error:
         return str(error)
     return ""
@@ -142,9 +142,9 @@ def test_a_server_that_cannot_be_asked_forbids_it():
 )
 def test_what_is_refused(given, said):
     with pytest.raises(SlotError) as raised:
-        alerts.parse(given)
+        request.parse_alerts(given)
     assert said in str(raised.value) and "secret" not in str(raised.value)
 
 
 def test_nothing_is_no_alert():
-    assert alerts.parse(None) is None and alerts.parse({}) is None
+    assert request.parse_alerts(None) is None and request.parse_alerts({}) is None

@@ -14,8 +14,8 @@ import threading
 import crash
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files
-from ansible_collections.threadwise.smt.plugins.module_utils._slot import alerts, change, record, settings, window
-from ansible_collections.threadwise.smt.plugins.module_utils._slot.change import Asked
+from ansible_collections.threadwise.smt.plugins.module_utils._slot import change, record, request, settings, window
+from ansible_collections.threadwise.smt.plugins.module_utils._slot.request import Asked
 from ansible_collections.threadwise.smt.plugins.module_utils._slot.settings import Slot, SlotError
 from fleetlock_server import FULL, FleetLock
 from prometheus_server import send, serving
@@ -181,7 +181,7 @@ def test_check_mode_asks_nobody_and_says_what_it_would(host, server):
 def test_alerts_are_asked_for_before_the_slot(host, server, check):
     body = {"status": "success", "data": {"resultType": "vector", "result": [{"metric": {"alertname": "Down"}}]}}
     with serving(lambda handler: send(handler, json.dumps(body))) as url:
-        asked = alerts.Alerts(url, "ALERTS")
+        asked = request.Alerts(url, "ALERTS")
         if check:
             said = host.acquire(check=True, alerts=asked).reason
             assert said == f"would ask {url} for alerts and ask for a slot of the group db at {server.url}"

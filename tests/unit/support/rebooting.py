@@ -15,7 +15,7 @@ import time
 import urllib.request
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files
-from ansible_collections.threadwise.smt.plugins.module_utils._slot import change, record, settings
+from ansible_collections.threadwise.smt.plugins.module_utils._slot import change, record, request, settings
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import reboot
 
@@ -33,7 +33,7 @@ class Calls:
         """Do what the module does."""
         try:
             if given["state"] == "acquired":
-                answer = change.acquire(self.fs, change.asked(given, given["owner"]))
+                answer = change.acquire(self.fs, request.of_options(given, given["owner"]))
             else:
                 answer = change.release(self.fs, given["owner"], given["state"] == "abandoned")
         except settings.SlotError as error:

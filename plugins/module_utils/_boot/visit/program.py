@@ -25,7 +25,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import (
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._resident import service
 from ansible_collections.threadwise.smt.plugins.module_utils._resident.service import RENEWED, UNDO_NOW, notify
-from ansible_collections.threadwise.smt.plugins.module_utils._slot import change as slot_change
+from ansible_collections.threadwise.smt.plugins.module_utils._slot import change as slot_change, request as slot_request
 
 LOG = "var/lib/threadwise-smt/boot-visit.log"
 _MAX_LOG = 1 << 20
@@ -147,7 +147,7 @@ class Program:
 
     def _reboot(self) -> float:
         if self._visit.slot is not None:
-            answer = slot_change.acquire(self._fs, slot_change.asked(self._visit.slot, record.UNIT))
+            answer = slot_change.acquire(self._fs, slot_request.of_options(self._visit.slot, record.UNIT))
             if not answer.granted:
                 self._fail(f"it waits for its reboot: {answer.reason}")
                 return PAUSE_SECONDS

@@ -6,7 +6,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, state_file
 from ansible_collections.threadwise.smt.plugins.module_utils._slot import (
-    change as slot_change,
+    request as slot_request,
     settings as slot_settings,
 )
 
@@ -72,7 +72,7 @@ def _checked(document: "t.Mapping[str, t.Any]") -> Visit:
     visit = Visit(**{name: document[name] for name in Visit._fields if name != "slot"}, slot=document.get("slot"))
     if visit.slot is not None:
         try:
-            slot_change.asked(visit.slot)
+            slot_request.of_options(visit.slot)
         except slot_settings.SlotError as error:
             raise ValueError(str(error)) from None
     texts = (visit.owner, visit.why, *visit.arguments, *visit.reboots)
