@@ -24,6 +24,7 @@ covers the lines around it.
 # because they are letters or marks; and the blank of Braille, which has no glyph either.
 _BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
 
+_PLAIN = re.compile("[ -~]*")
 # In an address.
 _VISIBLE = frozenset(map(chr, range(0x21, 0x7F)))
 
@@ -57,7 +58,7 @@ def visible(text: str, layout: str = "") -> str:
         layout: the control characters that stay, such as a newline.
     """
     # Most texts, and there are hundreds of thousands in a report on a fleet.
-    if text.isascii() and text.isprintable():
+    if _PLAIN.fullmatch(text):
         return text
     used = set(text)
     hidden = {character for character in used if _is_hidden(character)}.difference(layout)
