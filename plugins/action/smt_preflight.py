@@ -249,8 +249,8 @@ class ActionModule(ControllerAction):
         """Fail, with a sentence for each, where variables are misspelt or have a value that cannot be used."""
         specs = variables.known()
         # Each name once: a fleet has the same ones at most of its hosts.
-        names = set(itertools.chain.from_iterable(written.values()))
-        ours = {name for name in names if variables.is_ours(name, specs)}
+        every = set(itertools.chain.from_iterable(written.values()))
+        ours = {name for name in every if variables.is_ours(name, specs)}
         of_hosts: list[variables.Setting] = []
         settings: list[variables.Setting] = []
         found: list[str] = []

@@ -25,8 +25,8 @@ FILES = pathlib.Path(os.environ["MOLECULE_SCENARIO_DIRECTORY"]) / "files"
 GUEST = "smt-usage-truth"
 FOLDER = "/run/work"
 PIECE = 20_000
-# Where a worker pauses between pieces, each takes many times what a CPU takes to wake up: that counts as busy, and in a
-# guest it was a third of pieces of 10 ms.
+# Where a worker pauses between pieces, each takes many times what a CPU takes to wake up, which counts as busy: with
+# pieces of 10 ms a guest did more at full load than was forecast (docs/usage.md).
 LONG_PIECE = 10 * PIECE
 # The forecast of the rate, as a share of it.
 NEAR = 0.10

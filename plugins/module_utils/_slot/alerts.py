@@ -39,8 +39,10 @@ def ask(alerts: Alerts) -> None:
         raise exchange.RefusedError(f"alerts are not known: {url} says {exchange.line(answer.get('error'))}")
     try:
         kind, found = answer["data"]["resultType"], answer["data"]["result"]
+        if not isinstance(found, list):
+            raise TypeError("whatever it is, it is no list of results")
         names = [_name(one["metric"]) for one in found] if kind == "vector" else []
-    except (LookupError, TypeError):
+    except (LookupError, TypeError, AttributeError):
         raise exchange.RefusedError(f"alerts are not known: {url} does not answer as Prometheus does") from None
     partial = _partial(answer)
     if partial:

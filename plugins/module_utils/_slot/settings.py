@@ -11,6 +11,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import text a
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 
 DEFAULT_GROUP = "default"
+MAX_ADDRESS = 253
 # Zincati, docs/development/fleetlock/protocol.md: the group of a client; its id is any text that is not empty.
 GROUP = re.compile(r"[a-zA-Z0-9.-]{1,253}")
 _WORD = re.compile(r"[!-~]{1,253}")
@@ -121,6 +122,6 @@ def address(name: str, url: t.Any) -> str:
     parts = host_text.address(url)
     if "@" in parts.netloc or "?" in str(url) or "#" in str(url):
         raise SlotError(f"{name} has more in it than an address: leave out a user, a password, ? and #")
-    if parts.scheme not in ("http", "https"):
+    if parts.scheme not in ("http", "https") or len(url) > MAX_ADDRESS:
         raise SlotError(f"{name} is no address such as https://{name}.example.com")
     return str(url).rstrip("/")

@@ -108,11 +108,15 @@ def vector(*metrics, **more):
         ({"status": "success"}, "does not answer as Prometheus does"),
         ({"status": "success", "data": {"resultType": "vector", "result": [7]}}, "does not answer as Prometheus does"),
         ({"status": "success", "data": {"resultType": "vector", "result": 7}}, "does not answer as Prometheus does"),
+        ({"status": "success", "data": {"resultType": "vector", "result": {}}}, "does not answer as Prometheus does"),
+        ({"status": "success", "data": {"resultType": "vector", "result": ""}}, "does not answer as Prometheus does"),
+        (vector(7), "does not answer as Prometheus does"),
+        (vector(None), "does not answer as Prometheus does"),
         ([], "not as Prometheus does"),
         ("<html>", "not as Prometheus does"),
         (vector({"alertname": "x" * 2**20}), "answers with more than 1024 KiB"),
     ],
-    ids=range(13),
+    ids=range(17),
 )
 def test_what_other_servers_say(answer, said):
     body = answer if isinstance(answer, str) else json.dumps(answer)
