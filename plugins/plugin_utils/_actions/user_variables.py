@@ -15,11 +15,12 @@ import pathlib
 import re
 import typing as t
 
-from ansible import constants, context
+from ansible import context
 from ansible.errors import AnsibleActionFail, AnsibleError, AnsibleUndefinedVariable
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.mod_args import ModuleArgsParser
 from ansible.template import Templar
+from ansible.vars import manager
 from ansible.vars.manager import VariableManager
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 
@@ -37,7 +38,7 @@ _PARSER: t.Any = ModuleArgsParser
 _INVENTORY: t.Any = InventoryManager
 _MANAGER: t.Any = VariableManager
 _CONTEXT: t.Any = context
-_CONSTANTS: t.Any = constants
+_MANAGING: t.Any = manager
 
 Variables = dict[str, t.Any]
 
@@ -205,8 +206,8 @@ class UserVariables:
         self._manager._nonpersistent_fact_cache = {
             host: {name: value for name, value in (self._set.get(host) or {}).items() if _is_kept(name)}
         }
-        # There are no facts here, and to make variables of none takes half of the time of a host.
-        injects, _CONSTANTS.INJECT_FACTS_AS_VARS = _CONSTANTS.INJECT_FACTS_AS_VARS, False
+        # There are no facts here, and to look through none for what must not be in them takes half of a host's time.
+        cleaning, _MANAGING.clean_facts = _MANAGING.clean_facts, dict
         try:
             found: Variables = self._manager.get_vars(host=self._inventory.get_host(host), include_hostvars=False)
         except AnsibleError as error:
@@ -215,7 +216,7 @@ class UserVariables:
                 f" {text.line(error, 500)}"
             ) from None
         finally:
-            _CONSTANTS.INJECT_FACTS_AS_VARS = injects
+            _MANAGING.clean_facts = cleaning
         return found
 
     def around(self, host: str) -> Variables:

@@ -29,6 +29,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._preflight import v
 OF_ALL = {
     "root": "mine",
     "server": "http://127.0.0.1:9090",
+    # Ansible has facts of that name, which the user's own value is not to give way to.
+    "ansible_local": "local",
     "smt_compliance_json": "{{ root }}/compliance.json",
     "smt_enforce_waves": [1, "10%"],
     "smt_enforce_health_check": "{{ root }}/{{ kind }}.yml",
@@ -48,6 +50,7 @@ ASKED = {
     "url": "{{ smt_trial_metrics_url }}",
     "nested": {"left_out": "{{ smt_report_before | default(omit) }}", "kept": "{{ root }}"},
     "of_the_play": "{{ smt_trial_dest }}",
+    "like_a_fact": "{{ ansible_local }}",
     "registered": "{{ __smt_before.dest }}",
 }
 
@@ -61,6 +64,7 @@ def expected(host):
         "url": "http://127.0.0.1:9090",
         "nested": {"kept": "mine"},
         "of_the_play": "trials",
+        "like_a_fact": "local",
         "registered": "registered",
     }
 
