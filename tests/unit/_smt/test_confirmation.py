@@ -6,6 +6,7 @@ and both report correctly.
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import threading
@@ -209,16 +210,16 @@ def test_the_rollback_program_needs_only_its_own_file(host, python):
 
     There is no kernel behind the files here, so it reports the CPUs that did not come online, and tries again.
     """
-    with subprocess.Popen(
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd, subprocess.Popen(
         [python, "-BES", host.sysroot + "/" + rollback_timer.PROGRAM, host.sysroot],
         cwd=host.sysroot,
+        env={"NOTIFY_SOCKET": bound(systemd)},
         stderr=subprocess.PIPE,
         text=True,
     ) as running:
         try:
-            # Whatever it is sent, it is ready for it: nothing of it is lost.
-            while not blocks(running.pid):
-                time.sleep(0.05)
+            # As systemd does, which would end a program that does not listen yet.
+            assert systemd.recv(100) == b"READY=1"
             running.send_signal(service.UNDO_NOW)
             assert (
                 running.stderr.readline()
@@ -234,11 +235,11 @@ def test_the_rollback_program_needs_only_its_own_file(host, python):
     assert host.pending() is None and pending_rollback.rolled_back(host_files.HostFs(host.sysroot))
 
 
-def blocks(pid):
-    """Whether a process keeps the signal for later, so that it is not ended by it (proc(5), SigBlk)."""
-    with open(f"/proc/{pid}/status", encoding="ascii") as status:
-        blocked = next(line.split()[1] for line in status if line.startswith("SigBlk:"))
-    return int(blocked, 16) >> (service.UNDO_NOW - 1) & 1
+def bound(receiver):
+    """Bind a socket to a name that the kernel finds (unix(7), autobind); return it as systemd writes it."""
+    receiver.settimeout(TIME_LIMIT)
+    receiver.bind("")
+    return "@" + receiver.getsockname()[1:].decode("ascii")
 
 
 def test_it_tries_until_the_host_is_as_it_was(host):
