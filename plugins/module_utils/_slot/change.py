@@ -53,7 +53,7 @@ def acquire(fs: host_files.HostFs, wanted: Asked, check: bool = False) -> Answer
     Args:
         fs: the files of the running system.
         wanted: for what.
-        check: ask nobody.
+        check: ask for no slot, and say whether the window or an alert forbids it now.
 
     Raises:
         SlotError: what is asked for is not valid, or the host cannot keep what it asks for, or keeps something else.
@@ -61,10 +61,12 @@ def acquire(fs: host_files.HostFs, wanted: Asked, check: bool = False) -> Answer
     """
     if wanted.slot is not None:
         settings.check(wanted.slot, wanted.group, wanted.host)
-    if check:
-        said = _would_ask(wanted)
-        return Answer(bool(said), granted=True, reason=said)
     forbidden = _forbidden(fs, wanted)
+    if check:
+        _kept(fs, wanted)
+        waits = f"it would wait now: {forbidden.reason}" if forbidden is not None else ""
+        said = "; ".join(filter(None, (_would_ask(wanted), waits)))
+        return Answer(bool(said), granted=True, reason=said)
     if forbidden is not None:
         return forbidden
     if wanted.slot is None:
@@ -72,9 +74,7 @@ def acquire(fs: host_files.HostFs, wanted: Asked, check: bool = False) -> Answer
     if wanted.slot.kured:
         return _hand_over(fs, wanted.slot.kured.lstrip("/"))
     with locks.HostLock(fs.sysroot, "smt_slot", _LOCK_SECONDS, _LOCK):
-        known = record.load(fs)
-        if known is not None and (known.slot, known.group, known.host) != (wanted.slot, wanted.group, wanted.host):
-            raise SlotError(f"another slot is asked for, and {known.sentence}: give that one back first")
+        known = _kept(fs, wanted)
         since = known.since if known is not None else host_text.utc_now()
         is_held = known is not None and known.is_held
         kept = record.Record(
@@ -148,6 +148,16 @@ def _is_of_another(known: record.Record, owner: str, boot: str) -> bool:
     if owner:
         return known.owner != owner
     return known.boot == boot and 0 <= time.time() - known.at < FRESH_SECONDS
+
+
+def _kept(fs: host_files.HostFs, wanted: Asked) -> "record.Record | None":
+    """Return what the host holds, or has asked for; raise SlotError where that is another slot than the wanted one."""
+    known = record.load(fs)
+    if known is None or wanted.slot is None or wanted.slot.kured:
+        return known
+    if (known.slot, known.group, known.host) != wanted[:3]:
+        raise SlotError(f"another slot is asked for, and {known.sentence}: give that one back first")
+    return known
 
 
 def _forbidden(fs: host_files.HostFs, wanted: Asked) -> "Answer | None":

@@ -177,25 +177,45 @@ def test_check_mode_asks_nobody_and_says_what_it_would(host, server):
     assert server.holders == {"db": {"a"}}
 
 
-@pytest.mark.parametrize("check", [False, True])
-def test_alerts_are_asked_for_before_the_slot(host, server, check):
+@pytest.fixture(name="alerting")
+def a_prometheus_with_an_alert():
+    """Its address, and the answer that it gives."""
     body = {"status": "success", "data": {"resultType": "vector", "result": [{"metric": {"alertname": "Down"}}]}}
     with serving(lambda handler: send(handler, json.dumps(body))) as url:
-        asked = request.Alerts(url, "ALERTS")
-        if check:
-            said = host.acquire(check=True, alerts=asked).reason
-            assert said == f"would ask {url} for alerts and ask for a slot of the group db at {server.url}"
-            assert host.acquire(check=True, alerts=asked, slot=None).reason == f"would ask {url} for alerts"
-        else:
-            answer = host.acquire(alerts=asked)
-            assert not answer.granted and answer.reason == f"alerts forbid it: Down ({url})" and answer.holds is None
-            # Also without any slot, and where kured would reboot it.
-            assert not host.acquire(alerts=asked, slot=None).granted
-            assert not host.acquire(alerts=asked, slot=Slot(kured="/run/reboot-required")).handed_over
-            body["data"]["result"] = []
-            assert host.acquire(alerts=asked, slot=None).granted and server.asked == [] and host.kept is None
-            assert host.acquire(alerts=asked).granted
-        assert not (host.root / "run/reboot-required").exists()
+        yield url, body
+
+
+def test_alerts_are_asked_for_before_the_slot(host, server, alerting):
+    url, body = alerting
+    asked = request.Alerts(url, "ALERTS")
+    answer = host.acquire(alerts=asked)
+    assert not answer.granted and answer.reason == f"alerts forbid it: Down ({url})" and answer.holds is None
+    # Also without any slot, and where kured would reboot it.
+    assert not host.acquire(alerts=asked, slot=None).granted
+    assert not host.acquire(alerts=asked, slot=Slot(kured="/run/reboot-required")).handed_over
+    assert not (host.root / "run/reboot-required").exists()
+    body["data"]["result"] = []
+    assert host.acquire(alerts=asked, slot=None).granted and server.asked == [] and host.kept is None
+    assert host.acquire(alerts=asked).granted
+
+
+def test_check_mode_says_what_would_be_asked_and_what_forbids_it_now(host, server, alerting, monkeypatch):
+    url, body = alerting
+    asked = request.Alerts(url, "ALERTS")
+    both = f"would ask {url} for alerts and ask for a slot of the group db at {server.url}"
+    assert host.acquire(check=True, alerts=asked).reason == f"{both}; it would wait now: alerts forbid it: Down ({url})"
+    body["data"]["result"] = []
+    assert host.acquire(check=True, alerts=asked).reason == both
+    assert host.acquire(check=True, alerts=asked, slot=None).reason == f"would ask {url} for alerts"
+    monkeypatch.setattr(change.time, "time", lambda: 20 * 3600.0)
+    shut = window.parse({"from": "00:00", "to": "05:00"})
+    opens = "it would wait now: its smt_reboot_window opens at Fri 1970-01-02 00:00 UTC"
+    assert host.acquire(check=True, window=shut, slot=None) == change.Answer(True, granted=True, reason=opens)
+    # The change would be refused for it.
+    host.acquire("another run")
+    with pytest.raises(SlotError, match="another slot is asked for, and a holds"):
+        host.acquire(check=True, slot=Slot(fleetlock="http://127.0.0.1:1"))
+    assert host.acquire(check=True).reason and len(server.asked) == 1
 
 
 def test_nobody_is_asked_outside_the_window(host, server, monkeypatch):
