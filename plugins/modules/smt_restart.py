@@ -55,7 +55,8 @@ by_pull:
   returned: success
   type: bool
 msg:
-  description: What would be asked in check mode and what forbids it now, or who reboots the host instead; empty otherwise.
+  description: >-
+    What would be asked in check mode and what forbids it now, or who reboots the host instead; empty otherwise.
   returned: success
   type: str
   sample: would ask for a slot of the group default at https://fleetlock.example.com

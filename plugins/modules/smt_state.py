@@ -290,7 +290,7 @@ rollback_started:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.threadwise.smt.plugins.module_utils._consumers import follow
+from ansible_collections.threadwise.smt.plugins.module_utils._consumers import follow, settings as consumer_settings
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 from ansible_collections.threadwise.smt.plugins.module_utils._options import ranges
 from ansible_collections.threadwise.smt.plugins.module_utils._options.smt_state import ARGUMENTS, RANGES
@@ -340,7 +340,7 @@ def _request(module: AnsibleModule) -> smt_change.Request:
         check=module.check_mode,
         siblings=given["siblings"],
         cores=given["cores"] and {kind: value for kind, value in given["cores"].items() if value is not None},
-        consumers=follow.settings({"actions": given["consumers"], "custom": given["consumers_custom"]}),
+        consumers=consumer_settings.parse({"actions": given["consumers"], "custom": given["consumers_custom"]}),
     )
 
 

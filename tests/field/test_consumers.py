@@ -9,7 +9,12 @@ import shutil
 
 import counting
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._consumers import find, follow, history
+from ansible_collections.threadwise.smt.plugins.module_utils._consumers import (
+    find,
+    follow,
+    history,
+    settings as consumer_settings,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._consumers.kinds import base
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import watchdog
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.errors import SmtError
@@ -108,7 +113,7 @@ class Services(Host):
 def test_ansible_48786_a_service_is_right_some_time_after_its_restart(tmp_path, monkeypatch, looks):
     monkeypatch.setattr(follow, "LOOK_SECONDS", 0.01)
     host = Services(tmp_path, looks)
-    host.ask("disabled", consumers=follow.Settings({"nginx": "restart"}))
+    host.ask("disabled", consumers=consumer_settings.Settings({"nginx": "restart"}))
     assert len(list((tmp_path / "proc").glob("10[1-9]"))) == 4
 
 
@@ -118,7 +123,7 @@ def test_ansible_35231_a_restart_that_restarts_nothing_is_seen(tmp_path, monkeyp
     monkeypatch.setattr(watchdog, "PAUSES_SECONDS", ())
     host = Services(tmp_path, None)
     with pytest.raises(SmtError, match=r"nginx.service does not follow: .* The host is as it was before"):
-        host.ask("disabled", consumers=follow.Settings({"nginx": "restart"}))
+        host.ask("disabled", consumers=consumer_settings.Settings({"nginx": "restart"}))
 
 
 def test_docker_nginx_31_in_a_container_it_counts_the_cpus_of_the_host_and_is_left_alone(tmp_path):
@@ -128,7 +133,7 @@ def test_docker_nginx_31_in_a_container_it_counts_the_cpus_of_the_host_and_is_le
     processes.start(100, ["nginx: master process"], "nginx", unit=unit, mask="0")
     for pid in range(101, 109):
         processes.start(pid, ["nginx: worker process"], "nginx", 100, unit, mask="0")
-    result = host.ask("disabled", consumers=follow.Settings({"nginx": "restart"}), affinity_conflicts="warn")
+    result = host.ask("disabled", consumers=consumer_settings.Settings({"nginx": "restart"}), affinity_conflicts="warn")
     assert result["consumers"] == [] and host.commands == []
     assert any(
         one.startswith(f"{unit} has 8 worker processes for 8 CPUs, and will have 4: it is no service of the system")

@@ -13,7 +13,7 @@ import os
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import ArmError, Values
-from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity, tasks as host_tasks
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity, saved_masks, tasks as host_tasks
 from ansible_collections.threadwise.smt.plugins.module_utils._bindings.cgroups import Cgroups, ancestors
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, durable
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
@@ -118,7 +118,7 @@ class UnitCpus:
             if task.pid in own and not task.mask & cpus
         ]
 
-    def pinned_elsewhere(self, online: "frozenset[int]") -> "list[affinity.SavedTask]":
+    def pinned_elsewhere(self, online: "frozenset[int]") -> "list[saved_masks.SavedTask]":
         """Return the pinned threads of others than the unit, for ``affinity.restore_tasks``."""
         own = self._threads()
         return [task for task in affinity.capture_tasks(self._files, online) if task["pid"] not in own]

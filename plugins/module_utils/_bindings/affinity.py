@@ -25,10 +25,10 @@ from ansible_collections.threadwise.smt.plugins.module_utils._bindings import (
     bindings,
     cpusets,
     origins,
+    saved_masks,
     slurm,
     tasks as host_tasks,
 )
-from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, kernel_files, text as host_text
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 
@@ -61,36 +61,6 @@ class Harmless(str):
     """
 
     __slots__ = ()
-
-
-class _SavedTask(TypedDict):
-    pid: int
-    start: str
-    name: str
-    mask: str
-
-
-class SavedTask(_SavedTask, total=False):
-    """A task with its mask as a CPU list.
-
-    ``left`` is the mask after the CPUs went offline; None if the task no longer existed then.
-    """
-
-    left: "str | None"
-
-
-class Captured(TypedDict):
-    """Masks to restore, as plain JSON data.
-
-    ``online`` are the CPUs that were online before. ``cpusets`` and ``partitions`` map a path to CPUs or partition
-    type, ``interrupts`` a number to CPUs.
-    """
-
-    online: "list[int]"
-    tasks: "list[SavedTask]"
-    cpusets: "dict[str, str]"
-    partitions: "dict[str, str]"
-    interrupts: "dict[str, str]"
 
 
 def find(host: kernel_files.KernelFiles, online: "t.Iterable[int]", going: "t.Iterable[int]") -> "list[Finding]":
@@ -175,7 +145,9 @@ def _cut(findings: "t.Iterable[Finding]") -> "list[str]":
     return lines[:MAX_LINES] + ([f"and {len(lines) - MAX_LINES} more"] if len(lines) > MAX_LINES else [])
 
 
-def capture(host: kernel_files.KernelFiles, online: "t.Iterable[int]", going: "t.Iterable[int]") -> Captured:
+def capture(
+    host: kernel_files.KernelFiles, online: "t.Iterable[int]", going: "t.Iterable[int]"
+) -> saved_masks.Captured:
     """Return the masks of v1 cpusets, v2 partitions and interrupts that hold a CPU of ``going``, and of pinned tasks,
     to restore them later.
 
@@ -205,7 +177,7 @@ def capture(host: kernel_files.KernelFiles, online: "t.Iterable[int]", going: "t
     }
 
 
-def capture_tasks(host: kernel_files.KernelFiles, online: "t.Iterable[int]") -> "list[SavedTask]":
+def capture_tasks(host: kernel_files.KernelFiles, online: "t.Iterable[int]") -> "list[saved_masks.SavedTask]":
     """Return the masks of all tasks that may not run on all CPUs,
     to restore them after a change of cpusets of cgroup v2.
 
@@ -216,7 +188,7 @@ def capture_tasks(host: kernel_files.KernelFiles, online: "t.Iterable[int]") -> 
 
 
 def restore_tasks(
-    host: kernel_files.KernelFiles, tasks: "t.Iterable[SavedTask]", online: "t.Iterable[int]"
+    host: kernel_files.KernelFiles, tasks: "t.Iterable[saved_masks.SavedTask]", online: "t.Iterable[int]"
 ) -> "list[str]":
     """Restore the masks of the tasks that have not ended, given the CPUs online; return what could not be restored,
     one sentence each.
@@ -230,24 +202,7 @@ def restore_tasks(
     ]
 
 
-def merge(earlier: "Captured | None", later: Captured) -> Captured:
-    """Return both captures as one.
-
-    What is in both is taken from the earlier one, which was made before the first change.
-    """
-    if not earlier:
-        return later
-    known = {(task["pid"], task["start"]) for task in earlier["tasks"]}
-    return {
-        "online": earlier["online"],
-        "tasks": earlier["tasks"] + [task for task in later["tasks"] if (task["pid"], task["start"]) not in known],
-        "cpusets": {**later["cpusets"], **earlier["cpusets"]},
-        "partitions": {**later["partitions"], **earlier["partitions"]},
-        "interrupts": {**later["interrupts"], **earlier["interrupts"]},
-    }
-
-
-def note_left(host: kernel_files.KernelFiles, captured: Captured) -> None:
+def note_left(host: kernel_files.KernelFiles, captured: saved_masks.Captured) -> None:
     """Restore what is left of the tasks' masks after CPUs went offline,
     and record in ``captured`` the masks that they have now.
 
@@ -263,7 +218,7 @@ def note_left(host: kernel_files.KernelFiles, captured: Captured) -> None:
         task["left"] = _current_mask(host, task)
 
 
-def masks_now(host: kernel_files.KernelFiles, captured: Captured) -> "dict[int, str]":
+def masks_now(host: kernel_files.KernelFiles, captured: saved_masks.Captured) -> "dict[int, str]":
     """Return ``{pid: mask}`` of the captured tasks whose mask somebody may have chosen. Call it before CPUs come back.
 
     A mask that holds all CPUs available to the task is left out. The kernel widens the mask of a task that wakes up
@@ -281,8 +236,11 @@ def masks_now(host: kernel_files.KernelFiles, captured: Captured) -> "dict[int, 
 
 
 def restore(
-    host: kernel_files.KernelFiles, captured: Captured, masks_before: "t.Mapping[int, str]", online: "t.Iterable[int]"
-) -> "tuple[list[str], Captured]":
+    host: kernel_files.KernelFiles,
+    captured: saved_masks.Captured,
+    masks_before: "t.Mapping[int, str]",
+    online: "t.Iterable[int]",
+) -> "tuple[list[str], saved_masks.Captured]":
     """Restore what the kernel did not.
 
     Args:
@@ -298,7 +256,7 @@ def restore(
     now = frozenset(online)
     missing = frozenset(captured["online"]) - now
     reports = []
-    pending = nothing(captured["online"])
+    pending = saved_masks.nothing(captured["online"])
     # Parents first: a v1 cpuset cannot hold a CPU that its parent does not have.
     for path, text in sorted(captured["cpusets"].items()):
         cpus = cpulist.parse_or_empty(text)
@@ -319,36 +277,6 @@ def restore(
         if cpus & missing:
             pending["interrupts"][number] = text
     return reports, pending
-
-
-def check(captured: t.Any) -> None:
-    """Check data from a file; raise ValueError when ``captured`` does not have the format that :func:`capture`
-    returns.
-    """
-
-    def is_mapping_to_text(value: object) -> bool:
-        return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
-
-    tasks = captured["tasks"]
-    have_pids = isinstance(tasks, list) and all(
-        isinstance(task, dict) and isinstance(task.get("pid"), int) and task["pid"] > 0 for task in tasks
-    )
-    if not (have_pids and all(isinstance(task.get(key), str) for task in tasks for key in ("start", "name", "mask"))):
-        raise ValueError("its list of tasks is not valid")
-    if not all(
-        is_mapping_to_text(captured[kind]) for kind in ("cpusets", "partitions", "interrupts")
-    ) or not cpulist.is_cpus(captured["online"]):
-        raise ValueError("its cpusets, partitions, interrupts or CPUs are not valid")
-
-
-def nothing(online: "list[int]") -> Captured:
-    """Return a capture without masks, of the CPUs that were online."""
-    return {"online": online, "tasks": [], "cpusets": {}, "partitions": {}, "interrupts": {}}
-
-
-def is_empty(captured: Captured) -> bool:
-    """Return whether there is nothing to restore."""
-    return not (captured["tasks"] or captured["cpusets"] or captured["partitions"] or captured["interrupts"])
 
 
 def _label(cpus: "frozenset[int]") -> str:
@@ -461,20 +389,20 @@ def _task_conflict(
     )
 
 
-def _saved(tasks: "t.Iterable[host_tasks.Task]") -> "list[SavedTask]":
+def _saved(tasks: "t.Iterable[host_tasks.Task]") -> "list[saved_masks.SavedTask]":
     return [
         {"pid": task.pid, "start": task.start, "name": task.name, "mask": cpulist.render(task.mask)} for task in tasks
     ]
 
 
-def _current_mask(host: kernel_files.KernelFiles, task: SavedTask) -> "str | None":
+def _current_mask(host: kernel_files.KernelFiles, task: saved_masks.SavedTask) -> "str | None":
     """Return the mask of a captured task as a CPU list, or None if the task no longer exists."""
     mask = host_tasks.current_mask(host, task["pid"], task["start"])
     return None if mask is None else cpulist.render(mask)
 
 
 def _restore_task(
-    host: kernel_files.KernelFiles, task: SavedTask, mask_before: "str | None", online: "frozenset[int]"
+    host: kernel_files.KernelFiles, task: saved_masks.SavedTask, mask_before: "str | None", online: "frozenset[int]"
 ) -> "list[str]":
     who = f"pid {task['pid']} {task['name']}"
     current = _current_mask(host, task)

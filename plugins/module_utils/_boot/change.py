@@ -21,7 +21,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
-from ansible_collections.threadwise.smt.plugins.module_utils._consumers import find, follow
+from ansible_collections.threadwise.smt.plugins.module_utils._consumers import find, settings as consumer_settings
 from ansible_collections.threadwise.smt.plugins.module_utils._consumers.kinds import base as consumer_base
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, files as host_files, locks
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
@@ -317,8 +317,8 @@ class _Update:
         going = set() if online is None else set(now).difference(online)
         if going:
             self._backend.warnings += [f"{sentence}. It may undo this." for sentence in others.found(self._fs)]
-        actions = follow.actions(self._request.consumers)
-        followed = {kind for kind, action in actions.items() if action != follow.NONE}
+        actions = consumer_settings.actions(self._request.consumers)
+        followed = {kind for kind, action in actions.items() if action != consumer_settings.NONE}
         found = [one for one in affinity.find(kernel, now, going) if one.consumer not in followed]
         refused = affinity.selected(found, self._request.conflicts_of)
         what = f"affinity conflict(s) with a boot without CPUs {cpulist.render(going)}"
@@ -336,7 +336,7 @@ class _Update:
             f"{one.consumer.process.title} has {one.counted}, and will have {one.consumer.gets} after the boot:"
             f" {one.kind.remedy}."
             for one in after
-            if one.kind.name not in known and actions.get(one.kind.name) != follow.NONE
+            if one.kind.name not in known and actions.get(one.kind.name) != consumer_settings.NONE
         ]
         return [one.text for one in found]
 

@@ -9,7 +9,11 @@ import time
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity
-from ansible_collections.threadwise.smt.plugins.module_utils._consumers import find, history
+from ansible_collections.threadwise.smt.plugins.module_utils._consumers import (
+    find,
+    history,
+    settings as consumer_settings,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._consumers.kinds import base
 from ansible_collections.threadwise.smt.plugins.module_utils._host import (
     durable,
@@ -17,61 +21,16 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import (
     processes,
     text as host_text,
 )
-from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 
 # What systemd gives a service for its start where its unit says nothing (DefaultTimeoutStartSec, 90 s), and a bit more:
 # then systemd says what was wrong.
 ACTION_SECONDS = 100.0
 # Between two looks at a service that was restarted.
 LOOK_SECONDS = 0.5
-NONE, UNIT = "none", "{unit}"
+UNIT = "{unit}"
 MAX_SENTENCES = 20
 
 RunCommand = t.Callable[[t.List[str]], t.Tuple[int, str, str]]
-
-
-class ConsumerError(HostError):
-    """A consumer cannot follow, or did not; the text names its service, what was done and the way out."""
-
-
-class Custom(t.NamedTuple):
-    """A consumer that a user declares.
-
-    Attributes:
-        unit: the name of its service, with ``*`` and ``?``.
-        number: the command that prints how many CPUs it believes in.
-        remedy: the command that makes it right.
-    """
-
-    unit: str
-    number: "tuple[str, ...]"
-    remedy: "tuple[str, ...]"
-
-
-class Settings(t.NamedTuple):
-    """Which consumers follow.
-
-    Attributes:
-        actions: by kind, what systemctl does to its services, or `NONE`: they are left alone, and not named.
-        custom: those that a user declares.
-    """
-
-    actions: "t.Mapping[str, str]"
-    custom: "tuple[Custom, ...]" = ()
-
-    def over(self, earlier: "Settings") -> "Settings":
-        """Return these, and what earlier ones say of others."""
-        return Settings(
-            {**earlier.actions, **self.actions},
-            (*self.custom, *(one for one in earlier.custom if one not in self.custom)),
-        )
-
-    def document(self) -> "dict[str, t.Any]":
-        """Return this as plain data."""
-        return {"actions": dict(self.actions), "custom": [one._asdict() for one in self.custom]}
-
-
-NOTHING = Settings({})
 
 
 class Step(t.NamedTuple):
@@ -104,36 +63,6 @@ class Step(t.NamedTuple):
         return host_text.printable(" ".join(self.command) + without, 200)
 
 
-def settings(document: "t.Mapping[str, t.Any]") -> Settings:
-    """Return settings from plain data.
-
-    Raises:
-        ConsumerError: they are not valid.
-    """
-    return Settings(
-        actions(document["actions"]),
-        tuple(Custom(one["unit"], tuple(one["number"]), tuple(one["remedy"])) for one in document["custom"]),
-    )
-
-
-def actions(given: "t.Mapping[str, t.Any]") -> "dict[str, str]":
-    """Return what is done to services, by kind.
-
-    Raises:
-        ConsumerError: there is no such kind, or it does not take that.
-    """
-    for name, action in given.items():
-        kind = find.KINDS.get(name)
-        if kind is None:
-            raise ConsumerError(f"consumers names {name!r:.80}: the kinds are {', '.join(find.KINDS)}")
-        if action not in (*kind.actions, NONE):
-            raise ConsumerError(
-                f"consumers has {action!r:.80} for {name}: it takes {' or '.join((*kind.actions, NONE))}. To make it"
-                f" right, {kind.remedy}"
-            )
-    return dict(given)
-
-
 def run(argv: "list[str]") -> "tuple[int, str, str]":
     """Run a command of a change, and give it up after `ACTION_SECONDS`."""
     return processes.run(argv, ACTION_SECONDS)
@@ -152,7 +81,7 @@ class Consumers:
     def __init__(
         self,
         host: kernel_files.KernelFiles,
-        chosen: Settings,
+        chosen: consumer_settings.Settings,
         run_command: RunCommand,
         pause: "t.Callable[[float], object]" = time.sleep,
     ) -> None:
@@ -170,7 +99,7 @@ class Consumers:
             f"{one.consumer.process.title} has {one.counted}, and {'will have' if is_before else 'now has'}"
             f" {one.consumer.gets}: {self._remedy(one)}"
             for one in self._wrong(online)
-            if self._command(one) is None and self._chosen.actions.get(one.kind.name) != NONE
+            if self._command(one) is None and self._chosen.actions.get(one.kind.name) != consumer_settings.NONE
         ]
         shown = list(dict.fromkeys(found))
         more = len(shown) - MAX_SENTENCES
@@ -180,7 +109,7 @@ class Consumers:
         """Return what is to be done to the services that follow, one step for each.
 
         Raises:
-            ConsumerError: a user's command does not say how many CPUs its consumer believes in.
+            consumer_settings.ConsumerError: a user's command does not say how many CPUs its consumer believes in.
         """
         by_service: dict[str, Step] = {}
         for one in self._wrong(online):
@@ -209,7 +138,7 @@ class Consumers:
         """
         try:
             steps = self.steps(online)
-        except ConsumerError as error:
+        except consumer_settings.ConsumerError as error:
             return [affinity.Harmless(str(error))]
         found = {step.service for step in steps}
         stopped = [one for one in planned if one.removes and one.service not in found and not self._is_active(one)]
@@ -270,8 +199,9 @@ class Consumers:
 
     def _command(self, found: find.Found) -> "tuple[str, ...] | None":
         """Return what makes a consumer right; None where nothing was asked for, or where it is no service."""
-        action, service = self._chosen.actions.get(found.kind.name, NONE), found.consumer.process.service
-        return None if action == NONE or service is None else ("systemctl", action, service)
+        action = self._chosen.actions.get(found.kind.name, consumer_settings.NONE)
+        service = found.consumer.process.service
+        return None if action == consumer_settings.NONE or service is None else ("systemctl", action, service)
 
     def _remedy(self, found: find.Found) -> str:
         """Return what its user has to do."""
@@ -298,11 +228,11 @@ class Consumers:
 
         return is_wrong
 
-    def _custom_step(self, custom: Custom, service: str, before: int, now: int) -> Step:
+    def _custom_step(self, custom: consumer_settings.Custom, service: str, before: int, now: int) -> Step:
         def is_wrong(_begun: float) -> bool:
             try:
                 return self._number(custom, service) != now
-            except ConsumerError:
+            except consumer_settings.ConsumerError:
                 return True
 
         command = _filled(custom.remedy, service)
@@ -315,13 +245,13 @@ class Consumers:
         names = (line.split()[:1] for line in output.splitlines())
         return [name for words in names for name in words if find.SERVICE.match(name)]
 
-    def _number(self, custom: Custom, service: str) -> int:
+    def _number(self, custom: consumer_settings.Custom, service: str) -> int:
         """Return how many CPUs a user's consumer believes in."""
         command = _filled(custom.number, service)
         status, output, errors = self._run(list(command))
         if status or not re.match(r"[0-9]{1,6}\Z", output.strip()):
             said = host_text.printable(" ".join((output or errors).split()), 200)
-            raise ConsumerError(
+            raise consumer_settings.ConsumerError(
                 f"the number of {service} is not known: {host_text.printable(' '.join(command), 200)} has to print a"
                 f" number, ended with status {status} and said {said!r}"
             )

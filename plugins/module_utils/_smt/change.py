@@ -9,9 +9,13 @@ import os
 import time
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity, bindings
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity, bindings, saved_masks
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
-from ansible_collections.threadwise.smt.plugins.module_utils._consumers import follow, history
+from ansible_collections.threadwise.smt.plugins.module_utils._consumers import (
+    follow,
+    history,
+    settings as consumer_settings,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._consumers.kinds import base
 from ansible_collections.threadwise.smt.plugins.module_utils._host import (
     config_files,
@@ -28,6 +32,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._siblings import (
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
     frame as smt_frame,
+    record as smt_record,
     restore as smt_restore,
     scope as smt_scope,
     snapshot as smt_snapshot,
@@ -85,7 +90,7 @@ class Request(t.NamedTuple):
     siblings: object = sibling_source.KERNEL  # whose siblings count, as in _siblings/source.py
     cores: object = None  # which cores get one thread, or so many, as in scope.py; None: all
     frame: "smt_frame.Frame | None" = None  # what the state previous is
-    consumers: follow.Settings = follow.NOTHING  # which consumers follow
+    consumers: consumer_settings.Settings = consumer_settings.NOTHING  # which consumers follow
 
 
 class ShownState(TypedDict):
@@ -144,7 +149,7 @@ class RuntimeChange:
             return self._run()
         except OSError as error:
             raise SmtError(f"{error.filename or 'a file'}: {error.strerror}. {self._undone()}") from error
-        except follow.ConsumerError as error:
+        except consumer_settings.ConsumerError as error:
             raise SmtError(f"{error}. {self._undone()}") from error
 
     def _undone(self) -> str:
@@ -230,7 +235,7 @@ class RuntimeChange:
                     self._keep_snapshot(self.saved and self._with_consumers(self.saved), self.forgets)
                 for problem in self.consumers.follow(self.steps):
                     self.failed = history.ticks()
-                    raise follow.ConsumerError(problem)
+                    raise consumer_settings.ConsumerError(problem)
                 if self.steps and self.begins and self.rollback_pending:
                     # What services took to follow is not taken from the time for the confirmation.
                     self._keep_pending()
@@ -278,7 +283,7 @@ class RuntimeChange:
             # Its last step was done.
             kept.forget()
             return []
-        record: smt_restore.Record = {"cpu": self.before, "masks": self.captured}
+        record: smt_record.Record = {"cpu": self.before, "masks": self.captured}
         problems = smt_restore.restore(self.host, record) if self.moves else []
         if not smt_restore.left(problems):
             kept.put_back()
@@ -328,12 +333,12 @@ class RuntimeChange:
         self.online = history.load(self.fs, self.before["online"])
         self.chosen = self.request.consumers
         if self._earlier() is not None and self.saved is not None:
-            self.chosen = self.chosen.over(follow.settings(self.saved["consumers"]))
+            self.chosen = self.chosen.over(consumer_settings.parse(self.saved["consumers"]))
         self.consumers = follow.Consumers(self.host, self.chosen, self.run_command)
         self.coming = self.online.after(math.inf, self.goal["online"]) if self.moves else self.online
         try:
             self.steps = [] if self.request.confirm else self.consumers.steps(self.coming)
-        except follow.ConsumerError as error:
+        except consumer_settings.ConsumerError as error:
             raise ChangeRefusedError(f"{error}. Nothing was changed") from error
 
     def _is_first(self, after: smt_state.State, saved: smt_snapshot.Snapshot) -> bool:
@@ -344,7 +349,7 @@ class RuntimeChange:
             not self.moves
             and self.ends
             and not smt_state.differences(saved["cpu"], after)
-            and affinity.is_empty(saved["masks"])
+            and saved_masks.is_empty(saved["masks"])
         )
 
     def _asks_for_first(self) -> bool:
@@ -485,7 +490,7 @@ class RuntimeChange:
         saved = self.saved
         if saved is None:
             saved = smt_snapshot.new(self.fs, self.before, self.captured)
-        saved = self._with_consumers({**saved, "masks": affinity.merge(saved["masks"], self.captured)})
+        saved = self._with_consumers({**saved, "masks": saved_masks.merge(saved["masks"], self.captured)})
         smt_snapshot.save_seen_cores(self.fs, self.kernel_cores)
         self._keep_pending()
         self._keep_snapshot(saved, False)
@@ -507,7 +512,7 @@ class RuntimeChange:
             topology_cache.save(self.fs, topology.read_topology(self.fs))
         if learned:
             smt_snapshot.save_seen_cores(self.fs, self.cores)
-        is_first = not smt_state.differences(saved["cpu"], after) and affinity.is_empty(saved["masks"])
+        is_first = not smt_state.differences(saved["cpu"], after) and saved_masks.is_empty(saved["masks"])
         self._keep_snapshot(saved, not self.rollback_pending and (is_first or self._asks_for_first()))
         return after
 
@@ -522,9 +527,9 @@ class RuntimeChange:
         new: pending_rollback.Pending = {
             "boot_id": state_file.boot_id(self.fs),
             "cpu": pending["cpu"] if pending else self.before,
-            "masks": affinity.merge(pending["masks"] if pending else None, self.captured),
+            "masks": saved_masks.merge(pending["masks"] if pending else None, self.captured),
             "consumers": self.chosen.over(
-                follow.settings(pending["consumers"]) if pending else follow.NOTHING
+                consumer_settings.parse(pending["consumers"]) if pending else consumer_settings.NOTHING
             ).document(),
             "snapshot": pending["snapshot"] if pending else self.saved,
             "seconds": self.request.rollback_after or (pending["seconds"] if pending else 0),
@@ -537,7 +542,7 @@ class RuntimeChange:
             pending_rollback.save(self.fs, new)
 
     def _with_consumers(self, saved: smt_snapshot.Snapshot) -> smt_snapshot.Snapshot:
-        return {**saved, "consumers": self.chosen.over(follow.settings(saved["consumers"])).document()}
+        return {**saved, "consumers": self.chosen.over(consumer_settings.parse(saved["consumers"])).document()}
 
     def _keep_snapshot(self, saved: "smt_snapshot.Snapshot | None", forgets: bool) -> None:
         if forgets or saved is None:

@@ -8,29 +8,8 @@ The watchdog calls it, the end of an evaluation and the rollback program. It wri
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity
-from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import kernel_files
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
-
-
-class Record(TypedDict):
-    """What is restored.
-
-    Attributes:
-        cpu: the state of the CPUs before the change.
-        masks: the masks that it could lose.
-    """
-
-    cpu: smt_state.State
-    masks: affinity.Captured
-
-
-def check(record: t.Any) -> None:
-    """Check a record, for example from a file; raise ValueError,
-    KeyError or TypeError when it is not a valid record.
-    """
-    smt_state.check(record["cpu"])
-    affinity.check(record["masks"])
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import record as smt_record, state as smt_state
 
 
 def restore(host: kernel_files.KernelFiles, record: "t.Mapping[str, t.Any]") -> "list[str]":
@@ -38,7 +17,7 @@ def restore(host: kernel_files.KernelFiles, record: "t.Mapping[str, t.Any]") -> 
 
     Args:
         host: the host
-        record: a :class:`Record`, possibly from a file
+        record: a `record.Record`, possibly from a file
 
     Returns:
         what was not restored, one sentence each; those that are ``affinity.Harmless`` need no other attempt
@@ -47,7 +26,7 @@ def restore(host: kernel_files.KernelFiles, record: "t.Mapping[str, t.Any]") -> 
         StateError: when ``record`` is not a valid record.
     """
     try:
-        check(record)
+        smt_record.check(record)
     except (ValueError, KeyError, TypeError) as error:
         raise smt_state.StateError(f"not a valid record of a host's state: {error!r:.200}") from error
     captured = record["masks"]

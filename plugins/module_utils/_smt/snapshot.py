@@ -9,9 +9,9 @@ boot still valid.
 
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import saved_masks
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
-from ansible_collections.threadwise.smt.plugins.module_utils._consumers import follow
+from ansible_collections.threadwise.smt.plugins.module_utils._consumers import settings as consumer_settings
 from ansible_collections.threadwise.smt.plugins.module_utils._host import (
     cpulist,
     files as host_files,
@@ -19,7 +19,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import (
     text as host_text,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import record as smt_record, state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.errors import SmtError
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback import pending as pending_rollback
 
@@ -36,22 +36,22 @@ class Snapshot(TypedDict):
     boot_id: str
     saved_at: str
     cpu: smt_state.State  # before the first change
-    masks: affinity.Captured  # masks to restore
-    consumers: "dict[str, t.Any]"  # which consumers followed, as settings of _consumers/follow.py
+    masks: saved_masks.Captured  # masks to restore
+    consumers: "dict[str, t.Any]"  # which consumers followed, as _consumers/settings.py has them
 
 
 class SmtSnapshotError(SmtError):
     """The snapshot exists and cannot be used. The text names the file, the reason and the way out."""
 
 
-def new(fs: host_files.HostFs, state: smt_state.State, captured: affinity.Captured) -> Snapshot:
+def new(fs: host_files.HostFs, state: smt_state.State, captured: saved_masks.Captured) -> Snapshot:
     """Return a snapshot of this boot from the state before the first change and the masks that the change may lose."""
     return {
         "boot_id": state_file.boot_id(fs),
         "saved_at": host_text.utc_now(),
         "cpu": state,
         "masks": captured,
-        "consumers": follow.NOTHING.document(),
+        "consumers": consumer_settings.NOTHING.document(),
     }
 
 
@@ -102,17 +102,16 @@ def for_this_boot(fs: host_files.HostFs, saved: Snapshot) -> Snapshot:
     return (
         saved
         if saved["boot_id"] == boot_id
-        else {**saved, "boot_id": boot_id, "masks": affinity.nothing(saved["cpu"]["online"])}
+        else {**saved, "boot_id": boot_id, "masks": saved_masks.nothing(saved["cpu"]["online"])}
     )
 
 
 def check(document: t.Any) -> Snapshot:
     """Return a snapshot, for example from a file; raise ValueError, KeyError or TypeError when it is not one."""
-    smt_state.check(document["cpu"])
-    affinity.check(document["masks"])
+    smt_record.check(document)
     if not isinstance(document["boot_id"], str):
         raise ValueError("its boot_id is not a text")
-    follow.settings(document.setdefault("consumers", follow.NOTHING.document()))
+    consumer_settings.parse(document.setdefault("consumers", consumer_settings.NOTHING.document()))
     saved: Snapshot = document
     return saved
 

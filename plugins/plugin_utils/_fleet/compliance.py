@@ -15,7 +15,7 @@ import re
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments
-from ansible_collections.threadwise.smt.plugins.module_utils._consumers import follow
+from ansible_collections.threadwise.smt.plugins.module_utils._consumers import settings as consumer_settings
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import scope as smt_scope, state as smt_state
@@ -106,7 +106,8 @@ def judge(
     try:
         now = running(facts, desired) if scope in (policy.RUNTIME, policy.BOTH) else None
         if now and now["status"] == COMPLIANT and not desired.anything:
-            behind = _services(facts, [kind for kind, action in (consumers or {}).items() if action != follow.NONE])
+            followed = [kind for kind, action in (consumers or {}).items() if action != consumer_settings.NONE]
+            behind = _services(facts, followed)
             now = _aspect(DRIFTED, behind, _blocked_by(facts, "runtime")) if behind else now
     except smt_scope.ScopeError as error:
         return refused(

@@ -19,7 +19,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalo
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import ArmError
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import settings as plan_settings
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments
-from ansible_collections.threadwise.smt.plugins.module_utils._consumers import follow
+from ansible_collections.threadwise.smt.plugins.module_utils._consumers import settings as consumer_settings
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._options import ranges, smt_usage as of_usage
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import source as sibling_source
@@ -160,12 +160,12 @@ _CHECKS: dict[str, t.Callable[[t.Any], object]] = {
     "smt_eval_streams": plan_settings.of_streams,
     "smt_eval_wait_quiet": quiet.seconds,
     "smt_eval_workloads": catalogue.named,
-    "smt_boot_consumers": follow.actions,
-    "smt_runtime_consumers": follow.actions,
+    "smt_boot_consumers": consumer_settings.actions,
+    "smt_runtime_consumers": consumer_settings.actions,
     "smt_runtime_cores": lambda given: scope.parse(given or None),
     "smt_runtime_siblings": sibling_source.parse,
     "smt_trial_arms": functools.partial(arm_states.names, with_boots=True),
-    "smt_trial_consumers": follow.actions,
+    "smt_trial_consumers": consumer_settings.actions,
     "smt_trial_guardrails": trial_settings.guardrails,
     "smt_trial_metrics": trial_settings.metrics,
     "smt_trial_most_switched": lambda given: trial_settings.most_switched(given, 1),
@@ -175,7 +175,7 @@ _INVALID = (
     arm_states.ArmStateError,
     boot_arguments.BootArgsError,
     boot_plan.BootPlanError,
-    follow.ConsumerError,
+    consumer_settings.ConsumerError,
     placement.PlacementError,
     quiet.QuietError,
     plan_settings.SettingsError,

@@ -11,7 +11,7 @@ import errno
 import json
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity, origins
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity, origins, saved_masks
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, kernel_files
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 
@@ -669,7 +669,7 @@ def lose(tree, **tasks):
     for pid in [task["pid"] for task in captured["tasks"]]:
         tree.task(pid, "sleep", "0-7")
     affinity.note_left(tree, captured)
-    affinity.check(captured)
+    saved_masks.check(captured)
     return captured
 
 
@@ -686,7 +686,7 @@ def test_masks_are_restored(tree):
     tree.task(6, "sleep", "4-5")
     captured = lose(tree)
     reports, pending = restored(tree, captured)
-    assert (reports, affinity.is_empty(pending)) == ([], True)
+    assert (reports, saved_masks.is_empty(pending)) == ([], True)
     assert (mask(tree, 5), mask(tree, 6)) == ("3", "4-5")
 
 
@@ -835,7 +835,7 @@ def test_the_first_capture_is_kept(tree):
     first = lose(tree)
     tree.task(5, "sleep", "1,3")
     tree.task(6, "sleep", "7")
-    merged = affinity.merge(first, affinity.capture(tree, ONLINE, GOING))
+    merged = saved_masks.merge(first, affinity.capture(tree, ONLINE, GOING))
     assert [(task["pid"], task["mask"]) for task in merged["tasks"]] == [(5, "3"), (6, "7")]
 
 
@@ -854,6 +854,6 @@ def test_the_first_capture_is_kept(tree):
 )
 def test_damaged_capture(damage):
     whole = {"online": [], "tasks": [], "cpusets": {}, "partitions": {}, "interrupts": {}}
-    affinity.check(whole)
+    saved_masks.check(whole)
     with pytest.raises(ValueError, match=r"not valid"):
-        affinity.check(dict(whole, **damage))
+        saved_masks.check(dict(whole, **damage))

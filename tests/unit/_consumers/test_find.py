@@ -11,7 +11,11 @@ import time
 import counting
 import fake_host
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._consumers import find, follow
+from ansible_collections.threadwise.smt.plugins.module_utils._consumers import (
+    find,
+    follow,
+    settings as consumer_settings,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._consumers.kinds import base
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
@@ -30,7 +34,7 @@ class Host(counting.Processes):
 
     def said(self, before=ALL, after=FIRST):
         change = base.Online(frozenset(after), ((math.inf, frozenset(before)),))
-        return follow.Consumers(self.files, follow.NOTHING, None).warnings(change, True)
+        return follow.Consumers(self.files, consumer_settings.NOTHING, None).warnings(change, True)
 
 
 @pytest.fixture(name="host")

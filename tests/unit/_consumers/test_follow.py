@@ -10,7 +10,12 @@ import shutil
 import counting
 import fake_host
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._consumers import find, follow, history
+from ansible_collections.threadwise.smt.plugins.module_utils._consumers import (
+    find,
+    follow,
+    history,
+    settings as consumer_settings,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._resident import service
@@ -20,7 +25,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._smt.change import 
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.errors import SmtError
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback import program
 
-NGINX = follow.Settings({"nginx": "restart"})
+NGINX = consumer_settings.Settings({"nginx": "restart"})
 RESTART = ["systemctl", "restart", "nginx.service"]
 ONLINE = "sys/devices/system/cpu/online"
 
@@ -107,7 +112,7 @@ def test_who_is_wrong_since_an_earlier_change_is_made_right_later(host):
 
 
 def test_what_is_left_alone_is_not_named(host):
-    result = host.ask("disabled", consumers=follow.Settings({"nginx": follow.NONE}))
+    result = host.ask("disabled", consumers=consumer_settings.Settings({"nginx": consumer_settings.NONE}))
     assert (host.workers(), result["consumers"]) == (8, [])
     assert not any("nginx" in warning for warning in result["warnings"])
 
@@ -125,7 +130,7 @@ def test_a_service_that_fails_ends_the_change_and_the_host_is_as_it_was(host):
 
 def test_whoever_followed_before_another_one_failed_follows_back(host):
     host.start("app.service")
-    both = follow.Settings({"nginx": "restart", "java": "restart"})
+    both = consumer_settings.Settings({"nginx": "restart", "java": "restart"})
 
     def obey(command):
         # The second one, of nginx, changes nothing.
@@ -164,7 +169,7 @@ def test_a_service_that_dies_of_its_restart_ends_the_change(host):
 
 def test_a_jvm_follows_once_and_only_if_it_has_counted_since(host):
     host.start("app.service")
-    java = follow.Settings({"java": "restart"})
+    java = consumer_settings.Settings({"java": "restart"})
     host.ask("disabled")
     # It has counted eight, and is not restarted when they come back.
     host.ask("enabled", consumers=java)
@@ -236,7 +241,7 @@ def test_a_process_of_an_ordinary_user_is_named_and_left_alone(host):
     (host.processes.folder / "proc/self").mkdir()
     host.put("proc/sys/kernel/random/boot_id", "first")
     host.put("proc/self/mounts", "")
-    result = host.ask("disabled", consumers=follow.Settings({"java": "restart"}))
+    result = host.ask("disabled", consumers=consumer_settings.Settings({"java": "restart"}))
     assert result["consumers"] == [] and not host.log.exists()
     for unit in ("cron.service", "user@1000.service", "docker-0.scope"):
         assert any(
@@ -257,11 +262,11 @@ def test_a_process_of_an_ordinary_user_is_named_and_left_alone(host):
     ],
 )
 def test_what_cannot_be_asked_for_is_said(actions, text):
-    with pytest.raises(follow.ConsumerError, match=text):
-        follow.settings({"actions": actions, "custom": []})
+    with pytest.raises(consumer_settings.ConsumerError, match=text):
+        consumer_settings.parse({"actions": actions, "custom": []})
 
 
-OWN = follow.settings(
+OWN = consumer_settings.parse(
     {
         "actions": {},
         "custom": [{"unit": "in*.service", "number": ["count", "{unit}"], "remedy": ["recount", "{unit}"]}],

@@ -12,7 +12,12 @@ import shutil
 import counting
 import fake_host
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._consumers import find, follow, history
+from ansible_collections.threadwise.smt.plugins.module_utils._consumers import (
+    find,
+    follow,
+    history,
+    settings as consumer_settings,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import watchdog
@@ -20,7 +25,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._smt.change import 
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.errors import SmtError
 
 STATE = "var/lib/kubelet/cpu_manager_state"
-RESTART = follow.Settings({"kubelet": "restart"})
+RESTART = consumer_settings.Settings({"kubelet": "restart"})
 PODS = {"a": {"app": "1,3"}}
 
 

@@ -210,13 +210,16 @@ def test_the_rollback_program_needs_only_its_own_file(host, python):
 
     There is no kernel behind the files here, so it reports the CPUs that did not come online, and tries again.
     """
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd, subprocess.Popen(
-        [python, "-BES", host.sysroot + "/" + rollback_timer.PROGRAM, host.sysroot],
-        cwd=host.sysroot,
-        env={"NOTIFY_SOCKET": bound(systemd)},
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as running:
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd,
+        subprocess.Popen(
+            [python, "-BES", host.sysroot + "/" + rollback_timer.PROGRAM, host.sysroot],
+            cwd=host.sysroot,
+            env={"NOTIFY_SOCKET": bound(systemd)},
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as running,
+    ):
         try:
             # As systemd does, which would end a program that does not listen yet.
             assert systemd.recv(100) == b"READY=1"

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 
-from ansible_collections.threadwise.smt.plugins.module_utils._consumers import follow
+from ansible_collections.threadwise.smt.plugins.module_utils._consumers import settings as consumer_settings
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._resident import service
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import change as smt_change, snapshot as smt_snapshot
@@ -79,7 +79,7 @@ class Host(FakeKernel):
             "siblings": "kernel",
             "cores": None,
             "frame": None,
-            "consumers": follow.NOTHING,
+            "consumers": consumer_settings.NOTHING,
         }
         given.update(options)
         change = smt_change.RuntimeChange(smt_change.Request(state=state, **given), self.run_command, self.sysroot)

@@ -10,11 +10,11 @@ takes no room on the disk. Of the two, the one that gets the lock later no longe
 import time
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import saved_masks
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
-from ansible_collections.threadwise.smt.plugins.module_utils._consumers import follow
+from ansible_collections.threadwise.smt.plugins.module_utils._consumers import settings as consumer_settings
 from ansible_collections.threadwise.smt.plugins.module_utils._host import durable, files as host_files, state_file
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import restore as smt_restore, state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import record as smt_record, state as smt_state
 
 PATH = "var/lib/threadwise-smt/timer-rollback.json"
 ROLLED_BACK_PATH = "var/lib/threadwise-smt/rolled-back.json"
@@ -40,7 +40,7 @@ class Pending(TypedDict):
 
     boot_id: str
     cpu: smt_state.State
-    masks: affinity.Captured
+    masks: saved_masks.Captured
     consumers: "dict[str, t.Any]"
     snapshot: t.Any
     seconds: int
@@ -113,13 +113,13 @@ def _of_this_boot(fs: host_files.HostFs, file: state_file.StateFile) -> "Pending
 
 
 def _checked(document: t.Any) -> Pending:
-    smt_restore.check(document)
+    smt_record.check(document)
     if not all(
         isinstance(document[name], kind)
         for name, kind in (("boot_id", str), ("seconds", int), ("since", (int, float)), ("by", str))
     ):
         raise ValueError("it is not a pending rollback")
     document["snapshot"]
-    follow.settings(document.setdefault("consumers", follow.NOTHING.document()))
+    consumer_settings.parse(document.setdefault("consumers", consumer_settings.NOTHING.document()))
     pending: Pending = document
     return pending

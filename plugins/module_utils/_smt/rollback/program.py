@@ -14,7 +14,11 @@ import sys
 import time
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._consumers import follow, history
+from ansible_collections.threadwise.smt.plugins.module_utils._consumers import (
+    follow,
+    history,
+    settings as consumer_settings,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._consumers.kinds import base
 from ansible_collections.threadwise.smt.plugins.module_utils._host import (
     files as host_files,
@@ -118,7 +122,7 @@ class Program:
         back = self._pending["cpu"]["online"]
         with contextlib.suppress(OSError):
             history.save(self._fs, online.after(history.ticks(), back))
-        chosen = follow.settings(self._pending["consumers"])
+        chosen = consumer_settings.parse(self._pending["consumers"])
         return follow.Consumers(self._host, chosen, self._run_command).back(online.after(math.inf, back))
 
     def _end(self) -> None:
