@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import signal
+import zlib
 
 import hypothesis
 import pytest
@@ -18,6 +19,20 @@ def pytest_configure(config):
     config.addinivalue_line(
         "markers", "long: more of the same as a test that `make unit` runs: `make long` runs it, and not `make test`"
     )
+    config.addinivalue_line(
+        "markers", "one_in(number): of its cases `make unit` runs one in so many, the others are long"
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    seen = set()
+    for item in items:
+        marker = item.get_closest_marker("one_in")
+        # The first one always, and others by their name: each stays where it is when further cases come.
+        if marker is not None and item.originalname in seen and zlib.crc32(item.name.encode()) % marker.args[0]:
+            item.add_marker("long")
+        seen.add(item.originalname)
 
 
 @pytest.fixture(autouse=True)

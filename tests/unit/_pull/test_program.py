@@ -331,6 +331,7 @@ def copied(place, target):
 KILLS = int(os.environ.get("PULL_KILLS", "7"))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("policy", "is_gone"), [("compliant", False), ("broken", False), ("broken", True)])
 def test_a_pull_that_is_killed_at_any_point_leaves_a_commit_that_can_be_used(place, tmp_path_factory, policy, is_gone):
     place.pull()

@@ -60,20 +60,17 @@ def test_there_are_calls_of_each_kind_and_release():
     }
 
 
-def test_the_stand_in_does_what_real_ones_did(tmp_path):
-    for number, (release, call) in enumerate(CALLS):
-        root = tmp_path / str(number)
-        host(root, release, call["before"])
-        done = subprocess.run(
-            [root / "usr/sbin/grubby", *call["arguments"]], capture_output=True, text=True, check=True
-        )
-        assert (now(root), done.stdout) == (call.get("after", call["before"]), call.get("printed", "")), (
-            release,
-            call["arguments"],
-            call["before"],
-        )
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize(("release", "call"), CALLS)
+def test_the_stand_in_does_what_real_ones_did(tmp_path, release, call):
+    host(tmp_path, release, call["before"])
+    done = subprocess.run(
+        [tmp_path / "usr/sbin/grubby", *call["arguments"]], capture_output=True, text=True, check=True
+    )
+    assert (now(tmp_path), done.stdout) == (call.get("after", call["before"]), call.get("printed", ""))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("release", "one"), REQUESTS)
 def test_requests_make_of_a_host_what_they_made_of_one_with_a_real_grubby(tmp_path, release, one):
     host(tmp_path, release, one["before"])
