@@ -26,6 +26,7 @@ import boot_maker
 from interruption import interrupt, lose
 
 
+@pytest.mark.long
 def test_four_arms_over_two_rounds(tmp_path):
     fleet = BootFleet(tmp_path, own="mitigations=auto,no_user_kernel")
     code, seen, done = fleet.evaluate()
@@ -133,6 +134,7 @@ def test_after_ctrl_c_the_host_goes_back_by_itself_and_the_boots_before_are_kept
     assert fleet.result()["outcome"] == "interrupted" and len(fleet.result()["arms"]) == 2
 
 
+@pytest.mark.long
 def test_what_mitigations_off_leaves_open_is_kept_and_the_host_boots_without_it(tmp_path):
     # What the inventory asks the role smt_boot for is not asked for here.
     fleet = BootFleet(tmp_path, smt_boot_force=True)
@@ -151,11 +153,16 @@ def test_what_mitigations_off_leaves_open_is_kept_and_the_host_boots_without_it(
     [
         ({"arms": ["smt_on", "mitigations_off"]}, "allow it with smt_eval_allow_mitigations_off=true"),
         ({"smt_boot_reboot_ok": False}, "rebooted 9 times to compare boots"),
-        (
+        pytest.param(
             {"arms": ["maxcpus_4", "nosmt"], "numbering": "adjacent"},
             "the baseline maxcpus=4 is not possible on this host",
+            marks=pytest.mark.long,
         ),
-        ({"arms": ["smt_on", "maxcpus_4"], "numbering": "adjacent"}, "no arm is left that takes a reboot"),
+        pytest.param(
+            {"arms": ["smt_on", "maxcpus_4"], "numbering": "adjacent"},
+            "no arm is left that takes a reboot",
+            marks=pytest.mark.long,
+        ),
         ({"own": "nosmt"}, "does not boot with SMT on and without arguments for it"),
     ],
 )
@@ -173,9 +180,9 @@ ROLE = [{"hosts": "all", "gather_facts": False, "roles": ["threadwise.smt.smt_bo
 @pytest.mark.parametrize(
     ("variables", "booted"),
     [
-        ({"smt_boot_smt": "disabled"}, "nosmt"),
-        ({"smt_boot_maxcpus": 4}, "maxcpus=4"),
-        ({"smt_boot_mitigations": "off"}, "mitigations=off"),
+        pytest.param({"smt_boot_smt": "disabled"}, "nosmt", marks=pytest.mark.long),
+        pytest.param({"smt_boot_maxcpus": 4}, "maxcpus=4", marks=pytest.mark.long),
+        pytest.param({"smt_boot_mitigations": "off"}, "mitigations=off", marks=pytest.mark.long),
         ({"smt_boot_smt": "disabled", "smt_boot_mitigations": "auto"}, "nosmt mitigations=auto"),
     ],
     ids=lambda one: "-".join(one) if isinstance(one, dict) else None,

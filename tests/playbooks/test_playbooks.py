@@ -103,6 +103,7 @@ def test_an_evaluation_under_the_name_of_an_earlier_one_is_refused(evaluated, ar
     } == written
 
 
+@pytest.mark.long
 def test_an_evaluation_called_by_the_path_of_its_playbook_does_so_too(tmp_path):
     code, seen = play(tmp_path, str(ROOT / "playbooks/smt_eval.yml"), smt_eval_run="one", **SHORT)
     assert code == 0, seen
@@ -298,6 +299,7 @@ def test_a_survey_shows_a_table_and_leaves_a_page(tmp_path):
     assert (tmp_path / "smt_survey.html").stat().st_size > 0
 
 
+@pytest.mark.long
 def test_a_sample_of_each_class_is_measured_and_speaks_for_the_others(tmp_path):
     hosts = {
         name: {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
@@ -314,6 +316,7 @@ def test_a_sample_of_each_class_is_measured_and_speaks_for_the_others(tmp_path):
     ]
 
 
+@pytest.mark.long
 def test_hosts_of_a_class_share_the_work_of_one_and_say_so_before_the_start(tmp_path):
     hosts = {
         name: {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}

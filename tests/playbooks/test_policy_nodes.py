@@ -108,6 +108,7 @@ def test_a_node_that_does_not_come_back_is_rolled_back_and_cordoned_until_it_doe
     assert code == 0 and nodes.get("smt") == {"h1": False} and nodes.state["node"] == cluster.NODE, seen
 
 
+@pytest.mark.long
 def test_a_node_has_labels_of_its_state_where_they_are_asked_for(nodes):
     policy = {**POLICY, "smt_policy_kubernetes_labels": True}
 
