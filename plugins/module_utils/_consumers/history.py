@@ -9,7 +9,7 @@ import time
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._consumers.kinds.base import Online
-from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, files as host_files, state_file
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, durable, files as host_files, state_file
 
 PATH = "run/threadwise-smt/switches.json"
 _FILE = state_file.StateFile(PATH, "threadwise.smt/switches", mode=0o644)
@@ -41,7 +41,9 @@ def load(fs: host_files.HostFs, now: "t.Iterable[int]") -> Online:
 
 
 def save(fs: host_files.HostFs, online: Online) -> None:
-    """Write which CPUs were online in this boot; raise OSError when it cannot be written."""
+    """Write which CPUs were online in this boot, under the host's lock; raise OSError when it cannot be written."""
+    # A rollback that is killed here goes on as another process, and nothing comes after that one.
+    durable.remove_unfinished([fs.path(PATH)])
     switches = [[until, cpulist.render(cpus)] for until, cpus in online.earlier[-_MAX_SWITCHES:]]
     _FILE.save(fs, {"boot_id": state_file.boot_id(fs), "switches": switches})
 

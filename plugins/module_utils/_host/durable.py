@@ -132,7 +132,7 @@ class Kept:
 
         What a process that was killed has left of its work on them is removed.
         """
-        _remove_unfinished(self._all)
+        remove_unfinished(self._all)
         try:
             for path in self._paths:
                 with contextlib.suppress(FileNotFoundError):
@@ -156,7 +156,7 @@ class Kept:
                 os.unlink(_kept(path))
             with contextlib.suppress(OSError):
                 sync_names(os.path.dirname(path))
-        _remove_unfinished(self._all)
+        remove_unfinished(self._all)
 
     def forget(self) -> None:
         """Remove the second names."""
@@ -165,7 +165,7 @@ class Kept:
                 os.unlink(_kept(path))
 
 
-def _remove_unfinished(paths: "t.Collection[str]") -> None:
+def remove_unfinished(paths: "t.Collection[str]") -> None:
     """Remove what a process that was killed has left beside these files while it wrote them:
     nobody else may write them now.
 

@@ -134,3 +134,14 @@ class OnFakeKernel(orders.Order):
 
 def test_random_orders():
     orders.play(OnFakeKernel, ORDERS, STEPS)
+
+
+@pytest.mark.parametrize("number", range(1, 12))
+def test_a_rollback_that_is_killed_at_a_write_leaves_nothing_half_written(number):
+    order = OnFakeKernel()
+    try:
+        order.change(fault=None, name="off", persist="none", waits=True)
+        order.time_is_over(fault=("killed", number))
+        order.nothing_is_lost()
+    finally:
+        order.teardown()
