@@ -71,6 +71,7 @@ LONG_SCENARIOS = (
     "smt_eval_boot_arms",
     "smt_workloads",
     "smt_policy",
+    "smt_slot",
     "smt_pull",
     "smt_trial",
     "smt_trial_boots",
