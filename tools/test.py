@@ -248,8 +248,9 @@ def run(group: Group) -> Iterator[Outcome]:
     # Ctrl-C and SIGTERM come here alone, and a step is ended from here with all that it started.
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(143))
     waiting = list(group.steps)
-    # Most of what tests of files wait for is fsync, which costs nothing where files are in memory.
-    in_memory = tempfile.mkdtemp(prefix="threadwise-smt-tests-", dir=MEMORY) if has_memory() else None
+    # Most of what tests of files wait for is fsync, which costs nothing where files are in memory. A short name: a
+    # socket has 107 characters.
+    in_memory = tempfile.mkdtemp(prefix="smt-", dir=MEMORY) if has_memory() else None
     if in_memory:
         # As /tmp is: some tests act as other users.
         os.chmod(in_memory, 0o1777)

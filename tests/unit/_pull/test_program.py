@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._pull import commands, metrics, program, repository
@@ -254,9 +255,9 @@ def test_an_upgrade_from_1_0_0_goes_only_forward(place, signed):
 
 def test_a_key_of_the_keyring_that_nobody_trusts_is_not_trusted(place, monkeypatch):
     """What `git verify-commit` alone takes and `git pull --verify-signatures` does not."""
-    home = place.directory / "g"
-    home.mkdir(mode=0o700)
-    monkeypatch.setenv("GNUPGHOME", str(home))
+    # Its agent has a socket there, whose path has 107 characters at most.
+    home = tempfile.TemporaryDirectory(dir="/tmp")
+    monkeypatch.setenv("GNUPGHOME", home.name)
     quietly = {"capture_output": True, "text": True}
     generate = [
         "gpg",
@@ -282,6 +283,7 @@ def test_a_key_of_the_keyring_that_nobody_trusts_is_not_trusted(place, monkeypat
         assert "is refused: git verify-commit failed" in said and place.enforced() == []
     finally:
         subprocess.run(["gpgconf", "--kill", "all"], check=False)
+        home.cleanup()
 
 
 # ---- kills, and disks without room -----------------------------------------------------------------------------------

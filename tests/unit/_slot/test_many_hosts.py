@@ -47,8 +47,11 @@ class Hosts:
             process.communicate()
 
 
-@pytest.mark.parametrize("slots", [1, pytest.param(2, marks=pytest.mark.long)])
-def test_never_are_more_down_than_there_are_slots(tmp_path, slots):
+@pytest.mark.parametrize(
+    ("slots", "kills"),
+    [(1, 8), pytest.param(1, KILLS, marks=pytest.mark.long), pytest.param(2, KILLS, marks=pytest.mark.long)],
+)
+def test_never_are_more_down_than_there_are_slots(tmp_path, slots, kills):
     chance = random.Random(slots)
     with FleetLock(slots).running() as server:
         hosts = Hosts(tmp_path, server)
@@ -63,7 +66,7 @@ def test_never_are_more_down_than_there_are_slots(tmp_path, slots):
                 if process.poll() is not None:
                     assert process.returncode in (0, -signal.SIGKILL), process.communicate()[0]
                     hosts.start(name)
-                elif killed < KILLS and server.asked:
+                elif killed < kills and server.asked:
                     process.kill()
                     killed += 1
         finally:

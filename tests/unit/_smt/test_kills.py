@@ -37,6 +37,7 @@ def remade(root, before):
         switch(root, before)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("before", "wanted"),
     [

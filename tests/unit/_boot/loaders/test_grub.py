@@ -381,12 +381,19 @@ boot_change.run(host_files.HostFs(root), boot_change.Request(smt, None, False, F
 
 
 @pytest.mark.parametrize(
-    ("first", "second"), [("enabled", "disabled"), pytest.param("disabled", "enabled", marks=pytest.mark.long)]
+    ("first", "second", "stride"),
+    [
+        ("enabled", "disabled", 3),
+        pytest.param("enabled", "disabled", 1, marks=pytest.mark.long),
+        pytest.param("disabled", "enabled", 1, marks=pytest.mark.long),
+    ],
 )
-def test_a_run_killed_at_any_step_leaves_a_complete_grub_cfg_and_the_next_run_continues(tmp_path, first, second):
+def test_a_run_killed_at_any_step_leaves_a_complete_grub_cfg_and_the_next_run_continues(
+    tmp_path, first, second, stride
+):
     number, ends = 0, set()
     while True:
-        number += 1
+        number += stride
         root = tmp_path / str(number)
         boot_maker.grub_tree(root)
         run(root, first)
@@ -442,13 +449,24 @@ print(steps[0] >= number)
 NO_FAULT, SCRIPT_CHECK_FAILS = None, "script-check-fails"
 
 
-@pytest.mark.parametrize("fault", [NO_FAULT, pytest.param(SCRIPT_CHECK_FAILS, marks=pytest.mark.long)])
-@pytest.mark.parametrize("when", ["before", pytest.param("after", marks=pytest.mark.long)])
-def test_a_run_with_a_termination_signal_at_any_step_finishes_or_restores_and_reports_which(tmp_path, fault, when):
+@pytest.mark.parametrize(
+    ("fault", "when", "stride"),
+    [
+        (NO_FAULT, "before", 3),
+        *(
+            pytest.param(fault, when, 1, marks=pytest.mark.long)
+            for fault in (NO_FAULT, SCRIPT_CHECK_FAILS)
+            for when in ("before", "after")
+        ),
+    ],
+)
+def test_a_run_with_a_termination_signal_at_any_step_finishes_or_restores_and_reports_which(
+    tmp_path, fault, when, stride
+):
     """The signal may also arrive while files are restored, and after grub.cfg is replaced."""
     number, outcomes = 0, set()
     while True:
-        number += 1
+        number += stride
         root = boot_maker.grub_tree(tmp_path / str(number))
         run(root, "disabled")
         before = boot_maker.snapshot(root)
