@@ -9,7 +9,12 @@ import time
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._consumers.kinds.base import Online
-from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, durable, files as host_files, state_file
+from ansible_collections.threadwise.smt.plugins.module_utils._host import (
+    cpulist,
+    durable,
+    files as host_files,
+    state_file,
+)
 
 PATH = "run/threadwise-smt/switches.json"
 _FILE = state_file.StateFile(PATH, "threadwise.smt/switches", mode=0o644)
