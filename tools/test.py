@@ -7,6 +7,7 @@ usage: test.py GROUP|STEP...        (groups: test, what CI runs; scenarios and c
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -291,8 +292,11 @@ def has_memory() -> bool:
         known = pathlib.Path("/proc/meminfo").read_text(encoding="ascii")
     except OSError:
         return False
-    available = 1024 * int(known.partition("MemAvailable:")[2].split()[0])
-    return not found.f_flag & os.ST_NOEXEC and min(found.f_bavail * found.f_frsize, available) >= MIN_MEMORY
+    room = [found.f_bavail * found.f_frsize, 1024 * int(known.partition("MemAvailable:")[2].split()[0])]
+    # Of a container.
+    with contextlib.suppress(OSError, ValueError):
+        room.append(int(pathlib.Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii")))
+    return not found.f_flag & os.ST_NOEXEC and min(room) >= MIN_MEMORY
 
 
 def start(name: str, in_memory: str | None) -> subprocess.Popen[bytes]:
