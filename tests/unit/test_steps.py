@@ -96,6 +96,22 @@ def test_options_for_pytest_from_the_environment_are_kept(run, tmp_path, monkeyp
     assert capsys.readouterr().out.endswith("2 passed, 0 failed, 0 skipped\n")
 
 
+@pytest.mark.parametrize("is_room", [True, False])
+def test_tests_have_their_files_in_memory_where_there_is_room_and_nothing_stays_there(
+    run, tmp_path, monkeypatch, is_room
+):
+    memory, seen = tmp_path / "memory", tmp_path / "seen"
+    memory.mkdir()
+    monkeypatch.setattr(steps, "MEMORY", memory)
+    monkeypatch.setattr(steps, "MIN_MEMORY", 0 if is_room else 2**60)
+    monkeypatch.setenv("TMPDIR", "/on/disk")
+    # $0 is what has pytest run.
+    assert run(shell(f'echo "$TMPDIR" >{seen}; [ ! -d "$TMPDIR" ] || stat -c %a "$TMPDIR" >>{seen}', "pytest")) == 0
+    place, *mode = seen.read_text().split()
+    assert (pathlib.Path(place).parent, mode) == ((memory, ["1777"]) if is_room else (pathlib.Path("/on"), []))
+    assert list(memory.iterdir()) == []
+
+
 def test_packages_that_are_missing_end_it_before_any_step(run, tmp_path, monkeypatch, capfd):
     installer = tmp_path / "tools" / "debian-packages.sh"
     installer.parent.mkdir()
