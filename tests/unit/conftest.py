@@ -30,9 +30,13 @@ def pytest_collection_modifyitems(items):
     for item in items:
         marker = item.get_closest_marker("one_in")
         # The first one always, and others by their name: each stays where it is when further cases come.
-        if marker is not None and item.originalname in seen and zlib.crc32(item.name.encode()) % marker.args[0]:
+        if (
+            marker is not None
+            and (item.path, item.originalname) in seen
+            and zlib.crc32(item.name.encode()) % marker.args[0]
+        ):
             item.add_marker("long")
-        seen.add(item.originalname)
+        seen.add((item.path, item.originalname))
 
 
 @pytest.fixture(autouse=True)

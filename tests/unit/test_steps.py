@@ -105,7 +105,7 @@ def test_tests_have_their_files_in_memory_where_there_is_room_and_nothing_stays_
     monkeypatch.setattr(steps, "MEMORY", memory)
     monkeypatch.setattr(steps, "MIN_MEMORY", 0 if is_room else 2**60)
     monkeypatch.setenv("TMPDIR", "/on/disk")
-    # $0 is what has pytest run.
+    # A step of pytest is one whose command has that word.
     assert run(shell(f'echo "$TMPDIR" >{seen}; [ ! -d "$TMPDIR" ] || stat -c %a "$TMPDIR" >>{seen}', "pytest")) == 0
     place, *mode = seen.read_text().split()
     assert (pathlib.Path(place).parent, mode) == ((memory, ["1777"]) if is_room else (pathlib.Path("/on"), []))

@@ -56,7 +56,7 @@ def merge(earlier: "Captured | None", later: Captured) -> Captured:
 
 
 def check(captured: t.Any) -> None:
-    """Check data from a file; raise ValueError when ``captured`` does not have the format that :func:`capture`
+    """Check data from a file; raise ValueError when ``captured`` does not have the format that `affinity.capture`
     returns.
     """
 

@@ -66,7 +66,7 @@ def acquire(fs: host_files.HostFs, wanted: Asked, check: bool = False) -> Answer
         _kept(fs, wanted)
         waits = f"it would wait now: {forbidden.reason}" if forbidden is not None else ""
         said = "; ".join(filter(None, (_would_ask(wanted), waits)))
-        return Answer(bool(said), granted=True, reason=said)
+        return Answer(bool(said), True, reason=said, wait_seconds=forbidden.wait_seconds if forbidden else 0.0)
     if forbidden is not None:
         return forbidden
     if wanted.slot is None:

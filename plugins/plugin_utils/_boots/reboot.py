@@ -164,8 +164,13 @@ class Reboot:
         self._is_held = False
 
     def would_take(self) -> str:
-        """Return what would be asked for a reboot; empty where nothing would."""
-        return str(self._ask("acquired", check_mode=True)["msg"]) if self._wanted.asked else ""
+        """Return what would be asked for a reboot, and what forbids it now; empty where nothing would be asked."""
+        if not self._wanted.asked:
+            return ""
+        answer = self._ask("acquired", check_mode=True)
+        is_late = answer["wait_seconds"] > self._wanted.timeout
+        late = f", later than smt_slot_timeout ({self._wanted.timeout} s), and it would fail" if is_late else ""
+        return f"{answer['msg']}{late}"
 
     def take(self, on_wait: t.Callable[[], None] = lambda: None) -> bool:
         """Wait until the host may be rebooted; return False where somebody else reboots it.

@@ -171,8 +171,11 @@ def test_kured_makes_no_boots_of_an_evaluation(host):
 
 
 def test_check_mode_says_whom_it_would_ask(host):
-    host.answers = [{"msg": "would ask"}]
+    host.answers = [{"msg": "would ask", "wait_seconds": 0}]
     assert of(host).would_take() == "would ask" and host.log == ["check slot acquired"]
+    host.answers = [{"msg": "it would wait now: its window opens", "wait_seconds": reboot.DEFAULT_TIMEOUT + 1}]
+    late = f", later than smt_slot_timeout ({reboot.DEFAULT_TIMEOUT} s), and it would fail"
+    assert of(host, reboot.Wanted(settings.Slot(fleetlock=URL))).would_take().endswith("its window opens" + late)
     assert of(host, reboot.NOTHING).would_take() == ""
 
 

@@ -210,7 +210,8 @@ def test_check_mode_says_what_would_be_asked_and_what_forbids_it_now(host, serve
     monkeypatch.setattr(change.time, "time", lambda: 20 * 3600.0)
     shut = window.parse({"from": "00:00", "to": "05:00"})
     opens = "it would wait now: its smt_reboot_window opens at Fri 1970-01-02 00:00 UTC"
-    assert host.acquire(check=True, window=shut, slot=None) == change.Answer(True, granted=True, reason=opens)
+    expected = change.Answer(True, granted=True, reason=opens, wait_seconds=4 * 3600.0)
+    assert host.acquire(check=True, window=shut, slot=None) == expected
     # The change would be refused for it.
     host.acquire("another run")
     with pytest.raises(SlotError, match="another slot is asked for, and a holds"):
