@@ -49,6 +49,8 @@ SCHEMA_VERSION = 2
 # A block is measured as a whole. One that exceeds the whole budget by this many seconds is given up before the watchdog
 # ends the plan.
 OVERTIME = 300
+# The next block may be larger than any before by a quarter: numbers with more digits, an event.
+NEXT_BLOCK = 1.25
 # A workload is given up after more consecutive failures than this, so that a broken one does not use up the budget of
 # the others.
 FAILURES_ALLOWED = 2
@@ -466,7 +468,7 @@ class Plan:
                 ((plan_settings.share(self.settings) if enough else self.settings["budget"]) - self.elapsed())
                 / max(seconds, 0.001)
             ),
-            "size": (MAX_BYTES - self.files.size()) / max(self.largest, 1),
+            "size": (MAX_BYTES - self.files.size()) / max(self.largest * NEXT_BLOCK, 1),
         }
         if self.settings["blocks"]:
             limits["blocks"] = self.settings["blocks"] - self.block

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import text as host_text
@@ -104,14 +105,17 @@ def show(line: str) -> None:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End a command.
+    """End a command with its children: one that went on could still take what the command was given up for.
 
-    Ansible ends its own workers; the watchdog of a change that it made has a session of its own, and restores the host.
+    The watchdog of a change that Ansible made has a session of its own, and restores the host.
     """
-    process.terminate()
-    try:
-        process.wait(TERM_SECONDS)
-    except subprocess.TimeoutExpired:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    end = time.monotonic() + TERM_SECONDS
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(TERM_SECONDS)
+        while time.monotonic() < end:
+            os.killpg(process.pid, 0)
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

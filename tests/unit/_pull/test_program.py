@@ -175,6 +175,18 @@ def test_a_process_that_a_command_leaves_running_keeps_nothing_waiting(tmp_path,
     assert done.reason == "fatal: it is so (exit status 3)"
 
 
+@pytest.mark.parametrize("child", ["sleep 60", "trap '' TERM; sleep 60"])
+@pytest.mark.parametrize("leader", ["wait", "trap 'exit 0' TERM; wait", "trap '' TERM; wait; wait"])
+def test_a_command_that_takes_too_long_ends_with_its_children(tmp_path, monkeypatch, leader, child):
+    monkeypatch.setattr(commands, "TERM_SECONDS", 1.0)
+    script = f'sh -c "{child}; :" & echo $! >child; {leader}'
+    with pytest.raises(commands.PullError, match=r"\Ash took longer than 1 s and was ended\Z"):
+        commands.run(["sh", "-c", script], 1, str(tmp_path), {})
+    pid = (tmp_path / "child").read_text().strip()
+    state = subprocess.run(["ps", "-o", "stat=", "-p", pid], stdout=subprocess.PIPE, text=True).stdout.strip()
+    assert state in ("", "Z")
+
+
 def test_what_a_command_says_steers_no_terminal(tmp_path):
     assert (
         commands.run(["printf", r"error: \033[31m\342\200\256x"], 20, str(tmp_path), {}).reason
