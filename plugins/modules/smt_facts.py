@@ -221,6 +221,9 @@ ansible_facts:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
+
+# First: it makes the imports that follow quicker.
+from ansible_collections.threadwise.smt.plugins.module_utils._compat import zip_imports  # noqa: F401
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 

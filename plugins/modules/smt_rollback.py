@@ -95,7 +95,7 @@ reboot_required:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import transaction
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.backends import transaction
 from ansible_collections.threadwise.smt.plugins.module_utils._consumers import follow
 from ansible_collections.threadwise.smt.plugins.module_utils._rollback import change as rollback_change
 

@@ -19,7 +19,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
     facts as boot_facts,
     frame as boot_frame,
 )
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base, grub_debian
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.backends import base as backend_base, grub_debian
 from ansible_collections.threadwise.smt.plugins.module_utils._host import state_file
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 
@@ -317,7 +317,7 @@ def test_settings_are_valid_and_have_what_was_asked_for_or_nothing_was_changed(t
     for check in (True, False):
         try:
             outcomes.append(run(tmp_path, smt, check, kernel="5.14.0-0")["changed"])
-        except loader_base.BootLoaderError as error:
+        except backend_base.BootLoaderError as error:
             outcomes.append(str(error))
         if check:
             assert boot_maker.snapshot(tmp_path) == before
@@ -365,7 +365,7 @@ def test_check_mode_agrees_with_the_change_on_debian(tmp_path, settings, other, 
     for check in (True, False):
         try:
             outcomes.append(run(tmp_path, smt, check)["changed"])
-        except loader_base.BootLoaderError as error:
+        except backend_base.BootLoaderError as error:
             outcomes.append(str(error))
         if check or isinstance(outcomes[-1], str):
             assert boot_maker.snapshot(tmp_path) == before
@@ -517,7 +517,7 @@ def test_leapp_421_the_boot_record_of_s390x_is_written_after_the_entries(tmp_pat
     boot_maker.write(tmp_path, "usr/sbin/zipl", f"#!/bin/sh\n{ends}\n", executable=True)
     before = boot_maker.snapshot(tmp_path)
     if fails:
-        with pytest.raises(loader_base.BootLoaderError, match=r"zipl.*no device.*All changed files were restored"):
+        with pytest.raises(backend_base.BootLoaderError, match=r"zipl.*no device.*All changed files were restored"):
             run(tmp_path, "disabled", architecture="s390x", kernel="5.14.0-0")
         assert boot_maker.snapshot(tmp_path) == before
     else:
@@ -559,7 +559,7 @@ def test_kubernetes_124066_a_boot_without_these_cpus_can_be_refused(tmp_path):
     for check in (True, False):
         request = change.Request("disabled", None, False, check, affinity_conflicts="fail")
         with pytest.raises(
-            loader_base.BootLoaderError, match=r"1 affinity conflict\(s\).*set affinity_conflicts to warn"
+            backend_base.BootLoaderError, match=r"1 affinity conflict\(s\).*set affinity_conflicts to warn"
         ):
             change.run(HostFs(str(tmp_path)), request, "x86_64", "6.1.0-13-amd64")
     assert boot_maker.snapshot(tmp_path) == before

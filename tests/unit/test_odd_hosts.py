@@ -24,6 +24,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
     change as smt_change,
     scope as smt_scope,
     state as smt_state,
+    transition as smt_transition,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.at_boot import persistence
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics import verdicts
@@ -269,7 +270,7 @@ def test_refusals_of_many_cpus_are_named_by_the_first_of_them(tmp_path):
     for core in kernel.cores:
         kernel.write(f"{smt_state.CPU_DIRECTORY}/cpu{core[1]}/online", "0")
     kernel.refusals = {(core[1], True): 5 for core in kernel.cores}
-    (left,) = smt_state.restore(kernel.sysroot, before, kernel)
+    (left,) = smt_transition.restore(kernel.sysroot, before, kernel)
     assert (
         left.startswith("CPUs 1,3,5,")
         and "were online, are offline (CPU 1: EIO" in left

@@ -197,7 +197,7 @@ print(json.dumps(change.run(files.HostFs(sys.argv[1]), change.Request("disabled"
 """
 # A tool that closes one of its outputs long before it ends, and prints on the other after that.
 RUN_TOOL = """
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base, transaction
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.backends import base, transaction
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files
 try:
     transaction.run_tool(files.HostFs("/"), ["/bin/sh", "-c", "exec >&-; sleep 1; echo said >&2; exit 3"])

@@ -24,6 +24,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
     restore as smt_restore,
     scope as smt_scope,
     state as smt_state,
+    transition as smt_transition,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
@@ -88,7 +89,7 @@ class Smt(RuntimeArm):
     def _enable(self) -> None:
         files = self.host.files
         try:
-            smt_state.enable(
+            smt_transition.enable(
                 files.sysroot, self.host.topology.cores, self._method, origin=self.host.origin, files=files
             )
         except smt_state.StateError as error:
@@ -162,7 +163,7 @@ class SmtOn(Smt):
         self._enable()
 
     def _predicted(self, state: smt_state.State) -> smt_state.State:
-        return smt_state.predict(state, self.host.topology.cores, None, self._method, self.host.origin)
+        return smt_transition.predict(state, self.host.topology.cores, None, self._method, self.host.origin)
 
 
 class FewerThreads(Smt):
@@ -200,7 +201,7 @@ class FewerThreads(Smt):
         """Take siblings offline."""
         host = self.host
         try:
-            smt_state.set_threads_per_core(
+            smt_transition.set_threads_per_core(
                 host.files.sysroot,
                 host.topology.cores,
                 self.threads,
@@ -213,7 +214,7 @@ class FewerThreads(Smt):
             raise ArmError(str(error)) from error
 
     def _predicted(self, state: smt_state.State) -> smt_state.State:
-        return smt_state.predict(
+        return smt_transition.predict(
             state, self.host.topology.cores, self.threads, self._method, self.host.origin, only=self.only
         )
 
@@ -221,7 +222,7 @@ class FewerThreads(Smt):
         """Name the CPUs that go offline."""
         going = all_online(self.host) - self.online()
         which = f"CPUs {render(going)}" if going else "the siblings, whose numbers are unknown while they are offline,"
-        by_control = self.only is None and (self.threads == 1 or smt_state.takes_numbers(platform.machine()))
+        by_control = self.only is None and (self.threads == 1 or smt_transition.takes_numbers(platform.machine()))
         method = METHOD_FILES[self.host.facts["methods"]["runtime"]["chosen"] if by_control else "cpu_online"]
         return [f"{which} go offline through {method}, and come back."]
 

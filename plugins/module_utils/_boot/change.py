@@ -19,6 +19,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
     supported,
     tuned,
 )
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.backends import base as backend_base
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._consumers import find, settings as consumer_settings
@@ -106,7 +107,7 @@ class Result(_Warnings):
     changed: bool
     loader: str
     arguments: "list[str]"
-    found: "list[loader_base.FoundArgument]"
+    found: "list[backend_base.FoundArgument]"
     configured_before: "list[str]"
     configured: "list[str]"
     running: "list[str]"
@@ -149,7 +150,7 @@ def run(
     detected = detection.find_loader(fs)
     count = None if request.maxcpus is None else boot_arguments.maxcpus_value(request.maxcpus)
     if detected.loader is None or detected.blocked_by is not None:
-        raise loader_base.BootLoaderError(f"The boot arguments of this host cannot be changed: {detected.blocked_by}")
+        raise backend_base.BootLoaderError(f"The boot arguments of this host cannot be changed: {detected.blocked_by}")
     if request.check:
         return _Update(fs, request, detected.loader, detected.tool, count, architecture, running_kernel).run()
     with locks.HostLock(fs.sysroot, "smt_boot_args", locks.CHANGE_SECONDS):
@@ -204,13 +205,13 @@ class _Update:
         kernels = [entry.release for entry in self._entries if entry.release and not entry.is_rescue]
         reason = supported.refusal(self._fs, self._wanted.arguments, kernels, self._architecture, self._running_kernel)
         if reason is not None:
-            raise loader_base.BootLoaderError(reason)
+            raise backend_base.BootLoaderError(reason)
 
     def _desired_count(self, count: "int | str") -> boot_arguments.DesiredArguments:
         topology = self._topology
         if not topology.complete and (count == boot_arguments.ONE_PER_CORE or not self._request.force):
             unknown = cpulist.render(set(topology.present).difference(*topology.cores))
-            raise loader_base.BootLoaderError(
+            raise backend_base.BootLoaderError(
                 f"The effect of maxcpus cannot be determined: the cores of CPUs {unknown} are not known. "
                 "Bring all CPUs online first, or use smt: disabled, which needs no number"
             )
@@ -228,7 +229,7 @@ class _Update:
         for kernel, arguments in sorted(kernels.items()):
             reason = bringup.miscount(self._topology, count, self._bringup_mode(kernel, arguments))
             if reason is not None:
-                raise loader_base.BootLoaderError(
+                raise backend_base.BootLoaderError(
                     f"maxcpus={count} would not leave one thread of each core with Linux {kernel}: {reason}. Use smt:"
                     " disabled (nosmt), which does not depend on numbers, or force: true if this is what you want"
                 )
@@ -323,7 +324,7 @@ class _Update:
         refused = affinity.selected(found, self._request.conflicts_of)
         what = f"affinity conflict(s) with a boot without CPUs {cpulist.render(going)}"
         if refused and self._request.affinity_conflicts == "fail":
-            raise loader_base.BootLoaderError(
+            raise backend_base.BootLoaderError(
                 f"{len(refused)} {what}. Move what is bound to these CPUs, or set affinity_conflicts to"
                 f" warn:\n{affinity.readable(refused)}\n"
             )
@@ -349,7 +350,7 @@ class _Update:
         try:
             topology_cache.save(self._fs, self._topology)
         except OSError as error:
-            raise loader_base.BootLoaderError(
+            raise backend_base.BootLoaderError(
                 f"{self._fs.path(topology_cache.PATH)} cannot be written: {error.strerror}"
             ) from error
 

@@ -18,7 +18,9 @@ from ansible_collections.threadwise.smt.plugins.module_utils._boot.arguments imp
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
 BLS_DIRECTORIES = ("boot/loader/entries", "efi/loader/entries", "boot/efi/loader/entries")
-GRUB_CFGS = ("boot/grub/grub.cfg", "boot/grub2/grub.cfg")
+GRUB_CFG = "boot/grub/grub.cfg"
+GRUB2_CFG = "boot/grub2/grub.cfg"
+GRUB_CFGS = (GRUB_CFG, GRUB2_CFG)
 GRUBENV = ("boot/grub2/grubenv", "boot/grub/grubenv")
 KERNEL_CMDLINE = "etc/kernel/cmdline"
 MAX_ENTRIES = 1000
@@ -246,6 +248,16 @@ def _kernel_and_arguments(text: str) -> "tuple[str, tuple[str, ...]]":
 
 
 # ---- entries of the Boot Loader Specification ------------------------------------------------------------------------
+
+
+def unified_images(fs: host_files.HostFs, directory: str) -> "str | None":
+    """Return why unified kernel images beside a directory of entries cannot be changed; None without any."""
+    images = directory.replace("loader/entries", "EFI/Linux")
+    names = [name for name in fs.names(images) if name.lower().endswith(".efi")]
+    if not names:
+        return None
+    where = f"{fs.path(images)} contains unified kernel images ({', '.join(names[:3])})"
+    return f"{where}, in which the arguments are embedded: set the argument where the images are built"
 
 
 def bls_directory(fs: host_files.HostFs) -> "str | None":

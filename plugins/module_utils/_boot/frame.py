@@ -12,6 +12,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
     entries as boot_entries,
     mitigations as boot_mitigations,
 )
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.backends import base as backend_base
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.change import Diff
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
@@ -134,7 +135,7 @@ def put_back(fs: host_files.HostFs, frame: Frame, check: bool) -> PutBack:
     """
     loader, backend = _backend(fs)
     if loader.name != frame["loader"]:
-        raise loader_base.BootLoaderError(
+        raise backend_base.BootLoaderError(
             f"The boot loader of this host is {loader.title}, and its boot arguments were saved from {frame['loader']}"
         )
     if check:
@@ -144,7 +145,7 @@ def put_back(fs: host_files.HostFs, frame: Frame, check: bool) -> PutBack:
 
 
 def _put_back(
-    fs: host_files.HostFs, frame: Frame, loader: loader_base.Loader, backend: loader_base.Backend, check: bool
+    fs: host_files.HostFs, frame: Frame, loader: loader_base.Loader, backend: backend_base.Backend, check: bool
 ) -> PutBack:
     own = boot_mitigations.OwnArguments(fs)
     pending = backend.changes_back(frame["texts"])
@@ -178,14 +179,14 @@ def _put_back(
     }
 
 
-def _backend(fs: host_files.HostFs) -> "tuple[loader_base.Loader, loader_base.Backend]":
+def _backend(fs: host_files.HostFs) -> "tuple[loader_base.Loader, backend_base.Backend]":
     detected = detection.find_loader(fs)
     if detected.loader is None or detected.blocked_by is not None:
-        raise loader_base.BootLoaderError(f"The boot arguments of this host cannot be changed: {detected.blocked_by}")
+        raise backend_base.BootLoaderError(f"The boot arguments of this host cannot be changed: {detected.blocked_by}")
     return detected.loader, detected.loader.backend(fs, detected.tool)
 
 
-def _entries(backend: loader_base.Backend) -> "list[tuple[str, list[str]]]":
+def _entries(backend: backend_base.Backend) -> "list[tuple[str, list[str]]]":
     return [
         (entry.title or entry.kernel, boot_arguments.related_arguments(entry.arguments)) for entry in backend.entries()
     ]

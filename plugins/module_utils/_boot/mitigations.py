@@ -12,6 +12,7 @@ import contextlib
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.backends import base as backend_base
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._host.state_file import StateFile
@@ -83,7 +84,7 @@ class OwnArguments:
         self.configured: tuple[str, ...] = RECORD.load(fs, _checked) or ()
         self.removed: tuple[str, ...] = REMOVED.load(fs, _checked) or ()
 
-    def refuse_others(self, backend: loader_base.Backend, loader: loader_base.Loader) -> None:
+    def refuse_others(self, backend: backend_base.Backend, loader: loader_base.Loader) -> None:
         """Refuse to replace an argument of the administrator that could not be put back.
 
         Raises:
@@ -93,7 +94,7 @@ class OwnArguments:
             return
         for one in backend.found(_EVERY):
             if one["argument"] not in self.configured:
-                raise loader_base.BootLoaderError(
+                raise backend_base.BootLoaderError(
                     f"{one['where']} has {one['argument']!r:.200} of its own, and {loader.title} keeps arguments in the"
                     " entries themselves, so it could not be put back as it was: remove it there, or leave"
                     " mitigations out"
@@ -140,7 +141,7 @@ class OwnArguments:
             else:
                 file.remove(self._fs)
         except OSError as error:
-            raise loader_base.BootLoaderError(
+            raise backend_base.BootLoaderError(
                 f"{self._fs.path(file.path)} cannot be written: {error.strerror}"
             ) from error
 

@@ -13,7 +13,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
     arguments as boot_arguments,
     entries as boot_entries,
 )
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.backends import base as backend_base
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._host.text import printable
 
@@ -39,7 +39,7 @@ def left_to_set(
     wrong = boot_arguments.superfluous(related, desired)
     profile = printable((fs.read(tuned_profiles.ACTIVE) or "").strip()) or "unknown"
     if wrong:
-        raise loader_base.BootLoaderError(
+        raise backend_base.BootLoaderError(
             f"TuneD sets {' '.join(wrong)} at each start, by its profile {profile} (section bootloader, and the"
             f" variable {boot_entries.TUNED} of GRUB): choose another profile (tuned-adm profile), or change what this"
             f" one has in {fs.path('etc/tuned')}, and run this again"

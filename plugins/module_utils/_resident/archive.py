@@ -4,16 +4,16 @@
 Ansible removes its own copy of the code when a module ends.
 """
 
+import ast
+import importlib
 import inspect
 import io
 import sys
-import typing as t
 import zipfile
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
-_COLLECTION = "ansible_collections.threadwise.smt."
-_CODE = _COLLECTION + "plugins.module_utils."
+_CODE = "ansible_collections.threadwise.smt.plugins.module_utils."
 # The interpreter of the module may be gone after an upgrade of the system.
 _PYTHONS = ("/usr/bin/python3", "/usr/libexec/platform-python")
 _START = (
@@ -28,8 +28,8 @@ def install(fs: host_files.HostFs, path: str, module: str, check: bool = False) 
     Args:
         fs: the files of the running system.
         path: of the program, relative to the sysroot.
-        module: the name of a loaded module of this collection; its ``main`` gets the program's arguments and returns
-            the exit status.
+        module: the name of a module of this collection; its ``main`` gets the program's arguments and returns the exit
+            status.
         check: write nothing.
 
     Returns:
@@ -52,9 +52,9 @@ def command(fs: host_files.HostFs, path: str) -> "list[str]":
 
 def build(module: str) -> bytes:
     """Return a zip file that Python runs (zipapp of the standard library, without its files on the disk):
-    the code of this collection that is loaded.
+    a module of this collection and all that it imports of it.
     """
-    sources = {f"{name.replace('.', '/')}.py": inspect.getsource(sys.modules[name]) for name in _loaded()}
+    sources = {f"{name.replace('.', '/')}.py": source for name, source in _sources(module).items()}
     # Packages, not only folders: a host may have another ansible_collections, which a folder without __init__.py would
     # not come before.
     folders = {path.rpartition("/")[0] for path in sources}
@@ -73,7 +73,17 @@ def build(module: str) -> bytes:
     return made.getvalue()
 
 
-def _loaded() -> "t.Iterator[str]":
-    for name, module in sorted(sys.modules.items()):
-        if name.startswith(_CODE) and getattr(module, "__file__", None) and not hasattr(module, "__path__"):
-            yield name
+def _sources(module: str) -> "dict[str, str]":
+    """Return the source of a module and of all that it imports, by name, also of what functions import."""
+    found: dict[str, str] = {}
+    left = [module]
+    while left:
+        name = left.pop()
+        if name in found:
+            continue
+        found[name] = inspect.getsource(importlib.import_module(name))
+        for node in ast.walk(ast.parse(found[name])):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(_CODE):
+                is_package = hasattr(importlib.import_module(node.module or ""), "__path__")
+                left += [f"{node.module}.{alias.name}" for alias in node.names] if is_package else [node.module or ""]
+    return found

@@ -37,6 +37,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
     scope as smt_scope,
     snapshot as smt_snapshot,
     state as smt_state,
+    transition as smt_transition,
     watchdog,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.at_boot import others, persistence, udev_rules
@@ -385,8 +386,8 @@ class RuntimeChange:
             return {**earlier, "present": self.before["present"]}
         if self.request.state == UNCHANGED:
             return self.before
-        numeric = smt_state.takes_numbers(os.uname().machine)
-        return smt_state.predict(
+        numeric = smt_transition.takes_numbers(os.uname().machine)
+        return smt_transition.predict(
             self.before, self.cores, self._threads(), self.method, self._origin(), numeric, self.only
         )
 
@@ -559,10 +560,10 @@ class RuntimeChange:
         """Switch the CPUs to what is requested, all or none, and return the state after it."""
         earlier, threads, method, sysroot = self._earlier(), self._threads(), self.method, self.host.sysroot
         if earlier is not None:
-            return smt_state.bring_back(sysroot, earlier, self.host)
+            return smt_transition.bring_back(sysroot, earlier, self.host)
         if threads is None:
-            return smt_state.enable(sysroot, self.cores, method, origin, self.host, learned)
-        return smt_state.set_threads_per_core(
+            return smt_transition.enable(sysroot, self.cores, method, origin, self.host, learned)
+        return smt_transition.set_threads_per_core(
             sysroot, self.cores, threads, method, origin, self.host, learned, self.only
         )
 

@@ -9,7 +9,11 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity
 from ansible_collections.threadwise.smt.plugins.module_utils._host import kernel_files
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import record as smt_record, state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
+    record as smt_record,
+    state as smt_state,
+    transition as smt_transition,
+)
 
 
 def restore(host: kernel_files.KernelFiles, record: "t.Mapping[str, t.Any]") -> "list[str]":
@@ -31,7 +35,7 @@ def restore(host: kernel_files.KernelFiles, record: "t.Mapping[str, t.Any]") -> 
         raise smt_state.StateError(f"not a valid record of a host's state: {error!r:.200}") from error
     captured = record["masks"]
     masks = affinity.masks_now(host, captured)
-    problems = smt_state.restore(host.sysroot, record["cpu"], host)
+    problems = smt_transition.restore(host.sysroot, record["cpu"], host)
     online = smt_state.read(files=host)["online"]
     return problems + affinity.restore(host, captured, masks, online)[0]
 

@@ -18,7 +18,11 @@ from ansible_collections.threadwise.smt.plugins.module_utils._boot import argume
 from ansible_collections.threadwise.smt.plugins.module_utils._consumers import settings as consumer_settings
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import scope as smt_scope, state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
+    scope as smt_scope,
+    state as smt_state,
+    transition as smt_transition,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import fields, policy
 
@@ -235,8 +239,8 @@ def running(facts: fields.Facts, desired: policy.DesiredState) -> dict[str, t.An
         if nothing:
             return _aspect(COMPLIANT)
         threads = {policy.ENABLED: None, policy.DISABLED: 1}[desired.state] if desired.state else desired.threads
-        numeric = smt_state.takes_numbers(_text(facts.get("hardware_class")) or "")
-        goal = smt_state.predict(now, shape.cores, threads, origin=_origin(facts, now), numeric=numeric, only=only)
+        numeric = smt_transition.takes_numbers(_text(facts.get("hardware_class")) or "")
+        goal = smt_transition.predict(now, shape.cores, threads, origin=_origin(facts, now), numeric=numeric, only=only)
     except cpulist.CpuListError as error:
         return _aspect(UNKNOWN, [str(error)])
     except smt_state.StateError as error:

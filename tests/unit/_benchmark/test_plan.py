@@ -28,7 +28,10 @@ from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_dire
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import quotas, settling, telemetry
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
+    state as smt_state,
+    transition as smt_transition,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics import goals, verdicts
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.placement import PlacementError
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology
@@ -113,7 +116,7 @@ def recorded_toggles(monkeypatch):
         "set_threads_per_core",
         lambda sysroot, cores, threads, method, origin, files, only: wanted.append(("off", origin)),
     )
-    monkeypatch.setattr(smt_state, "predict", lambda state, *wanted, **only: state)
+    monkeypatch.setattr(smt_transition, "predict", lambda state, *wanted, **only: state)
     return wanted
 
 

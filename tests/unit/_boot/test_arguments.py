@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import grub_mkconfig
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.backends import grub_mkconfig
 from hypothesis import given, settings, strategies as st
 
 DESIRED = [boot_arguments.desired_smt(smt) for smt in ("enabled", "disabled", "forced_off", "mitigations_nosmt")] + [

@@ -12,7 +12,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
     arguments as boot_arguments,
     change as boot_change,
 )
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.backends import base as backend_base
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, locks
 
 
@@ -37,7 +37,7 @@ def test_one_per_core_works_with_split_numbering(tmp_path, value):
 def test_the_same_number_is_refused_with_adjacent_numbering(tmp_path):
     before = boot_maker.snapshot(grub(tmp_path))
     message = r"maxcpus=4 leaves CPUs 0-3.*2 of 4 cores have more than one thread.*smt: disabled \(nosmt\).*force: true"
-    with pytest.raises(loader_base.BootLoaderError, match=message):
+    with pytest.raises(backend_base.BootLoaderError, match=message):
         run(tmp_path, maxcpus="4")
     assert boot_maker.snapshot(tmp_path) == before
 
@@ -49,7 +49,7 @@ def test_force_overrides(tmp_path):
 def test_each_kernel_that_can_be_booted_is_checked(tmp_path):
     grub(tmp_path)
     boot_maker.write(tmp_path, "boot/config-6.1.0-13-amd64", "CONFIG_SMP=y\nCONFIG_HOTPLUG_PARALLEL=y\n")
-    with pytest.raises(loader_base.BootLoaderError, match=r"with Linux 6.1.0-12-amd64"):
+    with pytest.raises(backend_base.BootLoaderError, match=r"with Linux 6.1.0-12-amd64"):
         run(tmp_path, maxcpus="4")
     boot_maker.write(tmp_path, "boot/config-6.1.0-12-amd64", "CONFIG_SMP=y\nCONFIG_HOTPLUG_PARALLEL=y\n")
     assert run(tmp_path, maxcpus="4")["configured"] == ["maxcpus=4"]
@@ -59,7 +59,7 @@ def test_no_number_is_accepted_with_siblings_offline_and_no_topology_cache(tmp_p
     grub(tmp_path)
     boot_maker.write(tmp_path, "sys/devices/system/cpu/online", "0-3\n")
     for force, value in ((False, "4"), (False, "one_per_core"), (True, "one_per_core")):
-        with pytest.raises(loader_base.BootLoaderError, match=r"the cores of CPUs 4-7 are not known"):
+        with pytest.raises(backend_base.BootLoaderError, match=r"the cores of CPUs 4-7 are not known"):
             run(tmp_path, maxcpus=value, force=force)
 
 

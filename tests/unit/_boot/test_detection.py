@@ -19,11 +19,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
     entries as boot_entries,
     facts as boot_facts,
 )
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import (
-    base as loader_base,
-    registry,
-    transaction,
-)
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.backends import base as backend_base, transaction
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base, registry
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import facts as border_facts
@@ -62,7 +59,7 @@ class Toy:
             if boot_arguments.differences(self.entries()[0].arguments, desired)
             else text
         )
-        return [] if new == text else [loader_base.TextChange(self.fs.path(CMDLINE), text, new)]
+        return [] if new == text else [backend_base.TextChange(self.fs.path(CMDLINE), text, new)]
 
     def apply(self, desired):
         with transaction.Undo(self.fs) as undo:
@@ -186,6 +183,6 @@ def test_the_errors_of_the_package_share_a_base_class():
         for dummy, defined in inspect.getmembers(module, inspect.isclass)
         if issubclass(defined, Exception) and defined.__module__.startswith(name)
     }
-    assert {loader_base.BootLoaderError, boot_arguments.BootArgsError} <= errors
+    assert {backend_base.BootLoaderError, boot_arguments.BootArgsError} <= errors
     assert all(issubclass(error, boot_arguments.BootError) for error in errors)
     assert boot_arguments.BootError in boot_change.ERRORS

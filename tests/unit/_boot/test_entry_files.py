@@ -11,11 +11,8 @@ import re
 import boot_maker
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import change as boot_change
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import (
-    base as loader_base,
-    systemd_boot,
-    transaction,
-)
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.backends import base as backend_base, transaction
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import systemd_boot
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
 
@@ -192,7 +189,7 @@ def test_all_files_are_restored_when_grubby_fails(tmp_path, fault, message):
     boot_maker.grubby_tree(tmp_path, ("a=1 nosmt", "b=2", "c=3"))
     (tmp_path / fault).touch()
     before = boot_maker.snapshot(tmp_path)
-    with pytest.raises(loader_base.BootLoaderError, match=message):
+    with pytest.raises(backend_base.BootLoaderError, match=message):
         run(tmp_path, "forced_off")
     assert calls(tmp_path) and boot_maker.snapshot(tmp_path) == before
 
@@ -201,7 +198,7 @@ def test_a_grubby_that_takes_a_substring_for_the_argument_is_detected(tmp_path):
     boot_maker.grubby_tree(tmp_path, ("a=1 mds=full,nosmt", "b=2"), release=18)
     before = boot_maker.snapshot(tmp_path)
     with pytest.raises(
-        loader_base.BootLoaderError, match=r"'a=1 mds=full,nosmt' instead of 'nosmt a=1 mds=full,nosmt'"
+        backend_base.BootLoaderError, match=r"'a=1 mds=full,nosmt' instead of 'nosmt a=1 mds=full,nosmt'"
     ):
         run(tmp_path, "disabled")
     assert boot_maker.snapshot(tmp_path) == before
@@ -209,7 +206,7 @@ def test_a_grubby_that_takes_a_substring_for_the_argument_is_detected(tmp_path):
 
 def test_no_entry_at_all_is_an_error(tmp_path):
     boot_maker.grubby_tree(tmp_path, ())
-    with pytest.raises(loader_base.BootLoaderError, match=r"no entry that boots Linux"):
+    with pytest.raises(backend_base.BootLoaderError, match=r"no entry that boots Linux"):
         run(tmp_path, "disabled")
 
 
@@ -306,7 +303,7 @@ def test_entries_of_which_none_boots_linux_are_an_error(tmp_path, text):
     (tmp_path / ENTRIES / "m-6.1.0-13.conf").write_text(text)
     before = boot_maker.snapshot(tmp_path)
     with pytest.raises(
-        loader_base.BootLoaderError,
+        backend_base.BootLoaderError,
         match=r"None of the entries in .*/efi/loader/entries boots Linux\. Nothing was changed",
     ):
         run(tmp_path, "disabled")
@@ -345,11 +342,11 @@ def test_systemd_boot_restores_files_when_a_write_fails(tmp_path, monkeypatch):
 
     def second_fails(fs, path, text):
         if path.startswith("efi"):
-            raise loader_base.BootLoaderError("No space left on device")
+            raise backend_base.BootLoaderError("No space left on device")
         real(fs, path, text)
 
     monkeypatch.setattr(transaction, "replace", second_fails)
-    with pytest.raises(loader_base.BootLoaderError, match=r"No space"):
+    with pytest.raises(backend_base.BootLoaderError, match=r"No space"):
         run(tmp_path, "disabled")
     assert boot_maker.snapshot(tmp_path) == before
 
@@ -361,12 +358,12 @@ def test_without_etc_kernel_cmdline_it_is_refused(tmp_path):
         "sys/firmware/efi/efivars/LoaderInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f",
         "\6\0\0\0" + "\0".join("systemd-boot 252"),
     )
-    with pytest.raises(loader_base.BootLoaderError, match=r"etc/kernel/cmdline is missing"):
+    with pytest.raises(backend_base.BootLoaderError, match=r"etc/kernel/cmdline is missing"):
         run(tmp_path, "disabled")
 
 
 def test_unified_kernel_images_are_refused(tmp_path):
     boot_maker.systemd_tree(tmp_path)
     boot_maker.write(tmp_path, "efi/EFI/Linux/linux-6.1.efi", "")
-    with pytest.raises(loader_base.BootLoaderError, match=r"unified kernel images \(linux-6\.1\.efi\)"):
+    with pytest.raises(backend_base.BootLoaderError, match=r"unified kernel images \(linux-6\.1\.efi\)"):
         run(tmp_path, "disabled")

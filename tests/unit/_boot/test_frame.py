@@ -11,7 +11,7 @@ import json
 import boot_maker
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import change as boot_change, frame as boot_frame
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.backends import base as backend_base
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
 COMBINED = "nosmt=force mitigations=auto,nosmt maxcpus=4"
@@ -205,7 +205,7 @@ def test_a_tool_that_fails_leaves_everything_as_it_was(tmp_path):
     ask(tmp_path, "disabled")
     before = state(tmp_path)
     boot_maker.write(tmp_path, "mkconfig-fails", "")
-    with pytest.raises(loader_base.BootLoaderError, match=r"grub-probe: error: cannot find a device"):
+    with pytest.raises(backend_base.BootLoaderError, match=r"grub-probe: error: cannot find a device"):
         put_back(tmp_path, saved)
     assert state(tmp_path) == before
 
@@ -213,7 +213,7 @@ def test_a_tool_that_fails_leaves_everything_as_it_was(tmp_path):
 def test_another_boot_loader_is_refused(tmp_path):
     saved = frame(boot_maker.grub_tree(tmp_path / "one"))
     with pytest.raises(
-        loader_base.BootLoaderError,
+        backend_base.BootLoaderError,
         match=r"is systemd-boot, and its boot arguments were saved from grub_debian. Nothing was changed",
     ):
         put_back(boot_maker.systemd_tree(tmp_path / "other"), saved)

@@ -15,8 +15,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
     change as boot_change,
     mitigations,
 )
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import (
-    base as loader_base,
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.backends import (
+    base as backend_base,
     grub_mkconfig,
     transaction,
 )
@@ -156,7 +156,8 @@ def test_a_loader_that_could_not_put_the_hosts_own_back_refuses(tmp_path, tree, 
         tree(tmp_path, f"root=UUID=1 ro {own}")
     before = boot_maker.snapshot(tmp_path)
     with pytest.raises(
-        loader_base.BootLoaderError, match=r"has 'mitigations=.*' of its own.*remove it there, or leave mitigations out"
+        backend_base.BootLoaderError,
+        match=r"has 'mitigations=.*' of its own.*remove it there, or leave mitigations out",
     ):
         run(tmp_path, chosen="auto_nosmt")
     assert run(tmp_path, "disabled")["changed"] and run(tmp_path, "enabled")["changed"]
@@ -215,7 +216,7 @@ def test_check_mode_writes_nothing(tmp_path):
 def test_a_change_that_fails_leaves_no_record_of_it(tmp_path):
     boot_maker.grubby_tree(tmp_path)
     boot_maker.write(tmp_path, "grubby-fails-at-1", "")
-    with pytest.raises(loader_base.BootLoaderError):
+    with pytest.raises(backend_base.BootLoaderError):
         run(tmp_path, chosen="off")
     assert not (tmp_path / mitigations.RECORD.path).exists()
 

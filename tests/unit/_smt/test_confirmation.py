@@ -21,6 +21,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
     change as smt_change,
     restore as smt_restore,
     state as smt_state,
+    transition as smt_transition,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback import (
     pending as pending_rollback,
@@ -111,14 +112,14 @@ def test_a_change_waits_for_another_one(host, waiting):
 
 def test_a_confirmation_during_the_rollback_is_too_late(host, waiting, monkeypatch):
     may_continue, started = threading.Event(), threading.Event()
-    restore = smt_state.restore
+    restore = smt_transition.restore
 
     def held(*given):
         started.set()
         assert may_continue.wait(TIME_LIMIT)
         return restore(*given)
 
-    monkeypatch.setattr(smt_state, "restore", held)
+    monkeypatch.setattr(smt_transition, "restore", held)
     timer = Background(host.roll_back)
     assert started.wait(TIME_LIMIT)
     confirming = confirm(host)

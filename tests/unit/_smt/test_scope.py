@@ -10,7 +10,11 @@ import tarfile
 import pytest
 import sysfs_tree
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, files as host_files
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import scope, state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
+    scope,
+    state as smt_state,
+    transition as smt_transition,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache, topology
 
 TOPOLOGIES = pathlib.Path(__file__).resolve().parents[3].parent / "shared" / "topologies"
@@ -139,9 +143,8 @@ def test_siblings_that_only_the_cache_knows(tmp_path):
     assert (known.source, by_node) == ("saved", {4, 6})
     assert resolved(tmp_path, {"package": 1})[1] == {4, 5, 6, 7}
     state = smt_state.of("on", True, "0-4,6", "0-7")
-    assert (
-        smt_state.predict(state, known.cores, 1, origin=smt_state.of("on", True, "0-7", "0-7"), only=by_node) == state
-    )
+    before = smt_state.of("on", True, "0-7", "0-7")
+    assert smt_transition.predict(state, known.cores, 1, origin=before, only=by_node) == state
 
 
 UNIT = "sys/fs/cgroup/system.slice/db.service"
@@ -212,7 +215,7 @@ def _trees(tmp_path_factory):
 def test_recorded(trees, machine, given, offline):
     known, cpus = resolved(trees / machine, given)
     state = smt_state.of("on", True, cpulist.render(known.online), cpulist.render(known.present))
-    goal = smt_state.predict(state, known.cores, 1, only=cpus)
+    goal = smt_transition.predict(state, known.cores, 1, only=cpus)
     assert (goal["control"], cpulist.render(set(known.online) - set(goal["online"]))) == ("on", offline)
 
 
@@ -221,5 +224,5 @@ def test_a_machine_of_two_packages_with_split_numbering(tmp_path):
     known, cpus = resolved(
         sysfs_tree.write(tmp_path, sysfs_tree.files(sysfs_tree.Machine(packages=2, cores=9, threads=2))), {"package": 1}
     )
-    goal = smt_state.predict(smt_state.of("on", True, "0-35", "0-35"), known.cores, 1, only=cpus)
+    goal = smt_transition.predict(smt_state.of("on", True, "0-35", "0-35"), known.cores, 1, only=cpus)
     assert cpulist.render(goal["online"]) == "0-26"

@@ -11,7 +11,10 @@ import json
 import random
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
+    state as smt_state,
+    transition as smt_transition,
+)
 from fake_kernel import FakeKernel, numbered_cores
 
 SHAPES = [(4, 2, "adjacent"), (4, 2, "split"), (2, 4, "adjacent"), (2, 4, "split"), (2, 8, "adjacent")]
@@ -50,7 +53,7 @@ def test_state_is_plain_json(kernel):
 
 
 def test_disable_leaves_first_threads(kernel, cores):
-    after = smt_state.disable(kernel.sysroot, cores, files=kernel)
+    after = smt_transition.disable(kernel.sysroot, cores, files=kernel)
     assert after["online"] == first(cores, 1)
     assert after["control"] == ("off" if kernel.control == "off" else after["control"])
 
@@ -60,22 +63,22 @@ def test_disable_leaves_first_threads(kernel, cores):
 def test_threads_per_core(kernel, cores, threads):
     if threads > len(cores[0]):
         with pytest.raises(smt_state.StateError, match=f"at most {len(cores[0])}"):
-            smt_state.set_threads_per_core(kernel.sysroot, cores, threads, files=kernel)
+            smt_transition.set_threads_per_core(kernel.sysroot, cores, threads, files=kernel)
         return
-    smt_state.disable(kernel.sysroot, cores, files=kernel)
-    after = smt_state.set_threads_per_core(kernel.sysroot, cores, threads, files=kernel)
+    smt_transition.disable(kernel.sysroot, cores, files=kernel)
+    after = smt_transition.set_threads_per_core(kernel.sysroot, cores, threads, files=kernel)
     assert after["online"] == first(cores, threads)
     written = len(kernel.writes)
-    assert smt_state.set_threads_per_core(kernel.sysroot, cores, threads, files=kernel) == after
+    assert smt_transition.set_threads_per_core(kernel.sysroot, cores, threads, files=kernel) == after
     assert len(kernel.writes) == written
 
 
 def test_power_takes_a_number_in_one_write(tmp_path):
     cores = numbered_cores(2, 8, "adjacent")
     kernel = FakeKernel(tmp_path, cores, numeric=True)
-    assert smt_state.set_threads_per_core("", cores, 4, files=kernel)["control"] == "4"
+    assert smt_transition.set_threads_per_core("", cores, 4, files=kernel)["control"] == "4"
     assert kernel.writes == [(smt_state.CONTROL, "4")]
-    assert smt_state.set_threads_per_core("", cores, 6, files=kernel)["online"] == first(cores, 6)
+    assert smt_transition.set_threads_per_core("", cores, 6, files=kernel)["online"] == first(cores, 6)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -97,19 +100,19 @@ def test_random_sequences(tmp_path, seed):
         for _step in range(chance.randint(1, 6)):
             step = chance.choice(["enabled", "disabled", "restored", *list(range(1, shape[1] + 1))])
             if step == "enabled":
-                smt_state.enable(sysroot, cores, origin=origin, files=kernel)
+                smt_transition.enable(sysroot, cores, origin=origin, files=kernel)
                 expected = sorted(online)
             elif step in ("disabled", 1):
-                smt_state.disable(sysroot, cores, origin=origin, files=kernel)
+                smt_transition.disable(sysroot, cores, origin=origin, files=kernel)
                 expected = sorted(min(online.intersection(core)) for core in in_use)
             elif step == "restored":
-                assert smt_state.restore(sysroot, origin, files=kernel) == []
+                assert smt_transition.restore(sysroot, origin, files=kernel) == []
                 expected = sorted(online)
             else:
-                smt_state.set_threads_per_core(sysroot, cores, step, origin=origin, files=kernel)
+                smt_transition.set_threads_per_core(sysroot, cores, step, origin=origin, files=kernel)
                 expected = first(in_use, step)
             assert smt_state.read(sysroot)["online"] == expected, (number, shape, offline, step)
-        assert smt_state.restore(sysroot, origin, files=kernel) == []
+        assert smt_transition.restore(sysroot, origin, files=kernel) == []
         assert smt_state.read(sysroot) == origin
 
 
@@ -122,13 +125,13 @@ def test_refused_on_the_kth_cpu(kernel, cores, code):
         with pytest.raises(
             smt_state.StateError, match=f"CPU {cpu}: {errno.errorcode[code]}: .*the previous state was restored"
         ):
-            smt_state.disable(kernel.sysroot, cores, files=kernel)
+            smt_transition.disable(kernel.sysroot, cores, files=kernel)
         assert smt_state.read(kernel.sysroot) == before
 
 
 @pytest.mark.one_in(3)
 def test_refused_on_the_way_up(kernel, cores):
-    smt_state.disable(kernel.sysroot, cores, files=kernel)
+    smt_transition.disable(kernel.sysroot, cores, files=kernel)
     before = smt_state.read(kernel.sysroot)
     for cpu in sorted(set(every(cores)) - set(first(cores, 1))):
         kernel.refusals = {(cpu, True): errno.ENOSPC}
@@ -136,7 +139,7 @@ def test_refused_on_the_way_up(kernel, cores):
             smt_state.StateError,
             match=f"CPU {cpu}: ENOSPC: the other CPUs have no free interrupt vectors.*the previous state was restored",
         ):
-            smt_state.enable(kernel.sysroot, cores, files=kernel)
+            smt_transition.enable(kernel.sysroot, cores, files=kernel)
         assert smt_state.read(kernel.sysroot) == before
 
 
@@ -145,7 +148,7 @@ def test_an_off_that_is_reported_but_not_done(tmp_path, modern):
     cores = numbered_cores(4, 2, "split")
     kernel = FakeKernel(tmp_path, cores, modern=modern)
     kernel.swallow_off = 1
-    assert smt_state.disable("", cores, files=kernel)["online"] == first(cores, 1)
+    assert smt_transition.disable("", cores, files=kernel)["online"] == first(cores, 1)
     assert kernel.control == "off"
 
 
@@ -171,7 +174,7 @@ def test_off_that_never_works_is_rolled_back(tmp_path):
     with pytest.raises(
         smt_state.StateError, match=r"the kernel accepted the writes, but afterwards CPU 1 is online|smt/control"
     ):
-        smt_state.disable("", cores, method="smt_control", files=kernel)
+        smt_transition.disable("", cores, method="smt_control", files=kernel)
     assert smt_state.read(tmp_path) == before
 
 
@@ -179,26 +182,26 @@ def test_read_only(kernel, cores):
     kernel.read_only = True
     before = smt_state.read(kernel.sysroot)
     with pytest.raises(smt_state.StateError, match=r"EROFS: sysfs is mounted read-only"):
-        smt_state.disable(kernel.sysroot, cores, files=kernel)
+        smt_transition.disable(kernel.sysroot, cores, files=kernel)
     assert smt_state.read(kernel.sysroot) == before
 
 
 def test_forceoff(tmp_path):
     cores = numbered_cores(4, 2, "adjacent")
     kernel = FakeKernel(tmp_path, cores, control="forceoff")
-    assert smt_state.disable("", cores, files=kernel)["control"] == "forceoff"
+    assert smt_transition.disable("", cores, files=kernel)["control"] == "forceoff"
     with pytest.raises(smt_state.StateError, match=r"forceoff is final until a reboot"):
-        smt_state.enable("", cores, files=kernel)
+        smt_transition.enable("", cores, files=kernel)
     assert kernel.writes == []
 
 
 def test_no_smt(tmp_path):
     cores = [(0,), (1,)]
     kernel = FakeKernel(tmp_path, cores, control="notsupported")
-    smt_state.disable("", cores, files=kernel)
+    smt_transition.disable("", cores, files=kernel)
     for change in (
-        lambda: smt_state.enable("", cores, files=kernel),
-        lambda: smt_state.set_threads_per_core("", cores, 2, files=kernel),
+        lambda: smt_transition.enable("", cores, files=kernel),
+        lambda: smt_transition.set_threads_per_core("", cores, 2, files=kernel),
     ):
         with pytest.raises(smt_state.StateError, match=r"no core has a second thread .smt/control: notsupported"):
             change()
@@ -213,13 +216,13 @@ def test_siblings_of_unknown_cores(tmp_path, modern):
     """
     known = numbered_cores(4, 2, "split")
     kernel = FakeKernel(tmp_path, known, control="off", modern=modern, offline=[3])
-    after = smt_state.enable("", [(0,), (1,), (2,)], files=kernel)
+    after = smt_transition.enable("", [(0,), (1,), (2,)], files=kernel)
     assert after["online"] == [0, 1, 2, 4, 5, 6]
 
 
 def test_unknown_core_of_one_thread_of_four(tmp_path):
     kernel = FakeKernel(tmp_path, numbered_cores(2, 4, "adjacent"), control="off", modern=True)
-    assert smt_state.set_threads_per_core("", [(0,), (4,)], 2, files=kernel)["online"] == [0, 1, 4, 5]
+    assert smt_transition.set_threads_per_core("", [(0,), (4,)], 2, files=kernel)["online"] == [0, 1, 4, 5]
 
 
 @pytest.mark.parametrize("control", ["on", None])
@@ -229,49 +232,56 @@ def test_unknown_core_with_a_number_of_threads(tmp_path, control):
     """
     kernel = FakeKernel(tmp_path, numbered_cores(4, 2, "split"), control=control, offline=[5, 3, 7])
     cores = [(0, 4), (1,), (2, 6)]
-    assert smt_state.enable("", cores, files=kernel)["online"] == [0, 1, 2, 4, 6]
+    assert smt_transition.enable("", cores, files=kernel)["online"] == [0, 1, 2, 4, 6]
     assert kernel.writes == []
     learned = []
-    assert smt_state.set_threads_per_core("", cores, 2, files=kernel, learned=learned)["online"] == [0, 1, 2, 4, 5, 6]
+    assert smt_transition.set_threads_per_core("", cores, 2, files=kernel, learned=learned)["online"] == [
+        0,
+        1,
+        2,
+        4,
+        5,
+        6,
+    ]
     assert smt_state.join_cores(cores, learned) == [(0, 4), (1, 5), (2, 6), (3, 7)]
 
 
 def test_siblings_taken_offline_one_at_a_time(tmp_path):
     kernel = FakeKernel(tmp_path, numbered_cores(4, 2, "split"), offline=[4, 5, 6, 7])
-    assert smt_state.enable("", [(0,), (1,), (2,), (3,)], files=kernel)["online"] == list(range(8))
+    assert smt_transition.enable("", [(0,), (1,), (2,), (3,)], files=kernel)["online"] == list(range(8))
 
 
 def test_unknown_cores_are_not_explored_without_smt(tmp_path):
     kernel = FakeKernel(tmp_path, [(0,), (1,)], control="notsupported", offline=[1])
     with pytest.raises(smt_state.StateError, match=r"notsupported"):
-        smt_state.enable("", [(0,)], files=kernel)
+        smt_transition.enable("", [(0,)], files=kernel)
     assert kernel.writes == []
 
 
 def test_core_whose_first_thread_is_off_keeps_a_thread(tmp_path):
     cores = numbered_cores(4, 2, "adjacent")
     kernel = FakeKernel(tmp_path, cores, offline=[2])
-    assert smt_state.disable("", cores, files=kernel)["online"] == [0, 3, 4, 6]
+    assert smt_transition.disable("", cores, files=kernel)["online"] == [0, 3, 4, 6]
     assert kernel.control == "on", "off would have taken CPU 3 as well"
 
 
 def test_only_the_requested_method(tmp_path):
     cores = numbered_cores(4, 2, "adjacent")
     kernel = FakeKernel(tmp_path, cores)
-    smt_state.disable("", cores, method="cpu_online", files=kernel)
+    smt_transition.disable("", cores, method="cpu_online", files=kernel)
     assert not [path for path, text in kernel.writes if path == smt_state.CONTROL]
     bare = FakeKernel(tmp_path / "bare", cores, control=None)
     with pytest.raises(smt_state.StateError, match=r"method smt_control cannot be used here"):
-        smt_state.disable("", cores, method="smt_control", files=bare)
+        smt_transition.disable("", cores, method="smt_control", files=bare)
 
 
 def test_restore_reports_what_remains(tmp_path):
     cores = numbered_cores(4, 2, "adjacent")
     kernel = FakeKernel(tmp_path, cores)
     state = smt_state.read(tmp_path)
-    smt_state.disable("", cores, files=kernel)
+    smt_transition.disable("", cores, files=kernel)
     kernel.refusals = {(5, True): errno.EIO}
-    left = smt_state.restore("", state, files=kernel)
+    left = smt_transition.restore("", state, files=kernel)
     assert [line for line in left if line.startswith("CPU 5 was online, is offline (CPU 5: EIO")]
     assert smt_state.read(tmp_path)["online"] == [
         0,
@@ -308,17 +318,17 @@ def test_hostile_lists(tmp_path, text):
 def test_hostile_state(tmp_path, state):
     kernel = FakeKernel(tmp_path, [(0, 1)])
     with pytest.raises(smt_state.StateError, match=r"not a saved SMT state"):
-        smt_state.restore("", state, files=kernel)
+        smt_transition.restore("", state, files=kernel)
     assert kernel.writes == []
 
 
 def test_prediction_equals_the_result(kernel, cores):
     for threads in (1, None, len(cores[0])):
-        predicted = smt_state.predict(smt_state.read(files=kernel), cores, threads)
+        predicted = smt_transition.predict(smt_state.read(files=kernel), cores, threads)
         if threads is None:
-            assert predicted == smt_state.enable("", cores, files=kernel)
+            assert predicted == smt_transition.enable("", cores, files=kernel)
         else:
-            assert predicted == smt_state.set_threads_per_core("", cores, threads, files=kernel)
+            assert predicted == smt_transition.set_threads_per_core("", cores, threads, files=kernel)
 
 
 @pytest.mark.parametrize(
@@ -328,9 +338,9 @@ def test_prediction_of_a_number_of_threads(tmp_path, machine, numeric):
     cores = numbered_cores(2, 4, "adjacent")
     kernel = FakeKernel(tmp_path, cores, modern=True, numeric=numeric)
     before = smt_state.read(files=kernel)
-    predicted = smt_state.predict(before, cores, 2, numeric=smt_state.takes_numbers(machine))
+    predicted = smt_transition.predict(before, cores, 2, numeric=smt_transition.takes_numbers(machine))
     assert (kernel.writes, predicted["control"]) == ([], "2" if numeric else "on")
-    assert predicted == smt_state.set_threads_per_core("", cores, 2, files=kernel)
+    assert predicted == smt_transition.set_threads_per_core("", cores, 2, files=kernel)
 
 
 # Part of the machine --------------------------------------------------------------------------------------------------
@@ -350,30 +360,31 @@ def test_part_of_the_machine(kernel, cores, start, threads):
         return
     origin = smt_state.read(kernel.sysroot)
     if start == "off":
-        smt_state.disable(kernel.sysroot, cores, files=kernel, origin=origin)
+        smt_transition.disable(kernel.sysroot, cores, files=kernel, origin=origin)
     elif start == "the other part":
-        smt_state.disable(kernel.sysroot, cores, files=kernel, origin=origin, only=frozenset(cores[0]))
+        smt_transition.disable(kernel.sysroot, cores, files=kernel, origin=origin, only=frozenset(cores[0]))
         assert smt_state.read(kernel.sysroot)["online"] == part_of(cores, set(cores[0]), 1)
     named = frozenset({cores[-1][-1]})
-    predicted = smt_state.predict(smt_state.read(files=kernel), cores, threads, origin=origin, only=named)
-    after = smt_state.set_threads_per_core(kernel.sysroot, cores, threads, files=kernel, origin=origin, only=named)
+    predicted = smt_transition.predict(smt_state.read(files=kernel), cores, threads, origin=origin, only=named)
+    after = smt_transition.set_threads_per_core(kernel.sysroot, cores, threads, files=kernel, origin=origin, only=named)
     assert after["online"] == part_of(cores, named, threads)
     assert after["control"] not in smt_state.OFF
     assert predicted == after
     written = len(kernel.writes)
     assert (
-        smt_state.set_threads_per_core(kernel.sysroot, cores, threads, files=kernel, origin=origin, only=named) == after
+        smt_transition.set_threads_per_core(kernel.sysroot, cores, threads, files=kernel, origin=origin, only=named)
+        == after
     )
     assert len(kernel.writes) == written
-    assert smt_state.restore(kernel.sysroot, origin, files=kernel) == []
+    assert smt_transition.restore(kernel.sysroot, origin, files=kernel) == []
     assert smt_state.read(kernel.sysroot) == origin
 
 
 def test_all_cores_are_the_whole_machine(kernel, cores):
-    whole = smt_state.predict(smt_state.read(files=kernel), cores, 1)
+    whole = smt_transition.predict(smt_state.read(files=kernel), cores, 1)
     only = frozenset(core[-1] for core in cores)
-    assert smt_state.disable(kernel.sysroot, cores, files=kernel, only=only) == whole
-    assert smt_state.predict(smt_state.read(files=kernel), cores, 1, only=frozenset(every(cores))) == whole
+    assert smt_transition.disable(kernel.sysroot, cores, files=kernel, only=only) == whole
+    assert smt_transition.predict(smt_state.read(files=kernel), cores, 1, only=frozenset(every(cores))) == whole
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -399,9 +410,9 @@ def test_random_parts(tmp_path, seed):
                 kept = sorted(online.intersection(core)) if smt_was_on else core
                 limited = kept[:1] if threads == 1 else core[:threads]
                 expected.update(limited if named.intersection(core) else kept)
-            smt_state.set_threads_per_core("", cores, threads, origin=origin, files=kernel, only=named)
+            smt_transition.set_threads_per_core("", cores, threads, origin=origin, files=kernel, only=named)
             assert smt_state.read(files=kernel)["online"] == sorted(expected), (number, shape, offline, named, threads)
-        assert smt_state.restore("", origin, files=kernel) == []
+        assert smt_transition.restore("", origin, files=kernel) == []
         assert smt_state.read(files=kernel) == origin
 
 
@@ -413,7 +424,7 @@ def test_part_refused_at_each_cpu(kernel, cores, start, code):
         return
     origin = smt_state.read(kernel.sysroot)
     if start == "off":
-        smt_state.disable(kernel.sysroot, cores, files=kernel)
+        smt_transition.disable(kernel.sysroot, cores, files=kernel)
     before = smt_state.read(kernel.sysroot)
     named = frozenset({cores[-1][0]})
     ways = (
@@ -426,7 +437,7 @@ def test_part_refused_at_each_cpu(kernel, cores, start, code):
         with pytest.raises(
             smt_state.StateError, match=f"CPU {way[0]}: {errno.errorcode[code]}: .*the previous state was restored"
         ):
-            smt_state.disable(kernel.sysroot, cores, files=kernel, origin=origin, only=named)
+            smt_transition.disable(kernel.sysroot, cores, files=kernel, origin=origin, only=named)
         assert smt_state.read(kernel.sysroot) == before
 
 
@@ -434,9 +445,9 @@ def test_part_with_forceoff(tmp_path):
     cores = numbered_cores(4, 2, "adjacent")
     kernel = FakeKernel(tmp_path, cores, control="forceoff")
     with pytest.raises(smt_state.StateError, match=r"forceoff is final until a reboot"):
-        smt_state.disable("", cores, files=kernel, only=frozenset({0}))
+        smt_transition.disable("", cores, files=kernel, only=frozenset({0}))
     assert kernel.writes == []
-    assert smt_state.disable("", cores, files=kernel, only=frozenset({0, 2, 4, 6}))["control"] == "forceoff"
+    assert smt_transition.disable("", cores, files=kernel, only=frozenset({0, 2, 4, 6}))["control"] == "forceoff"
 
 
 def test_part_with_the_control_alone(kernel, cores):
@@ -444,13 +455,13 @@ def test_part_with_the_control_alone(kernel, cores):
         "cannot be used here" if kernel.control in (None, "notimplemented") else "switches the siblings of all cores"
     )
     with pytest.raises(smt_state.StateError, match=expected):
-        smt_state.disable("", cores, method="smt_control", files=kernel, only=frozenset(cores[0]))
+        smt_transition.disable("", cores, method="smt_control", files=kernel, only=frozenset(cores[0]))
     assert kernel.writes == []
 
 
 def test_part_of_a_machine_without_smt(tmp_path):
     kernel = FakeKernel(tmp_path, [(0,), (1,), (2,)], control="notsupported", offline=[2])
-    smt_state.disable("", [(0,), (1,)], files=kernel, only=frozenset({1}))
+    smt_transition.disable("", [(0,), (1,)], files=kernel, only=frozenset({1}))
     assert kernel.writes == []
 
 
@@ -460,14 +471,14 @@ def test_part_whose_siblings_are_unknown(tmp_path):
     """
     kernel = FakeKernel(tmp_path, numbered_cores(4, 2, "split"), control="off", offline=[3])
     learned = []
-    after = smt_state.disable("", [(0,), (1,), (2,)], files=kernel, only=frozenset({1}), learned=learned)
+    after = smt_transition.disable("", [(0,), (1,), (2,)], files=kernel, only=frozenset({1}), learned=learned)
     assert (after["control"], after["online"]) == ("on", [0, 1, 2, 4, 6])
     assert smt_state.join_cores([], learned) == [(0, 4), (1, 5), (2, 6), (3, 7)]
 
 
 def test_part_named_by_a_sibling_of_unknown_core(tmp_path):
     kernel = FakeKernel(tmp_path, numbered_cores(4, 2, "split"), control="off")
-    assert smt_state.disable("", [(0,), (1,), (2,), (3,)], files=kernel, only=frozenset({5}))["online"] == [
+    assert smt_transition.disable("", [(0,), (1,), (2,), (3,)], files=kernel, only=frozenset({5}))["online"] == [
         0,
         1,
         2,
@@ -480,7 +491,7 @@ def test_part_named_by_a_sibling_of_unknown_core(tmp_path):
 
 def test_part_leaves_siblings_of_unknown_core_that_are_off_on_purpose(tmp_path):
     kernel = FakeKernel(tmp_path, numbered_cores(4, 2, "split"), offline=[7])
-    assert smt_state.disable("", [(0, 4), (1, 5), (2, 6), (3,)], files=kernel, only=frozenset({1}))["online"] == [
+    assert smt_transition.disable("", [(0, 4), (1, 5), (2, 6), (3,)], files=kernel, only=frozenset({1}))["online"] == [
         0,
         1,
         2,
@@ -496,7 +507,7 @@ def test_part_keeps_the_wider_cores_of_a_hybrid(tmp_path):
     """
     cores = [(0, 1), (2, 3), (4,), (5,)]
     kernel = FakeKernel(tmp_path, cores, modern=True)
-    after = smt_state.disable("", cores, files=kernel, only=frozenset({0, 2}))
+    after = smt_transition.disable("", cores, files=kernel, only=frozenset({0, 2}))
     assert (after["control"], after["active"], after["online"]) == ("on", False, [0, 2, 4, 5])
 
 

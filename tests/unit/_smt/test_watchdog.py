@@ -16,7 +16,11 @@ import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import steps
 from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity
 from ansible_collections.threadwise.smt.plugins.module_utils._host import locks
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state, watchdog
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
+    state as smt_state,
+    transition as smt_transition,
+    watchdog,
+)
 from fake_kernel import FakeKernel, numbered_cores
 
 CORES = numbered_cores(4, 2, "adjacent")
@@ -77,10 +81,10 @@ def test_killed_between_two_writes(tmp_path, only, online, writes, ends):
 
     def change():
         def restore():
-            return smt_state.restore("", before, files=fresh(tmp_path))
+            return smt_transition.restore("", before, files=fresh(tmp_path))
 
         with watchdog.Watchdog(str(log), restore):
-            smt_state.disable("", CORES, files=kernel, only=only)
+            smt_transition.disable("", CORES, files=kernel, only=only)
 
     status = in_child(change)
     if ends:

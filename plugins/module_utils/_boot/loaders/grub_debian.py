@@ -1,61 +1,33 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Boot arguments on Debian and Ubuntu: our own file in /etc/default/grub.d,
-which is read after those of the administrator, and grub-mkconfig.
-"""
+"""GRUB on Debian and Ubuntu: how it is found, and its boot entries read."""
 
-from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
-    arguments as boot_arguments,
-    entries as boot_entries,
-)
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import (
-    base as loader_base,
-    grub_mkconfig,
-    transaction,
-)
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._boot import entries as boot_entries
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
-GRUB_CFG = "boot/grub/grub.cfg"
-DIRECTORY = "etc/default/grub.d"
-DROP_IN = DIRECTORY + "/zz-threadwise-smt.cfg"
-
-HEADER = """# Written by Ansible (threadwise.smt, role smt_boot): do not edit, the next run replaces it.
-# It is read after the other files, removes conflicting arguments from their variables, and adds its own.
-"""
-
-
-class GrubDebian(grub_mkconfig.GrubMkconfig):
-    """The backend for Debian and Ubuntu."""
-
-    cfg_path = GRUB_CFG
-    settings_path = DROP_IN
-
-    def _settings(self, desired: boot_arguments.DesiredArguments, is_needed: bool) -> "tuple[str | None, str | None]":
-        return transaction.read_exact(self._fs, DROP_IN), (
-            HEADER + grub_mkconfig.shell_text(desired) if is_needed else None
-        )
-
-    def _with_own(self, settings: "str | None", own: "str | None") -> "str | None":
-        return own
-
-    def _own(self, settings: "str | None") -> "str | None":
-        return settings
-
-    def _administrators_files(self) -> "list[str]":
-        paths = ["etc/default/grub"] + [
-            DIRECTORY + "/" + name for name in self._fs.names(DIRECTORY) if name.endswith(".cfg") and name[0] != "."
-        ]
-        return [self._fs.path(path) for path in paths if path != DROP_IN and self._fs.status(path) is not None]
-
-    def _place(self, files: "list[str]") -> int:
-        return len([path for path in files if path < self._fs.path(DROP_IN)])
+if t.TYPE_CHECKING:
+    from ansible_collections.threadwise.smt.plugins.module_utils._boot.backends.base import Backend
 
 
 def _find(fs: host_files.HostFs) -> "loader_base.Finding | None":
     mkconfig = loader_base.first_existing(fs, loader_base.GRUB_MKCONFIG)
-    if mkconfig is None or fs.status(GRUB_CFG) is None or "default/grub.d" not in (fs.read(mkconfig) or ""):
+    if (
+        mkconfig is None
+        or fs.status(boot_entries.GRUB_CFG) is None
+        or "default/grub.d" not in (fs.read(mkconfig) or "")
+    ):
         return None
     return loader_base.Finding(loader_base.Evidence.GENERATOR, mkconfig)
+
+
+def _backend(fs: host_files.HostFs, tool: str) -> "Backend":
+    # The facts of a host change nothing, and do not load it.
+    from ansible_collections.threadwise.smt.plugins.module_utils._boot.backends import grub_debian
+
+    return grub_debian.GrubDebian(fs, tool)
 
 
 LOADER = loader_base.Loader(
@@ -65,7 +37,7 @@ LOADER = loader_base.Loader(
     written="`/etc/default/grub.d/zz-threadwise-smt.cfg`, `grub.cfg`",
     tested="proven: Debian 12; expected: Ubuntu",
     find=_find,
-    read_entries=lambda fs: boot_entries.read_grub_cfg(fs, GRUB_CFG),
-    backend=GrubDebian,
+    read_entries=lambda fs: boot_entries.read_grub_cfg(fs, boot_entries.GRUB_CFG),
+    backend=_backend,
     keeps_settings=True,
 )

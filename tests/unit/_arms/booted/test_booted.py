@@ -10,7 +10,7 @@ import boot_maker
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import change as boot_change
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.backends import base as backend_base
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
 
@@ -49,7 +49,7 @@ def test_each_arm_sets_its_argument_and_another_one_replaces_it(tmp_path, name, 
 
 def test_a_number_that_would_not_leave_whole_cores_is_refused(tmp_path):
     boot_maker.grub_tree(tmp_path)
-    with pytest.raises(loader_base.BootLoaderError, match="numbering of siblings is adjacent"):
+    with pytest.raises(backend_base.BootLoaderError, match="numbering of siblings is adjacent"):
         run(tmp_path, catalogue.find("maxcpus_4"))
 
 

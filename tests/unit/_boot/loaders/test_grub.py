@@ -17,12 +17,12 @@ import subprocess
 import boot_maker
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import change as boot_change, detection
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import (
-    base as loader_base,
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.backends import (
+    base as backend_base,
     grub_debian,
-    registry,
     transaction,
 )
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import registry
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
 DROP_IN = grub_debian.DROP_IN
@@ -318,7 +318,7 @@ def test_a_fault_keeps_an_earlier_setting_in_effect(tmp_path, fault):
     before = boot_maker.snapshot(tmp_path)
     FAULTS[fault][0](tmp_path)
     for smt in ("enabled", "forced_off"):
-        with pytest.raises(loader_base.BootLoaderError):
+        with pytest.raises(backend_base.BootLoaderError):
             run(tmp_path, smt)
         assert boot_maker.snapshot(tmp_path) == before
 
@@ -356,7 +356,7 @@ def test_a_full_disk_at_any_step_changes_nothing(tmp_path, monkeypatch, number, 
     monkeypatch.setattr(boot_change._Update, "_save_topology", lambda update: None)
     if number == 0:
         monkeypatch.setattr(transaction.shutil, "copyfileobj", full)
-    with pytest.raises(loader_base.BootLoaderError, match=rf"No space left on device\. {outcome}$"):
+    with pytest.raises(backend_base.BootLoaderError, match=rf"No space left on device\. {outcome}$"):
         run(tmp_path, "forced_off")
     assert boot_maker.snapshot(tmp_path) == before
 
@@ -421,7 +421,7 @@ def test_a_run_killed_at_any_step_leaves_a_complete_grub_cfg_and_the_next_run_co
 ENDED = r"""
 import os, shutil, signal, subprocess, sys
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import change as boot_change
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base, transaction
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.backends import base as backend_base, transaction
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 root, smt, number, when = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 steps = [0]
@@ -442,7 +442,7 @@ for module, name in ((os, 'rename'), (os, 'unlink'), (os, 'fsync'), (shutil, 'co
 try:
     boot_change.run(host_files.HostFs(root), boot_change.Request(smt, None, False, False), 'x86_64', '6.1.0-13-amd64')
     print('done')
-except loader_base.BootLoaderError as error:
+except backend_base.BootLoaderError as error:
     print(error)
 print(steps[0] >= number)
 """
@@ -579,7 +579,7 @@ def test_an_unsupported_system_is_refused_by_name(tmp_path, path, name):
     boot_maker.grub_tree(tmp_path)
     boot_maker.write(tmp_path, path, "")
     before = boot_maker.snapshot(tmp_path)
-    with pytest.raises(loader_base.BootLoaderError, match=name):
+    with pytest.raises(backend_base.BootLoaderError, match=name):
         run(tmp_path, "disabled")
     assert boot_maker.snapshot(tmp_path) == before
 
@@ -590,7 +590,7 @@ def test_an_unsupported_loader_is_refused_by_name(tmp_path, path, name):
     boot_maker.write(tmp_path, path, "")
     if any(loader.find(host_files.HostFs(str(tmp_path))) for loader in registry.LOADERS):
         pytest.skip("a loader of ours takes such a host")
-    with pytest.raises(loader_base.BootLoaderError, match=re.escape(name)):
+    with pytest.raises(backend_base.BootLoaderError, match=re.escape(name)):
         run(tmp_path, "disabled")
 
 

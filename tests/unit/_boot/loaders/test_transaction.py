@@ -14,7 +14,7 @@ import stat
 import sys
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base, transaction
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.backends import base as backend_base, transaction
 from ansible_collections.threadwise.smt.plugins.module_utils._host import durable, files as host_files
 
 NAMES = ("first", "second", "created")
@@ -70,7 +70,7 @@ def fail_for(monkeypatch, blocked, sends=None):
 
 def failed_change(fs, written, error, prepare):
     """Write files within an undo, let it fail with an error after `prepare`, and return the error that comes out."""
-    with pytest.raises((loader_base.BootLoaderError, ZeroDivisionError)) as caught, transaction.Undo(fs) as undo:
+    with pytest.raises((backend_base.BootLoaderError, ZeroDivisionError)) as caught, transaction.Undo(fs) as undo:
         for name in NAMES:
             undo.back_up(name)
         for name in written:
@@ -107,7 +107,7 @@ def test_the_error_of_a_failed_change_is_true(tmp_path, monkeypatch, deferred, w
     paths = {str(path) for name in blocked for path in (tmp_path / name, copy_of(tmp_path, name))}
 
     error = failed_change(
-        fs, written, loader_base.BootLoaderError("The tool failed"), lambda: fail_for(monkeypatch, paths, sends)
+        fs, written, backend_base.BootLoaderError("The tool failed"), lambda: fail_for(monkeypatch, paths, sends)
     )
 
     assert str(error).startswith("The tool failed. ")
@@ -144,7 +144,7 @@ def test_a_rename_that_is_made_but_not_flushed_counts_as_restored(tmp_path, monk
 
         monkeypatch.setattr(durable, "sync_names", fail)
 
-    error = failed_change(fs, NAMES, loader_base.BootLoaderError("The tool failed"), break_disk)
+    error = failed_change(fs, NAMES, backend_base.BootLoaderError("The tool failed"), break_disk)
     assert contents(tmp_path) == before
     assert str(error) == "The tool failed. All changed files were restored"
 
@@ -157,7 +157,7 @@ def test_a_backup_that_cannot_be_made_says_that_nothing_was_changed(tmp_path, mo
     fs = tree(tmp_path)
     with (
         pytest.raises(
-            loader_base.BootLoaderError, match=r"second cannot be made: No space left on device\. Nothing was changed$"
+            backend_base.BootLoaderError, match=r"second cannot be made: No space left on device\. Nothing was changed$"
         ),
         transaction.Undo(fs) as undo,
     ):
@@ -171,7 +171,7 @@ def test_a_backup_that_cannot_be_made_says_that_nothing_was_changed(tmp_path, mo
 def test_backups_that_stay_after_a_change_do_not_deny_it(tmp_path, monkeypatch, blocked):
     fs = tree(tmp_path)
     remaining = [name for name in blocked if name != "created"]
-    expected = pytest.raises(loader_base.BootLoaderError) if remaining else contextlib.nullcontext()
+    expected = pytest.raises(backend_base.BootLoaderError) if remaining else contextlib.nullcontext()
     with expected as caught, transaction.Undo(fs) as undo:
         for name in NAMES:
             undo.back_up(name)

@@ -19,8 +19,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
     arguments as boot_arguments,
     entries as boot_entries,
 )
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base, transaction
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders.base import BootLoaderError, TextChange
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.backends import base as backend_base, transaction
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.backends.base import BootLoaderError, TextChange
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
 VARIABLES = ("GRUB_CMDLINE_LINUX", "GRUB_CMDLINE_LINUX_DEFAULT", "GRUB_CMDLINE_LINUX_RECOVERY")
@@ -180,7 +180,7 @@ class GrubMkconfig:
             )
         return generated
 
-    def found(self, desired: boot_arguments.DesiredArguments) -> "list[loader_base.FoundArgument]":
+    def found(self, desired: boot_arguments.DesiredArguments) -> "list[backend_base.FoundArgument]":
         """Return the arguments to remove from the administrator's variables, each once,
         with the first file that sets it.
         """
@@ -197,7 +197,7 @@ class GrubMkconfig:
             if argument in last and boot_arguments.remainder(argument, desired) != argument
         ]
 
-    def pending(self, desired: boot_arguments.DesiredArguments) -> "list[loader_base.TextChange]":
+    def pending(self, desired: boot_arguments.DesiredArguments) -> "list[backend_base.TextChange]":
         """Return the changes; see `base.Backend`."""
         now, text = self._settings(desired, self._is_needed(desired))
         settings = self._fs.path(self.settings_path)
@@ -207,7 +207,7 @@ class GrubMkconfig:
             self._refuse_later_files(own, desired)
         changes += [
             change
-            for change in [loader_base.entries_change(self._fs.path(self._cfg), self.entries(), desired)]
+            for change in [backend_base.entries_change(self._fs.path(self._cfg), self.entries(), desired)]
             if change is not None
         ]
         self._warn_of_others(desired)
@@ -230,7 +230,7 @@ class GrubMkconfig:
         """
         return {self.settings_path: self._own(transaction.read_exact(self._fs, self.settings_path))}
 
-    def changes_back(self, before: "t.Mapping[str, str | None]") -> "list[loader_base.TextChange]":
+    def changes_back(self, before: "t.Mapping[str, str | None]") -> "list[backend_base.TextChange]":
         """Return the changes of the settings; see `base.Backend`."""
         now, text = self._settings_back(before)
         return [TextChange(self._fs.path(self.settings_path), now, text)] if now != text else []
@@ -353,7 +353,7 @@ class GrubMkconfig:
         entries = [entry for entry in boot_entries.parse_grub_cfg(new_text) if entry.generated]
         if not entries:
             raise BootLoaderError(f"{self._fs.path(self._tool)} generated no entry for any kernel")
-        differences = "" if desired is None else loader_base.entry_differences(entries, desired)
+        differences = "" if desired is None else backend_base.entry_differences(entries, desired)
         if differences:
             raise BootLoaderError(
                 f"The new grub.cfg would have wrong arguments: {differences}. A script sets them by itself: look for"

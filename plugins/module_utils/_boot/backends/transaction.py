@@ -17,7 +17,7 @@ import time
 import types
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders.base import (
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.backends.base import (
     NOTHING_WAS_CHANGED,
     BootLoaderError,
     TextChange,
