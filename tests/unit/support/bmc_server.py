@@ -6,6 +6,7 @@ reads it.
 
 from __future__ import annotations
 
+import atexit
 import base64
 import contextlib
 import functools
@@ -13,6 +14,7 @@ import http.server
 import json
 import os
 import pathlib
+import shutil
 import ssl
 import subprocess
 import sys
@@ -37,6 +39,7 @@ def recorded(name):
 def certificate():
     """Return the paths of a self-signed certificate for 127.0.0.1 and its key, made once."""
     directory = pathlib.Path(tempfile.mkdtemp(prefix="bmc-"))
+    atexit.register(shutil.rmtree, directory)
     subject = ("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1")
     files = ("-keyout", directory / "key.pem", "-out", directory / "cert.pem")
     subprocess.run(
