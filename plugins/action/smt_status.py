@@ -33,13 +33,16 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "policy": {"type": "raw"},
     "scope": {"type": "str", "default": policy.RUNTIME},
     "classes": {"type": "raw"},
-    "decisions": {"type": "dict"},
+    "decisions": {"type": "str", "default": ""},
+    "results": {"type": "str", "default": ""},
     "max_age": {"type": "int", "default": basis.MAX_AGE_DAYS},
     "memory": {"type": "dict"},
     "consumers": {"type": "dict"},
+    "kubernetes": {"type": "bool", "default": False},
     "protect": {"type": "list", "elements": "str"},
     "sysroot": {"type": "path", "default": "/"},
-    "not_contacted": {"type": "bool", "default": False},
+    "unreachable": {"type": "list", "elements": "str"},
+    "variables": {"type": "dict"},
 }
 # Extra variable, so no fact of a host: a file for the result, by which the timer of the role smt_pull sees that its
 # playbook came to a verdict.
@@ -57,6 +60,10 @@ class ActionModule(HostAction):
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Read a host's facts and compare them with its policy on the controller."""
         super().run(tmp, task_vars)
+        names = self._task.args.get("variables") or {}
+        if self._undefined is not None:
+            names = {option: name for option, name in names.items() if option == "unreachable"}
+        self._task.args = {**self._values(names, task_vars or {}), **self._task.args}
         _dummy, options = self.validate_argument_spec(argument_spec=ARGUMENTS)
         host = (task_vars or {})["inventory_hostname"]
         now = datetime.datetime.now(datetime.UTC)
@@ -82,8 +89,20 @@ class ActionModule(HostAction):
                 raise AnsibleActionFail(f"smt_status: {error}") from None
         return result
 
+    def _values(self, names: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+        """Return the values of variables in the place of their names, without those that are not set or omitted."""
+        found = {
+            option: self._values(name, task_vars)
+            if isinstance(name, dict)
+            else self._user.templated(task_vars.get(name), task_vars)
+            for option, name in names.items()
+        }
+        return {option: value for option, value in found.items() if value is not None}
+
     def _status(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         """Return the task's result."""
+        host = task_vars["inventory_hostname"]
+        is_gone = host in (options["unreachable"] or ())
         try:
             if self._undefined is not None:
                 raise policy.PolicyError(self._undefined)
@@ -92,9 +111,9 @@ class ActionModule(HostAction):
             policy.check(value, classes)
         except FleetError as error:
             # Known without the host, which is not asked.
-            return _gone(compliance.NOT_CONTACTED) if options["not_contacted"] else _refused(str(error))
+            return _gone(compliance.NOT_CONTACTED) if is_gone else _refused(str(error))
         wanted = policy.of_all_classes(value, classes)
-        if options["not_contacted"]:
+        if is_gone:
             return _gone(compliance.NOT_CONTACTED, wanted)
         try:
             facts = self.ask("smt_facts", "smt_facts", {"sysroot": options["sysroot"]}, task_vars)["ansible_facts"][
@@ -107,7 +126,7 @@ class ActionModule(HostAction):
             return {**_gone(str(error), wanted), "unreachable": True, "msg": str(error)}
         return {
             "changed": False,
-            "compliance": self._judge(task_vars["inventory_hostname"], facts, options, scope, memory),
+            "compliance": self._judge(host, facts, options, scope, memory),
             "threads_per_core": facts["threads_per_core"]["online_max"],
         }
 
@@ -115,7 +134,9 @@ class ActionModule(HostAction):
         self, host: str, facts: dict[str, t.Any], options: dict[str, t.Any], scope: str, memory: dict[str, t.Any] | None
     ) -> compliance.ComplianceResult:
         known = facts["hardware_class"]
-        decisions = options["decisions"] or {}
+        decided = self._user.registered(options["decisions"], host) or {}
+        decisions = (decided.get("by_path") or {}).get(options["results"]) or {}
+        consumers = {**(options["consumers"] or {}), **({"kubelet": "restart"} if options["kubernetes"] else {})}
         try:
             desired = policy.desired_state(
                 _plain(options["policy"]),
@@ -131,7 +152,7 @@ class ActionModule(HostAction):
         except FleetError as error:
             return compliance.refused(str(error), compliance.BAD_POLICY, hardware_class=known)
         slot = self._slot(host, facts.get("reboot_slot"))
-        found = compliance.judge(facts, desired, scope, memory, options["consumers"], slot)
+        found = compliance.judge(facts, desired, scope, memory, consumers, slot)
         if desired.decided_by:
             of_class = decisions["classes"][known]
             stale = rechecks.stale(of_class, facts, options["max_age"])

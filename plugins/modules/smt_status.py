@@ -29,8 +29,14 @@ options:
     description: Mapping of hardware classes to policies, which override O(policy) on hosts of these classes.
     type: raw
   decisions:
-    description: What M(threadwise.smt.smt_decisions) returned. Needed by V(auto).
-    type: dict
+    description: Name of the variable in which the result of M(threadwise.smt.smt_decisions) was registered. Needed by
+      V(auto).
+    type: str
+    default: ''
+  results:
+    description: C(smt_policy_results), of which V(auto) takes the decisions.
+    type: str
+    default: ''
   max_age:
     description: Days after which a decision is stale.
     type: int
@@ -43,6 +49,10 @@ options:
     description: C(smt_runtime_consumers). A service of these kinds that believes in another number of CPUs than it has
       is drift of the running system, because the role makes it right. Others are named.
     type: dict
+  kubernetes:
+    description: Whether the host is a node of Kubernetes, whose kubelet is right only where it is restarted.
+    type: bool
+    default: false
   protect:
     description: Services to protect from the OOM killer, read by the same call as O(memory).
     type: list
@@ -51,11 +61,14 @@ options:
     description: Directory that stands for C(/) on the host. Another value than V(/) checks a recorded tree.
     type: path
     default: /
-  not_contacted:
-    description: Whether it is known beforehand that this controller cannot reach the host, so that no connection is
-      tried.
-    type: bool
-    default: false
+  unreachable:
+    description: Names of hosts that this controller is known not to reach. No connection to these is tried.
+    type: list
+    elements: str
+  variables:
+    description: Names of variables that have the values of options that are not given, by option. A mapping of such
+      names stands for an option that is a mapping.
+    type: dict
 extends_documentation_fragment:
   - threadwise.smt.attributes.controller
 attributes:
