@@ -39,6 +39,7 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "names": {"type": "dict"},
     "max_age": {"type": "float"},
     "history": {"type": "path"},
+    "all_of": {"type": "str"},
     **{name: {"type": "path"} for name in FORMATS},
 }
 # The custom statistic with the numbers of hosts, as `set_stats` makes one, for AWX and ansible-runner.
@@ -55,7 +56,7 @@ class ActionModule(ControllerAction):
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Show the compliance of a play's hosts and write it to files on the controller."""
         now, others = datetime.datetime.now(datetime.UTC), self._user.other_hosts()
-        hosts, source = sorted(map(str, play["ansible_play_hosts_all"])), SOURCES[options["source"]]
+        hosts, source = sorted(self._user.hosts), SOURCES[options["source"]]
         try:
             found = source.read(Asked(hosts, others, now, options, self._user.registered, self._secret()))
         except SourceError as error:

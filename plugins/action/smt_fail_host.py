@@ -28,7 +28,7 @@ class ActionModule(ControllerAction):
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Fail one host, or count it as unreachable, as its status says."""
         host = str(play["inventory_hostname"])
-        shown = self._user.registered(options["shown"], host) if options["shown"] else None
+        shown = self._user.registered_by_any(options["shown"]) if options["shown"] else None
         if isinstance(shown, dict) and "failing" in shown:
             one = shown["failing"].get(host)
             return {"changed": False} if one is None else _found(one["status"], one["sentence"])

@@ -43,6 +43,7 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "history": {"type": "path"},
     "needs": {"type": "list", "elements": "str", "default": []},
     "contacts_hosts": {"type": "bool", "default": True},
+    "all_of": {"type": "str"},
 }
 # They decide which tasks a playbook has, which Ansible reads before it knows the hosts' variables.
 EXTRA_VARIABLES = (
@@ -102,9 +103,7 @@ class ActionModule(ControllerAction):
         self._check_libraries(evaluates)
         # Only what the user wrote is looked at: a host that says of itself what is a setting fails alone, at its first
         # task.
-        written = {
-            host: self._user.of(host) for host in play["ansible_play_hosts_all"] if self._user.refusal(host) is None
-        }
+        written = {host: self._user.of(host) for host in self._user.hosts if self._user.refusal(host) is None}
         self._check_variables(written, play, evaluates, options["needs"])
         lost, reason = self._unreachable(written) if options["contacts_hosts"] else ({}, None)
         found = {"changed": False, "unreachable_hosts": list(lost), "reason": reason}
@@ -113,7 +112,7 @@ class ActionModule(ControllerAction):
         self._check_destination(options["dest"], options["run"])
         # Returned for later plays: results of modules can become facts of a host, and facts take precedence over a
         # host's inventory variables.
-        at_once = self._at_once(options["serial"], len(play["ansible_play_hosts_all"]))
+        at_once = self._at_once(options["serial"], len(self._user.hosts))
         return {
             **found,
             "run": options["run"],
@@ -271,9 +270,7 @@ class ActionModule(ControllerAction):
             settings += [variables.Setting(host, str(name), value, where) for host in written]
             origins.setdefault(f"{name} is from {self._user.origin(name, around[name], written[first])}", list(written))
         for sentence, hosts in sorted(origins.items()):
-            display.v(
-                text.line(f"{sentence} [{len(hosts)} of {len(play['ansible_play_hosts_all'])} hosts]", MAX_ORIGIN)
-            )
+            display.v(text.line(f"{sentence} [{len(hosts)} of {len(self._user.hosts)} hosts]", MAX_ORIGIN))
         found = list(dict.fromkeys(found)) + variables.problems(settings, specs, len(written))
         found += variables.differing(of_hosts, list(written))
         found += [

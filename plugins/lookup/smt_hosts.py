@@ -38,6 +38,10 @@ options:
       returned. Where it contacted no host, the pattern is narrowed to the hosts that fail, or to one host where none
       does. A task costs time for each host, also where it has nothing to do.
     type: str
+  one:
+    description: Return one host of the pattern, for a play whose tasks are done once for all of them and contact none.
+    type: bool
+    default: false
 author:
   - threadwise.smt contributors (@threadwise)
 """
@@ -71,8 +75,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import earli
 
 # Options of a call that runs no play.
 ONLY_READ = ("syntax", "listtasks", "listtags")
-# Ansible compares each part of a pattern with all hosts.
-MAX_FAILING = 500
+# Of all hosts of the inventory, that are named one by one.
+MAX_SHARE = 0.9
 
 
 def inventory(groups: t.Mapping[str, t.Iterable[str]], loader: t.Any) -> InventoryManager:
@@ -98,18 +102,23 @@ class LookupModule(LookupBase):
         self.set_options(var_options=variables, direct=kwargs)
         pattern = ",".join(str(part) for term in terms for part in (term if isinstance(term, list) else [term]))
         known = variables or {}
-        if not any(context.CLIARGS.get(name) for name in ONLY_READ):
-            manager = inventory(known.get("groups") or {}, self._loader)
-            refusal = matching.refusal(manager, pattern, self.get_option("variable"), known.get("ansible_limit"))
-            if refusal:
-                raise AnsibleLookupError("\n".join([refusal, *self._without_answer(refusal, known)]))
         failing = self._failing(self.get_option("failing"), known) if self.get_option("failing") else None
-        return [pattern] if failing is None else [",".join(failing)]
+        if failing is not None:
+            return [",".join(failing)]
+        if any(context.CLIARGS.get(name) for name in ONLY_READ):
+            return [pattern]
+        manager = inventory(known.get("groups") or {}, self._loader)
+        refusal = matching.refusal(manager, pattern, self.get_option("variable"), known.get("ansible_limit"))
+        if refusal:
+            raise AnsibleLookupError("\n".join([refusal, *self._without_answer(refusal, known)]))
+        is_narrowed = self.get_option("one") and not context.CLIARGS.get("listhosts")
+        alone = (str(host.name) for host in manager.get_hosts(pattern)) if is_narrowed else iter(())
+        return [next(filter(remediation.is_alone, alone), pattern)]
 
     @staticmethod
     def _failing(name: str, known: t.Mapping[str, t.Any]) -> list[str] | None:
         """Return the hosts that a check found failing, at least one host; None where it asked the hosts itself, and
-        where no pattern can name them.
+        where no pattern can name them or it would name nearly all: Ansible compares each part of one with all hosts.
         """
         # A call that runs no play has none of them.
         hostvars = known.get("hostvars")
@@ -117,7 +126,8 @@ class LookupModule(LookupBase):
         registered = hostvars._variable_manager._nonpersistent_fact_cache if hostvars is not None else {}
         host, found = next(((host, one[name]) for host, one in registered.items() if name in one), (None, {}))
         hosts = sorted(found["failing"]) or [str(host)] if "failing" in found else []
-        return hosts if 0 < len(hosts) <= MAX_FAILING and all(map(remediation.is_alone, hosts)) else None
+        is_most = len(hosts) > MAX_SHARE * len((known.get("groups") or {}).get("all", hosts))
+        return hosts if hosts and not is_most and all(map(remediation.is_alone, hosts)) else None
 
     def _without_answer(self, refusal: str, known: t.Mapping[str, t.Any]) -> list[str]:
         """See that no file of an earlier call is taken for one of this call; return a sentence where that fails."""

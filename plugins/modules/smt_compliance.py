@@ -73,6 +73,10 @@ options:
     description: File for the verdicts as SARIF 2.1.0, in which each host that needs action is a result. The name has to
       end in C(.sarif).
     type: path
+  all_of:
+    description: Name of the variable that sets the pattern of all hosts that this is about, V(all) where it is not set,
+      in a play that has one of them. Without this option it is about the hosts of the play.
+    type: str
 extends_documentation_fragment:
   - threadwise.smt.attributes.controller
 attributes:

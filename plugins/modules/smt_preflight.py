@@ -61,6 +61,10 @@ options:
     description: Options of the report that is built after the evaluation; returned as they are.
     type: dict
     default: {}
+  all_of:
+    description: Name of the variable that sets the pattern of all hosts that this is about, V(all) where it is not set,
+      in a play that has one of them. Without this option it is about the hosts of the play.
+    type: str
 extends_documentation_fragment:
   - threadwise.smt.attributes.controller
 attributes:

@@ -4,16 +4,21 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
 import time
 
 import prometheus_server
 import pytest
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files import json_text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files.base import Check
 from simulated_fleet import Fleet
 from test_policy_fleet import recap, table
 
 HOSTS = ["h1", "h2", "h3", "h4"]
+NOW = datetime.datetime(2026, 11, 28, 12, tzinfo=datetime.UTC)
 GONE = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
 
 
@@ -112,10 +117,42 @@ def test_what_hosts_say_on_a_server_is_judged_and_its_credentials_are_not_shown(
     assert 'status="drifted"' in (fleet.directory / "smt_compliance.prom").read_text()
 
 
+def made(fleet, statuses):
+    """The file of another check."""
+    judged = [(name, compliance.refused("as found", status)) for name, status in statuses.items()]
+    (fleet.directory / "other.json").write_text(json_text.document(Check(judged, NOW)))
+    return {"smt_compliance_source": "files", "smt_compliance_files": ["other.json"]}
+
+
+def test_its_play_has_one_host_and_is_about_all_that_a_pattern_names(fleet):
+    asked = made(fleet, dict.fromkeys([*HOSTS, "h5"], "drifted"))
+    # All of them fail: the pattern of the second play is that of all.
+    code, seen = fleet.play("smt_compliance", **asked)
+    assert code == 2 and recap(seen, "failed") == {*HOSTS, "h5"}, seen
+    for pattern, others in (("h1:h3", []), (["h1", "h3"], ["--limit", "h3,h4"])):
+        code, seen = fleet.play("smt_compliance", *others, smt_compliance_hosts=pattern, **asked)
+        expected = {"h3"} if others else {"h1", "h3"}
+        assert code == 2 and set(table(seen)) == recap(seen, "failed") == expected, seen
+        assert document(fleet)["left_out"] == sorted({*HOSTS, "h5"} - expected)
+
+
+def test_the_one_host_of_its_play_may_be_a_refused_one(fleet):
+    poison = {"smt_compliance_hosts": "h1", "smt_compliance_page": "other.html", "cacheable": True}
+    plays = [
+        {"hosts": "h1", "gather_facts": False, "tasks": [{"ansible.builtin.set_fact": poison}]},
+        {"ansible.builtin.import_playbook": "threadwise.smt.smt_compliance"},
+    ]
+    (fleet.directory / "site.yml").write_text(json.dumps(plays))
+    code, seen = fleet.play("site.yml", **made(fleet, dict.fromkeys(HOSTS, "drifted")))
+    assert code == 2 and set(table(seen)) == {*HOSTS, "h5"}, seen
+    assert "h1 is refused" in " ".join(seen.split()) and not (fleet.directory / "other.html").exists(), seen
+
+
 @pytest.mark.parametrize("option", ["--list-hosts", "--list-tasks", "--syntax-check"])
 def test_what_would_run_can_be_listed(fleet, option):
     code, seen = fleet.play("smt_compliance", option, smt_compliance_source="files")
     assert code == 0 and "ERROR" not in seen, seen
+    assert option != "--list-hosts" or seen.count("h4") == 2, seen
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,8 @@ class _Finder:
         except ImportError:
             return None
         place = os.path.join(path[0], name.rpartition(".")[2])
-        spec = importlib.machinery.ModuleSpec(name, importer, is_package=is_package)
+        loader: t.Any = importer
+        spec = importlib.machinery.ModuleSpec(name, loader, is_package=is_package)
         spec.origin = os.path.join(place, "__init__.py") if is_package else f"{place}.py"
         spec.has_location = True
         if is_package:
@@ -41,5 +42,5 @@ class _Finder:
         return spec
 
 
-if sys.version_info >= (3, 10):
+if sys.version_info >= (3, 10) and __spec__ is not None and isinstance(__spec__.loader, zipimport.zipimporter):
     sys.meta_path.insert(0, _Finder)

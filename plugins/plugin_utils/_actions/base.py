@@ -77,7 +77,8 @@ class _OwnAction(ActionBase):
 
     Attributes:
         from_user: names of the options that do; they are taken from what the user wrote, whatever facts the hosts have.
-        once_for_all: whether one call is for all hosts of the play, so that a refused host does not end it.
+        once_for_all: whether one call is for all hosts of the play, so that a refused host does not end it. With the
+            option ``all_of`` it is for all hosts of the pattern that this variable sets.
         says_undefined: whether the action itself reports a variable that is set to what is not defined.
     """
 
@@ -96,6 +97,8 @@ class _OwnAction(ActionBase):
         """
         super().run(tmp, task_vars)
         self._user = UserVariables(self._task, task_vars or {}, self._loader)
+        if self.once_for_all and self._task.args.get("all_of"):
+            self._user.widen(self._task.args["all_of"])
         host = self._user.first_of_all() if self.once_for_all else (task_vars or {})["inventory_hostname"]
         refusal = self._user.refusal(host)
         if refusal is not None:

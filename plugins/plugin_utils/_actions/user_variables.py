@@ -106,6 +106,25 @@ class UserVariables:
         self._manager._nonpersistent_fact_cache = {}
         self.extra: Variables = manager._extra_vars
 
+    @property
+    def hosts(self) -> list[str]:
+        """The names of the hosts that the task is about: those of its play, or more (:meth:`widen`)."""
+        return list(map(str, self._play_hosts["_hosts_all"]))
+
+    def widen(self, variable: str) -> None:
+        """Make the task one about all hosts of a pattern, of which its play has one.
+
+        Args:
+            variable: name of the variable that sets the pattern, ``all`` where it is not set.
+
+        Raises:
+            AnsibleActionFail: it cannot be worked out.
+        """
+        asked = {"pattern": self.of_play.get(variable, "all")}
+        pattern = self._worked_out(asked, self.of_play, self._here)["pattern"]
+        hosts = [host.name for host in self._inventory.get_hosts(pattern, ignore_restrictions=True)]
+        self._play_hosts = {"_hosts": hosts, "_hosts_all": hosts}
+
     def refusal(self, host: str) -> str | None:
         """Return why a host is refused whose facts have names of this collection's variables,
         None where there are none.
@@ -152,6 +171,10 @@ class UserVariables:
         a fact of the same name does not stand in for it.
         """
         return (self._set.get(host) or {}).get(name)
+
+    def registered_by_any(self, name: str) -> t.Any:
+        """Return what a task that was done once for all registered, None where none did."""
+        return next((found[name] for found in self._set.values() if name in found), None)
 
     def value(self, name: str, host: str) -> t.Any:
         """Return a variable as the user wrote it for a host, templated without facts; None where it is not set or
