@@ -90,7 +90,7 @@ class ActionModule(ControllerAction):
             "counts": counts,
             "summary": compliance_report.sentence(check.judged, check.left_out),
             "ansible_stats": {"data": {STATISTIC: counts}, "per_host": False, "aggregate": False},
-            **({} if source.contacts_hosts else {"failing": _failing(found.judged)}),
+            "failing": _failing(found.judged),
         }
 
     def _written(self, check: Check, options: dict[str, t.Any]) -> tuple[list[str], bool]:

@@ -13,7 +13,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compl
 
 MAX_MESSAGE = 4000
 ARGUMENTS: dict[str, dict[str, t.Any]] = {
-    "results": {"type": "str", "required": True},
+    "results": {"type": "str"},
     "not_contacted": {"type": "list", "elements": "str", "default": []},
     "drifted_ok": {"type": "bool", "default": False},
     "shown": {"type": "str"},
@@ -28,9 +28,8 @@ class ActionModule(ControllerAction):
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Fail one host, or count it as unreachable, as its status says."""
         host = str(play["inventory_hostname"])
-        shown = self._user.registered_by_any(options["shown"]) if options["shown"] else None
-        if isinstance(shown, dict) and "failing" in shown:
-            one = shown["failing"].get(host)
+        if options["shown"]:
+            one = self._user.registered_by_any(options["shown"])["failing"].get(host)
             return {"changed": False} if one is None else _found(one["status"], one["sentence"])
         registered = self._user.registered(options["results"], host)
         registered = registered if isinstance(registered, dict) else {}

@@ -35,8 +35,8 @@ options:
     default: {}
   failing:
     description: Name of the variable in which an earlier play registered what M(threadwise.smt.smt_compliance)
-      returned. Where it contacted no host, the pattern is narrowed to the hosts that fail, or to one host where none
-      does. A task costs time for each host, also where it has nothing to do.
+      returned. The pattern is narrowed to the hosts that fail, or to one host where none does. A task costs time for
+      each host, also where it has nothing to do.
     type: str
   one:
     description: Return one host of the pattern, for a play whose tasks are done once for all of them and contact none.
@@ -117,8 +117,8 @@ class LookupModule(LookupBase):
 
     @staticmethod
     def _failing(name: str, known: t.Mapping[str, t.Any]) -> list[str] | None:
-        """Return the hosts that a check found failing, at least one host; None where it asked the hosts itself, and
-        where no pattern can name them or it would name nearly all: Ansible compares each part of one with all hosts.
+        """Return the hosts that a check found failing, at least one host; None where no pattern can name them, and
+        where it would name nearly all: Ansible compares each part of one with all hosts.
         """
         # A call that runs no play has none of them.
         hostvars = known.get("hostvars")

@@ -126,7 +126,7 @@ counts:
     "unknown_to_server": 0}
 failing:
   description: The hosts that are neither compliant nor waived, each with its C(status) and C(sentence).
-  returned: success, where no host was contacted
+  returned: success
   type: dict
 files:
   description: Files that were written, in check mode that would be.

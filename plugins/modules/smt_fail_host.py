@@ -15,17 +15,16 @@ options:
   results:
     description:
       - Name of the variable in which the result of M(threadwise.smt.smt_status) or M(threadwise.smt.smt_benchmark), or
-        the failure of a module before it, was registered.
+        the failure of a module before it, was registered. Needed without O(shown).
     type: str
-    required: true
   drifted_ok:
     description: Whether it succeeds on a host that has drifted. A rollout in check mode sets this for hosts that it
       would change.
     type: bool
     default: false
   shown:
-    description: Name of the variable in which the result of M(threadwise.smt.smt_compliance) was registered. It decides
-      where no host was contacted (RV(threadwise.smt.smt_compliance#module:failing)).
+    description: Name of the variable in which the result of M(threadwise.smt.smt_compliance) was registered, whose
+      RV(threadwise.smt.smt_compliance#module:failing) decides instead.
     type: str
 extends_documentation_fragment:
   - threadwise.smt.attributes.controller

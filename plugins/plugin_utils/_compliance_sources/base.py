@@ -93,12 +93,10 @@ class Source:
     Attributes:
         name: the value of ``smt_compliance_source``.
         read: asks it; raises SourceError.
-        contacts_hosts: whether the play asks the hosts before.
     """
 
     name: str
     read: t.Callable[[Asked], Answer]
-    contacts_hosts: bool = False
 
 
 def judged(

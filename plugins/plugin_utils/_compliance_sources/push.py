@@ -20,4 +20,4 @@ def _read(asked: Asked) -> Answer:
     return Answer([(host, compliance.from_registered(asked.registered(name, host))) for host in asked.hosts])
 
 
-SOURCE = Source("push", _read, contacts_hosts=True)
+SOURCE = Source("push", _read)
