@@ -14,7 +14,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._slot.settings impo
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import command_line
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostAction, HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import reboot
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import answers, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import (
@@ -42,7 +42,6 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "protect": {"type": "list", "elements": "str"},
     "sysroot": {"type": "path", "default": "/"},
     "unreachable": {"type": "list", "elements": "str"},
-    "variables": {"type": "dict"},
 }
 # Extra variable, so no fact of a host: a file for the result, by which the timer of the role smt_pull sees that its
 # playbook came to a verdict.
@@ -50,6 +49,9 @@ STATUS_FILE = "__smt_pull_status_file"
 
 # A reason of a result that cannot be used.
 MAX_REASON = 300
+
+# Ansible loads this once, and forks a process for each host.
+answers.KINDS["smt_facts"].prepare()
 
 
 class ActionModule(HostAction):
@@ -60,7 +62,7 @@ class ActionModule(HostAction):
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Read a host's facts and compare them with its policy on the controller."""
         super().run(tmp, task_vars)
-        names = self._task.args.get("variables") or {}
+        names = self._task.args.pop("variables", None) or {}
         if self._undefined is not None:
             names = {option: name for option, name in names.items() if option == "unreachable"}
         self._task.args = {**self._values(names, task_vars or {}), **self._task.args}

@@ -277,7 +277,9 @@ class UserVariables:
         Raises:
             AnsibleError: it needs what is not known.
         """
-        if isinstance(value, str | int | float) and not (isinstance(value, str) and _MARKS.search(value)):
+        if value is None or (
+            isinstance(value, str | int | float) and not (isinstance(value, str) and _MARKS.search(value))
+        ):
             # Most values, at each of thousands of hosts.
             return value
         # In a mapping what is omitted is left out; by itself newer releases of ansible-core refuse it.

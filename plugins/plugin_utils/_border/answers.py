@@ -62,7 +62,8 @@ class Kind:
         self.fields = fields
         self.of_failure = of_failure
         self.characters = characters
-        self.check = schema.Checker(schema.strict([name for name in fields if name not in optional], **fields)).check
+        of_success = schema.Checker(schema.strict([name for name in fields if name not in optional], **fields))
+        self.check, self.prepare = of_success.check, of_success.prepare
         self.check_failure = schema.Checker(schema.strict((), **{name: fields[name] for name in of_failure})).check
 
 

@@ -151,6 +151,11 @@ class Checker:
         self.schema = schema
         self._compiled: t.Any = None
 
+    def prepare(self) -> None:
+        """Make what the first check makes, in a process from which many are forked that check."""
+        if self._compiled is None and MISSING_LIBRARY is None:
+            self._compiled = _type(self.schema)
+
     def check(self, data: t.Any) -> None:
         """Validate plain JSON data.
 
@@ -160,8 +165,7 @@ class Checker:
         """
         if MISSING_LIBRARY is not None:
             raise MISSING_LIBRARY
-        if self._compiled is None:
-            self._compiled = _type(self.schema)
+        self.prepare()
         reason = _refusal(data, self._compiled)
         if reason is not None:
             place, reason = _first_error(self.schema, data, reason)
