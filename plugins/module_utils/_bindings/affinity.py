@@ -25,6 +25,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._bindings import (
     bindings,
     cpusets,
     origins,
+    programs,
     saved_masks,
     slurm,
     tasks as host_tasks,
@@ -593,7 +594,7 @@ def _bound_conflicts(bound: "list[bindings.Binding]", going: "frozenset[int]") -
 
 
 def _kubelet_conflicts(host: kernel_files.KernelFiles, going: "frozenset[int]") -> "list[Finding]":
-    known, found = bindings.kubelet(host), []
+    known, found = programs.kubelet(host), []
     if known.static:
         text = (
             f"{_label(going)}: the CPU manager policy of kubelet is static ({known.static}): kubelet does not start"
@@ -619,7 +620,7 @@ def of_uneven_cores(host: kernel_files.KernelFiles, threads: "t.AbstractSet[int]
         host: the host.
         threads: numbers of threads that cores would have online.
     """
-    if len(threads) < 2 or not bindings.kubelet_gives_whole_cores(host):
+    if len(threads) < 2 or not programs.kubelet_gives_whole_cores(host):
         return []
     numbers = " and ".join(map(str, sorted(threads)))
     return [

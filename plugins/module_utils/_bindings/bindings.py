@@ -1,7 +1,7 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What else binds work to CPUs of a host: interrupts, unit files, libvirt guests, kubelet,
-isolated CPUs and NUMA nodes.
+"""What else binds work to CPUs of a host: interrupts, unit files, libvirt guests,
+containers, isolated CPUs and NUMA nodes.
 """
 
 import errno
@@ -13,10 +13,6 @@ from ansible_collections.threadwise.smt.plugins.module_utils._bindings import pr
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, kernel_files, text as host_text
 
 MAX_UNIT_FILES = 10000
-# Where kubelet keeps its state: of itself, of microk8s, and of k0s; another place is among its arguments.
-_KUBELET_FOLDERS = ("var/lib/kubelet", "var/snap/microk8s/common/var/lib/kubelet", "var/lib/k0s/kubelet")
-_KUBELET_STATE = "cpu_manager_state"
-
 _CPU_DIRECTORY = "sys/devices/system/cpu"
 _NODE_DIRECTORY = "sys/devices/system/node"
 # What a write to the CPUs of an interrupt gives that the kernel manages.
@@ -179,72 +175,6 @@ def _libvirt_cpus(text: str) -> "frozenset[int]":
     return included - cpulist.parse_or_empty(",".join(part[1:] for part in parts if part[:1] == "^"))
 
 
-class Kubelet(t.NamedTuple):
-    """What a kubelet binds.
-
-    Attributes:
-        static: what shows that its CPU manager policy is static; empty where it is not.
-        reserved: the CPUs that it reserves for the system (``reservedSystemCPUs``).
-    """
-
-    static: str
-    reserved: "frozenset[int]"
-
-
-def kubelet(host: kernel_files.KernelFiles) -> Kubelet:
-    """Return what kubelet binds, by its state, its arguments and its configuration."""
-    found = next(iter(programs.running(host, programs.KUBELETS)), None)
-    reserved = reserved_by(host, found) if found is not None else frozenset()
-    path, text = kubelet_state(host, found) or ("", "")
-    if found is not None and text is None:
-        return Kubelet(f"of {found.name}, which runs", reserved)
-    return Kubelet(f"/{host_text.printable(path, 300)}" if path else "", reserved)
-
-
-def reserved_by(host: kernel_files.KernelFiles, kubelet: programs.Program) -> "frozenset[int]":
-    """Return the CPUs that a kubelet reserves for the system."""
-    return cpulist.parse_or_empty(programs.kubelet_setting(host, kubelet, "reserved-cpus", "reservedSystemCPUs"))
-
-
-def kubelet_gives_whole_cores(host: kernel_files.KernelFiles) -> bool:
-    """Return whether a kubelet that runs has the option full-pcpus-only of its CPU manager."""
-    found = next(iter(programs.running(host, programs.KUBELETS)), None)
-    if found is None:
-        return False
-    path = found.argument("config")
-    return "full-pcpus-only=true" in (found.argument("cpu-manager-policy-options") or "").split(",") or (
-        re.search(
-            r"^\s+full-pcpus-only:\s*[\"']?true\b", (host.read(path.lstrip("/")) or "") if path else "", re.MULTILINE
-        )
-        is not None
-    )
-
-
-def kubelet_state(
-    host: kernel_files.KernelFiles, kubelet: "programs.Program | None"
-) -> "tuple[str, str | None] | None":
-    """Return the path and the text of the state of a kubelet's CPU manager; the text is None where there is no such
-    file. Return None where its policy is not static.
-
-    Args:
-        host: the host.
-        kubelet: the kubelet that runs; None where none does.
-    """
-    root = kubelet.argument("root-dir") if kubelet is not None else None
-    paths = [
-        f"{folder}/{_KUBELET_STATE}"
-        for folder in dict.fromkeys([*([root.strip("/")] if root else []), *_KUBELET_FOLDERS])
-    ]
-    for path in paths:
-        text = host.read(path)
-        if _json_text(text or "", ("policyName",)) == "static":
-            return path, text
-    is_static = kubelet is not None and (
-        programs.kubelet_setting(host, kubelet, "cpu-manager-policy", "cpuManagerPolicy") == "static"
-    )
-    return (paths[0], None) if is_static else None
-
-
 def vmbus_cpus(host: kernel_files.KernelFiles) -> "frozenset[int]":
     """Return the CPUs that serve channels of Hyper-V's VMBus: the kernel refuses to take them offline
     (hv_synic_cleanup in drivers/hv/hv.c), unless it is one that moves channels.
@@ -277,7 +207,7 @@ def containers(host: kernel_files.KernelFiles) -> "list[Container]":
         for name in host.names(folder)[:MAX_UNIT_FILES]:
             text = host.read(f"{folder}/{name}{path}") or ""
             if isinstance(where, tuple):
-                value = _json_text(text, where)
+                value = programs.json_text(text, where)
             else:
                 match = where.search(text)
                 value = match[1] if match else ""
@@ -288,16 +218,6 @@ def containers(host: kernel_files.KernelFiles) -> "list[Container]":
                 text = f"{what} {shown} is pinned there{_NEEDS_EACH if needs_each else ''}"
                 found.append(Container(name.partition(".")[0], Binding(cpus, text), needs_each))
     return found
-
-
-def _json_text(text: str, keys: "tuple[str, ...]") -> str:
-    try:
-        value = host_text.parse_json(text)
-    except ValueError:
-        return ""
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value if isinstance(value, str) else ""
 
 
 def online(host: kernel_files.KernelFiles) -> "frozenset[int]":

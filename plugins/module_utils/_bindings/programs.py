@@ -5,11 +5,15 @@
 import re
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, text as host_text
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import ReadableFiles
 
 MAX_PROCESSES = 100000
 # Programs that are a kubelet, or have one inside: microk8s and k3s.
 KUBELETS = frozenset({"kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent"})
+# Where kubelet keeps its state: of itself, of microk8s, and of k0s; another place is among its arguments.
+_KUBELET_FOLDERS = ("var/lib/kubelet", "var/snap/microk8s/common/var/lib/kubelet", "var/lib/k0s/kubelet")
+_KUBELET_STATE = "cpu_manager_state"
 
 
 class Program(t.NamedTuple):
@@ -64,3 +68,78 @@ def kubelet_setting(files: ReadableFiles, kubelet: Program, argument: str, key: 
     path = kubelet.argument("config")
     found = re.search(rf"^{key}:[ \t]*([^#\n]*)", (files.read(path.lstrip("/")) or "") if path else "", re.MULTILINE)
     return found[1].strip().strip("\"'") if found else None
+
+
+class Kubelet(t.NamedTuple):
+    """What a kubelet binds.
+
+    Attributes:
+        static: what shows that its CPU manager policy is static; empty where it is not.
+        reserved: the CPUs that it reserves for the system (``reservedSystemCPUs``).
+    """
+
+    static: str
+    reserved: "frozenset[int]"
+
+
+def kubelet(host: ReadableFiles) -> Kubelet:
+    """Return what kubelet binds, by its state, its arguments and its configuration."""
+    found = next(iter(running(host, KUBELETS)), None)
+    reserved = reserved_by(host, found) if found is not None else frozenset()
+    path, text = kubelet_state(host, found) or ("", "")
+    if found is not None and text is None:
+        return Kubelet(f"of {found.name}, which runs", reserved)
+    return Kubelet(f"/{host_text.printable(path, 300)}" if path else "", reserved)
+
+
+def reserved_by(host: ReadableFiles, kubelet: Program) -> "frozenset[int]":
+    """Return the CPUs that a kubelet reserves for the system."""
+    return cpulist.parse_or_empty(kubelet_setting(host, kubelet, "reserved-cpus", "reservedSystemCPUs"))
+
+
+def kubelet_gives_whole_cores(host: ReadableFiles) -> bool:
+    """Return whether a kubelet that runs has the option full-pcpus-only of its CPU manager."""
+    found = next(iter(running(host, KUBELETS)), None)
+    if found is None:
+        return False
+    path = found.argument("config")
+    return "full-pcpus-only=true" in (found.argument("cpu-manager-policy-options") or "").split(",") or (
+        re.search(
+            r"^\s+full-pcpus-only:\s*[\"']?true\b", (host.read(path.lstrip("/")) or "") if path else "", re.MULTILINE
+        )
+        is not None
+    )
+
+
+def kubelet_state(host: ReadableFiles, kubelet: "Program | None") -> "tuple[str, str | None] | None":
+    """Return the path and the text of the state of a kubelet's CPU manager; the text is None where there is no such
+    file. Return None where its policy is not static.
+
+    Args:
+        host: the host.
+        kubelet: the kubelet that runs; None where none does.
+    """
+    root = kubelet.argument("root-dir") if kubelet is not None else None
+    paths = [
+        f"{folder}/{_KUBELET_STATE}"
+        for folder in dict.fromkeys([*([root.strip("/")] if root else []), *_KUBELET_FOLDERS])
+    ]
+    for path in paths:
+        text = host.read(path)
+        if json_text(text or "", ("policyName",)) == "static":
+            return path, text
+    is_static = kubelet is not None and (
+        kubelet_setting(host, kubelet, "cpu-manager-policy", "cpuManagerPolicy") == "static"
+    )
+    return (paths[0], None) if is_static else None
+
+
+def json_text(text: str, keys: "tuple[str, ...]") -> str:
+    """Return a text in a JSON object, by the keys that lead to it; empty where there is none."""
+    try:
+        value = host_text.parse_json(text)
+    except ValueError:
+        return ""
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, str) else ""

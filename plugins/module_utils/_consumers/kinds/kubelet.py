@@ -8,7 +8,7 @@ The CPUs of pods are in the same file, so that the node has to be drained before
 
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._bindings import bindings, programs
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import programs
 from ansible_collections.threadwise.smt.plugins.module_utils._consumers.kinds.base import (
     Consumer,
     Kind,
@@ -40,11 +40,11 @@ def _find(processes: "t.Sequence[Process]", online: Online) -> "list[Consumer]":
     found = []
     for one in processes:
         program = programs.Program(one.pid, one.name, one.arguments)
-        state = bindings.kubelet_state(one.host, program)
+        state = programs.kubelet_state(one.host, program)
         if state is None:
             continue
         path, text = state
-        cpus, reserved = _cpus(text), bindings.reserved_by(one.host, program)
+        cpus, reserved = _cpus(text), programs.reserved_by(one.host, program)
         # With the option strict-cpu-reservation reserved CPUs are not in it.
         if online.now not in (cpus, cpus | reserved):
             removes = (path,) if text is not None else ()
