@@ -49,7 +49,10 @@ class ActionModule(ControllerAction):
         return {
             "changed": False,
             "by_path": by_path,
-            "evaluated": sorted({host for one in by_path.values() for host in one["evaluated"]}),
+            # A result may be of a host that the play is not about.
+            "evaluated": sorted(
+                {host for one in by_path.values() for host in one["evaluated"]} & set(self._user.hosts)
+            ),
         }
 
     def _for_facts(self, path: str, facts: str, before: dict[str, t.Any]) -> dict[str, t.Any]:

@@ -33,6 +33,13 @@ options:
     description: The same for files that are removed then.
     type: dict
     default: {}
+  after:
+    description: Name of a variable that an earlier play of the call registered, which found that there are hosts.
+    type: str
+  evaluated:
+    description: Name of the variable in which an earlier play registered what M(threadwise.smt.smt_decisions) returned.
+      The pattern is narrowed to the hosts that were evaluated, or to one host where none was.
+    type: str
   failing:
     description: Name of the variable in which an earlier play registered what M(threadwise.smt.smt_compliance)
       returned. The pattern is narrowed to the hosts that fail, or to one host where none does. A task costs time for
@@ -102,9 +109,9 @@ class LookupModule(LookupBase):
         self.set_options(var_options=variables, direct=kwargs)
         pattern = ",".join(str(part) for term in terms for part in (term if isinstance(term, list) else [term]))
         known = variables or {}
-        failing = self._failing(self.get_option("failing"), known) if self.get_option("failing") else None
-        if failing is not None:
-            return [",".join(failing)]
+        earlier = self._registered(self.get_option("after") or self.get_option("failing"), known)
+        if earlier is not None:
+            return [self._narrowed(pattern, earlier[0], known)]
         if any(context.CLIARGS.get(name) for name in ONLY_READ):
             return [pattern]
         manager = inventory(known.get("groups") or {}, self._loader)
@@ -115,19 +122,28 @@ class LookupModule(LookupBase):
         alone = (str(host.name) for host in manager.get_hosts(pattern)) if is_narrowed else iter(())
         return [next(filter(remediation.is_alone, alone), pattern)]
 
-    @staticmethod
-    def _failing(name: str, known: t.Mapping[str, t.Any]) -> list[str] | None:
-        """Return the hosts that a check found failing, at least one host; None where no pattern can name them, and
-        where it would name nearly all: Ansible compares each part of one with all hosts.
+    def _narrowed(self, pattern: str, host: str, known: t.Mapping[str, t.Any]) -> str:
+        """Return the pattern of a later play: all hosts, one of them, or those that an earlier play named. All where no
+        pattern can name these, and where it would name nearly all: Ansible compares each part of one with all hosts.
         """
-        # A call that runs no play has none of them.
+        named = [host] if self.get_option("one") else None
+        for option in ("evaluated", "failing"):
+            if self.get_option(option):
+                found = self._registered(self.get_option(option), known)
+                named = sorted(found[1][option]) if found is not None else []
+        if named is None:
+            return pattern
+        is_most = len(named) > max(1, MAX_SHARE * len((known.get("groups") or {}).get("all", named)))
+        return pattern if is_most or not all(map(remediation.is_alone, named)) else ",".join(named or [host])
+
+    @staticmethod
+    def _registered(name: str | None, known: t.Mapping[str, t.Any]) -> tuple[str, t.Any] | None:
+        """Return the first host for which a task registered a variable, and its value; None where none did: facts of
+        hosts choose no host. A call that runs no play has none.
+        """
         hostvars = known.get("hostvars")
-        # Only what tasks registered: facts of hosts do not choose them.
         registered = hostvars._variable_manager._nonpersistent_fact_cache if hostvars is not None else {}
-        host, found = next(((host, one[name]) for host, one in registered.items() if name in one), (None, {}))
-        hosts = sorted(found["failing"]) or [str(host)] if "failing" in found else []
-        is_most = len(hosts) > MAX_SHARE * len((known.get("groups") or {}).get("all", hosts))
-        return hosts if hosts and not is_most and all(map(remediation.is_alone, hosts)) else None
+        return next(((str(host), found[name]) for host, found in registered.items() if name in found), None)
 
     def _without_answer(self, refusal: str, known: t.Mapping[str, t.Any]) -> list[str]:
         """See that no file of an earlier call is taken for one of this call; return a sentence where that fails."""

@@ -152,7 +152,7 @@ def test_the_one_host_of_its_play_may_be_a_refused_one(fleet):
 def test_what_would_run_can_be_listed(fleet, option):
     code, seen = fleet.play("smt_compliance", option, smt_compliance_source="files")
     assert code == 0 and "ERROR" not in seen, seen
-    assert option != "--list-hosts" or seen.count("h4") == 2, seen
+    assert option != "--list-hosts" or seen.count("h4") == seen.count("play #"), seen
 
 
 @pytest.mark.parametrize(
