@@ -7,17 +7,25 @@ What a yes is, is decided here; :mod:`exchange` sends the requests.
 """
 
 import json
+import random
+import time
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import text as host_text
 from ansible_collections.threadwise.smt.plugins.module_utils._slot import exchange
 
 ACQUIRE, RELEASE = "pre-reboot", "steady-state"
 MAX_BYTES = 64 * 1024
+# Where requests of two hosts of a group cross, airlock answers one of them with 500, "conflict on semaphore detected".
+# It does so also where it gives a slot back, and hosts of one play do that in the same moment. The pauses before it is
+# asked again, and after how long that ends.
+AGAIN_PAUSES, AGAIN_SECONDS = (0.2, 0.4, 0.8, 1.6, 3.2), 10.0
 _HEADERS = {"fleet-lock-protocol": "true", "Content-Type": "application/json"}
 
 
 def ask(url: str, endpoint: str, group: str, host: str) -> None:
-    """Ask for a slot, or give it back.
+    """Ask for a slot, once, or give it back, which is asked again for some seconds where the server has a fault.
+
+    A request for a slot is not: airlock answers 500 where all slots are taken too, and whoever wants one waits longer.
 
     Args:
         url: the server's address, without a slash at its end.
@@ -29,7 +37,13 @@ def ask(url: str, endpoint: str, group: str, host: str) -> None:
         RefusedError: the answer is no yes.
     """
     body = json.dumps({"client_params": {"id": host, "group": group}})
-    _check(url, exchange.send(url, f"/v1/{endpoint}", body, _HEADERS, MAX_BYTES))
+    begun = time.monotonic()
+    for pause in (*(AGAIN_PAUSES if endpoint == RELEASE else ()), None):
+        reply = exchange.send(url, f"/v1/{endpoint}", body, _HEADERS, MAX_BYTES)
+        if pause is None or reply.status < 500 or time.monotonic() - begun + pause > AGAIN_SECONDS:
+            break
+        time.sleep(pause * random.uniform(0.5, 1.5))
+    _check(url, reply)
 
 
 def _check(url: str, reply: exchange.Reply) -> None:

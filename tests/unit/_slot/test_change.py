@@ -116,7 +116,8 @@ def test_who_has_not_asked_gives_back_after_a_boot_or_when_nobody_comes_to_one(h
     assert host.release().changed and server.holders == {"db": set()}
 
 
-def test_a_server_that_takes_nothing_back_leaves_the_way_to_release_it(host, server):
+def test_a_server_that_takes_nothing_back_leaves_the_way_to_release_it(host, server, monkeypatch):
+    monkeypatch.setattr(change.fleetlock, "AGAIN_PAUSES", (0.0,))
     host.acquire("run")
     host.boot(2)
     server.answer = (500, {"kind": "error", "value": "no etcd"})

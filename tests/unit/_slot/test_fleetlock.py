@@ -15,6 +15,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._slot.fleetlock imp
 from fleetlock_server import FULL, FleetLock
 from prometheus_server import free_port, raw
 
+CONFLICT = "conflict on semaphore detected, aborting"
+
 
 @pytest.fixture(name="server")
 def a_server():
@@ -34,6 +36,50 @@ def test_a_slot_is_held_until_it_is_given_back(server):
     fleetlock.ask(server.url, RELEASE, "db", "a")
     fleetlock.ask(server.url, ACQUIRE, "db", "b")
     assert server.holders == {"db": {"b"}, "web": {"b"}}
+
+
+def conflicts(server, monkeypatch, number):
+    """Let so many requests of each endpoint cross those of other hosts, as airlock says it."""
+    monkeypatch.setattr(fleetlock, "AGAIN_PAUSES", (0.0,) * 3)
+    left, paths = [number], []
+
+    def before(path):
+        paths.append(path.rpartition("/")[2])
+        server.answer = (500, {"kind": "failed_lock", "value": CONFLICT}) if left[0] > 0 else None
+        left[0] -= 1
+
+    server.before = before
+    return paths
+
+
+def test_a_slot_that_is_given_back_while_another_host_asks_is_given_back(server, monkeypatch):
+    fleetlock.ask(server.url, ACQUIRE, "db", "a")
+    paths = conflicts(server, monkeypatch, 3)
+    fleetlock.ask(server.url, RELEASE, "db", "a")
+    assert paths == [RELEASE] * 4 and server.holders == {"db": set()}
+
+
+def test_that_is_not_asked_for_ever(server, monkeypatch):
+    paths = conflicts(server, monkeypatch, 1000)
+    with pytest.raises(RefusedError, match=f"answers with status 500: {CONFLICT}"):
+        fleetlock.ask(server.url, RELEASE, "db", "a")
+    assert paths == [RELEASE] * 4
+    # Nor longer than its time, whatever pauses are left.
+    monkeypatch.setattr(fleetlock, "AGAIN_SECONDS", -1.0)
+    with pytest.raises(RefusedError):
+        fleetlock.ask(server.url, RELEASE, "db", "a")
+    assert paths == [RELEASE] * 5
+
+
+def test_a_slot_is_asked_for_once_and_a_wrong_request_is_not_repeated(server, monkeypatch):
+    paths = conflicts(server, monkeypatch, 1)
+    with pytest.raises(RefusedError, match=CONFLICT):
+        fleetlock.ask(server.url, ACQUIRE, "db", "a")
+    assert paths == [ACQUIRE]
+    server.before, server.answer = paths.append, (400, {"kind": "unknown_group", "value": 'unknown group "db"'})
+    with pytest.raises(RefusedError, match='answers with status 400: unknown group "db"'):
+        fleetlock.ask(server.url, RELEASE, "db", "a")
+    assert len(paths) == 2
 
 
 def test_a_server_below_a_path(server):
