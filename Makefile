@@ -109,6 +109,11 @@ kills: setup ## rollouts, evaluations and pulls that are ended half way, minutes
 remediation: setup $(RULEBOOK)/.ready ## from an alert to smt_enforce, as in examples/eda, needs Java; not part of `make test`
 	python tools/test.py $@
 
+.PHONY: airlock
+airlock: setup ## hosts that ask airlock, the reference server of FleetLock: make airlock AIRLOCK=PROGRAM; not part of `make test`
+	@command -v "$${AIRLOCK:-airlock}" >/dev/null || { echo 'airlock: the program is missing, and is not installed by this: give its path, make airlock AIRLOCK=PROGRAM' >&2; exit 1; }
+	AIRLOCK="$$(command -v "$${AIRLOCK:-airlock}")" python -m pytest -q --durations 10 tests/airlock
+
 .PHONY: recipes
 recipes: setup ## each recipe of docs/tools.md with its tool, of Debian; JMH_JARS=FOLDER adds JMH; not part of `make test`
 	python tools/test.py $@
