@@ -18,7 +18,7 @@ import time
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files
-from ansible_collections.threadwise.smt.plugins.module_utils._slot import change, exchange, record
+from ansible_collections.threadwise.smt.plugins.module_utils._slot import change, record
 from ansible_collections.threadwise.smt.plugins.module_utils._slot.request import Asked
 from ansible_collections.threadwise.smt.plugins.module_utils._slot.settings import Slot, SlotError
 from prometheus_server import free_port, unpacked
@@ -166,11 +166,6 @@ def _host_of(tmp_path, servers):
     return lambda name, group="db": Host(tmp_path / "hosts", servers.url, name, group)
 
 
-def in_time(begun):
-    """Whether all since then was within the time that the client gives one answer."""
-    return time.monotonic() - begun < exchange.ANSWER_SECONDS
-
-
 def test_one_host_at_a_time(servers, host_of):
     a, b = host_of("a"), host_of("b")
     first = a.acquire()
@@ -219,13 +214,11 @@ def test_a_group_that_it_does_not_know(servers, host_of):
     refused = a.acquire()
     assert not refused.granted and not a.kept.is_held
     assert refused.reason == f'{servers.url} answers with status 400: unknown group "nobodys"'
-    begun = time.monotonic()
     with pytest.raises(
         SlotError, match=r'is not known to be given back: .* with status 400: unknown group "nobodys"\.'
     ):
         a.release()
-    # Who is wrong is wrong: nothing is asked again.
-    assert time.monotonic() - begun < 1 and a.kept is not None
+    assert a.kept is not None
 
 
 def test_hosts_that_give_back_at_once_all_succeed(host_of):
@@ -249,17 +242,15 @@ def test_etcd_is_down(servers, host_of):
     a, b = host_of("a"), host_of("b")
     assert a.acquire().granted
     servers.etcd.stop()
-    begun = time.monotonic()
     refused = b.acquire()
-    assert not refused.granted and in_time(begun)
+    assert not refused.granted
     reason = "answers with status 500: failed to initialize semaphore manager: context deadline exceeded"
     assert refused.reason == f"{servers.url} {reason}"
     # It may have been granted one, for all that it knows.
     assert b.kept is not None and refused.holds["granted"] is False
-    begun = time.monotonic()
     with pytest.raises(SlotError, match=f"its slot is not known to be given back: {servers.url} {reason}. a holds a"):
         a.release()
-    assert in_time(begun) and a.kept.is_held
+    assert a.kept.is_held
     servers.etcd.start()
     assert a.release().changed and a.kept is None
     assert b.acquire().granted and b.release().changed
