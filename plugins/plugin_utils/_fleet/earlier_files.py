@@ -19,7 +19,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.remediation 
 MAX_REASON = 4000
 
 
-def answer(files: t.Mapping[str, t.Any], reason: str, loader: t.Any, dry_run: bool) -> None:
+def answer(files: t.Mapping[str, object], reason: str, loader: t.Any, dry_run: bool) -> None:
     """Have the files of a check say why there is none.
 
     Args:

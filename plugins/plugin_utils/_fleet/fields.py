@@ -49,7 +49,7 @@ def if_text(value: t.Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def why(registered: t.Mapping[str, t.Any]) -> t.Any:
+def why(registered: t.Mapping[str, object]) -> t.Any:
     """Return what a task that failed says, in the words that all releases of Ansible use; None if it says nothing."""
     message = registered.get("msg") or None
     return _INTRODUCTION.sub("", message) if isinstance(message, str) else message

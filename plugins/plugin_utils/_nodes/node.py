@@ -201,11 +201,11 @@ class Node:
         return "gets pods as before"
 
 
-def _mapping(value: t.Mapping[str, t.Any], key: str) -> dict[str, t.Any]:
+def _mapping(value: t.Mapping[str, object], key: str) -> dict[str, t.Any]:
     found = value.get(key)
     return found if isinstance(found, dict) else {}
 
 
-def _items(value: t.Mapping[str, t.Any], key: str) -> list[dict[str, t.Any]]:
+def _items(value: t.Mapping[str, object], key: str) -> list[dict[str, t.Any]]:
     found = value.get(key)
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
