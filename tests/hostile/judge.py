@@ -25,6 +25,8 @@ BROKEN = (
 AFTER_THE_ROLLOUT = "Fail the host unless it is as wanted"
 # A task without hosts, which Ansible shows as one of the first host.
 END_OF_ALL = "End the call if it cannot be carried out"
+# The play of hosts that were evaluated has one host where none was, the first.
+NOBODY_WAS_EVALUATED = ("Read the hardware class of a host that was evaluated", "skipped")
 MOMENTS = (
     (re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\dZ| \d\d:\d\d UTC)"), "MOMENT"),
     (re.compile(r"^(threadwise_smt_(?:checked|status)_timestamp_seconds\{.*\}) \d+$", re.MULTILINE), r"\1 MOMENT"),
@@ -181,7 +183,10 @@ def honest_parts(run: arena.Run) -> dict[str, object]:
         parts[f"results of {host}"] = [
             _plain(run, json.dumps({key: line.get(key) for key in ("task", "status", "result")}, sort_keys=True))
             for line in run.results
-            if line["host"] == host and not line["once"] and line["task"] not in (AFTER_THE_ROLLOUT, END_OF_ALL)
+            if line["host"] == host
+            and not line["once"]
+            and line["task"] not in (AFTER_THE_ROLLOUT, END_OF_ALL)
+            and (line["task"], line["status"]) != NOBODY_WAS_EVALUATED
         ]
         spoken = re.compile(rf"(wave \d+: )?{host}(: | +)(?!.*: ok=\d)")
         # A rollout shows its table again at the end, unless it stopped because all of a wave failed.

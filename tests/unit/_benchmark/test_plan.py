@@ -109,10 +109,10 @@ def recorded_toggles(monkeypatch):
     """Record how the plan switches SMT, without switching this machine."""
     wanted = []
     monkeypatch.setattr(
-        smt_state, "enable", lambda sysroot, cores, method, origin, files: wanted.append(("on", origin))
+        smt_transition, "enable", lambda sysroot, cores, method, origin, files: wanted.append(("on", origin))
     )
     monkeypatch.setattr(
-        smt_state,
+        smt_transition,
         "set_threads_per_core",
         lambda sysroot, cores, threads, method, origin, files, only: wanted.append(("off", origin)),
     )

@@ -160,7 +160,7 @@ def test_an_incomplete_off_from_before(tmp_path, goal):
     kernel.swallow_off = 1
     kernel.write(smt_state.CONTROL, "off")
     assert smt_state.read(tmp_path)["control"] == "1"
-    after = getattr(smt_state, goal)("", cores, files=kernel)
+    after = getattr(smt_transition, goal)("", cores, files=kernel)
     assert (after["control"], after["online"]) == (
         ("off", first(cores, 1)) if goal == "disable" else ("on", every(cores))
     )
