@@ -26,7 +26,7 @@ AFTER_THE_ROLLOUT = "Fail the host unless it is as wanted"
 # A task without hosts, which Ansible shows as one of the first host.
 END_OF_ALL = "End the call if it cannot be carried out"
 # The play of hosts that were evaluated has one host where none was, the first.
-NOBODY_WAS_EVALUATED = ("Read the hardware class of a host that was evaluated", "skipped")
+NOBODY_WAS_EVALUATED = ("threadwise.smt.smt_policy : Read the hardware class of a host that was evaluated", "skipped")
 MOMENTS = (
     (re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\dZ| \d\d:\d\d UTC)"), "MOMENT"),
     (re.compile(r"^(threadwise_smt_(?:checked|status)_timestamp_seconds\{.*\}) \d+$", re.MULTILINE), r"\1 MOMENT"),

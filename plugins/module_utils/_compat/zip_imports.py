@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Imports from the zip file in which Ansible brings a module to a host: importing this halves the time that they take.
+"""Imports from the zip file in which Ansible brings a module to a host, in half of the time.
 
 Python compiles each file in a zip file twice since 3.10, first to find it: `zipimporter.find_spec` asks for the file's
 name, and that comes from the same function as its code (`get_filename` in Lib/zipimport.py). The file has no bytecode.
@@ -42,5 +42,7 @@ class _Finder:
         return spec
 
 
-if sys.version_info >= (3, 10) and __spec__ is not None and isinstance(__spec__.loader, zipimport.zipimporter):
-    sys.meta_path.insert(0, _Finder)
+def compile_once() -> None:
+    """Let what is imported from now on be compiled once, where this module is itself from a zip file."""
+    if sys.version_info >= (3, 10) and __spec__ is not None and isinstance(__spec__.loader, zipimport.zipimporter):
+        sys.meta_path.insert(0, _Finder)

@@ -15,11 +15,16 @@ from ansible_collections.threadwise.smt.plugins import module_utils
 PLUGINS = pathlib.Path(module_utils.__path__[0]).parent
 PACKAGE = "ansible_collections.threadwise.smt.plugins"
 START = f"""
-import collections, json, sys
+import collections, contextlib, io, json, sys
 compiled = collections.Counter()
 sys.addaudithook(lambda event, of: compiled.update([str(of[1])]) if event == "compile" and of[1] else None)
 sys.dont_write_bytecode = True
-import {PACKAGE}.modules.smt_facts
+import ansible.module_utils.basic as basic
+basic._ANSIBLE_ARGS, basic._ANSIBLE_PROFILE = b'{{"ANSIBLE_MODULE_ARGS": {{}}}}', "legacy"
+from {PACKAGE}.modules import smt_facts
+with contextlib.redirect_stdout(io.StringIO()) as said, contextlib.suppress(SystemExit):
+    smt_facts.main()
+assert "hardware_class" in said.getvalue()
 print(json.dumps({{"compiled": compiled, "files": {{name: one.__file__ for name, one in sys.modules.items()
     if name.startswith("{PACKAGE}") and getattr(one, "__file__", None)}}}}))
 """
