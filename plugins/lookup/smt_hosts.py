@@ -33,6 +33,11 @@ options:
     description: The same for files that are removed then.
     type: dict
     default: {}
+  anew:
+    description: Names of variables that an earlier check of the same call may have registered, which are forgotten.
+    type: list
+    elements: str
+    default: []
   after:
     description: Name of a variable that an earlier play of the call registered, which found that there are hosts.
     type: str
@@ -109,6 +114,9 @@ class LookupModule(LookupBase):
         self.set_options(var_options=variables, direct=kwargs)
         pattern = ",".join(str(part) for term in terms for part in (term if isinstance(term, list) else [term]))
         known = variables or {}
+        for of_host in self._of_tasks(known).values():
+            for name in self.get_option("anew"):
+                of_host.pop(name, None)
         earlier = self._registered(self.get_option("after") or self.get_option("failing"), known)
         if earlier is not None:
             return [self._narrowed(pattern, earlier[0], known)]
@@ -136,14 +144,16 @@ class LookupModule(LookupBase):
         is_most = len(named) > max(1, MAX_SHARE * len((known.get("groups") or {}).get("all", named)))
         return pattern if is_most or not all(map(remediation.is_alone, named)) else ",".join(named or [host])
 
-    @staticmethod
-    def _registered(name: str | None, known: t.Mapping[str, t.Any]) -> tuple[str, t.Any] | None:
-        """Return the first host for which a task registered a variable, and its value; None where none did: facts of
-        hosts choose no host. A call that runs no play has none.
-        """
-        hostvars = known.get("hostvars")
-        registered = hostvars._variable_manager._nonpersistent_fact_cache if hostvars is not None else {}
+    def _registered(self, name: str | None, known: t.Mapping[str, t.Any]) -> tuple[str, t.Any] | None:
+        """Return the first host for which a task registered a variable, and its value; None where none did."""
+        registered = self._of_tasks(known)
         return next(((str(host), found[name]) for host, found in registered.items() if name in found), None)
+
+    @staticmethod
+    def _of_tasks(known: t.Mapping[str, t.Any]) -> dict[str, dict[str, t.Any]]:
+        """Return what tasks registered, by host: facts of hosts choose no host. A call that runs no play has none."""
+        hostvars = known.get("hostvars")
+        return hostvars._variable_manager._nonpersistent_fact_cache if hostvars is not None else {}
 
     def _without_answer(self, refusal: str, known: t.Mapping[str, t.Any]) -> list[str]:
         """See that no file of an earlier call is taken for one of this call; return a sentence where that fails."""

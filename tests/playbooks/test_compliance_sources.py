@@ -148,6 +148,18 @@ def test_the_one_host_of_its_play_may_be_a_refused_one(fleet):
     assert "h1 is refused" in " ".join(seen.split()) and not (fleet.directory / "other.html").exists(), seen
 
 
+@pytest.mark.parametrize("source", ["files", "push"])
+def test_two_checks_in_one_call_each_fail_their_own_hosts(fleet, source):
+    asked = made(fleet, {"h1": "compliant", "h3": "drifted"}) if source == "files" else {"smt_policy": "disabled"}
+    plays = [
+        {"ansible.builtin.import_playbook": "threadwise.smt.smt_compliance", "vars": {"smt_compliance_hosts": host}}
+        for host in ("h1", "h3")
+    ]
+    (fleet.directory / "site.yml").write_text(json.dumps(plays))
+    code, seen = fleet.play("site.yml", **asked)
+    assert code == 2 and recap(seen, "failed") == {"h3"}, seen
+
+
 @pytest.mark.parametrize("option", ["--list-hosts", "--list-tasks", "--syntax-check"])
 def test_what_would_run_can_be_listed(fleet, option):
     code, seen = fleet.play("smt_compliance", option, smt_compliance_source="files")
