@@ -249,6 +249,6 @@ def moment(value: str | None, name: str) -> datetime.datetime | None:
     if value is None:
         return None
     try:
-        return datetime.datetime.strptime(value, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=datetime.UTC)
+        return text.moment(value)
     except ValueError as error:
         raise text.BorderError(f"{name}: {value} is not a valid time") from error

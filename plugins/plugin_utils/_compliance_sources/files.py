@@ -130,7 +130,7 @@ class _Reader:
         try:
             found = parts.decoded(content.decode("utf-8"), compliances.Check)
             for stamped in (found.at, *(host.checked for host in found.hosts or () if host.checked)):
-                compliance.moment(stamped)
+                text.moment(stamped)
         except UnicodeDecodeError:
             self.refuse(origin, "it is no text in UTF-8")
         except (text.BorderError, ValueError) as error:
@@ -194,7 +194,7 @@ def _words(origin: str, check: compliances.Check) -> t.Iterator[Word]:
     decisions = {one.hardware_class: one for one in check.decisions}
     for host in check.hosts or ():
         result = _result(host, decisions.get(host.hardware_class or ""))
-        yield Word(host.host, compliance.moment(host.checked or check.at), result, origin)
+        yield Word(host.host, text.moment(host.checked or check.at), result, origin)
 
 
 def _result(host: compliances.Host, decision: compliances.Decision | None) -> ComplianceResult:

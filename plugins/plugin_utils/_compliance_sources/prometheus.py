@@ -265,8 +265,9 @@ def _heard(asked: Asked, source: prometheus.Prometheus, hours: float) -> Heard:
     heard = Heard(found, pulls, alive, which, asked.now)
     if {word.host for word in heard.words}.issuperset(asked.hosts):
         return heard
+    # Of 10,000 hosts all but a few were in the first answer.
     more = [
-        source.every(f"last_over_time({name}[{KNOWN}:{STEP}])", MAX_SERIES)
+        source.every(f"last_over_time({name}[{KNOWN}:{STEP}]) unless last_over_time({name}{span})", MAX_SERIES)
         for name in (names.STATUS_TIME, names.PULL_RUN)
     ]
     return Heard([*found, *more[0]], [*pulls, *more[1]], alive, which, asked.now)

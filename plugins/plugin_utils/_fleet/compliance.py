@@ -192,15 +192,6 @@ def stamp(moment: datetime.datetime) -> str:
     return f"{moment.astimezone(datetime.UTC):{_MOMENT}}"
 
 
-def moment(stamped: str) -> datetime.datetime:
-    """Return the time of a stamp, aware.
-
-    Raises:
-        ValueError: it is none.
-    """
-    return datetime.datetime.strptime(stamped, _MOMENT).replace(tzinfo=datetime.UTC)
-
-
 def without_smt(facts: fields.Facts) -> bool:
     """Return whether no setting of a host would put two threads on a core.
 

@@ -31,7 +31,6 @@ _NAME = re.compile(r"checks-(\d{4}-\d{2})\.jsonl")
 # What says nothing of whether a host has drifted.
 _NOT_SEEN = (*compliance.NOT_SEEN, compliance.UNKNOWN, compliance.BAD_POLICY)
 
-_MOMENT = "%Y-%m-%dT%H:%M:%SZ"
 
 Statuses = t.Mapping[str, str]
 
@@ -118,9 +117,9 @@ def add(
             if last and at < last - BEHIND:
                 # What came later would be read before it, and a drift would end before it began.
                 raise text.BorderError(
-                    f"{folder.path / name}: its last check is of {last:{_MOMENT}}, which is later than this one"
-                    f" ({at:{_MOMENT}}): set the clock of this controller, or remove the lines of later times from the"
-                    " file if its clock was wrong then"
+                    f"{folder.path / name}: its last check is of {compliance.stamp(last)}, which is later than this one"
+                    f" ({compliance.stamp(at)}): set the clock of this controller, or remove the lines of later times"
+                    " from the file if its clock was wrong then"
                 )
             if dry_run:
                 return
@@ -132,7 +131,7 @@ def add(
             line = {
                 "schema": SCHEMA,
                 "schema_version": VERSION,
-                "at": f"{at:{_MOMENT}}",
+                "at": compliance.stamp(at),
                 "hosts": len(statuses),
                 "whole": is_first,
                 "statuses": {host: one for host, one in now.items() if is_first or known.get(host) != one},
@@ -181,8 +180,8 @@ def read(directory: str | os.PathLike[str]) -> History:
                 for at, line in _lines(folder, name):
                     if found.checks and at < found.checks[-1].at:
                         raise text.BorderError(
-                            f"{folder.path / name}: its check of {at:{_MOMENT}} comes after one of"
-                            f" {found.checks[-1].at:{_MOMENT}}: remove the lines of the wrong time"
+                            f"{folder.path / name}: its check of {compliance.stamp(at)} comes after one of"
+                            f" {compliance.stamp(found.checks[-1].at)}: remove the lines of the wrong time"
                         )
                     # Who is not in a whole line left the inventory in a month whose file is gone.
                     left = dict.fromkeys(found.statuses.keys() - line.statuses.keys()) if line.whole else {}
@@ -247,7 +246,7 @@ def _lines(folder: folders.Folder, name: str) -> t.Iterator[tuple[datetime.datet
     for number, line in enumerate(content[: content.rfind("\n") + 1].splitlines(), 1):
         try:
             check = parts.decoded(line, histories.CheckLine)
-            at = datetime.datetime.strptime(check.at, _MOMENT).replace(tzinfo=datetime.UTC)
+            at = text.moment(check.at)
         except (ValueError, text.BorderError) as error:
             raise text.BorderError(
                 f"{folder.path / name}: line {number} is no check of this collection ({error}): remove the file"

@@ -125,6 +125,27 @@ def own(user, host):
     return plain(user.arguments(ASKED, host))
 
 
+def test_variables_of_group_and_host_files_are_what_ansible_says(tmp_path):
+    groups = {"web": ["a", "b"], "db": ["b", "c"], "a": ["c", "d"]}
+    inventory = {"children": {name: {"hosts": dict.fromkeys(hosts)} for name, hosts in groups.items()}}
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"all": inventory}))
+    for place in (tmp_path, tmp_path / "play"):
+        for kind, names in {"group_vars": ["all", *groups], "host_vars": ["a", "d"]}.items():
+            (place / kind).mkdir(parents=True)
+            for name in names:
+                value = f"{kind}/{name} of {place.name}"
+                (place / kind / f"{name}.yml").write_text(yaml.safe_dump({"one": value, f"of_{name}": value}))
+    loader = DataLoader()
+    loader.set_basedir(str(tmp_path / "play"))
+    manager = VariableManager(loader, InventoryManager(loader, [str(tmp_path / "hosts.yml")]))
+    hosts = ["a", "b", "c", "d", "b", "a"]
+    asked = {"inventory_hostname": "a", "ansible_play_hosts_all": hosts, "ansible_play_batch": hosts}
+    user = UserVariables(None, {**asked, "hostvars": HostVars(manager._inventory, manager, loader)}, loader)
+    for host in hosts:
+        own = manager.get_vars(host=manager._inventory.get_host(host), include_hostvars=False)
+        assert own["one"] and user.of(host) == own
+
+
 def test_without_facts_it_is_what_ansible_says(world):
     for host in OF_HOSTS:
         assert own(world.user(), host) == expected(host)

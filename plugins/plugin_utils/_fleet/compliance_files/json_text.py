@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, usage
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places
@@ -21,6 +22,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding imp
 from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled import series
 
 SCHEMA_NAME, SCHEMA_VERSION = "threadwise.smt/compliance", 3
+
+_ENCODE = json.JSONEncoder(allow_nan=False).encode
 
 _TEXT = {"type": "string"}
 _TEXT_OR_NULL = schema.or_null(_TEXT)
@@ -267,7 +270,17 @@ def document(check: Check) -> str:
         "not_in_inventory": list(check.strangers),
         "notes": list(check.notes),
     }
-    return json.dumps(content, indent=1, allow_nan=False) + "\n"
+    parts = ",\n".join(f" {_ENCODE(name)}: {_lines(value)}" for name, value in content.items())
+    return f"{{\n{parts}\n}}\n"
+
+
+def _lines(value: t.Any) -> str:
+    """Return a value as JSON text, each part of a list on a line of its own. The library's own lines would take almost
+    three times as long.
+    """
+    if not isinstance(value, list) or not value:
+        return _ENCODE(value)
+    return "[\n  " + ",\n  ".join(map(_ENCODE, value)) + "\n ]"
 
 
 FORMAT = Format("json", places.DOCUMENT, document)

@@ -90,7 +90,7 @@ def metrics(check: Check) -> str:
 
 def _checked(check: Check, result: compliance.ComplianceResult) -> int:
     """Return when a host was checked, in seconds since 1970."""
-    return int((compliance.moment(result["checked"]) if result["checked"] else check.at).timestamp())
+    return int((text.moment(result["checked"]) if result["checked"] else check.at).timestamp())
 
 
 def _found(result: compliance.ComplianceResult) -> dict[str, str]:
