@@ -270,7 +270,7 @@ def _heard(asked: Asked, source: prometheus.Prometheus, hours: float) -> Heard:
         source.every(f"last_over_time({name}[{KNOWN}:{STEP}]) unless last_over_time({name}{span})", MAX_SERIES)
         for name in (names.STATUS_TIME, names.PULL_RUN)
     ]
-    return Heard([*found, *more[0]], [*pulls, *more[1]], alive, which, asked.now)
+    return Heard([*found, *more[0]], [*pulls, *more[1]], alive, which, asked.now) if any(more) else heard
 
 
 def _read(asked: Asked) -> Answer:
