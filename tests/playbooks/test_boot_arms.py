@@ -109,6 +109,7 @@ def test_run_time_arms_are_measured_within_the_boots_of_the_baseline(tmp_path):
     fleet.assert_as_before()
 
 
+@pytest.mark.long
 def test_a_boot_that_fails_leaves_the_host_as_it_was(tmp_path):
     """It does not come back with mitigations=off; when it can be reached again it boots with its own arguments."""
     fleet = BootFleet(tmp_path)
@@ -120,6 +121,7 @@ def test_a_boot_that_fails_leaves_the_host_as_it_was(tmp_path):
     assert fleet.result()["outcome"] == "failed"
 
 
+@pytest.mark.long
 def test_after_ctrl_c_the_host_goes_back_by_itself_and_the_boots_before_are_kept(tmp_path):
     fleet = BootFleet(tmp_path, waits_in="r-boot-2")
     process = fleet.start_evaluation(arms=["smt_on", "nosmt"], boots=1)

@@ -649,6 +649,7 @@ def evaluated(directory, host, run, hardware_class, off, better=None, blocks=10)
     return path
 
 
+@pytest.mark.long
 def test_a_host_decides_for_the_class_that_it_has_and_no_other(tmp_path):
     kinds = {name: f"x86_64-1s2c4t-split-{name:08x}" for name in (1, 2, 3)}
     fleet = Fleet(

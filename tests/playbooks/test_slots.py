@@ -138,7 +138,9 @@ def test_the_next_run_gives_back_what_a_killed_controller_has_left(tmp_path, ser
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        ((500, {"kind": "error", "value": "no etcd"}), "answers with status 500: no etcd"),
+        pytest.param(
+            (500, {"kind": "error", "value": "no etcd"}), "answers with status 500: no etcd", marks=pytest.mark.long
+        ),
         ((200, {"status": "ok"}), "answers with status 200, and not as FleetLock does"),
     ],
 )

@@ -114,6 +114,7 @@ def test_a_trial_whose_periods_count_each_others_samples_is_refused_before_any_s
     assert not path.exists() and fleet.changes() == {} and "Traceback" not in said
 
 
+@pytest.mark.long
 def test_a_rule_of_another_server_is_declared_or_no_host_takes_part(world):
     _fleet, trial = world
     query = (

@@ -39,10 +39,20 @@ def pytest_collection_modifyitems(items):
         seen.add((item.path, item.originalname))
 
 
+# Of this process at its begin.
+SIGNALS = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+
+
 @pytest.fixture(autouse=True)
 def _signals_as_they_were():
-    """Undo what a plan does that has ended: it ignores signals, and so would all programs that later tests start."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    """Undo what a plan does that has ended, also one of a fixture that several tests share: it ignores signals, and so
+    would all programs that later tests start.
+    """
+    _signals_of_the_begin()
     yield
-    for number, handler in before.items():
+    _signals_of_the_begin()
+
+
+def _signals_of_the_begin():
+    for number, handler in SIGNALS.items():
         signal.signal(number, handler)
