@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 
+import pytest
 import yaml
 from this_machine import SHORT, this_machine
 
