@@ -10,6 +10,8 @@ LAB_SHAPE ?= 2x2x2
 
 # The venv comes first, so that ansible, molecule and the laboratory find each other and no other Python is picked up.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+# Where it is set, each of hundreds of calls compiles all of Ansible again, which takes as long as the call itself.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
 help: ## what can be made

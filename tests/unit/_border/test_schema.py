@@ -189,7 +189,7 @@ def test_the_place_is_the_one_that_another_library_names():
     check, library = schema.Checker(results.SCHEMA).check, jsonschema_rs.Draft202012Validator(results.SCHEMA)
     check(whole)
     source, refused = random.Random(17), 0
-    for at in source.choices(places(whole), k=300):
+    for at in source.choices(places(whole), k=100):
         wrong = replaced(whole, at, source.choice([None, True, -1, 10**90, "", "a\n", [], {}, [None], {"": 0}]))
         errors = {".".join(map(str, one.instance_path)) or "the document" for one in library.iter_errors(wrong)}
         if errors:
@@ -201,7 +201,7 @@ def test_the_place_is_the_one_that_another_library_names():
             assert place in errors or place.rpartition(".")[0] in errors
         else:
             check(wrong)
-    assert 100 < refused < 300
+    assert 30 < refused < 100
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), b"x", {1: 2}])
