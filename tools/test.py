@@ -153,8 +153,8 @@ STEPS = {
     # A compromised host beside honest ones: attacks on a survey and on compliance, tried together, and some that are
     # made from a seed.
     "hostile": Step(("python", *PYTEST, *PLAYBOOKS, "-k", "survey or compliance", "tests/hostile"), ("gzip",)),
-    # The rooms that use the controller's libraries, with the oldest versions of these that requirements.txt names. Whole
-    # reports take most of the time of these rooms, and are made by other tests in them too.
+    # The rooms that use the controller's libraries, with the oldest versions of these that requirements.txt names.
+    # test_build takes most of the time of these rooms, and other tests in them make whole reports too.
     "lowest": Step(
         (
             ".cache/lowest/bin/python",

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import datetime
 import json
 import time
@@ -97,6 +98,43 @@ def test_each_planted_host_of_a_fleet_is_judged_rightly(server):
     one = judged["h00000"]
     assert (one["wanted"], one["scope"], one["hardware_class"]) == ("disabled", "runtime", "x86_64-2s64c128t-split")
     assert one["running"]["status"] == "drifted" and one["checked"] is not None
+
+
+def test_what_a_server_has_not_heard_for_a_day_is_looked_for_too(tmp_path):
+    now = int(time.time())
+    yesterday, lately = range(now - 30 * 3600, now - 26 * 3600, 60), range(now - 3600, now, 60)
+    said = [
+        (yesterday, Machine("gone", 0, "gone:9100", drifted())),
+        (yesterday, Machine("former", 0, "moved:9100")),
+        (lately, Machine("present", 0, "moved:9100")),
+        (yesterday, Machine("well", 0, "well:9100", drifted())),
+        (lately, Machine("well", 0, "well:9100")),
+    ]
+    lines = {f"threadwise_smt_{name}_timestamp_seconds": [] for name in ("status", "pull_run")}
+    for times, machine in said:
+        for at in times:
+            for line in dataclasses.replace(machine, at=at).exported().splitlines():
+                if line.partition("{")[0] in lines:
+                    lines[line.partition("{")[0]].append(f"{line} {at}\n")
+    text = "".join(f"# TYPE {name} gauge\n{''.join(of_name)}" for name, of_name in lines.items())
+    (tmp_path / "samples.txt").write_text(f"{text}# EOF\n")
+    prometheus_server.backfilled(tmp_path, "openmetrics", "samples.txt", "data")
+    with prometheus_server.prometheus(tmp_path, []) as url:
+        at = datetime.datetime.fromtimestamp(now, datetime.UTC)
+        hosts = ["gone", "former", "present", "well", "never"]
+        answer = prometheus.SOURCE.read(asked(hosts, now=at, url=url))
+        judged = dict(answer.judged)
+        assert dict(prometheus.SOURCE.read(asked(["well"], now=at, url=url)).judged)["well"] == judged["well"]
+    assert statuses(judged) == {
+        "gone": "silent",
+        "former": "unknown_to_server",
+        "present": "compliant",
+        "well": "compliant",
+        "never": "unknown_to_server",
+    }
+    assert judged["gone"]["sentence"].endswith("(gone:9100), more than 3 h ago; it was drifted then")
+    assert judged["former"]["sentence"] == "moved:9100, which had this name, calls itself present now"
+    assert answer.strangers == [] and answer.notes == ["Renamed: former is present now."]
 
 
 def test_a_host_that_is_gone_was_known_and_one_that_never_was_is_not(server):

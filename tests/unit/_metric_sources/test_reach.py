@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import subprocess
 import time
 
 import prometheus_server
@@ -26,11 +25,6 @@ OVER_RULES = [{"record": "over:2m", "expr": "avg_over_time(rate:2m[1m])"}]
 
 def group(rules):
     return {"name": "x", "interval": f"{INTERVAL}s", "rules": rules}
-
-
-def backfilled(directory, *words):
-    command = [prometheus_server.unpacked("prometheus", "usr/bin/promtool"), "tsdb", "create-blocks-from", *words]
-    subprocess.run(command, cwd=directory, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
 @pytest.fixture(name="stepped", scope="module")
@@ -53,13 +47,15 @@ def a_server_whose_series_have_a_step(tmp_path_factory):
         for name, (family, kind) in kinds.items()
     )
     (directory / "samples.txt").write_text(text + "# EOF\n")
-    backfilled(directory, "openmetrics", "samples.txt", "data")
+    prometheus_server.backfilled(directory, "openmetrics", "samples.txt", "data")
     for number, rules in enumerate((RULES, OVER_RULES)):
         # One that runs reads its blocks when it starts.
         (directory / f"{number}.yml").write_text(json.dumps({"groups": [group(rules)]}))
         with prometheus_server.prometheus(directory, []) as url:
             times = [f"--start={moments[0]}", f"--end={end - 60}", f"--eval-interval={INTERVAL}s"]
-            backfilled(directory, "rules", f"--url={url}", *times, "--output-dir=data", f"{number}.yml")
+            prometheus_server.backfilled(
+                directory, "rules", f"--url={url}", *times, "--output-dir=data", f"{number}.yml"
+            )
     with prometheus_server.prometheus(directory, [], rules=[group(RULES + OVER_RULES)]) as url:
         yield prometheus.Prometheus(server.access({"url": url}.get)), step
 

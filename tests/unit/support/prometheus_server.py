@@ -211,6 +211,12 @@ def running(
             process.wait()
 
 
+def backfilled(directory, *words):
+    """Write blocks of a server that does not run yet: ``promtool tsdb create-blocks-from`` with these words."""
+    command = [unpacked("prometheus", "usr/bin/promtool"), "tsdb", "create-blocks-from", *words]
+    subprocess.run(command, cwd=directory, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
 def is_ready(url, credentials=None):
     """Return whether it says that it is ready: while it starts, it answers every query with status 503."""
     request = urllib.request.Request(f"{url}/-/ready")
