@@ -243,8 +243,8 @@ class UserVariables:
 
     @contextlib.contextmanager
     def _quickly(self) -> t.Iterator[None]:
-        """Leave out what Ansible does again for each host, which takes two thirds of a host's time: it looks through
-        facts, of which there are none here, and for the files of its groups.
+        """Leave out what Ansible does again for each host, and takes most of its time: it looks through facts, of which
+        there are none here, and for the files of its groups.
         """
         own: dict[str, t.Callable[..., t.Any]] = {
             name: getattr(_MANAGING, name)

@@ -12,7 +12,11 @@ import math
 import operator
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError, line
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import (
+    MOMENT as MOMENT_PATTERN,
+    BorderError,
+    line,
+)
 
 try:
     import msgspec
@@ -137,7 +141,7 @@ SHARE: Schema = {"type": "number", "minimum": 0, "maximum": 2}
 # Names of runs and trials, which are directories on the controller.
 RUN_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 DAY = text(10, r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")
-MOMENT = text(20, r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$")
+MOMENT = text(20, f"^{MOMENT_PATTERN}$")
 CPU: Schema = {"type": "integer", "minimum": 0, "maximum": 65535}
 CPU_LIST = text(MAX_CPU_LIST, r"^[0-9,-]*$")
 # CPU numbers without ranges, so that the length of the text limits their number.

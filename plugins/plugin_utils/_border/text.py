@@ -17,7 +17,8 @@ _LAYOUT = "\t\n"
 # JSON escapes that can stand for unsafe characters.
 _ESCAPES = ("\\u", "\\b", "\\f", "\\r")
 
-_MOMENT = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
+MOMENT = "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"
+"""A pattern of what ``host_text.UTC_FORMAT`` writes."""
 
 
 class BorderError(Exception):
@@ -43,8 +44,8 @@ def moment(written: str) -> datetime.datetime:
     Raises:
         ValueError: it is none.
     """
-    # `strptime` takes ten times as long, of which there is one for each host of a fleet.
-    if not _MOMENT.fullmatch(written):
+    # `strptime` takes more than ten times as long, and each host of a fleet has one.
+    if not re.fullmatch(MOMENT, written):
         raise ValueError(f"{line(written, 60)} is no time such as 2026-11-28T22:16:05Z")
     return datetime.datetime.fromisoformat(written)
 

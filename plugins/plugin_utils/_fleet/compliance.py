@@ -16,7 +16,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments
 from ansible_collections.threadwise.smt.plugins.module_utils._consumers import settings as consumer_settings
-from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, text as host_text
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
     scope as smt_scope,
@@ -68,7 +68,6 @@ _NO_SMT = (
     " otherwise"
 )
 _NUMBER = re.compile(r"[0-9]{1,9}")
-_MOMENT = "%Y-%m-%dT%H:%M:%SZ"
 
 ComplianceResult = dict[str, t.Any]
 
@@ -189,7 +188,7 @@ def from_registered(variable: t.Any) -> ComplianceResult:
 
 def stamp(moment: datetime.datetime) -> str:
     """Return a time (aware) as files have it, of UTC."""
-    return f"{moment.astimezone(datetime.UTC):{_MOMENT}}"
+    return f"{moment.astimezone(datetime.UTC):{host_text.UTC_FORMAT}}"
 
 
 def without_smt(facts: fields.Facts) -> bool:
