@@ -42,7 +42,7 @@ def lineage_of(url):
 
 @pytest.fixture(name="url", scope="module")
 def a_server(tmp_path_factory):
-    exporter = prometheus_server.Exporter()
+    exporter = prometheus_server.Exporter(is_punctual=True)
     exporter.text = (
         'kube_node_info{namespace="a"} 1\nkube_pod_x_info{namespace="a"} 1\nnode_network_receive_bytes{device="eth0"}'
         " 5\nrequests_total 7\n"

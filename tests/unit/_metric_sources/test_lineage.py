@@ -45,7 +45,7 @@ def source(url):
 
 @pytest.fixture(name="url", scope="module")
 def a_server_with_rules(tmp_path_factory):
-    exporter = prometheus_server.Exporter()
+    exporter = prometheus_server.Exporter(is_punctual=True)
     exporter.text = 'requests_total{path="a"} 5\nrequests_total{path="b{,} \\"x\\""} 7\nload 1\n'
     with prometheus_server.serving(exporter.answer) as address:
         directory = tmp_path_factory.mktemp("prometheus")

@@ -22,7 +22,7 @@ def longest(given, url=None, check=10):
 
 @pytest.fixture(name="url", scope="module")
 def a_server_with_a_rule(tmp_path_factory):
-    exporter = prometheus_server.Exporter()
+    exporter = prometheus_server.Exporter(is_punctual=True)
     exporter.text = "load 1\n"
     directory = tmp_path_factory.mktemp("prometheus")
     with (
