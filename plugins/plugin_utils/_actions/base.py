@@ -9,6 +9,7 @@ of it.
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import sys
 import typing as t
@@ -126,6 +127,8 @@ class ControllerAction(_OwnAction):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Run the task."""
+        # Ansible makes a process for this task alone: the inventory in it is no garbage, and not to be looked through.
+        gc.freeze()
         super().run(tmp, task_vars)
         _dummy, options = self.validate_argument_spec(argument_spec=dict(self.arguments))
         return self.act(options, task_vars or {})

@@ -105,7 +105,8 @@ class UserVariables:
         self._manager.__dict__.update(manager.__dict__)
         self._manager._fact_cache = _NoFacts()
         self._manager._nonpersistent_fact_cache = {}
-        self._of_groups: dict[tuple[t.Any, ...], Variables] = {}
+        self._of_groups: dict[tuple[str, ...], Variables] = {}
+        self._of_files: list[t.Callable[..., Variables]] = []
         self.extra: Variables = manager._extra_vars
 
     @property
@@ -228,46 +229,62 @@ class UserVariables:
         Raises:
             AnsibleActionFail: Ansible cannot read them, such as a day in a file that no calendar has.
         """
-        self._manager._nonpersistent_fact_cache = {
-            host: {name: value for name, value in (self._set.get(host) or {}).items() if _is_kept(name)}
-        }
+        named = self._inventory.get_host(host)
         try:
-            with self._quickly():
-                found: Variables = self._manager.get_vars(host=self._inventory.get_host(host), include_hostvars=False)
+            below = self._of_groups_of(named)
+            parts = (
+                {name: value for name, value in named.get_vars().items() if name != "ansible_facts"},
+                *(read(entities=[named]) for read in self._of_files),
+                self._manager._vars_cache.get(host, {}),
+                {name: value for name, value in (self._set.get(host) or {}).items() if _is_kept(name)},
+                self._above,
+            )
+            return functools.reduce(_MANAGING.combine_vars, filter(None, parts), below)
         except AnsibleError as error:
             raise _FAIL(
                 f"{text.line(host, 100)}: its variables (of the inventory, host_vars and group_vars) cannot be read:"
                 f" {text.line(error, 500)}"
             ) from None
+
+    @functools.cached_property
+    def _above(self) -> Variables:
+        """The variables that no host has of its own: extra ones, and some of Ansible's."""
+        found: Variables = self._manager.get_vars(include_hostvars=False)
         return found
 
-    @contextlib.contextmanager
-    def _quickly(self) -> t.Iterator[None]:
-        """Leave out what Ansible does again for each host, and takes most of its time: it looks through facts, of which
-        there are none here, and for the files of its groups.
+    def _of_groups_of(self, named: t.Any) -> Variables:
+        """Return what the groups of a host say. Ansible works it out again for each host, which takes most of its time:
+        hosts of the same groups differ in what is their own.
         """
-        own: dict[str, t.Callable[..., t.Any]] = {
-            name: getattr(_MANAGING, name)
-            for name in ("clean_facts", "get_vars_from_path", "get_vars_from_inventory_sources")
-        }
+        key = tuple(group.name for group in named.get_groups())
+        if key not in self._of_groups:
+            nobody = type(named)("")
+            nobody.groups = named.groups
+            with self._noting(nobody):
+                self._of_groups[key] = self._manager.get_vars(host=nobody, include_hostvars=False)
+        return self._of_groups[key]
+
+    @contextlib.contextmanager
+    def _noting(self, nobody: t.Any) -> t.Iterator[None]:
+        """Note which files Ansible reads for a host, and read none for this one."""
+        own = {name: getattr(_MANAGING, name) for name in ("get_vars_from_path", "get_vars_from_inventory_sources")}
+        self._of_files = []
+
+        def read(
+            asked: t.Callable[..., Variables], loader: t.Any, where: t.Any, entities: t.Sequence[t.Any], stage: str
+        ) -> Variables:
+            if nobody not in entities:
+                return asked(loader, where, entities, stage)
+            self._of_files.append(functools.partial(asked, loader, where, stage=stage))
+            return {}
+
         try:
             for name, asked in own.items():
-                setattr(_MANAGING, name, dict if name == "clean_facts" else functools.partial(self._once, asked))
+                setattr(_MANAGING, name, functools.partial(read, asked))
             yield
         finally:
             for name, asked in own.items():
                 setattr(_MANAGING, name, asked)
-
-    def _once(
-        self, asked: t.Callable[..., Variables], loader: t.Any, where: t.Any, entities: t.Sequence[t.Any], stage: str
-    ) -> Variables:
-        """Return what files say of groups, as they were read for an earlier host; of a host itself, what they say."""
-        if any(entity.name in self._inventory.hosts for entity in entities):
-            return asked(loader, where, entities, stage)
-        key = (asked, str(where), tuple(entity.name for entity in entities), stage)
-        if key not in self._of_groups:
-            self._of_groups[key] = asked(loader, where, entities, stage)
-        return self._of_groups[key]
 
     def around(self, host: str) -> Variables:
         """Return the same with those of the play, the role and the task, in Ansible's order:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import collections
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import (
@@ -42,7 +43,8 @@ def exit_worthy(judged: t.Iterable[Judged]) -> bool:
 
 def counts(judged: t.Sequence[Judged]) -> dict[str, int]:
     """Count the hosts by status; every status is listed."""
-    return {status: sum(1 for dummy, result in judged if result["status"] == status) for status in compliance.STATUSES}
+    found = collections.Counter(result["status"] for dummy, result in judged)
+    return {status: found[status] for status in compliance.STATUSES}
 
 
 def sentence(judged: t.Sequence[Judged], left_out: t.Sequence[str] = ()) -> str:

@@ -68,9 +68,13 @@ _DATA = schema.Checker(
         "properties": {"resultType": schema.text(20), "result": {"type": "array"}},
     }
 )
-_VECTOR = schema.Checker(
-    {"type": "object", "required": ["metric", "value"], "properties": {"metric": _LABELS, "value": _SAMPLE}}
-)
+_OF_VECTOR: schema.Schema = {
+    "type": "object",
+    "required": ["metric", "value"],
+    "properties": {"metric": _LABELS, "value": _SAMPLE},
+}
+_VECTOR = schema.Checker(_OF_VECTOR)
+_VECTORS = schema.Checker({"type": "array", "items": _OF_VECTOR})
 _MATRIX = schema.Checker(
     {
         "type": "object",
@@ -232,13 +236,8 @@ class Prometheus:
                 )
             if len(data["result"]) > most:
                 raise self._server.error(f" has {len(data['result'])} series for {_shown(query)}, more than {most}")
-            found = []
-            for one in data["result"]:
-                self._check(_VECTOR, one)
-                value = _number(one["value"][1])
-                if value is not None:
-                    found.append((one["metric"], value))
-            return found
+            self._check(_VECTORS, data["result"])
+            return [(one["metric"], value) for one in data["result"] if (value := _number(one["value"][1])) is not None]
 
     def over(self, query: str, begin: datetime.datetime, end: datetime.datetime, step: float) -> Series:
         """Return the points of a query between two moments.

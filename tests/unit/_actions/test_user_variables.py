@@ -125,9 +125,24 @@ def own(user, host):
     return plain(user.arguments(ASKED, host))
 
 
-def test_variables_of_group_and_host_files_are_what_ansible_says(tmp_path):
+@pytest.mark.parametrize("behaviour", ["replace", "merge"])
+def test_variables_of_hosts_are_what_ansible_says(tmp_path, monkeypatch, behaviour):
+    monkeypatch.setattr("ansible.constants.DEFAULT_HASH_BEHAVIOUR", behaviour)
     groups = {"web": ["a", "b"], "db": ["b", "c"], "a": ["c", "d"]}
-    inventory = {"children": {name: {"hosts": dict.fromkeys(hosts)} for name, hosts in groups.items()}}
+    of_hosts = {
+        # Some of these are Ansible's own names, and some are set elsewhere as well.
+        "a": {"one": "inventory", "nested": {"host": 1}, "groups": "mine", "inventory_hostname": "x", "omit": "mine"},
+        "b": {"ansible_facts": {"smt": 1}, "given": "by the host", "included": "no", "set": "no", "group_names": []},
+        "e.example.org": {"ansible_host": "10.0.0.1", "playbook_dir": "/", "ansible_facts": 1},
+    }
+    inventory = {
+        "hosts": {"e.example.org": of_hosts["e.example.org"]},
+        "children": {
+            name: {"hosts": {host: of_hosts.get(host) for host in hosts}, "vars": {"nested": {name: 1}, "set": name}}
+            for name, hosts in groups.items()
+        },
+    }
+    inventory["children"]["db"]["vars"]["ansible_group_priority"] = 10
     (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"all": inventory}))
     for place in (tmp_path, tmp_path / "play"):
         for kind, names in {"group_vars": ["all", *groups], "host_vars": ["a", "d"]}.items():
@@ -138,7 +153,11 @@ def test_variables_of_group_and_host_files_are_what_ansible_says(tmp_path):
     loader = DataLoader()
     loader.set_basedir(str(tmp_path / "play"))
     manager = VariableManager(loader, InventoryManager(loader, [str(tmp_path / "hosts.yml")]))
-    hosts = ["a", "b", "c", "d", "b", "a"]
+    manager._extra_vars = {"given": "by -e", "nested": {"extra": 1}}
+    for host in ("b", "c"):
+        manager.set_host_variable(host, "included", f"for {host}")
+        manager.set_nonpersistent_facts(host, {"set": f"for {host}", "nested": {"set": 1}})
+    hosts = ["a", "b", "c", "d", "e.example.org", "b", "a"]
     asked = {"inventory_hostname": "a", "ansible_play_hosts_all": hosts, "ansible_play_batch": hosts}
     user = UserVariables(None, {**asked, "hostvars": HostVars(manager._inventory, manager, loader)}, loader)
     for host in hosts:
