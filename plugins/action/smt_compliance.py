@@ -13,9 +13,9 @@ from ansible.errors import AnsibleActionFail
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import command_line, terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._compliance_sources import prometheus
 from ansible_collections.threadwise.smt.plugins.plugin_utils._compliance_sources.base import Asked, SourceError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._compliance_sources.registry import SOURCES
+from ansible_collections.threadwise.smt.plugins.plugin_utils._credentials import variables
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import (
     compliance_report,
@@ -122,7 +122,7 @@ class ActionModule(ControllerAction):
         shows when it cannot be templated.
         """
         written = self._user.around(self._user.first_of_all())
-        return lambda name: self._user.templated(written.get(prometheus.VARIABLE + name), written)
+        return lambda name: self._user.templated(written.get(variables.OF_COMPLIANCE + name), written)
 
     def _without_answer(self, options: dict[str, t.Any], reason: str) -> dict[str, t.Any]:
         """Return the result where nothing was judged; the files say why."""

@@ -31,7 +31,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import earlier_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._history import checks
 from ansible_collections.threadwise.smt.plugins.plugin_utils._preflight import transport, variables
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import registry
 
 ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "run": {"type": "str"},
@@ -189,7 +189,7 @@ class ActionModule(ControllerAction):
         missing = libraries.sentence(purpose, [schema.MISSING_LIBRARY])
         if missing:
             raise AnsibleActionFail(missing)
-        lacks = build.left_out() if evaluates else None
+        lacks = registry.left_out() if evaluates else None
         if lacks:
             display.warning(lacks)
 

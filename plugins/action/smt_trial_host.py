@@ -20,6 +20,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base impor
 from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import reboot, visit
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.of_files import trials
+from ansible_collections.threadwise.smt.plugins.plugin_utils._credentials import variables
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places, time_limits
 from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import lineage, prometheus, server
 from ansible_collections.threadwise.smt.plugins.plugin_utils._options.smt_trial_host import ARGUMENTS
@@ -106,7 +107,7 @@ class ActionModule(HostAction):
         # None of them is an argument of the task, which Ansible shows when it cannot be templated.
         written = self._user.around(self._vars["inventory_hostname"])
         return prometheus.Prometheus(
-            server.access(lambda name: self._user.templated(written.get(server.VARIABLE + name), written))
+            server.access(lambda name: self._user.templated(written.get(variables.OF_TRIAL + name), written))
         )
 
     def _describe(self) -> dict[str, t.Any]:

@@ -16,7 +16,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import metrics as names
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._compliance_sources import base
+from ansible_collections.threadwise.smt.plugins.plugin_utils._compliance_sources import base, names as source_names
 from ansible_collections.threadwise.smt.plugins.plugin_utils._compliance_sources.base import (
     Answer,
     Asked,
@@ -24,11 +24,11 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._compliance_sources
     SourceError,
     Word,
 )
+from ansible_collections.threadwise.smt.plugins.plugin_utils._credentials import variables
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, policy
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance import ComplianceResult
 from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import prometheus, server
 
-VARIABLE = "smt_compliance_metrics_"
 # A host that pulls each hour, at a minute that differs by fifteen, may miss one pull.
 MAX_AGE_HOURS = 3.0
 # So far back a host is looked for that says nothing any more. Steps of an hour take a server seconds for 10,000 hosts.
@@ -276,7 +276,7 @@ def _heard(asked: Asked, source: prometheus.Prometheus, hours: float) -> Heard:
 def _read(asked: Asked) -> Answer:
     hours = MAX_AGE_HOURS if asked.options["max_age"] is None else asked.options["max_age"]
     try:
-        source = prometheus.Prometheus(server.access(asked.secret, VARIABLE), SECONDS, MAX_BYTES)
+        source = prometheus.Prometheus(server.access(asked.secret, variables.OF_COMPLIANCE), SECONDS, MAX_BYTES)
         heard = _heard(asked, source, hours)
     except server.SourceError as error:
         raise SourceError(str(error)) from None
@@ -327,4 +327,4 @@ def _notes(heard: Heard) -> list[str]:
     return [f"{what}: {base.some(found)}." for what, found in said.items() if found]
 
 
-SOURCE = Source("prometheus", _read)
+SOURCE = Source(source_names.PROMETHEUS, _read)

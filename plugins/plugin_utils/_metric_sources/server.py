@@ -26,6 +26,7 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible.module_utils.urls import open_url
 from ansible_collections.threadwise.smt.plugins.module_utils._host import text as host_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._credentials import variables
 from ansible_collections.threadwise.smt.plugins.plugin_utils._credentials.secret import Secret, SecretError, read
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import time_limits
 
@@ -37,9 +38,6 @@ LIMITS_OF_ALL = 2
 # A series of 600 points has 20 kB. Of the answer as it is after unpacking.
 MAX_BYTES = 4 * 1024 * 1024
 PIECE = 64 * 1024
-VARIABLE = "smt_trial_metrics_"
-# What a variable of access is called after that.
-NAMES = ("url", "token", "user", "password", "ca", "certificate", "key")
 # Of tokens that are in use anywhere (RFC 6750, section 2.1, allows fewer).
 _VISIBLE = frozenset(map(chr, range(0x21, 0x7F)))
 
@@ -73,7 +71,7 @@ class Access:
     ca: str = ""
     certificate: str = ""
     key: str = ""
-    variable: str = VARIABLE
+    variable: str = variables.OF_TRIAL
 
     @property
     def shown(self) -> str:
@@ -90,18 +88,18 @@ class Access:
         return said
 
 
-def access(get: t.Callable[[str], t.Any], variable: str = VARIABLE) -> Access:
+def access(get: t.Callable[[str], t.Any], variable: str = variables.OF_TRIAL) -> Access:
     """Return how to reach a server as the variables say.
 
     Args:
-        get: returns the value of the variable of a name of `NAMES`, None where it is not set.
+        get: returns the value of the variable of a name of `variables.NAMES`, None where it is not set.
         variable: how the names of the variables begin.
 
     Raises:
         SourceError: one of them cannot be used; the message has no value.
     """
     try:
-        given = {name: read(variable + name, functools.partial(get, name)) for name in NAMES}
+        given = {name: read(variable + name, functools.partial(get, name)) for name in variables.NAMES}
     except SecretError as error:
         raise SourceError(str(error)) from None
     url = given["url"].reveal().strip()

@@ -35,13 +35,9 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads import (
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import WorkloadError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import user_variables
 from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import boot_plan, reboot
-from ansible_collections.threadwise.smt.plugins.plugin_utils._compliance_sources import (
-    prometheus as of_server,
-    registry,
-)
-from ansible_collections.threadwise.smt.plugins.plugin_utils._credentials import secret
+from ansible_collections.threadwise.smt.plugins.plugin_utils._compliance_sources import names as compliance_sources
+from ansible_collections.threadwise.smt.plugins.plugin_utils._credentials import secret, variables as access
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import quiet
-from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import server
 from ansible_collections.threadwise.smt.plugins.plugin_utils._options import variables as declared
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import arm_states, settings as trial_settings
 
@@ -56,8 +52,8 @@ _PATH: Spec = {"type": "path"}
 # How the metrics server is reached: credentials, and what may have one in it, so no message shows what they are. They
 # are in no argument specification, because Ansible shows the line where a value is that cannot be templated.
 ACCESS_OF = {
-    playbook: tuple(f"{beginning}{name}" for name in server.NAMES)
-    for playbook, beginning in (("smt_trial", server.VARIABLE), ("smt_compliance", of_server.VARIABLE))
+    playbook: tuple(f"{beginning}{name}" for name in access.NAMES)
+    for playbook, beginning in (("smt_trial", access.OF_TRIAL), ("smt_compliance", access.OF_COMPLIANCE))
 }
 ACCESS = tuple(name for names in ACCESS_OF.values() for name in names)
 # The hours after which a host is silent: up to what a server keeps of most fleets.
@@ -116,7 +112,7 @@ PLAYBOOKS: dict[str, dict[str, Spec]] = {
         "smt_compliance_names": {"type": "dict"},
         "smt_compliance_page": _PATH,
         "smt_compliance_sarif": _PATH,
-        "smt_compliance_source": {"type": "str", "choices": sorted(registry.SOURCES)},
+        "smt_compliance_source": {"type": "str", "choices": sorted(compliance_sources.ALL)},
         "smt_compliance_usage_seconds": {"type": "float"},
         **dict.fromkeys(ACCESS_OF["smt_compliance"], _ANY),
     },

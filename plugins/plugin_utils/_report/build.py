@@ -38,7 +38,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_arms import exposure, factors
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_cautions import cautions, spread
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_loads import crossovers
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import libraries, places, result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import hardware_classes
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import registry
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import (
@@ -145,7 +145,7 @@ def build(paths: t.Iterable[Path], run_dir: Path, settings: Settings = Settings(
     alone = len(paths) == 1
     refused: list[Refused] = []
     rows: list[hardware_classes.Row] = []
-    missing = [sentence] if (sentence := left_out()) else []
+    missing = [sentence] if (sentence := registry.left_out()) else []
     written = _Written(run_dir, dry_run, signs)
     keep = written.keep
     with contextlib.ExitStack() as stack:
@@ -181,14 +181,6 @@ def build(paths: t.Iterable[Path], run_dir: Path, settings: Settings = Settings(
 def own_names() -> list[str]:
     """Return the names of all files that a report can have beside those of its hosts."""
     return sorted([*registry.page_names(), *(one.name for one in registry.formats())])
-
-
-def left_out() -> str | None:
-    """Return one sentence about what a report on this controller lacks, for want of recommended packages;
-    None where it lacks nothing.
-    """
-    lost = {f"without {one.name}": one.missing_library for one in registry.formats()}
-    return libraries.left_out("the report is made", lost)
 
 
 def _formats() -> list[Format]:

@@ -12,9 +12,13 @@ import dataclasses
 import datetime
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, cores_in_use, remediation
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_report import Judged
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, remediation
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.remediation import Call
+
+if t.TYPE_CHECKING:
+    # Each playbook loads this module, and few what these need.
+    from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import cores_in_use
+    from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_report import Judged
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,6 +8,7 @@ import importlib
 import typing as t
 from pathlib import Path
 
+from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import libraries
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import Format
 
 
@@ -19,6 +20,14 @@ def formats() -> list[Format]:
 def page_names() -> list[str]:
     """Return the names of the pages of a whole run: those of the files of ``pages`` that have a ``NAME``."""
     return _defined("pages", "NAME")
+
+
+def left_out() -> str | None:
+    """Return one sentence about what a report on this controller lacks, for want of recommended packages;
+    None where it lacks nothing.
+    """
+    lost = {f"without {one.name}": one.missing_library for one in formats()}
+    return libraries.left_out("the report is made", lost)
 
 
 def _defined(folder: str, symbol: str) -> list[t.Any]:
