@@ -233,6 +233,7 @@ class UserVariables:
         try:
             below = self._of_groups_of(named)
             parts = (
+                # Facts are above it for Ansible, and none of them counts.
                 {name: value for name, value in named.get_vars().items() if name != "ansible_facts"},
                 *(read(entities=[named]) for read in self._of_files),
                 self._manager._vars_cache.get(host, {}),
@@ -260,28 +261,30 @@ class UserVariables:
         if key not in self._of_groups:
             nobody = type(named)("")
             nobody.groups = named.groups
-            with self._noting(nobody):
+            with self._noting(nobody) as files:
                 self._of_groups[key] = self._manager.get_vars(host=nobody, include_hostvars=False)
+            # The same for each host, and whole where nothing was wrong with those of the groups.
+            self._of_files = files
         return self._of_groups[key]
 
     @contextlib.contextmanager
-    def _noting(self, nobody: t.Any) -> t.Iterator[None]:
-        """Note which files Ansible reads for a host, and read none for this one."""
+    def _noting(self, nobody: t.Any) -> t.Iterator[list[t.Callable[..., Variables]]]:
+        """Yield what Ansible reads of files for a host, as calls that lack the host; read nothing for this one."""
         own = {name: getattr(_MANAGING, name) for name in ("get_vars_from_path", "get_vars_from_inventory_sources")}
-        self._of_files = []
+        files: list[t.Callable[..., Variables]] = []
 
         def read(
             asked: t.Callable[..., Variables], loader: t.Any, where: t.Any, entities: t.Sequence[t.Any], stage: str
         ) -> Variables:
             if nobody not in entities:
                 return asked(loader, where, entities, stage)
-            self._of_files.append(functools.partial(asked, loader, where, stage=stage))
+            files.append(functools.partial(asked, loader, where, stage=stage))
             return {}
 
         try:
             for name, asked in own.items():
                 setattr(_MANAGING, name, functools.partial(read, asked))
-            yield
+            yield files
         finally:
             for name, asked in own.items():
                 setattr(_MANAGING, name, asked)

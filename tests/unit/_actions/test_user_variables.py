@@ -165,6 +165,24 @@ def test_variables_of_hosts_are_what_ansible_says(tmp_path, monkeypatch, behavio
         assert own["one"] and user.of(host) == own
 
 
+def test_files_that_cannot_be_read_are_those_of_their_hosts(tmp_path):
+    (tmp_path / "hosts.yml").write_text(
+        yaml.safe_dump({"all": {"hosts": {"a": None}, "children": {"wrong": {"hosts": {"b": None}}}}})
+    )
+    for kind, name, content in (("host_vars", "a", "one: 1\n"), ("group_vars", "wrong", "one: [\n")):
+        (tmp_path / kind).mkdir()
+        (tmp_path / kind / f"{name}.yml").write_text(content)
+    loader = DataLoader()
+    manager = VariableManager(loader, InventoryManager(loader, [str(tmp_path / "hosts.yml")]))
+    hosts = ["a", "b"]
+    asked = {"inventory_hostname": "a", "ansible_play_hosts_all": hosts, "ansible_play_batch": hosts}
+    user = UserVariables(None, {**asked, "hostvars": HostVars(manager._inventory, manager, loader)}, loader)
+    for _turn in range(2):
+        assert user.of("a")["one"] == 1
+        with pytest.raises(AnsibleActionFail, match=r"\Ab: its variables .* cannot be read: ."):
+            user.of("b")
+
+
 def test_without_facts_it_is_what_ansible_says(world):
     for host in OF_HOSTS:
         assert own(world.user(), host) == expected(host)
