@@ -231,16 +231,17 @@ class UserVariables:
         """
         named = self._inventory.get_host(host)
         try:
-            below = self._of_groups_of(named)
-            parts = (
-                # Facts are above it for Ansible, and none of them counts.
-                {name: value for name, value in named.get_vars().items() if name != "ansible_facts"},
-                *(read(entities=[named]) for read in self._of_files),
+            of_host = _combined(
+                self._of_groups_of(named), named.get_vars(), *(read(entities=[named]) for read in self._of_files)
+            )
+            of_tasks = {name: value for name, value in (self._set.get(host) or {}).items() if _is_kept(name)}
+            return _combined(
+                # Ansible's own place for facts, of which there are none here.
+                {**of_host, "ansible_facts": {}},
                 self._manager._vars_cache.get(host, {}),
-                {name: value for name, value in (self._set.get(host) or {}).items() if _is_kept(name)},
+                of_tasks,
                 self._above,
             )
-            return functools.reduce(_MANAGING.combine_vars, filter(None, parts), below)
         except AnsibleError as error:
             raise _FAIL(
                 f"{text.line(host, 100)}: its variables (of the inventory, host_vars and group_vars) cannot be read:"
@@ -443,6 +444,11 @@ def _is_kept(name: t.Any) -> bool:
     those of the collection's own tasks do, and those with other names.
     """
     return not is_reserved(name) or name.startswith(_PRIVATE)
+
+
+def _combined(*parts: Variables) -> Variables:
+    """Return variables together, the later ones over the earlier ones, as Ansible is configured to do it."""
+    return functools.reduce(_MANAGING.combine_vars, filter(None, parts))
 
 
 def _named(kind: str, names: t.Sequence[str]) -> str:

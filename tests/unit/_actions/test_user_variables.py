@@ -149,7 +149,8 @@ def test_variables_of_hosts_are_what_ansible_says(tmp_path, monkeypatch, behavio
             (place / kind).mkdir(parents=True)
             for name in names:
                 value = f"{kind}/{name} of {place.name}"
-                (place / kind / f"{name}.yml").write_text(yaml.safe_dump({"one": value, f"of_{name}": value}))
+                said = {"one": value, f"of_{name}": value, "ansible_facts": value}
+                (place / kind / f"{name}.yml").write_text(yaml.safe_dump(said))
     loader = DataLoader()
     loader.set_basedir(str(tmp_path / "play"))
     manager = VariableManager(loader, InventoryManager(loader, [str(tmp_path / "hosts.yml")]))
