@@ -119,7 +119,11 @@ def test_nothing_lies_beside_the_packages(side):
 
 def alternatives(package):
     """The files that a registry imports, where it is generated, or finds by their symbol."""
-    found = {path for path in package.glob("*.py") if "\nFORMAT = " in path.read_text(encoding="utf-8")}
+    found = {
+        path
+        for path in package.glob("*.py")
+        if re.search(r"^(FORMAT|SOURCE) = ", path.read_text(encoding="utf-8"), re.MULTILINE)
+    }
     return found or imported(package / "registry.py")
 
 

@@ -232,7 +232,7 @@ class UserVariables:
         named = self._inventory.get_host(host)
         try:
             of_host = _combined(
-                self._of_groups_of(named), named.get_vars(), *(read(entities=[named]) for read in self._of_files)
+                self._said_by_groups(named), named.get_vars(), *(read(entities=[named]) for read in self._of_files)
             )
             of_tasks = {name: value for name, value in (self._set.get(host) or {}).items() if _is_kept(name)}
             return _combined(
@@ -254,7 +254,7 @@ class UserVariables:
         found: Variables = self._manager.get_vars(include_hostvars=False)
         return found
 
-    def _of_groups_of(self, named: t.Any) -> Variables:
+    def _said_by_groups(self, named: t.Any) -> Variables:
         """Return what the groups of a host say. Ansible works it out again for each host, which takes most of its time:
         hosts of the same groups differ in what is their own.
         """

@@ -91,11 +91,9 @@ class Source:
     """A source of a check.
 
     Attributes:
-        name: the value of ``smt_compliance_source``.
         read: asks it; raises SourceError.
     """
 
-    name: str
     read: t.Callable[[Asked], Answer]
 
 

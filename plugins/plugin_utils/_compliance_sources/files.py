@@ -20,7 +20,7 @@ import zipfile
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts, schema, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.of_files import compliances
-from ansible_collections.threadwise.smt.plugins.plugin_utils._compliance_sources import base, names
+from ansible_collections.threadwise.smt.plugins.plugin_utils._compliance_sources import base
 from ansible_collections.threadwise.smt.plugins.plugin_utils._compliance_sources.base import (
     Answer,
     Asked,
@@ -252,4 +252,4 @@ def _read(asked: Asked) -> Answer:
     )
 
 
-SOURCE = Source(names.FILES, _read)
+SOURCE = Source(_read)

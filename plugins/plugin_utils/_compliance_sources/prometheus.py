@@ -16,7 +16,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import metrics as names
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._compliance_sources import base, names as source_names
+from ansible_collections.threadwise.smt.plugins.plugin_utils._compliance_sources import base
 from ansible_collections.threadwise.smt.plugins.plugin_utils._compliance_sources.base import (
     Answer,
     Asked,
@@ -327,4 +327,4 @@ def _notes(heard: Heard) -> list[str]:
     return [f"{what}: {base.some(found)}." for what, found in said.items() if found]
 
 
-SOURCE = Source(source_names.PROMETHEUS, _read)
+SOURCE = Source(_read)

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._compliance_sources import names
 from ansible_collections.threadwise.smt.plugins.plugin_utils._compliance_sources.base import (
     Answer,
     Asked,
@@ -21,4 +20,4 @@ def _read(asked: Asked) -> Answer:
     return Answer([(host, compliance.from_registered(asked.registered(name, host))) for host in asked.hosts])
 
 
-SOURCE = Source(names.PUSH, _read)
+SOURCE = Source(_read)

@@ -4,7 +4,11 @@
 
 from __future__ import annotations
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._compliance_sources import files, prometheus, push
+import importlib
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils._compliance_sources import names
 from ansible_collections.threadwise.smt.plugins.plugin_utils._compliance_sources.base import Source
 
-SOURCES: dict[str, Source] = {one.name: one for one in (push.SOURCE, files.SOURCE, prometheus.SOURCE)}
+SOURCES: dict[str, Source] = {
+    name: importlib.import_module(f"{__name__.removesuffix('.registry')}.{name}").SOURCE for name in names.ALL
+}

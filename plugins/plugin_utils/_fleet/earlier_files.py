@@ -32,7 +32,7 @@ def answer(files: t.Mapping[str, object], reason: str, loader: t.Any, dry_run: b
         BorderError: one of them is none of this collection's, or cannot be written; the others are.
     """
     if not any(files.values()):
-        # Most playbooks have none, and the formats take a tenth of their time to load.
+        # Most playbooks have none, and need not load the formats.
         return
     call = Call(*command_line.call(loader), text.line(reason, MAX_REASON))
     check, problems = Check((), datetime.datetime.now(datetime.UTC), call=call), []

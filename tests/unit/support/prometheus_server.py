@@ -125,7 +125,7 @@ class Exporter:
     def __init__(self, is_punctual=False):
         self.text = ""
         self.scrapes = 0
-        # Not after any query.
+        # So long ago that no sample is of a time after that of a query.
         self._first = time.time() - 2 if is_punctual else None
 
     def answer(self, handler):
