@@ -25,8 +25,8 @@ options:
     type: path
     required: true
   better:
-    description: Which way is better. Files of hyperfine, and most units of Go's benchmarks, say it; for others it is
-      required.
+    description: Which way is better, for measurements of which neither the unit nor the tool's file says it; for those
+      it is required.
     type: str
     choices: [higher, lower]
   column:

@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+import collections
 import csv
 import dataclasses
 import io
+import itertools
 import json
 import math
 import os
@@ -19,8 +21,27 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 MAX_BYTES = 16 * 1024 * 1024
 MAX_SERIES = 1000
 HIGHER, LOWER = "higher", "lower"
-_GO = re.compile(r"^Benchmark(\S+?)(?:-\d+)?[ \t]+\d+((?:[ \t]+[0-9.e+]+[ \t]+\S+)+)[ \t\r]*$", re.MULTILINE)
+# A benchmark, or what holds for those below it.
+_GO = re.compile(
+    r"^(?:Benchmark(\S+?)(-\d+)?[ \t]+\d+((?:[ \t]+[-+.0-9A-Za-z]+[ \t]+\S+)+)|(pkg|goos|goarch|cpu): (.*?))[ \t\r]*$",
+    re.MULTILINE,
+)
 _GO_VALUE = re.compile(r"(\S+)\s+(\S+)")
+_GO_BETTER = re.compile(r"^Unit[ \t]+(\S+)[ \t].*?\bbetter=(higher|lower)\b", re.MULTILINE)
+_GO_FAILED = re.compile(r"--- FAIL: \S+|^FAIL\b.*|^panic: .*", re.MULTILINE)
+_TIME = "(?:ns|us|\u00b5s|\u03bcs|ms|s|sec|min|hr?)"
+_COST = re.compile(rf"{_TIME}/(?!{_TIME}$)\S+|(?:[kKMG]i?)?B/op|allocs/op")
+# Not MB/sec, JMH's rate of allocation.
+_RATE = re.compile(rf"(?!{_TIME}/)[^/]*[^/\s]/(?!sec){_TIME}")
+# Columns of Google Benchmark and criterion; of summaries, those of hyperfine and pytest-benchmark are times.
+_TIMES, _RATES = {"real_time", "cpu_time", "sample_measured_value"}, {"items_per_second", "bytes_per_second"}
+_SUMMARY, _OF_TIMES = {"mean", "median", "min", "max", "user", "system"}, ({"command", "stddev"}, {"iqr", "ops"})
+_NO_NAMES = ("error_occurred", "error_message", "unit", "time_unit", "outliers")
+# What stands beside measurements: what was set for them, and what only counts them.
+_SET = re.compile(r"|pkg|goos|goarch|cpu|n|size|param\b.*|(num_?)?(threads|cpus|cores|clients|jobs)", re.IGNORECASE)
+_COUNTED = re.compile(r"iter|run|rep|round|block|sample|trial|index|time", re.IGNORECASE)
+# Name (all of it in one), unit, which way is better, value, and what stands beside it.
+Row = tuple[tuple[str, ...], str, str | None, float, dict[str, str]]
 
 
 class MeasurementsError(Exception):
@@ -36,12 +57,14 @@ class Series:
         unit: the unit; empty where the file does not say it.
         better: ``higher``, ``lower``, or None where the file does not say it.
         values: the numbers.
+        beside: what stands beside each number, by its name; empty where nothing does.
     """
 
     name: str
     unit: str
     better: str | None
     values: tuple[float, ...]
+    beside: tuple[dict[str, str], ...] = ()
 
 
 def read(path: str, column: str | None = None) -> list[Series]:
@@ -86,9 +109,14 @@ def _series(content: str, column: str | None) -> list[Series]:
         return _of_document(content)
     benchmarks = list(_GO.finditer(content))
     if benchmarks:
-        return _of_go(benchmarks)
+        return _of_go(content, benchmarks)
     lines = [line for line in content.splitlines() if line.strip() and not line.lstrip().startswith("#")]
-    delimiter = next((one for one in ("\t", ";", ",") if any(one in line for line in lines)), None)
+    # Google Benchmark writes what it runs on above its CSV.
+    lines = lines[next((at for at, line in enumerate(lines) if line.startswith("name,iterations,")), 0) :]
+    delimiter = next((one for one in ("\t", ";", ",") if one in "".join(lines[:1])), None)
+    words = [line.split() for line in lines]
+    if not delimiter and len({len(row) for row in words}) == 1 < len(words[0]) and _is_text(words[0][0]):
+        lines, delimiter = ["\t".join(row) for row in words], "\t"
     if delimiter or column:
         return _of_csv(lines, delimiter or ",", column)
     # The name of a column stands above it.
@@ -103,13 +131,16 @@ def _of_document(content: str) -> list[Series]:
         document = json.loads(content)
     except (ValueError, RecursionError):
         raise MeasurementsError("begins as JSON and is none") from None
-    if isinstance(document, list):
+    if isinstance(document, list) and not any(isinstance(one, dict) for one in document):
         return [Series("", "", None, tuple(_value(one, f"item {place}") for place, one in enumerate(document, 1)))]
-    results = document.get("results")
+    results = document.get("results") if isinstance(document, dict) else None
     if not isinstance(results, list) or not all(
         isinstance(one, dict) and isinstance(one.get("times"), list) for one in results
     ):
-        raise MeasurementsError("is neither a list of numbers nor an export of hyperfine (--export-json)")
+        raise MeasurementsError("is neither a list of numbers nor an export of hyperfine: take the CSV of other tools")
+    for one in results:
+        codes = one.get("exit_codes", [])
+        _see_that_it_worked(one.get("command", ""), "exit codes", codes if isinstance(codes, list) else [codes])
     return [
         Series(
             text.line(one.get("command", ""), 100),
@@ -121,18 +152,59 @@ def _of_document(content: str) -> list[Series]:
     ]
 
 
-def _of_go(benchmarks: t.Iterable[re.Match[str]]) -> list[Series]:
-    """Return the values of each benchmark and unit, without the number of CPUs, which differs with SMT off."""
-    found: dict[tuple[str, str], list[float]] = {}
-    for line in benchmarks:
-        for value, unit in _GO_VALUE.findall(line[2]):
-            found.setdefault((text.line(line[1], 100), text.line(unit, 40)), []).append(_value(value, line[1]))
-    return [Series(name, unit, _better(unit), tuple(values)) for (name, unit), values in found.items()]
+def _see_that_it_worked(name: object, what: str, said: t.Iterable[t.Any]) -> None:
+    """Refuse a measurement of which its tool said anything but nothing, 0 or false: it failed."""
+    failed = ["null" if one is None else str(one) for one in said if str(one).lower() not in ("", "0", "false")]
+    if failed:
+        shown = text.line(", ".join(failed), 200)
+        raise MeasurementsError(f"{text.line(name, 100)} failed ({what} {shown}): measure it again, or leave it out")
+
+
+def _of_go(content: str, lines: t.Iterable[re.Match[str]]) -> list[Series]:
+    """Return the values of each benchmark and unit. The number of CPUs stands beside them: it differs with SMT off."""
+    _see_that_it_worked("a benchmark", "it printed", _GO_FAILED.findall(content))
+    directions = dict(_GO_BETTER.findall(content))
+    rows, about = [], {"": ""}
+    for line in lines:
+        about = {**about, line[4] or "": line[5] or line[2] or ""}
+        for value, unit in _GO_VALUE.findall(line[3] or ""):
+            rows.append(((line[1],), unit, directions.get(unit) or _better(unit), _value(value, line[1]), about))
+    return _grouped(rows)
+
+
+def by_setting(*sides: t.Sequence[Series]) -> t.Sequence[t.Sequence[Series]]:
+    """Return both sides with a series for each setting, known as one or coming back, by which values of one differ."""
+    every = [one for side in sides for one in side]
+    keys = []
+    for key in {key: None for one in every for beside in one.beside for key in beside}:
+        counts = [collections.Counter(beside.get(key, "") for beside in one.beside) for one in every]
+        least = [min(one.values()) for one in counts if len(one) > 1]
+        if least and (_SET.fullmatch(key) or (min(least) > 1 and not _COUNTED.search(key))):
+            keys.append(key)
+
+    def rows(side: t.Iterable[Series]) -> t.Iterator[Row]:
+        for one in side:
+            for value, beside in zip(one.values, one.beside or itertools.repeat({})):
+                setting = [f" {key}={beside[key]}" if key else beside[key] for key in keys if key in beside]
+                yield ("".join([one.name, *setting]),), one.unit, one.better, value, {}
+
+    return [_grouped(rows(side)) for side in sides] if keys else sides
+
+
+def _grouped(rows: t.Iterable[Row]) -> list[Series]:
+    """Return a series of all rows with the same name, unit and direction."""
+    found: dict[tuple[tuple[str, ...], str, str | None], list[tuple[float, dict[str, str]]]] = {}
+    for name, unit, better, value, beside in rows:
+        found.setdefault((name, unit, better), []).append((value, beside))
+    return [
+        Series(text.line(" ".join(filter(None, name)), 100), text.line(unit, 40), better, *zip(*values))
+        for (name, unit, better), values in found.items()
+    ]
 
 
 def _better(unit: str) -> str | None:
-    """Return which way a unit of Go's benchmarks is better (https://go.dev/design/14313-benchmark-format)."""
-    return LOWER if unit.endswith("/op") else HIGHER if unit in ("MB/s", "B/s") else None
+    """Return which way a unit of cost, or of a rate, is better (https://go.dev/design/14313-benchmark-format)."""
+    return LOWER if _COST.fullmatch(unit) else HIGHER if _RATE.fullmatch(unit) else None
 
 
 def _of_csv(lines: list[str], delimiter: str, column: str | None) -> list[Series]:
@@ -146,6 +218,12 @@ def _of_csv(lines: list[str], delimiter: str, column: str | None) -> list[Series
     has_names = all(math.isnan(_number(cell)) for cell in rows[0])
     names = [cell.strip() for cell in rows[0]] if has_names else [str(place) for place in range(1, width + 1)]
     body = rows[1:] if has_names else rows
+    if names[:2] == ["name", "iterations"]:
+        for row in body:
+            _see_that_it_worked(row[0], "it said", row[8:10])
+        # Statistics stand beside what they are of, and those of complexity have no iterations.
+        statistics = {f"{row[0]}_{kind}" for row in body for kind in ("mean", "median", "stddev", "cv")}
+        body = [row for row in body if row[1] and row[0] not in statistics]
     numeric = [name for place, name in enumerate(names) if body and not math.isnan(_number(body[0][place]))]
     chosen = [column] if column is not None else numeric
     if len(chosen) != 1 or names.count(chosen[0]) != 1:
@@ -153,9 +231,29 @@ def _of_csv(lines: list[str], delimiter: str, column: str | None) -> list[Series
             f"has the columns of numbers {text.line(', '.join(numeric), 300) or '(none)'}: choose one with"
             " -e smt_compare_column=NAME"
         )
-    place = names.index(chosen[0])
-    values = tuple(_value(row[place], f"row {number}, {chosen[0]}") for number, row in enumerate(body, 1))
-    return [Series(text.line(chosen[0], 100) if has_names else "", "", None, values)] if values else []
+    return _grouped(_named(chosen[0], names, body))
+
+
+def _named(column: str, names: list[str], rows: list[list[str]]) -> t.Iterator[Row]:
+    """Yield the number of each row with the row's text as its name, and with its other numbers beside it."""
+    is_time = column in _TIMES or (column in _SUMMARY and any(tool <= set(names) for tool in _OF_TIMES))
+    better = LOWER if is_time else HIGHER if column in _RATES else _better(column)
+    place, unit_of = names.index(column), ("unit", "time_unit") if column in _TIMES else ("unit",)
+    # criterion writes the time of so many iterations together.
+    per = names.index("iteration_count") if column == "sample_measured_value" and "iteration_count" in names else 0
+    others = [at for at, name in enumerate(names) if at != place and name.lower() not in _NO_NAMES]
+    texts = [at for at in others if any(_is_text(row[at]) for row in rows)]
+    for number, row in enumerate(rows, 1):
+        given = _number(row[place]) / (_number(row[per]) or math.nan) if per else row[place]
+        value = _value(given, f"row {number}, {column}")
+        unit = next((cell for name, cell in zip(names, row) if name.lower() in unit_of), "")
+        name = tuple(row[at].strip() for at in texts)
+        beside = {names[at]: row[at] for at in others if at not in texts}
+        yield name if any(name) else (column,), unit, _better(unit) or better, value, beside
+
+
+def _is_text(cell: str) -> bool:
+    return math.isnan(_number(cell)) and cell.strip().lower() not in ("", "nan")
 
 
 def _value(given: t.Any, where: str) -> float:

@@ -8,6 +8,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change, paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._two_files import measurements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._two_files.measurements import MeasurementsError, Series
 
 SCHEMA, SCHEMA_VERSION = "threadwise.smt/compare", 1
@@ -26,7 +27,7 @@ def compared(
     Args:
         before: from before the change.
         after: from after it. One measurement on each side is compared whatever its name.
-        better: ``higher`` or ``lower`` for all, None for what the files say.
+        better: ``higher`` or ``lower`` for those of which the files do not say it.
         margin: effects within this share of 1 count as none.
         confidence: of all verdicts together.
 
@@ -35,17 +36,18 @@ def compared(
         paired.SampleError: a value or a setting is not valid.
     """
     pairs, alone = _matched(before, after)
-    unknown = [_title(one) for one, _other in pairs if better is None and one.better is None]
-    if unknown:
+    directions = [one.better or other.better or str(better) for one, other in pairs]
+    unknown = [_title(one) for one, other in pairs if not (one.better or other.better)]
+    if unknown and better is None:
         raise MeasurementsError(
             f"it is not known which way {', '.join(unknown[:3])} is better: set smt_compare_better to higher, as for"
             " rates, or to lower, as for times"
         )
     sides = [(one.values[: len(other.values)], other.values[: len(one.values)]) for one, other in pairs]
-    directions = [better or str(one.better) for one, _other in pairs]
     found = paired.compare_family(
         [(*values, direction) for values, direction in zip(sides, directions)], margin, confidence
     )
+    by_option = [f"smt_compare_better: {better} is better for {', '.join(unknown[:10])}."] if unknown else []
     comparisons = []
     for (one, other), values, direction, judged in zip(pairs, sides, directions, found):
         values_of = dict(zip(("before_value", "after_value"), paired.sides(*values, direction, judged["ratio"])))
@@ -65,12 +67,13 @@ def compared(
         "schema_version": SCHEMA_VERSION,
         "comparisons": comparisons,
         "not_compared": alone,
-        "cautions": [ORDER, *_left_out(comparisons)],
+        "cautions": [ORDER, *_left_out(comparisons), *by_option],
     }
 
 
 def _matched(before: t.Sequence[Series], after: t.Sequence[Series]) -> tuple[list[tuple[Series, Series]], list[str]]:
     """Return what both sides measured, and the names of what one of them did."""
+    before, after = measurements.by_setting(before, after)
     if len(before) == len(after) == 1:
         pairs = [(before[0], after[0])]
     else:

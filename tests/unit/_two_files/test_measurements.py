@@ -31,9 +31,9 @@ def read(tmp_path, content, column=None):
         ("1\n2.5\n\n# three\n3e-1 4\n", [Series("", "", None, (1, 2.5, 0.3, 4))]),
         ("\ufefftime\n1\n2\n", [Series("time", "", None, (1, 2))]),
         ('[1, 2.5, "3"]', [Series("", "", None, (1, 2.5, 3))]),
-        ("a,b\nx,1\ny,2\n", [Series("b", "", None, (1, 2))]),
-        ("x;1\ny;2\n", [Series("", "", None, (1, 2))]),
-        ("a\tb\nx\t1\n", [Series("b", "", None, (1,))]),
+        ("a,b\nx,1\ny,2\nx,3\n", [Series("x", "", None, (1, 3)), Series("y", "", None, (2,))]),
+        ("x;1\nx;2\n", [Series("x", "", None, (1, 2))]),
+        ("a\tb\n\t1\n", [Series("b", "", None, (1,))]),
         (
             json.dumps(HYPERFINE),
             [Series("a", "s", "lower", (0.5, 1)), Series("b\ufffd[1m", "s", "lower", (2,))],
@@ -60,12 +60,144 @@ def test_what_files_have(content, series, tmp_path):
     assert not any("\x1b" in one.name for one in found)
 
 
+@pytest.mark.parametrize(
+    ("unit", "better"),
+    [
+        *((unit, "lower") for unit in ("ns/op", "\u00b5s/op", "s/op", "ms/req", "B/op", "KiB/op", "allocs/op")),
+        *((unit, "higher") for unit in ("MB/s", "B/s", "req/s", "ops/ms", "ops/us")),
+        *((unit, None) for unit in ("p99-us", "MB/sec", "hits/op", "rows/op", "things", "ns", "ms/s", "/s", "")),
+    ],
+)
+def test_which_way_a_unit_is_better(unit, better, tmp_path):
+    (one,) = read(tmp_path, f"BenchmarkA-2 1 3 {unit}\n" if unit else "1\n2\n")
+    assert (one.unit, one.better) == (unit, better)
+    # What the file says of a unit is before what the unit says (golang.org/x/perf/benchfmt).
+    if unit:
+        (one,) = read(tmp_path, f"Unit {unit} assume=nothing better=higher\nBenchmarkA-2 1 3 {unit}\n")
+        assert one.better == "higher"
+
+
 def test_the_column_that_was_chosen(tmp_path):
-    content = "command,mean,median\nx,1,2\ny,3,4\n"
-    assert read(tmp_path, content, "median") == [Series("median", "", None, (2, 4))]
+    content = "mean,median\n1,2\n3,4\n"
+    (one,) = read(tmp_path, content, "median")
+    assert (one.name, one.values) == ("median", (2, 4))
     for column, reason in ((None, "has the columns of numbers mean, median: choose one"), ("max", "choose one with")):
         with pytest.raises(measurements.MeasurementsError, match=reason):
             read(tmp_path, content, column)
+
+
+# Google Benchmark with --benchmark_out_format=csv and --benchmark_repetitions=2: its preamble, and its aggregates.
+GOOGLE = """2026-11-29T10:00:00+00:00
+Running ./bench
+Run on (2 X 2445.41 MHz CPU s)
+Load Average: 0.10, 0.20, 0.30
+name,iterations,real_time,cpu_time,time_unit,bytes_per_second,items_per_second,label,error_occurred,error_message
+"BM_a<x,y>/8",1000,40.1,39.9,ns,,2.5e+07,,,
+"BM_a<x,y>/8",1000,39.9,39.7,ns,,2.6e+07,,,
+"BM_a<x,y>/8_mean",2,40.0,39.8,ns,,2.55e+07,,,
+"BM_a<x,y>/8_stddev",2,0.1,0.1,ns,,1e+05,,,
+"BM_b",100,1.5,1.4,ms,,6e+05,,,
+"BM_mean",100,1.0,1.0,ms,,5e+05,,,
+"BM_a_BigO",,3.0,3.0,N,,,,,
+"BM_a_RMS",,5,5,%,,,,,
+"""
+# -rff x.csv -rf csv; a score of one sample has no error.
+JMH = """"Benchmark","Mode","Threads","Samples","Score","Score Error (99.9%)","Unit","Param: size"
+"x.A.sum","thrpt",1,10,1000.5,2.5,"ops/s",10
+"x.A.sum","thrpt",1,10,100.5,NaN,"ops/s",100
+"x.B.lat","avgt",1,10,2.5,0.1,"us/op",
+"""
+CRITERION = """group,function,value,throughput_num,throughput_type,sample_measured_value,unit,iteration_count
+fib,fib 20,,,,1000.0,ns,100
+fib,fib 20,,,,4000.0,ns,200
+"""
+
+
+@pytest.mark.parametrize(
+    ("content", "column", "series"),
+    [
+        (
+            GOOGLE,
+            "real_time",
+            [
+                ("BM_a<x,y>/8", "ns", "lower", (40.1, 39.9)),
+                ("BM_b", "ms", "lower", (1.5,)),
+                ("BM_mean", "ms", "lower", (1,)),
+            ],
+        ),
+        (
+            GOOGLE,
+            "items_per_second",
+            [
+                ("BM_a<x,y>/8", "", "higher", (25e6, 26e6)),
+                ("BM_b", "", "higher", (6e5,)),
+                ("BM_mean", "", "higher", (5e5,)),
+            ],
+        ),
+        (
+            JMH,
+            "Score",
+            [("x.A.sum thrpt", "ops/s", "higher", (1000.5, 100.5)), ("x.B.lat avgt", "us/op", "lower", (2.5,))],
+        ),
+        (CRITERION, "sample_measured_value", [("fib fib 20", "ns", "lower", (10, 20))]),
+        (
+            "command,mean,stddev,median\na,1.5,,2\nb,3,,4\n",
+            "median",
+            [("a", "", "lower", (2,)), ("b", "", "lower", (4,))],
+        ),
+        ("host,req/s,ms\na,5,1\n", "req/s", [("a", "", "higher", (5,))]),
+        (
+            "x,y,v\na,,1\n,a,2\na b,,3\na,b,4\n",
+            "v",
+            [("a", "", None, (float(v),)) for v in (1, 2)] + [("a b", "", None, (float(v),)) for v in (3, 4)],
+        ),
+    ],
+)
+def test_rows_of_other_names_are_other_series(content, column, series, tmp_path):
+    assert [(one.name, one.unit, one.better, one.values) for one in read(tmp_path, content, column)] == series
+
+
+def test_names_alike_in_what_is_shown_are_two_series(tmp_path):
+    names = [f"Benchmark{'x' * 120}{end}-2 1 3 ns/op" for end in "ab"]
+    assert [one.values for one in read(tmp_path, "\n".join(names))] == [(3,), (3,)]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        *(
+            (json.dumps({"results": [{"command": "a", "times": [1, 2, 3], "exit_codes": codes}]}), said)
+            for codes, said in (([1, 1, 1], "1, 1, 1"), ([0, 2, 0], "2"), ([0, None, 0], "null"), (None, "null"))
+        ),
+        (GO + "BenchmarkX-16 \t--- FAIL: BenchmarkX-16\n    x_test.go:9: no\n", "--- FAIL: BenchmarkX-16"),
+        (GO + "exit status 1\nFAIL\texample.com/x\t3.1s\n", "FAIL example.com/x"),
+        (GO + "panic: runtime error\n", "panic: runtime error"),
+        (GOOGLE + '"BM_c",,,,,,,,true,"no such file"\n', "true, no such file"),
+        (GOOGLE.replace('"BM_a<x,y>/8",1000,40.1,39.9,ns,,2.5e+07,,,', '"BM_a<x,y>/8",,,,,,,,true,"no"'), "true, no"),
+    ],
+)
+def test_what_failed_is_refused_with_what_the_tool_said(content, said, tmp_path):
+    with pytest.raises(measurements.MeasurementsError, match="failed") as refused:
+        read(tmp_path, content, "real_time" if "real_time" in content else None)
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (JMH.replace("2.5,0.1", "NaN,NaN"), "row 3, Score: 'NaN' is no number"),
+        ("BenchmarkA-2 1 NaN ns/op\n", "A: 'NaN' is no number"),
+        (CRITERION.replace(",200", ",0"), "row 2, sample_measured_value: nan is no number"),
+        (
+            '[{"benchmark": "x.A", "primaryMetric": {"score": 1}}]',
+            "neither a list of numbers nor an export of hyperfine",
+        ),
+    ],
+)
+def test_a_result_without_a_number_is_refused(content, reason, tmp_path):
+    column = next((name for name in ("Score", "sample_measured_value") if name in content.partition("\n")[0]), None)
+    with pytest.raises(measurements.MeasurementsError, match=reason):
+        read(tmp_path, content, column)
 
 
 @pytest.mark.parametrize(
