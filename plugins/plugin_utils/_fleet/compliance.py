@@ -16,6 +16,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments
 from ansible_collections.threadwise.smt.plugins.module_utils._consumers import settings as consumer_settings
+from ansible_collections.threadwise.smt.plugins.module_utils._firmware import agreement
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, text as host_text
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
@@ -67,6 +68,8 @@ _NO_SMT = (
     "no SMT here (the CPUs have none, it is off in the firmware, or the hypervisor hides it), so nothing can be"
     " otherwise"
 )
+# How the sentence of a host begins of which the firmware may be to blame.
+LACKING = "no SMT here, and the policy wants it enabled: it is off in the firmware (docs/firmware.md)"
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
 ComplianceResult = dict[str, t.Any]
@@ -153,7 +156,7 @@ def judge(
         **aspects,
     }
     nothing = result["status"] == COMPLIANT and without_smt(facts)
-    shown = sentence(result) or (". ".join(filter(None, [_NO_SMT, _text(facts.get("provider"))])) if nothing else "")
+    shown = sentence(result) or (_nothing(facts, desired) if nothing else "")
     said = ". ".join(filter(None, [shown, waiting, result["holds_slot"]]))
     return dict(result, sentence=said, change=_change(result, facts, desired))
 
@@ -201,6 +204,17 @@ def without_smt(facts: fields.Facts) -> bool:
         and facts.get("active") is not True
         and not sibling_cache.disagreement(facts.get("measured"))
     )
+
+
+def _nothing(facts: fields.Facts, desired: policy.DesiredState) -> str:
+    """Return what is to be said of a host without SMT. A machine of its own, of x86, can have it off in firmware, and
+    has where the control reads ``on``: the kernel goes by what the processor could have.
+    """
+    kernel = agreement.kernel_of(facts)
+    unless = {smt_state.ON: "", smt_state.NOT_SUPPORTED: ", or the processor has none"}.get(str(facts.get("control")))
+    of_firmware = (_text(facts.get("hardware_class")) or "").startswith("x86_64-") and not kernel.hypervisor
+    lacking = desired.state == policy.ENABLED and of_firmware and not kernel.hiding and unless is not None
+    return ". ".join(filter(None, [f"{LACKING}{unless}" if lacking else _NO_SMT, _text(facts.get("provider"))]))
 
 
 def running(facts: fields.Facts, desired: policy.DesiredState) -> dict[str, t.Any]:

@@ -52,7 +52,9 @@ def sentence(judged: t.Sequence[Judged], left_out: t.Sequence[str] = ()) -> str:
     not checked.
     """
     counted = ", ".join(f"{number} {status}" for status, number in by_attention(judged))
-    checked = f"{text.counted(len(judged), 'host')}: {counted or 'none'}."
+    lacking = sum((result["sentence"] or "").startswith(compliance.LACKING) for _host, result in judged)
+    without = f" Without the SMT that the policy wants: {text.counted(lacking, 'host')}." if lacking else ""
+    checked = f"{text.counted(len(judged), 'host')}: {counted or 'none'}.{without}"
     others = text.counted(len(left_out), "other host")
     not_checked = f"Not checked: {others} of the inventory." if left_out else ""
     return " ".join(filter(None, [checked, waivers.notice(judged, MAX_NAMED), _to_measure_again(judged), not_checked]))

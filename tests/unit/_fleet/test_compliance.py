@@ -298,9 +298,41 @@ PLAIN = sysfs_tree.Machine(threads=1, control="notsupported")
 @pytest.mark.parametrize("desired", [DesiredState("enabled"), DesiredState(decided_by=None)])
 @pytest.mark.parametrize("control", ["notsupported", "notimplemented", None])
 def test_a_host_without_smt_is_as_wanted_and_says_so(tmp_path, control, desired, scope):
-    verdict = judge(known(tmp_path, sysfs_tree.Machine(threads=1, control=control)), desired, scope)
+    found = known(tmp_path, sysfs_tree.Machine(threads=1, control=control), hypervisor="kvm")
+    verdict = judge(found, desired, scope)
     assert (verdict["status"], verdict["sentence"]) == ("compliant", WITHOUT)
     assert verdict["change"] == {"running": None, "configured": None, "memory": False, "reboot": False}
+
+
+@pytest.mark.parametrize(
+    ("control", "desired", "hypervisor", "booted", "of_firmware"),
+    [
+        ("on", "enabled", None, [], "known"),
+        ("notsupported", "enabled", None, [], "possible"),
+        # Somebody else's firmware, CPUs that the kernel did not look at, and what nobody wants.
+        ("notsupported", "enabled", "kvm", [], None),
+        ("on", "enabled", None, ["maxcpus=4"], None),
+        ("notimplemented", "enabled", None, [], None),
+        ("on", "disabled", None, [], None),
+    ],
+)
+def test_smt_that_is_wanted_and_off_in_firmware_is_said_and_counted(
+    tmp_path, control, desired, hypervisor, booted, of_firmware
+):
+    found = known(tmp_path, sysfs_tree.Machine(threads=1, control=control), hypervisor=hypervisor)
+    found["boot"]["running"] = booted
+    verdict = judge(found, DesiredState(desired), "runtime")
+    assert verdict["status"] == "compliant" and verdict["change"]["running"] is None
+    assert verdict["sentence"].startswith(compliance.LACKING) == bool(of_firmware)
+    assert (verdict["sentence"] == compliance.LACKING) == (of_firmware == "known")
+    fleet = compliance_report.sentence([("a", verdict), ("b", judge(known(tmp_path / "b"), DesiredState("enabled")))])
+    assert ("1 host" in fleet) == bool(of_firmware) and fleet.startswith("2 hosts: 2 compliant.")
+
+
+def test_arm_has_no_firmware_that_switches_smt(tmp_path):
+    found = known(tmp_path, PLAIN)
+    of_arm = dict(found, hardware_class=found["hardware_class"].replace("x86_64", "aarch64"))
+    assert judge(of_arm, DesiredState("enabled"), "runtime")["sentence"] == WITHOUT
 
 
 @pytest.mark.parametrize("desired", [DesiredState("disabled"), DesiredState(threads=1)])
