@@ -37,6 +37,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation.fetchin
     report_call,
     say_left,
 )
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
 
 ASYNC_STATUS = "ansible.legacy.async_status"
 # The step that reads the host and starts nothing; a task that asks for it alone shows nothing either.
@@ -74,6 +75,10 @@ LOOKS_PER_STATUS = 6
 # Polls without the plan's process until it counts as lost: Ansible does not notice when both the plan and its wrapper
 # are killed.
 LOOKS_WITHOUT_PROCESS = 3
+LOST = (
+    "the plan ended without a word: its process was killed (kill -9, or out of memory), it crashed, or the host was"
+    " restarted. What it had measured until then, if anything, is kept; start the evaluation again."
+)
 # Time limit for a plan's first progress on a busy host: before that a late plan cannot be distinguished from a lost
 # one.
 STARTING_SECONDS = 300
@@ -224,13 +229,14 @@ class ActionModule(FetchingAction):
         }
         if "exception" in job:
             ended["exception"] = job["exception"]
+        switched = report_text.restored(ended["restored"]) if len(described["arms"]) > 1 else "Nothing was switched."
         return dict(
             announced,
             **ended,
             samples=len(result.samples),
             changed=False,
             failed=result.outcome != "completed",
-            msg=result.message or f"{len(result.samples)} samples: {path}",
+            msg=f"{LOST} {switched}" if error == LOST else result.message or f"{len(result.samples)} samples: {path}",
         )
 
     def _described(self, task_vars: dict[str, t.Any], host: str) -> dict[str, t.Any]:
@@ -441,12 +447,7 @@ class ActionModule(FetchingAction):
                 if gone >= LOOKS_WITHOUT_PROCESS and (
                     seen is not None or time.monotonic() - alive_at > STARTING_SECONDS
                 ):
-                    return {
-                        "failed": True,
-                        "msg": (
-                            "the plan's process has ended without a result: it was killed, or the host was restarted"
-                        ),
-                    }
+                    return {"failed": True, "msg": LOST}
                 seen_at = time.monotonic()
             except AnsibleConnectionFailure as error:
                 if time.monotonic() - seen_at > LOST_SECONDS:
@@ -472,7 +473,9 @@ class ActionModule(FetchingAction):
         try:
             return self._job(task_vars, "job_status", job_id)
         except HostFailedError as failure:
-            return failure.answer
+            # What Ansible's wrapper and its status say of a job without an answer.
+            is_lost = str(failure).startswith(("Traceback ", "could not find job", "Could not parse job output"))
+            return {"failed": True, "msg": LOST} if is_lost else failure.answer
 
     def _job(self, task_vars: dict[str, t.Any], kind: str, job_id: str) -> dict[str, t.Any]:
         """Call async_status as Ansible's own action does, which reads its arguments from its own task."""

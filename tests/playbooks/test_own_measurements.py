@@ -5,10 +5,13 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
 import pytest
+from ansible_collections.threadwise.smt.plugins.action import smt_benchmark
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import run_directory
 from this_machine import SHORT, this_machine
 
 ENVIRONMENT = {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_LOCALHOST_WARNING": "False", "LC_ALL": "C.UTF-8"}
@@ -82,3 +85,20 @@ def test_a_command_in_one_line_with_the_number_that_it_prints(tmp_path):
     assert [one["name"] for one in result["plan"]["workloads"]] == ["command"]
     values = {one["metrics"]["throughput"]["value"] for one in result["samples"]}
     assert values == {1500.0} and result["samples"][0]["metrics"]["throughput"]["unit"] == "req/s"
+
+
+def test_a_plan_that_is_killed_says_so_in_one_sentence(tmp_path):
+    """The command that is measured kills the plan; Ansible's wrapper of the job lives, and fails to read its answer."""
+    base = run_directory.ROOT_BASE if os.geteuid() == 0 else tmp_path / ".local/state/threadwise-smt/runs"
+    short = {name: value for name, value in SHORT.items() if name != "smt_eval_workloads"}
+    short["smt_eval_command"] = f"sh -c 'kill -9 $(cat {base}/killed/pid.json); sleep 1'"
+    with this_machine():
+        status, shown = play(
+            "smt_eval",
+            tmp_path,
+            *("-i", "localhost,", "-c", "local", "-e", json.dumps(short), "-e", "smt_eval_run=killed"),
+            *("-e", f"ansible_python_interpreter={sys.executable}"),
+        )
+    assert status == 2 and f"{smt_benchmark.LOST} Nothing was switched." in shown and "Traceback" not in shown, shown
+    result = json.loads((tmp_path / "smt_eval_results/killed/localhost.json").read_text(encoding="utf-8"))
+    assert (result["outcome"], result["message"]) == ("interrupted", smt_benchmark.LOST)
