@@ -337,6 +337,44 @@ def test_texts_of_the_kernel(tmp_path, name, status, smt):
     assert of(tmp_path, name, status) == smt
 
 
+@pytest.mark.parametrize(
+    ("name", "status", "active", "smt"),
+    [
+        ("retbleed", "Mitigation: untrained return thunk; SMT disabled", False, "unknown"),
+        ("spec_rstack_overflow", "Mitigation: SMT disabled", False, "unknown"),
+        ("mmio_stale_data", "Mitigation: Clear CPU buffers; SMT disabled", False, "unknown"),
+        # Of a processor whose siblings share nothing but the store buffer, under a hypervisor that does not show itself.
+        ("mds", "Mitigation: Clear CPU buffers; SMT mitigated", True, "unknown"),
+        ("spectre_v2", RETPOLINES.format("disabled"), False, "unknown"),
+        ("spectre_v2", ENHANCED[2], False, "unknown"),
+        ("vmscape", VMSCAPE, False, "unknown"),
+        ("some_day", "Mitigation: Something; SMT disabled", False, "unknown"),
+        # What it sees open is open, and a thread of its own has STIBP whoever is on the other one.
+        ("retbleed", "Mitigation: untrained return thunk; SMT vulnerable", True, "vulnerable"),
+        ("retbleed", "Mitigation: untrained return thunk; SMT enabled with STIBP protection", True, "mitigated"),
+        ("spectre_v2", RETPOLINES.format("always-on"), True, "mitigated"),
+        ("retbleed", "Not affected", False, None),
+        ("spec_rstack_overflow", "Mitigation: Safe RET", False, None),
+    ],
+)
+def test_lscpu_ovh_no_vulnerability_of_a_guest_is_closed_by_smt(tmp_path, name, status, active, smt):
+    assert of(tmp_path, name, status, True, active) == smt
+
+
+@pytest.mark.parametrize(
+    ("vendor", "product", "name"),
+    [("innotek GmbH", "VirtualBox", "virtualbox"), ("QEMU", "pc", "qemu"), ("Google", "Google Compute Engine", None)],
+)
+def test_libcpuid_169_a_guest_whose_processor_hides_the_hypervisor(tmp_path, vendor, product, name):
+    """Machines of clouds have the same names, and are none where the processor says so."""
+    tree = {
+        "proc/cpuinfo": "processor : 0\nflags : fpu lm\n",
+        DMI + "sys_vendor": f"{vendor}\n",
+        DMI + "product_name": f"{product}\n",
+    }
+    assert hypervisor.detect(HostFs(sysfs_tree.write(tmp_path, tree))) == name
+
+
 def test_the_machine_of_a_tree_keeps_its_facts(tmp_path):
     """What these rules are about changes nothing else."""
     facts = gather(tmp_path, dataclasses.replace(Machine(packages=2, cores=4), slots=8))

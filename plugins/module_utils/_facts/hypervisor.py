@@ -68,7 +68,11 @@ def detect(fs: host_files.HostFs) -> "str | None":
         return _of_s390(sysinfo)
     fields = cpuinfo.read_first(fs)
     if "flags" in fields:
-        return _of_x86(fs) if "hypervisor" in fields["flags"].split() else None
+        if "hypervisor" in fields["flags"].split():
+            return _of_x86(fs)
+        # Some hide themselves from what asks the processor. Machines of clouds have the names of their guests.
+        hidden = _of_dmi(fs)
+        return hidden if hidden not in _CLOUDS or _smbios_virtual(fs) else None
     return _of_dmi(fs) or _of_device_tree(fs) or ("phyp" if "pSeries" in _platform(fs) else None)
 
 

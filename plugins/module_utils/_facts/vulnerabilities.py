@@ -11,12 +11,14 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import files 
 
 DIRECTORY = "sys/devices/system/cpu/vulnerabilities"
 
-# Texts of the kernel's arch/x86/kernel/cpu/bugs.c. A guest shows `SMT Host state unknown`: it cannot see what runs on
-# the sibling. With STIBP always on retbleed shows `SMT enabled with STIBP protection`.
+# Texts of the kernel's arch/x86/kernel/cpu/bugs.c. With STIBP always on retbleed shows `SMT enabled with STIBP
+# protection`, which holds in a guest too. A guest shows `SMT Host state unknown`, as it cannot see what runs on the
+# sibling, but of most vulnerabilities what it sees itself: that closes none.
 _SMT_PART = re.compile(r"\bSMT (vulnerable|mitigated|disabled|Host state unknown|enabled with STIBP protection)")
 _MEANINGS = {"Host state unknown": "unknown", "enabled with STIBP protection": "mitigated"}
-# Of a guest's l1tf the kernel says what it sees itself.
-_BLIND_IN_GUESTS = frozenset({"l1tf"})
+_BY_SIBLINGS = ("disabled", "mitigated")
+# Of a guest's l1tf it is only that, whatever it says.
+_BLIND_IN_GUESTS = "l1tf"
 # Its text never mentions SMT. The kernel warns (cpu_bugs_smt_update) where SMT is active and STIBP not always on.
 _BY_STIBP = "vmscape"
 # spectre_v2 has STIBP as a part, except with Intel's enhanced IBRS, which is as good as STIBP always on; with AMD's
@@ -54,15 +56,16 @@ def read(fs: host_files.HostFs, is_guest: bool = False, active: "bool | None" = 
     for name in fs.names(DIRECTORY):
         status = fs.read(f"{DIRECTORY}/{name}")
         if status is not None:
-            found[name] = {"status": " ".join(status.split()), "smt": _smt_part(status)}
-    for name in _BLIND_IN_GUESTS.intersection(found) if is_guest else ():
-        if found[name]["smt"] is not None:
-            found[name]["smt"] = "unknown"
+            match = _SMT_PART.search(status)
+            smt = match and _MEANINGS.get(match[1], match[1])
+            if match and is_guest and (match[1] in _BY_SIBLINGS or name == _BLIND_IN_GUESTS):
+                smt = "unknown"
+            found[name] = {"status": " ".join(status.split()), "smt": smt}
     if active is None:
         return found
     stibp = _stibp(found["spectre_v2"]["status"]) if "spectre_v2" in found else None
     # Of ``conditional`` it depends on the processes, which ask for it or not.
-    left = _MEANINGS_OF_STIBP.get(stibp or "") if active else "disabled"
+    left = _MEANINGS_OF_STIBP.get(stibp or "") if active else "unknown" if is_guest else "disabled"
     if stibp is not None:
         found["spectre_v2"]["smt"] = left
     if _BY_STIBP in found and found[_BY_STIBP]["status"].startswith("Mitigation"):
@@ -78,8 +81,3 @@ def _stibp(spectre_v2: str) -> "str | None":
     if _IMPLIES_STIBP.match(spectre_v2):
         return "always-on"
     return "hidden" if _HIDES_STIBP.match(spectre_v2) else None
-
-
-def _smt_part(status: str) -> "str | None":
-    match = _SMT_PART.search(status)
-    return None if match is None else _MEANINGS.get(match[1], match[1])

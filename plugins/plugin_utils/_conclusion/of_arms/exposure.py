@@ -69,10 +69,12 @@ class Exposure:
 
 def exposed(result: HostResult) -> list[str] | None:
     """Return the vulnerabilities that are open because siblings are online,
-    or None when the kernel lists none at all.
+    or None when the kernel lists none at all, or none of those that it can see.
     """
     known = result.facts["vulnerabilities"]
-    return sorted(name for name, entry in known.items() if entry["smt"] == "vulnerable") if known else None
+    found = sorted(name for name, entry in known.items() if entry["smt"] == "vulnerable")
+    is_seen = known and "unknown" not in {entry["smt"] for entry in known.values()}
+    return found if found or is_seen else None
 
 
 def of_arms(result: HostResult) -> list[Exposure]:
@@ -117,6 +119,9 @@ def _of_arm(result: HostResult, arm: Arm, read: t.Mapping[str, Vulnerability] | 
             name: (_inferred_at_boot if name == _AT_BOOT else _inferred)(result, arm.name, state, what)
             for name, state in before.items()
         }
+    if result.facts["hypervisor"] is not None:
+        # Whoever else runs on the cores is not the guest's to choose.
+        states = {name: NOT_KNOWN if state == SMT_CLOSED else state for name, state in states.items()}
     basis = READ if read is not None or arm.name == AS_FOUND else INFERRED
     return Exposure(arm.name, arm.title, basis, states, _text(states, None if read is not None else what))
 

@@ -33,8 +33,9 @@ def kernels(directory, **changes):
     return read(HostFs(str(directory)))
 
 
-def arms_of(tmp_path, names, shape=(1, 2, 2), **changes):
+def arms_of(tmp_path, names, shape=(1, 2, 2), guest_of=None, **changes):
     result = result_maker.result(arms=dict.fromkeys(names, 1.0), blocks=4, shape=shape, names=("all_threads",))
+    result["facts"]["hypervisor"] = guest_of
     result["facts"]["vulnerabilities"] = kernels(tmp_path, **changes)
     return result, {one.name: one for one in exposure.of_arms(accepted(result))}
 
@@ -138,6 +139,26 @@ def test_a_host_that_was_found_without_siblings_or_is_a_guest_is_not_guessed_at(
     guest = {"mds": "Mitigation: Clear CPU buffers; SMT Host state unknown"}
     _result, found = arms_of(tmp_path / "guest", ["smt_on", "smt_off"], **guest)
     assert [found[name].states["mds"] for name in ("smt_on", "smt_off")] == ["not_known", "not_known"]
+
+
+@pytest.mark.parametrize("status", ["vulnerable", "disabled"])
+def test_an_arm_of_a_guest_closes_nothing(tmp_path, status):
+    """Whoever else runs on the cores is not the guest's to choose."""
+    retbleed = f"Mitigation: untrained return thunk; SMT {status}"
+    _result, found = arms_of(tmp_path, ["as_found", "smt_on", "smt_off"], guest_of="kvm", retbleed=retbleed)
+    assert found["smt_off"].states["retbleed"] == "not_known"
+    assert "smt_closed" not in {state for arm in found.values() for state in arm.states.values()}
+
+
+def test_a_host_that_cannot_see_what_is_open_does_not_have_nothing_open(tmp_path):
+    seen = {name: "Not affected" for name in FILES}
+    hidden = {**seen, "mds": "Mitigation: Clear CPU buffers; SMT Host state unknown"}
+    for number, (statuses, exposed) in enumerate(((seen, []), (hidden, None))):
+        result, _found = arms_of(tmp_path / str(number), ["smt_on", "smt_off"], **statuses)
+        assert exposure.exposed(accepted(result)) == exposed
+    opened = {**hidden, "retbleed": "Mitigation: untrained return thunk; SMT vulnerable"}
+    result, _found = arms_of(tmp_path / "opened", ["smt_on", "smt_off"], **opened)
+    assert exposure.exposed(accepted(result)) == ["retbleed"]
 
 
 def test_arms_that_change_nothing_of_it_have_no_table(tmp_path):
