@@ -14,6 +14,8 @@ KUBELETS = frozenset({"kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent"})
 # Where kubelet keeps its state: of itself, of microk8s, and of k0s; another place is among its arguments.
 _KUBELET_FOLDERS = ("var/lib/kubelet", "var/snap/microk8s/common/var/lib/kubelet", "var/lib/k0s/kubelet")
 _KUBELET_STATE = "cpu_manager_state"
+# Cgroups of logins and of pods.
+_OF_OTHERS = re.compile(r"/(user\.slice|[^/\n]*kubepods[^/\n]*)(/|$)", re.MULTILINE)
 
 
 class Program(t.NamedTuple):
@@ -24,37 +26,53 @@ class Program(t.NamedTuple):
     arguments: "tuple[str, ...]"
 
     def argument(self, name: str) -> "str | None":
-        """Return the value of an argument, with one or two dashes; empty without a value, None where it is missing.
-        k3s hands arguments of kubelet on, as ``--kubelet-arg=NAME=VALUE``.
+        """Return the value of an argument, with one or two dashes; empty without a value, None where it is missing. The
+        last one counts. k3s hands arguments of kubelet on, as ``--kubelet-arg=NAME=VALUE``.
         """
+        last = None
         for position, argument in enumerate(self.arguments):
             words = argument.lstrip("-")
             words = words[len("kubelet-arg=") :] if words.startswith("kubelet-arg=") else words
             found, equals, value = words.partition("=")
             if found == name and argument.startswith("-"):
                 following = next(iter(self.arguments[position + 1 :]), "-")
-                return value if equals else "" if following.startswith("-") else following
-        return None
+                last = value if equals else "" if following.startswith("-") else following
+        return last
 
 
-def running(files: ReadableFiles, names: "t.Container[str]") -> "list[Program]":
+def is_roots(files: ReadableFiles, pid: "int | str") -> bool:
+    """Return whether a process is root's: by all its ids as the host sees them, which a user namespace does not change,
+    not in a login or a pod, and of a program that runs as whoever starts it. Any user can give any name to a process.
+    """
+    folder = f"proc/{pid}"
+    ids = re.search(r"^Uid:(.*)", files.read(f"{folder}/status") or "", re.MULTILINE)
+    return (
+        (ids is None or set(ids[1].split()) == {"0"})
+        and not _OF_OTHERS.search(files.read(f"{folder}/cgroup") or "")
+        and not files.is_setuid(f"{folder}/exe")
+    )
+
+
+def running(files: ReadableFiles, names: "t.Container[str]", anybodys: "t.Container[str]" = ()) -> "list[Program]":
     """Return the programs of these names that run.
 
     Args:
         files: the host's files; a process may end while it is read, which is no problem of the host.
         names: the names.
+        anybodys: those that count whoever runs them; the others only where root does.
     """
     found = []
     for pid in [name for name in files.names("proc") if name.isdigit()][:MAX_PROCESSES]:
         name = (files.read(f"proc/{pid}/comm") or "").strip()
-        if name in names:
-            arguments = (files.read(f"proc/{pid}/cmdline") or "").split("\0")
-            found.append(Program(int(pid), name, tuple(argument for argument in arguments if argument)))
+        if name in names and (name in anybodys or is_roots(files, pid)):
+            arguments = files.read(f"proc/{pid}/cmdline")
+            if arguments is not None:
+                found.append(Program(int(pid), name, tuple(filter(None, arguments.split("\0")))))
     return found
 
 
 def kubelet_setting(files: ReadableFiles, kubelet: Program, argument: str, key: str) -> "str | None":
-    """Return a setting of a kubelet: that of its argument, else that of its configuration file; None without one.
+    """Return a setting of a kubelet: that of its argument, else that of its configuration; None without one.
 
     Args:
         files: the host's files.
@@ -65,9 +83,15 @@ def kubelet_setting(files: ReadableFiles, kubelet: Program, argument: str, key: 
     given = kubelet.argument(argument)
     if given is not None:
         return given
-    path = kubelet.argument("config")
-    found = re.search(rf"^{key}:[ \t]*([^#\n]*)", (files.read(path.lstrip("/")) or "") if path else "", re.MULTILINE)
-    return found[1].strip().strip("\"'") if found else None
+    found = re.findall(rf"^{key}:[ \t]*([^#\n]*)", _configuration(files, kubelet), re.MULTILINE)
+    return found[-1].strip().strip("\"'") if found else None
+
+
+def _configuration(files: ReadableFiles, kubelet: Program) -> str:
+    """Return the text of a kubelet's configuration: its file, and what its directory has, of which the last counts."""
+    path, folder = ((kubelet.argument(name) or "").strip("/") for name in ("config", "config-dir"))
+    parts = [f"{folder}/{name}" for name in files.names(folder) if name.endswith(".conf")] if folder else []
+    return "\n".join(filter(None, map(files.of_root, [*([path] if path else []), *parts])))
 
 
 class Kubelet(t.NamedTuple):
@@ -83,13 +107,15 @@ class Kubelet(t.NamedTuple):
 
 
 def kubelet(host: ReadableFiles) -> Kubelet:
-    """Return what kubelet binds, by its state, its arguments and its configuration."""
-    found = next(iter(running(host, KUBELETS)), None)
-    reserved = reserved_by(host, found) if found is not None else frozenset()
-    path, text = kubelet_state(host, found) or ("", "")
-    if found is not None and text is None:
-        return Kubelet(f"of {found.name}, which runs", reserved)
-    return Kubelet(f"/{host_text.printable(path, 300)}" if path else "", reserved)
+    """Return what each kubelet binds, by its state, its arguments and its configuration."""
+    all_found = running(host, KUBELETS)
+    reserved = frozenset().union(*(reserved_by(host, found) for found in all_found))
+    for found in all_found or [None]:
+        path, text = kubelet_state(host, found) or ("", "")
+        if path:
+            is_kept = found is None or text is not None
+            return Kubelet(f"/{host_text.printable(path, 300)}" if is_kept else f"of {found.name}, which runs", reserved)
+    return Kubelet("", reserved)
 
 
 def reserved_by(host: ReadableFiles, kubelet: Program) -> "frozenset[int]":
@@ -99,15 +125,10 @@ def reserved_by(host: ReadableFiles, kubelet: Program) -> "frozenset[int]":
 
 def kubelet_gives_whole_cores(host: ReadableFiles) -> bool:
     """Return whether a kubelet that runs has the option full-pcpus-only of its CPU manager."""
-    found = next(iter(running(host, KUBELETS)), None)
-    if found is None:
-        return False
-    path = found.argument("config")
-    return "full-pcpus-only=true" in (found.argument("cpu-manager-policy-options") or "").split(",") or (
-        re.search(
-            r"^\s+full-pcpus-only:\s*[\"']?true\b", (host.read(path.lstrip("/")) or "") if path else "", re.MULTILINE
-        )
-        is not None
+    return any(
+        "full-pcpus-only=true" in (found.argument("cpu-manager-policy-options") or "").split(",")
+        or re.search(r"^\s+full-pcpus-only:\s*[\"']?true\b", _configuration(host, found), re.MULTILINE)
+        for found in running(host, KUBELETS)
     )
 
 
@@ -125,7 +146,7 @@ def kubelet_state(host: ReadableFiles, kubelet: "Program | None") -> "tuple[str,
         for folder in dict.fromkeys([*([root.strip("/")] if root else []), *_KUBELET_FOLDERS])
     ]
     for path in paths:
-        text = host.read(path)
+        text = host.of_root(path)
         if json_text(text or "", ("policyName",)) == "static":
             return path, text
     is_static = kubelet is not None and (

@@ -8,7 +8,7 @@ import os
 import re
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._bindings import cpusets, origins
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import cpusets, origins, programs
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, kernel_files, text as host_text
 
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD, include/linux/sched.h
@@ -133,14 +133,9 @@ def _own(host: kernel_files.KernelFiles, task: Task) -> str:
 
 
 def runs_as_root(host: kernel_files.KernelFiles, name: str) -> bool:
-    """Return whether a process of this name runs as root.
-
-    Any user can give any name to a process, also to one of a set-user-ID program.
-    """
+    """Return whether a process of this name is root's."""
     return any(
-        host.read(f"proc/{pid}/comm") == name
-        and _real_uid(host.read(f"proc/{pid}/status") or "") == 0
-        and not host.is_setuid(f"proc/{pid}/exe")
+        host.read(f"proc/{pid}/comm") == name and programs.is_roots(host, pid)
         for pid in host.names("proc")
         if pid.isdigit()
     )

@@ -85,7 +85,8 @@ def _running(host: kernel_files.KernelFiles) -> _Running:
     """Return the processes of each kind."""
     reader = _Reader(host)
     by_kind: _Running = {}
-    for program in programs.running(host, _KIND_OF):
+    anybodys = {program for program, kind in _KIND_OF.items() if not kind.is_roots}
+    for program in programs.running(host, _KIND_OF, anybodys):
         by_kind.setdefault(_KIND_OF[program.name].name, []).extend(reader.process(program))
     for kind in registry.KINDS:
         by_kind[kind.name] = by_kind.get(kind.name) or kind.down(host)
@@ -93,11 +94,13 @@ def _running(host: kernel_files.KernelFiles) -> _Running:
 
 
 def _wrong(running: _Running, online: base.Online) -> "list[Found]":
-    return [
+    found = [
         Found(KINDS[name], one)
         for name, processes in sorted(running.items())
         for one in KINDS[name].find(processes, online)
     ]
+    # Of the others anybody may start as many as can be named.
+    return sorted(found, key=lambda one: one.consumer.process.service is None)
 
 
 def _facts(found: "t.Sequence[Found]") -> "list[dict[str, t.Any]]":

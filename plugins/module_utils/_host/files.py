@@ -39,8 +39,14 @@ class ReadableFiles(Protocol):
     def read(self, path: str) -> "str | None":
         """Return the text of a file, None when it cannot be read."""
 
+    def of_root(self, path: str) -> "str | None":
+        """Return the text of a file that a process names, None unless it is root's."""
+
     def names(self, path: str) -> "list[str]":
         """Return the names in a directory."""
+
+    def is_setuid(self, path: str) -> bool:
+        """Return whether a program runs as its owner."""
 
 
 class HostFs:
@@ -136,6 +142,29 @@ class HostFs:
             self._note_unreadable(path, error)
             return None
 
+    def of_root(self, path: str) -> "str | None":
+        """Return the text of a file that a process names, or None unless it is root's: a regular file that nobody else
+        may write. In a recorded tree its owner is root. Anything else is not even opened, as a device may begin
+        something then.
+
+        Args:
+            path: relative to the sysroot.
+        """
+        try:
+            found = self._find(path)
+            try:
+                root, status = os.stat(self._root), os.fstat(found)
+                others = 0o002 if status.st_gid in (0, root.st_gid) else 0o022
+                if not stat.S_ISREG(status.st_mode) or status.st_uid not in (0, root.st_uid) or status.st_mode & others:
+                    raise OSError(errno.EPERM, "it is not a regular file that only root may write")
+                with open(f"/proc/self/fd/{found}", "rb") as stream:
+                    return stream.read(SMALL).decode("utf-8", "replace")
+            finally:
+                os.close(found)
+        except OSError as error:
+            self._note_unreadable(path, error)
+            return None
+
     def _note_unreadable(self, path: str, error: "OSError | ValueError") -> None:
         """Note the reason, unless the file is only missing."""
         if getattr(error, "errno", None) not in _MISSING:
@@ -221,6 +250,16 @@ class HostFs:
             if error.errno == errno.EXDEV:
                 self.note(f"{self.path(path)} cannot be accessed: {error.strerror}.")
             return None
+
+    def is_setuid(self, path: str) -> bool:
+        """Return whether a program has the set-user-ID or set-group-ID bit.
+
+        The path may be a symbolic link, such as ``proc/PID/exe``.
+        """
+        try:
+            return bool(os.stat(self.path(path)).st_mode & (stat.S_ISUID | stat.S_ISGID))
+        except OSError:
+            return False
 
     def write_refusal(self, path: str) -> "str | None":
         """Return why the kernel would refuse to write a file, or into a directory,

@@ -45,6 +45,10 @@ class KernelFiles:
         text = self._files.head(path, files.SMALL)
         return None if text is None else text.strip()
 
+    def of_root(self, path: str) -> "str | None":
+        """Return the text of a file that a process names, None unless it is root's, as `files.HostFs.of_root` does."""
+        return self._files.of_root(path)
+
     def write(self, path: str, text: str) -> None:
         """Write with one system call, because the kernel treats each call as a separate request.
 
@@ -120,11 +124,5 @@ class KernelFiles:
         return 0 if status is None else status.st_uid
 
     def is_setuid(self, path: str) -> bool:
-        """Return whether a program has the set-user-ID or set-group-ID bit.
-
-        The path may be a symbolic link, such as ``proc/PID/exe``.
-        """
-        try:
-            return bool(os.stat(self._files.path(path)).st_mode & (stat.S_ISUID | stat.S_ISGID))
-        except OSError:
-            return False
+        """Return whether a program has the set-user-ID or set-group-ID bit, as `files.HostFs.is_setuid` does."""
+        return self._files.is_setuid(path)

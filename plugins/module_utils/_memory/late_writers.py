@@ -55,7 +55,7 @@ def processes(fs: HostFs) -> "list[programs.Program]":
     Args:
         fs: the host's files.
     """
-    return programs.running(HostFs(fs.sysroot), programs.KUBELETS.union(_WITHOUT_SCORES))
+    return programs.running(HostFs(fs.sysroot), programs.KUBELETS.union(_WITHOUT_SCORES), _WITHOUT_SCORES)
 
 
 def daemons_without_scores(running: "t.Iterable[programs.Program]") -> "list[str]":
@@ -72,18 +72,19 @@ def daemons_without_scores(running: "t.Iterable[programs.Program]") -> "list[str
     ]
 
 
-def find_kubelet(fs: HostFs, running: "t.Iterable[programs.Program]") -> "Kubelet | None":
-    """Return the kubelet that runs on a host, or None.
+def find_kubelets(fs: HostFs, running: "t.Iterable[programs.Program]") -> "list[Kubelet]":
+    """Return the kubelets that run on a host.
 
     Args:
         fs: the host's files.
         running: from :func:`processes`.
     """
-    found = next((one for one in running if one.name in programs.KUBELETS), None)
-    if found is None:
-        return None
-    protects = programs.kubelet_setting(fs, found, "protect-kernel-defaults", "protectKernelDefaults")
-    return Kubelet(found.name, protects in ("", "true"))
+    argument, key = "protect-kernel-defaults", "protectKernelDefaults"
+    return [
+        Kubelet(one.name, programs.kubelet_setting(fs, one, argument, key) in ("", "true"))
+        for one in running
+        if one.name in programs.KUBELETS
+    ]
 
 
 def ufw_text(fs: HostFs) -> str:
@@ -102,7 +103,7 @@ def read(
     ufw: "t.Mapping[str, str]",
     of_tuned: "t.Container[str]",
     is_reapplied: bool,
-    kubelet: "Kubelet | None",
+    kubelets: "t.Sequence[Kubelet]",
 ) -> "dict[str, Late]":
     """Return what is set late, by the name of the sysctl; of several writers the last one counts.
 
@@ -112,7 +113,7 @@ def read(
         ufw: the values of :func:`ufw_text`.
         of_tuned: names that TuneD sets, of its profile or of the system's files.
         is_reapplied: whether TuneD applies the system's files again.
-        kubelet: from :func:`find_kubelet`.
+        kubelets: from :func:`find_kubelets`.
     """
     late: dict[str, Late] = {}
     when = "when TuneD starts, which applies that file last" if is_reapplied else "at boot, where it is read last"
@@ -123,20 +124,19 @@ def read(
         )
     when = "when ufw starts: change it there"
     late.update({name: Late(value, fs.path(_UFW_VALUES), when) for name, value in ufw.items() if name not in of_tuned})
-    if kubelet is not None and not kubelet.protects:
-        when = "at each start: leave it to Kubernetes on this host"
+    when = "at each start: leave it to Kubernetes on this host"
+    for kubelet in (one for one in kubelets if not one.protects):
         late.update({name: Late(value, kubelet.name, when) for name, value in _KUBELET_VALUES.items()})
     return late
 
 
-def would_not_start(kubelet: "Kubelet | None", wanted: "t.Mapping[str, int]") -> "list[str]":
-    """Return a sentence for each wanted value with which this host's kubelet would not start again."""
-    if kubelet is None or not kubelet.protects:
-        return []
+def would_not_start(kubelets: "t.Sequence[Kubelet]", wanted: "t.Mapping[str, int]") -> "list[str]":
+    """Return a sentence for each wanted value with which a kubelet of this host would not start again."""
     return [
         f"{kubelet.name} does not start with another {name} than {_KUBELET_VALUES[name]} (protectKernelDefaults)"
+        for kubelet in kubelets
         for name, value in wanted.items()
-        if name in _KUBELET_VALUES and _KUBELET_VALUES[name] != str(value)
+        if kubelet.protects and name in _KUBELET_VALUES and _KUBELET_VALUES[name] != str(value)
     ]
 
 

@@ -188,7 +188,7 @@ class BootFiles:
         reapply = tuned_profiles.settings(fs.read(TUNED_CONF) or "").get("", {}).get("reapply_sysctl", "1")
         self._tuned_is_last = reapply.lower() not in ("1", "true", "yes")
         self.running = late_writers.processes(fs)
-        self._kubelet = late_writers.find_kubelet(fs, self.running)
+        self._kubelets = late_writers.find_kubelets(fs, self.running)
         self._ufw = dict(assignments(late_writers.ufw_text(fs)))
 
     def overrides(self, wanted: "Mapping[str, int]") -> "list[str]":
@@ -208,7 +208,7 @@ class BootFiles:
             for name, value in wanted.items()
             if name in self._last and number(self._last[name].value) != value and name not in late
         ]
-        problems += self._late_overrides(wanted, late) + late_writers.would_not_start(self._kubelet, wanted)
+        problems += self._late_overrides(wanted, late) + late_writers.would_not_start(self._kubelets, wanted)
         return self._file_overrides(wanted) + problems
 
     def differences(self, wanted: "Mapping[str, int]") -> "tuple[list[str], str | None]":
@@ -257,7 +257,7 @@ class BootFiles:
         is_reapplied = bool(self._tuned) and not self._tuned_is_last
         of_system = {*at_boot(self._files), *self._last, *ours} if is_reapplied else ()
         conf = {name: one.value for name, one in self._last.items()}
-        return late_writers.read(self._fs, conf, self._ufw, {*self._tuned, *of_system}, is_reapplied, self._kubelet)
+        return late_writers.read(self._fs, conf, self._ufw, {*self._tuned, *of_system}, is_reapplied, self._kubelets)
 
     def _with_ours(self, text: "str | None") -> "list[tuple[str, str]]":
         """Return the files of sysctl.d in their order, with this text in our file."""

@@ -103,6 +103,7 @@ class Kind(t.NamedTuple):
         actions: what systemctl can do to its service that makes it right, the gentlest first.
         shows_number: whether the number that it believes in can be seen; else it is the number of CPUs at its start.
         settle_seconds: how long it may take after that until it is right.
+        is_roots: whether only a process of root is one.
         down: returns, where none of its processes runs, its services that are started at each boot, as processes of the
             id 0.
     """
@@ -113,6 +114,7 @@ class Kind(t.NamedTuple):
     actions: "tuple[str, ...]"
     shows_number: bool = True
     settle_seconds: float = SETTLE_SECONDS
+    is_roots: bool = False
     down: "t.Callable[[kernel_files.KernelFiles], list[Process]]" = lambda host: []
 
     @property

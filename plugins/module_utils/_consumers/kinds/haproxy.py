@@ -20,7 +20,9 @@ _MAX_THREADS = 64
 def _find(processes: "t.Sequence[Process]", online: Online) -> "list[Consumer]":
     # A master has one thread, and after a reload beside the new worker the old one, as long as that has clients.
     masters = {one.parent for one in processes}
-    newest = {one.parent: one for one in sorted(processes, key=lambda one: one.started) if one.pid not in masters}
+    workers = sorted((one for one in processes if one.pid not in masters), key=lambda one: one.started)
+    # What has lost its parent has that of others.
+    newest = {(one.parent, one.unit): one for one in workers}
     return [
         found
         for one in newest.values()

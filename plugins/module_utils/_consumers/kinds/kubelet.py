@@ -69,5 +69,6 @@ KIND = Kind(
     remedy="drain the node, stop it, remove that file and start it",
     actions=("restart",),
     settle_seconds=120.0,
+    is_roots=True,
     down=_down,
 )
