@@ -343,7 +343,7 @@ def test_texts_of_the_kernel(tmp_path, name, status, smt):
         ("retbleed", "Mitigation: untrained return thunk; SMT disabled", False, "unknown"),
         ("spec_rstack_overflow", "Mitigation: SMT disabled", False, "unknown"),
         ("mmio_stale_data", "Mitigation: Clear CPU buffers; SMT disabled", False, "unknown"),
-        # Of a processor whose siblings share nothing but the store buffer, under a hypervisor that does not show itself.
+        # Where siblings share nothing but the store buffer, under a hypervisor that does not show itself.
         ("mds", "Mitigation: Clear CPU buffers; SMT mitigated", True, "unknown"),
         ("spectre_v2", RETPOLINES.format("disabled"), False, "unknown"),
         ("spectre_v2", ENHANCED[2], False, "unknown"),

@@ -66,6 +66,7 @@ def running(files: ReadableFiles, names: "t.Container[str]", anybodys: "t.Contai
         name = (files.read(f"proc/{pid}/comm") or "").strip()
         if name in names and (name in anybodys or is_roots(files, pid)):
             arguments = files.read(f"proc/{pid}/cmdline")
+            # What has ended since has neither ids nor arguments.
             if arguments is not None:
                 found.append(Program(int(pid), name, tuple(filter(None, arguments.split("\0")))))
     return found
@@ -108,13 +109,14 @@ class Kubelet(t.NamedTuple):
 
 def kubelet(host: ReadableFiles) -> Kubelet:
     """Return what each kubelet binds, by its state, its arguments and its configuration."""
-    all_found = running(host, KUBELETS)
-    reserved = frozenset().union(*(reserved_by(host, found) for found in all_found))
-    for found in all_found or [None]:
+    kubelets: list[Program | None] = [*running(host, KUBELETS)]
+    reserved = frozenset().union(*(reserved_by(host, found) for found in kubelets if found is not None))
+    for found in kubelets or [None]:
         path, text = kubelet_state(host, found) or ("", "")
+        if found is not None and text is None:
+            return Kubelet(f"of {found.name}, which runs", reserved)
         if path:
-            is_kept = found is None or text is not None
-            return Kubelet(f"/{host_text.printable(path, 300)}" if is_kept else f"of {found.name}, which runs", reserved)
+            return Kubelet(f"/{host_text.printable(path, 300)}", reserved)
     return Kubelet("", reserved)
 
 

@@ -1,7 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A kubelet whose CPU manager keeps the CPUs of its start, as pkg/kubelet/cm/cpumanager/policy_static.go (1.33) reads
-its state: a stand-in for what the scenario smt_node does with a real one.
+"""A kubelet, which counts the CPUs at its start, and whose CPU manager may keep them, as
+pkg/kubelet/cm/cpumanager/policy_static.go (1.33) reads its state: a stand-in for what the scenario smt_node does with a
+real one.
 """
 
 from __future__ import annotations
@@ -37,19 +38,19 @@ class Node(fake_host.Host):
         self.processes, self.arguments, self.before_command = counting.Processes(sysroot), arguments, self.obey
         self.starts = True
         self.put(STATE, state("0,2,4-7", PODS))
-        self.run_kubelet()
+        self.run_kubelet(0)
 
-    def run_kubelet(self):
+    def run_kubelet(self, started=None):
         arguments = ["/usr/bin/kubelet", *self.arguments]
-        started = history.ticks()
+        started = history.ticks() if started is None else started
         self.processes.start(100, arguments, "kubelet", unit="kubelet.service", mask="0-7", started=started)
 
     def obey(self, command):
-        if command[1:2] == ["stop"] and command[-1] == "kubelet.service":
+        if command[1:2] in (["stop"], ["restart"]) and command[-1] == "kubelet.service":
             shutil.rmtree(self.processes.folder / "proc/100", ignore_errors=True)
-        if command[:2] == ["systemctl", "start"] and self.starts:
+        if command[:2] in (["systemctl", "start"], ["systemctl", "restart"]) and self.starts:
             self.run_kubelet()
-            if self.read(STATE) is None:
+            if self.read(STATE) is None and "--cpu-manager-policy=static" in self.arguments:
                 self.put(STATE, state(self.read("sys/devices/system/cpu/online"), {}))
 
 
@@ -134,7 +135,8 @@ KEEPS, REMOVES, STARTS = "nothing", "a restart without the file", "a restart"
         ("0-7", ("--cpu-manager-policy=static",), REMOVES),
         ("x", ("--cpu-manager-policy=static",), REMOVES),
         (None, ("--cpu-manager-policy=static",), STARTS),
-        (None, (), KEEPS),
+        # With no policy it keeps no CPUs, but their number.
+        (None, (), STARTS),
     ],
 )
 def test_a_state_fits_where_it_has_the_cpus_of_the_host(tmp_path, default, arguments, does):
@@ -245,3 +247,58 @@ def test_the_cpusets_of_its_pods_are_its_own_business(tmp_path):
     # That of another service counts.
     with pytest.raises(ChangeRefusedError, match=r"1 affinity conflict(.|\n)*db\.service"):
         host.ask("disabled", consumers=RESTART)
+
+
+class Plain(Node):
+    """With the default CPU manager."""
+
+    def __init__(self, sysroot, *arguments):
+        super().__init__(sysroot, arguments)
+        self.put(STATE, json.dumps({"policyName": "none", "defaultCpuSet": "", "checksum": 1}))
+
+
+CONFIGURED = {
+    "by default": ((), None),
+    "by its arguments": (("--cpu-manager-policy=none", "--reserved-cpus=0"), None),
+    "by its file": (("--config=/etc/k.yaml",), "cpuManagerPolicy: none\nreservedSystemCPUs: 0,2\n"),
+    "by a file that is not there": (("--config=/etc/k.yaml",), None),
+}
+
+
+@pytest.mark.parametrize(("arguments", "text"), CONFIGURED.values(), ids=CONFIGURED)
+@pytest.mark.parametrize("check", [True, False])
+def test_kubernetes_124650_each_kubelet_is_named_before_a_change(tmp_path, check, arguments, text):
+    host = Plain(tmp_path, *arguments)
+    if text:
+        host.put("etc/k.yaml", text)
+    (coming,) = known(tmp_path)["consumers_after_switch"]
+    found = [coming[key] for key in ("program", "unit", "counted", "cpus")]
+    assert found == ["kubelet", "kubelet.service", 8, 4]
+    result = host.ask("disabled", check=check)
+    assert result["consumers"] == [] and any(one.startswith("kubelet.service has ") for one in result["warnings"])
+    assert len(known(tmp_path)["consumers"]) == (not check)
+
+
+def test_kubernetes_67500_a_kubelet_follows_there_and_back(tmp_path):
+    host = Plain(tmp_path)
+    restart = "kubelet.service: systemctl restart kubelet.service"
+    assert host.ask("disabled", consumers=RESTART, check=True)["consumers"] == [restart] and host.commands == []
+    assert host.ask("disabled", consumers=RESTART)["consumers"] == [restart]
+    assert known(tmp_path)["consumers"] == [] and host.ask("disabled", consumers=RESTART)["consumers"] == []
+    host.ask("restored")
+    words = [command[1] for command in host.commands if command[-1] == "kubelet.service" and command[1] != "is-active"]
+    assert words == ["restart"] * 2 and known(tmp_path)["consumers"] == []
+
+
+def test_one_that_is_restarted_and_counts_the_cpus_of_before_ends_the_change(tmp_path):
+    host = Plain(tmp_path)
+    host.before_command = lambda command: None
+    with pytest.raises(SmtError, match=r"kubelet.service does not follow: 0.1 s after systemctl restart"):
+        host.ask("disabled", consumers=RESTART)
+
+
+def test_one_that_is_stopped_counts_when_it_starts(tmp_path):
+    host = Plain(tmp_path)
+    stopped(host, tmp_path)
+    assert known(tmp_path)["consumers_after_switch"] == []
+    assert host.ask("disabled", consumers=RESTART)["consumers"] == []

@@ -1,9 +1,10 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A kubelet whose CPU manager has the policy static keeps the CPUs of its start in a file, and does not start where the
-host has others (validateState in pkg/kubelet/cm/cpumanager/policy_static.go of Kubernetes, read at 1.33).
+"""A kubelet counts the online CPUs when it starts, and promises them to the scheduler until it ends (kubernetes 67500).
 
-The CPUs of pods are in the same file, so that the node has to be drained before.
+One whose CPU manager has the policy static keeps them in a file, and does not start where the host has others
+(validateState in pkg/kubelet/cm/cpumanager/policy_static.go of Kubernetes, read at 1.33). The CPUs of pods are in the
+same file, so that the node has to be drained before.
 """
 
 import typing as t
@@ -42,6 +43,10 @@ def _find(processes: "t.Sequence[Process]", online: Online) -> "list[Consumer]":
         program = programs.Program(one.pid, one.name, one.arguments)
         state = programs.kubelet_state(one.host, program)
         if state is None:
+            counted = len(online.at(one.started))
+            # One that is down counts when it starts.
+            if one.pid and counted != len(online.now):
+                found.append(Consumer(one, "its node's capacity", counted, len(online.now)))
             continue
         path, text = state
         cpus, reserved = _cpus(text), programs.reserved_by(one.host, program)
@@ -66,8 +71,10 @@ def _cpus(text: "str | None") -> "frozenset[int]":
 KIND = Kind(
     programs=("kubelet", *sorted(programs.KUBELETS - {"kubelet"})),
     find=_find,
-    remedy="drain the node, stop it, remove that file and start it",
+    remedy="restart it; if its CPU manager is static drain the node before, and remove that state while it is stopped",
     actions=("restart",),
+    # The state shows it, but not each kubelet has one.
+    shows_number=False,
     settle_seconds=120.0,
     is_roots=True,
     down=_down,

@@ -151,7 +151,7 @@ def test_an_arm_of_a_guest_closes_nothing(tmp_path, status):
 
 
 def test_a_host_that_cannot_see_what_is_open_does_not_have_nothing_open(tmp_path):
-    seen = {name: "Not affected" for name in FILES}
+    seen = dict.fromkeys(FILES, "Not affected")
     hidden = {**seen, "mds": "Mitigation: Clear CPU buffers; SMT Host state unknown"}
     for number, (statuses, exposed) in enumerate(((seen, []), (hidden, None))):
         result, _found = arms_of(tmp_path / str(number), ["smt_on", "smt_off"], **statuses)
