@@ -71,7 +71,7 @@ def _cpus(text: "str | None") -> "frozenset[int]":
 KIND = Kind(
     programs=("kubelet", *sorted(programs.KUBELETS - {"kubelet"})),
     find=_find,
-    remedy="restart it; if its CPU manager is static drain the node before, and remove that state while it is stopped",
+    remedy="drain the node if its CPU manager is static, stop it, remove that state and start it; else restart it",
     actions=("restart",),
     # The state shows it, but not each kubelet has one.
     shows_number=False,
