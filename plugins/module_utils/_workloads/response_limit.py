@@ -9,10 +9,23 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import units
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import Workload, WorkloadError
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.metrics import UNDECLARED
 
 _TIME = re.compile(rf"([0-9]{{1,9}}(?:\.[0-9]{{1,9}})?) ?({'|'.join(units.SECONDS)})\Z")
 # The shortest and the longest limit in seconds.
 LIMITS = (1e-6, 86400.0)
+# How the values of workers are combined that one of them waits for.
+_OF_EACH = ("max", "mean", UNDECLARED)
+_PERCENTILE = re.compile(r"(?:p|q|percentile)_?([0-9]{1,9})")
+
+
+def carrier(metrics: "t.Iterable[tuple[str, str, str, str]]") -> "str | None":
+    """Return the metric that a limit is for, of some with their unit, better and aggregate: of the times that are
+    waited for that of the highest percentile by its name, else the median, else the first one; None without any.
+    """
+    waits = [one[0] for one in metrics if one[1] in units.SECONDS and one[2] == "lower" and one[3] in _OF_EACH]
+    ranks = {name: [*_PERCENTILE.findall(name), "5" if "median" in name else "49"] for name in waits}
+    return max(waits, key=lambda name: float(f"0.{ranks[name][0]}"), default=None)
 
 
 def in_seconds(given: "t.Mapping[str, t.Any]", workloads: "t.Iterable[Workload]") -> "dict[str, float]":
@@ -24,14 +37,23 @@ def in_seconds(given: "t.Mapping[str, t.Any]", workloads: "t.Iterable[Workload]"
 
     Raises:
         WorkloadError: a time is not valid, or the workload is not one of these that is measured at several values of a
-            parameter.
+            parameter, or has no metric that a limit can be for.
     """
-    measured = {workload["name"] for workload in workloads if workload["parameter"]}
+    measured = {
+        workload["name"]: [(one["name"], one["unit"], one["better"], one["aggregate"]) for one in workload["metrics"]]
+        for workload in workloads
+        if workload["parameter"] and not workload["parameter"].get("per_worker")
+    }
     for name in given:
         if name not in measured:
             raise WorkloadError(
                 f"response_limit names {str(name)[:80]!r}: it can be set for workloads of this plan that are measured"
                 " at several loads, such as oltp"
+            )
+        if carrier(measured[name]) is None:
+            raise WorkloadError(
+                f"response_limit names {name}, whose metrics are no response times (unit {', '.join(units.SECONDS)};"
+                f" better lower; aggregate max or mean): {'; '.join(map(', '.join, measured[name]))}"
             )
     return times(given)
 

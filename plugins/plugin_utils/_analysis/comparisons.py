@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import re
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
@@ -26,6 +27,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     measures,
     paired,
     recorded,
+    usage,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult, Sample
 
@@ -34,6 +36,9 @@ Comparison = dict[str, t.Any]
 Subject = tuple[str, float | None, str]
 # kind, effect, placement, then (placement, arm) of baseline and candidate
 Pair = tuple[str, str, str, tuple[str, str], tuple[str, str]]
+
+# Names of metrics of what was asked for and not done.
+FAILURES = re.compile(r"(?:\A|_)(?:err|fail|timeout|timed_out|drop|refus|reject)")
 
 # What a comparison rests on.
 BOOTS, BLOCKS = "boots", "blocks"
@@ -116,7 +121,32 @@ def compare_host(
         ]
         for primary, subjects in zip((True, False, False), families if keyed else ()):
             found += _family(result, keyed, subjects, primary, margin, confidence)
+    for place in {place_of(one) for one in found if one["primary"] and _is_given(result, one)}:
+        here = {one["metric"]: one for one in found if place_of(one) == place}
+        waited = limits.response_metric(recorded.declaration(result, place[0]))
+        for metric, one in here.items():
+            one.update(given=True, primary=metric == waited if waited in here else one["primary"])
     return found
+
+
+def _is_given(result: HostResult, one: Comparison) -> bool:
+    """Return whether a rate is the load generator's, so that response times and failures decide: both arms do what the
+    workload's parameter asks for, or without one the same while CPUs of both are idle (utilization law: P. Denning, J.
+    Buzen, The operational analysis of queueing network models, ACM Computing Surveys 10 (1978)).
+    """
+    if one["kind"] != "arm" or not costs.rate_of(one["unit"]) or one["verdict"] in (paired.GAIN, paired.LOSS):
+        return False
+    if asked := one.get("parameter"):
+        return all(abs(one[f"{side}_value"] / asked - 1) <= 1 - usage.NEARLY for side in ("baseline", "candidate"))
+    samples = recorded.by_key(result)
+    keys = [(one["workload"], recorded.sampled_as(result, WHOLE_MACHINE, arm), arm, None) for arm in sides_of(one)]
+    used = [usage.busy(itertools.chain(*samples.get(key, {}).values())) or usage.FULL for key in keys]
+    return one["verdict"] == paired.EQUIVALENT and one["placement"] == WHOLE_MACHINE and max(used) < usage.FULL
+
+
+def place_of(one: Comparison) -> tuple[t.Any, ...]:
+    """Return of what a comparison is, whatever its metric."""
+    return one["workload"], one.get("parameter"), one["placement"], frozenset(sides_of(one))
 
 
 def basis(result: HostResult, pair: Pair) -> str:

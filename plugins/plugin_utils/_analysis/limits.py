@@ -15,6 +15,7 @@ import statistics
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import units
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import response_limit
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired, smt_metrics
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import (
     DeclaredMetric,
@@ -26,8 +27,6 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result
 
 # Name of the metric: it is of the whole machine, so that it adds up over workers.
 MOST_LOAD = "most_load"
-# Response times, the preferred one first.
-RESPONSES = ("latency_p99", "latency_median", "latency_mean")
 
 # The samples of the loads of a workload in one block: load -> response time in seconds, infinite where it failed.
 Responses = dict[float, float]
@@ -42,18 +41,15 @@ def limited(result: HostResult) -> dict[str, Workload]:
     return {
         one.name: one
         for one in result.plan.workloads or ()
-        if one.response_limit is not None
-        and one.parameter
-        and not one.parameter.per_worker
-        and MOST_LOAD not in one.metrics
-        and response_metric(one)
+        if one.response_limit is not None and one.parameter and MOST_LOAD not in one.metrics and response_metric(one)
     }
 
 
 def response_metric(workload: Workload) -> str | None:
-    """Return the name of a workload's response time, or None where it declares none in a unit of time."""
-    declared = workload.metrics
-    return next((name for name in RESPONSES if name in declared and declared[name].unit in units.SECONDS), None)
+    """Return the name of a workload's response time, or None where it declares none, or of a worker's own load."""
+    if workload.parameter and workload.parameter.per_worker:
+        return None
+    return response_limit.carrier((name, one.unit, one.better, one.aggregate) for name, one in workload.metrics.items())
 
 
 def meaning(workload: Workload, metric: str) -> DeclaredMetric:
@@ -173,7 +169,7 @@ def responses_by_load(result: HostResult, workload: Workload) -> dict[_Group, Re
     for sample in result.samples:
         if sample.workload == workload.name and sample.parameter is not None:
             responses = found.setdefault(_group(sample), {})
-            responses[sample.parameter] = max(_response(workload, sample), responses.get(sample.parameter, 0.0))
+            responses[sample.parameter] = max(response(workload, sample), responses.get(sample.parameter, 0.0))
     return found
 
 
@@ -181,7 +177,7 @@ def _group(sample: Sample) -> _Group:
     return sample.workload, sample.placement, sample.arm, sample.block, sample.boot, sample.pair
 
 
-def _response(workload: Workload, sample: Sample) -> float:
+def response(workload: Workload, sample: Sample) -> float:
     """Return a sample's response time in seconds; infinity where it failed or has none above zero."""
     name = response_metric(workload) or ""
     value = sample.metrics[name].value if sample.ok and name in sample.metrics else None

@@ -104,6 +104,13 @@ def good_value(sample: Sample, metric: str, or_zero: bool = False) -> float | No
     return float(found.value) if paired.LEAST <= found.value <= paired.MOST or (or_zero and found.value == 0) else None
 
 
+def is_within_limit(result: HostResult, sample: Sample) -> bool:
+    """Return whether a sample's response time is within the limit of its workload; true where there is none."""
+    about = declaration(result, sample.workload)
+    limit = about.response_limit or float("inf")
+    return not limits.response_metric(about) or limits.response(about, sample) <= limit
+
+
 def sometimes_zero(result: HostResult) -> set[tuple[str, str]]:
     """Return the workloads and their further metrics that are 0 in a successful sample, as a number of errors is."""
     good = [sample for sample in result.samples if sample.ok]

@@ -17,6 +17,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result
 MIN_USAGE = 1e-4
 # A rate of at least this share of the highest is nearly the highest.
 NEARLY = 0.98
+# CPUs that are used for this share of the time are full; the share of a load's rise that is hardly more work.
+FULL, RISE = 0.95, 0.1
 
 Kind = tuple[str, str, "float | None"]
 
@@ -36,6 +38,7 @@ class Usage:
         achieved: rate by used CPU; None without a rate.
         by_usage: headroom that usage suggests, as a share of the rate; None without a rate.
         real: headroom as measured with every thread busy in the same arm, likewise; None where that was not measured.
+        saturated: whether that is all there is (:func:`_is_saturated`), and not the least.
     """
 
     workload: str
@@ -48,6 +51,7 @@ class Usage:
     achieved: float | None
     by_usage: paired.Span | None
     real: paired.Span | None
+    saturated: bool
 
     def described(self) -> dict[str, t.Any]:
         """Return the fields as plain data."""
@@ -75,14 +79,17 @@ def of_workload(
     about = measures.describe_workload(result, name)
     kinds: dict[Kind, list[Sample]] = {}
     for sample in samples:
-        if recorded.good_value(sample, about.metric) is not None and _shares(sample):
+        if recorded.good_value(sample, about.metric) is not None:
             kinds.setdefault((sample.placement, sample.arm, sample.parameter), []).append(sample)
     rates = {
         kind: _by_block(members, lambda one: recorded.good_value(one, about.metric)) for kind, members in kinds.items()
     }
-    capacity = _capacities(result, rates) if about.adds_up else {}
+    capacity = _capacities(result, kinds, rates) if about.adds_up else {}
     found = {}
-    for kind, members in kinds.items():
+    for kind, every in kinds.items():
+        if not (members := list(filter(_shares, every))):
+            continue
+        most, saturated = capacity.get(kind[1], ({}, False))
         shares = _by_block(members, _share)
         cpus = _mean([sum(_shares(sample)) for sample in members])
         rate = _mean(list(rates[kind].values())) if about.adds_up else None
@@ -94,28 +101,53 @@ def of_workload(
             rate=rate,
             achieved=smt_metrics.achievement_rate(rate, cpus) if rate is not None and cpus >= MIN_USAGE else None,
             by_usage=None if rate is None else _headroom("by_usage", rates[kind], shares, rates[kind], confidence),
-            real=_headroom("real", rates[kind], shares, capacity.get(kind[1], {}), confidence),
+            real=_headroom("real", rates[kind], shares, most, confidence),
+            saturated=saturated,
         )
     return found
 
 
-def _capacities(result: HostResult, rates: t.Mapping[Kind, dict[int, float]]) -> dict[str, dict[int, float]]:
-    """Return the rates by block with every thread busy at a load above which the rate rises no more, by arm.
+def _capacities(
+    result: HostResult, kinds: t.Mapping[Kind, list[Sample]], rates: t.Mapping[Kind, dict[int, float]]
+) -> dict[str, tuple[dict[int, float], bool]]:
+    """Return the rates by block with every thread busy at a load above which the rate rises no more, and whether the
+    highest load is saturated, by arm; of loads within the limit of response times.
 
     Of the loads with nearly the highest rate it is the highest load: the highest rate itself would be too high by what
     chance adds to the best of several.
     """
-    full: dict[str, list[tuple[float, dict[int, float]]]] = {}
-    for (placement, arm, parameter), blocks in rates.items():
-        if placement == recorded.sampled_as(result, placements.ALL_THREADS, arm):
-            full.setdefault(arm, []).append((parameter or 0.0, blocks))
+    full: dict[str, dict[float, Kind]] = {}
+    for (placement, arm, parameter), members in kinds.items():
+        is_whole = placement == recorded.sampled_as(result, placements.ALL_THREADS, arm)
+        if is_whole and all(recorded.is_within_limit(result, sample) for sample in members):
+            full.setdefault(arm, {})[parameter or 0.0] = placement, arm, parameter
     found = {}
     for arm, loads in full.items():
-        most = max(_mean(list(blocks.values())) for _load, blocks in loads)
-        found[arm] = max(
-            (load for load in loads if _mean(list(load[1].values())) >= NEARLY * most), key=lambda load: load[0]
-        )[1]
+        by_load = {load: rates[kind] for load, kind in loads.items()}
+        means = {load: _mean(list(blocks.values())) for load, blocks in by_load.items()}
+        most = max(load for load, mean in means.items() if mean >= NEARLY * max(means.values()))
+        found[arm] = by_load[most], _is_saturated(by_load, kinds[loads[max(loads)]])
     return found
+
+
+def busy(samples: t.Iterable[Sample]) -> float | None:
+    """Return the share of all CPUs' time that was used during these samples, None where no sample has it."""
+    return _mean(known) if (known := list(map(_share, filter(_shares, samples)))) else None
+
+
+def _is_saturated(rates: t.Mapping[float, t.Mapping[int, float]], highest_samples: list[Sample]) -> bool:
+    """Return whether the highest load is all that can be done: its CPUs are full, or above a lower load the rate rises
+    by at most :data:`RISE` of the load's rise, both as logarithms, with the upper end of its interval.
+
+    With balanced jobs that share of the most work is still missing: J. Zahorjan et al., Balanced job bound analysis of
+    queueing networks, Communications of the ACM 25 (1982).
+    """
+    highest = max(rates)
+    for load, lower in rates.items():
+        rise = paired.level([rate / lower[block] for block, rate in rates[highest].items() if block in lower])
+        if 0 < load < highest and rise.value and (rise.high or rise.value) <= (highest / load) ** RISE:
+            return True
+    return (busy(highest_samples) or 0.0) >= FULL
 
 
 def _headroom(
@@ -131,7 +163,7 @@ def _headroom(
     rooms = [
         1 + smt_metrics.headroom(rate, shares[block], capacity[block])[which] / rate
         for block, rate in rates.items()
-        if block in capacity and MIN_USAGE <= shares[block] <= 1
+        if block in capacity and block in shares and MIN_USAGE <= shares[block] <= 1
     ]
     if not rooms or min(rooms) < paired.LEAST or max(rooms) > paired.MOST:
         return None

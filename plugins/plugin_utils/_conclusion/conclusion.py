@@ -64,9 +64,11 @@ def conclude(analysis: HostAnalysis) -> dict[str, t.Any]:
     changed = [*main, *analysis.of_other_arms, *outcomes.served_by_one(analysis)]
     more = advice.more_to_measure(result, changed, analysis.curves)
     first = findings.of_host(analysis)
-    sentences = [*first, *_sentences(analysis, main, choice)]
-    if first and sentences[-1] == NOTHING_OF_SHARING:
-        sentences.pop()
+    rooms = [*filter(None, (findings.room(analysis, one) for one in result.plan.workloads or () if one.parameter))]
+    told = _sentences(analysis, main, choice)
+    if (first or rooms) and told[-1] == NOTHING_OF_SHARING:
+        told.pop()
+    sentences = [*first, *told, *rooms] if changed else [*first, *rooms, *told]
     used = changed or [one for one in comparisons if one["kind"] == "placement"] or comparisons
     primary = [one for one in used if one["primary"]]
     basis = " ".join([_confidence_text(primary), *load_limit.resolution(result, primary)])

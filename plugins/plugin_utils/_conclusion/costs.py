@@ -16,7 +16,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     recorded,
     smt_metrics,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison, place_of
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import outcomes, wording
@@ -111,19 +111,19 @@ def _of_the_same_work(result: HostResult, comparisons: t.Iterable[Comparison]) -
     whether that is better, and where.
     """
     found = host_comparisons.at_widest(comparisons, every_metric=True)
-    same = {_place(one): one for one in found if one["primary"] and one["verdict"] == paired.EQUIVALENT}
+    same = {place_of(one): one for one in found if one["primary"] and one["verdict"] == paired.EQUIVALENT}
     named = work_costs.TITLES
     return {
-        (_word(one), (one["metric"], _place(one))): (
+        (_word(one), (one["metric"], place_of(one))): (
             f"{one['title']}, {one['candidate']['arm_title']} against {one['baseline']['arm_title']}: the same"
-            f" {same[_place(one)]['metric']}, and its {named[one['metric']]} change by {wording.judged(one)}"
+            f" {same[place_of(one)]['metric']}, and its {named[one['metric']]} change by {wording.judged(one)}"
             f"{_charged(result, one)}."
         )
         for one in found
         if one["metric"] in work_costs.METRICS
         and one["verdict"] in DECIDED
         and not one["confounded"]
-        and _place(one) in same
+        and place_of(one) in same
     }
 
 
@@ -137,10 +137,6 @@ def _charged(result: HostResult, one: Comparison) -> str:
 
 def _word(one: Comparison) -> str:
     return wording.VERDICT_TITLES[one["verdict"]]
-
-
-def _place(one: Comparison) -> tuple[t.Any, ...]:
-    return one["workload"], one.get("parameter"), one["placement"], host_comparisons.sides_of(one)
 
 
 def _narrower(comparisons: t.Sequence[Comparison]) -> list[str]:
@@ -184,7 +180,7 @@ def beside_equal(comparisons: t.Sequence[Comparison]) -> list[Comparison]:
     found = [
         one
         for one in _further(comparisons, paired.EQUIVALENT)
-        if one["verdict"] in DECIDED and (one["metric"] in limits.RESPONSES or one["aggregate"] == "max")
+        if one["verdict"] in DECIDED and (one["aggregate"] == "max" or one["metric"].startswith("latency_"))
     ]
     return sorted(found, key=lambda one: one["verdict"] != paired.LOSS)
 
@@ -209,11 +205,11 @@ def _further(comparisons: t.Sequence[Comparison], verdict: str) -> list[Comparis
         host_comparisons.as_of_smt_off(one) if host_comparisons.is_of_smt(one) else one
         for one in host_comparisons.at_widest(comparisons, every_metric=True)
     ]
-    asked = {_place(one) for one in every if one["primary"] and one["verdict"] == verdict}
+    asked = {place_of(one) for one in every if one["primary"] and one["verdict"] == verdict}
     # A most load is of all loads: what is served at each of them is beside it.
     most = {
         place[:1] + place[2:]
-        for place, one in ((_place(one), one) for one in every)
+        for place, one in ((place_of(one), one) for one in every)
         if place in asked and one["metric"] == limits.MOST_LOAD
     }
     return [
@@ -221,5 +217,5 @@ def _further(comparisons: t.Sequence[Comparison], verdict: str) -> list[Comparis
         for one in every
         if not one["primary"]
         and not one["confounded"]
-        and ((place := _place(one)) in asked or place[:1] + place[2:] in most)
+        and ((place := place_of(one)) in asked or place[:1] + place[2:] in most)
     ]

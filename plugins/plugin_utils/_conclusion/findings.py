@@ -12,6 +12,7 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     comparisons as host_comparisons,
+    limits,
     measures,
     paired,
     recorded,
@@ -26,12 +27,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_arms
 
 def of_host(analysis: HostAnalysis) -> list[str]:
     """Return what a host's result says of the questions that its plan asked, in sentences."""
-    rooms = [_room(analysis, one) for one in analysis.result.plan.workloads or () if one.parameter]
-    return [
-        *_factors(analysis),
-        *_sharing(analysis.result, analysis.comparisons),
-        *filter(None, rooms),
-    ]
+    return [*_factors(analysis), *_sharing(analysis.result, analysis.comparisons)]
 
 
 def _factors(analysis: HostAnalysis) -> list[str]:
@@ -91,9 +87,9 @@ def _sharing(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[st
     return said
 
 
-def _room(analysis: HostAnalysis, workload: Workload) -> str | None:
-    """Say how much room usage promises at the lowest load, and how much there is; None where that is not known, or
-    both are the same.
+def room(analysis: HostAnalysis, workload: Workload) -> str | None:
+    """Say how much room usage promises at the lowest load, and how much there is within the limit of response times, at
+    least that where more load may bring more; None where that is not known, or both are the same.
     """
     result, metric = analysis.result, workload.metrics[workload.primary]
     if metric.better == "lower":
@@ -102,6 +98,7 @@ def _room(analysis: HostAnalysis, workload: Workload) -> str | None:
         one
         for one in analysis.usage.get(workload.name, {}).values()
         if one.rate and one.by_usage and one.real and one.parameter is not None
+        if one.saturated or (one.real.value or 0.0) > 0
     ]
     if not found:
         return None
@@ -112,6 +109,7 @@ def _room(analysis: HostAnalysis, workload: Workload) -> str | None:
     at = measures.describe_workload(result, workload.name, least.parameter).title
     where = placements.title(least.placement)
     by_usage, in_truth = ((room.value or 0.0) * (least.rate or 0.0) for room in (promised, real))
-    truth = f"for {wording.amount(in_truth)}" if in_truth > 0 else "for none"
+    truth = f"for {'' if least.saturated else 'at least '}{wording.amount(in_truth)}" if in_truth > 0 else "for none"
+    within = f" {limits.within(workload.response_limit)}" if workload.name in limits.limited(result) else ""
     promised_more = f"by CPU usage there is room for {wording.amount(by_usage)} {metric.unit} more"
-    return f"{at}, {where}: {promised_more}, in truth {truth}."
+    return f"{at}, {where}: {promised_more}, in truth {truth}{within}."

@@ -95,42 +95,58 @@ def outcome(group: t.Sequence[Comparison]) -> str:
 
 
 def served_by_one(analysis: HostAnalysis) -> list[Comparison]:
-    """Return what stands for a comparison of most loads of which one side serves none that was measured: without a
-    ratio, and with the value None on that side. Those of SMT on and off are of the whole machine and of SMT off.
+    """Return what stands for comparisons without a ratio: of most loads of which one side serves none, None, that was
+    measured, and of failures at a rate that is given, by the blocks in which one side has more (sign test). Those of
+    SMT on and off are of the whole machine and of SMT off.
     """
     result, (margin, confidence, compare) = analysis.result, analysis.settings
-    by_place: dict[tuple[str, str], dict[str, Level]] = {}
+    by_place: dict[tuple[str, float | None, str, str], dict[str, Level]] = {}
+    given = {host_comparisons.place_of(one) for one in analysis.comparisons if one.get("given")}
+    samples = recorded.by_key(result) if given else {}
     # Most results have no limit, and of many hosts nobody asks for the levels.
-    for level in analysis.levels if limits.limited(result) else ():
-        if level.metric == limits.MOST_LOAD:
-            by_place.setdefault((level.workload, level.placement), {})[level.arm] = level
+    for level in analysis.levels if limits.limited(result) or given else ():
+        if level.metric == limits.MOST_LOAD or host_comparisons.FAILURES.search(level.metric):
+            place = level.workload, level.parameter, level.placement, level.metric
+            by_place.setdefault(place, {})[level.arm] = level
     found = []
-    for (workload, placement), levels in by_place.items():
+    for (workload, parameter, placement, metric), levels in by_place.items():
         names = [arm.name for arm in result.arms if arm.name in levels]
         for two in itertools.combinations(names, 2):
             pair = recorded.OF_SMT if {*two} == {*recorded.OF_SMT} else two
             sides = [levels[name] for name in pair]
-            served = [side for side in sides if side.value is not None]
-            if len(served) != 1 or (compare != host_comparisons.ALL and result.arms[0].name not in pair):
+            if compare != host_comparisons.ALL and result.arms[0].name not in pair:
                 continue
-            blocks = min(served[0].n, *(side.failed for side in sides if side is not served[0]))
-            verdict = paired.GAIN if served[0] is sides[1] else paired.LOSS
+            served = [side for side in sides if side.value is not None]
+            if metric == limits.MOST_LOAD and len(served) == 1:
+                blocks = min(served[0].n, *(side.failed for side in sides if side is not served[0]))
+                verdict = paired.GAIN if served[0] is sides[1] else paired.LOSS
+            elif metric != limits.MOST_LOAD and (workload, parameter, placement, frozenset(pair)) in given:
+                blocks = min(side.n for side in sides)
+                both = [samples[workload, side.measured_as, side.arm, parameter] for side in sides]
+                before, after = (recorded.good_values(blocks_of, metric, or_zero=True) for blocks_of in both)
+                sums = [(sum(before[block]), sum(after[block])) for block in {*before} & {*after}]
+                more = [second > first for first, second in sums if first != second]
+                if 2 * len(more) < blocks:
+                    continue
+                called = len({*more}) == 1 and 2.0 ** (1 - len(more)) <= 1 - confidence
+                verdict = paired.INCONCLUSIVE if not called else paired.LOSS if more[0] else paired.GAIN
+            else:
+                continue
             named = [{**recorded.named_arm(result, name), "placement": placement} for name in pair]
             keys = (placement, pair[0]), (placement, pair[1])
             of_boots = host_comparisons.basis(result, ("arm", pair[1], placement, *keys)) == host_comparisons.BOOTS
             found.append(
                 {
-                    **measures.describe_workload(result, workload, None, limits.MOST_LOAD).described(),
+                    **measures.describe_workload(result, workload, parameter, metric).described(),
                     "primary": True,
                     "kind": "arm",
                     "effect": pair[1],
                     "placement": placement,
                     "confounded": of_boots and bool(result.plan.confounded),
                     **dict(zip(("baseline", "candidate"), named)),
-                    "baseline_value": sides[0].value,
-                    "candidate_value": sides[1].value,
-                    "ci_low": None,
-                    "minimum_detectable": None,
+                    "given": metric != limits.MOST_LOAD,
+                    **dict(zip(("baseline_value", "candidate_value"), (side.value for side in sides))),
+                    **dict.fromkeys(("ci_low", "minimum_detectable")),
                     "confidence": confidence,
                     "margin": margin,
                     "family": 1,
@@ -292,10 +308,14 @@ def is_incomplete(analysis: HostAnalysis) -> bool:
     """Return whether something is missing that could contradict what was compared of SMT on and off, however many
     blocks or hosts agree: of streams that were not measured, of a workload that one of both cannot do, of one that was
     compared on a part of the machine only and says the opposite there, or of what all workers did where only that of
-    each is known.
+    each is known; or of what may differ at a rate that was asked for.
     """
+    asked = [
+        one for one in deciding(analysis) if one.get("given") and one["better"] == "higher" and one.get("parameter")
+    ]
     return bool(
-        on_one_side(analysis)
+        (asked and not of_smt_by_one(analysis))
+        or on_one_side(analysis)
         or parts_against(analysis)
         or any(curve.crossover.threads for curve in _curves(analysis))
         or any(says_nothing_of_all(analysis.result, one) for one in deciding(analysis))

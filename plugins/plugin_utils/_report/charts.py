@@ -508,7 +508,7 @@ def points(
 
 def _heights(rows: t.Sequence[Row], limit: tuple[float, str] | None = None) -> list[float]:
     """Return the ticks of the vertical axis of a curve: of all values with their intervals, and of zero. A limit has
-    room for its name, and what is far above it is at the upper end.
+    room for its name, and what is far above it has an arrow at the upper end.
     """
     ends = [0.0, *(value for row in rows for value in (row["value"], row["low"], row["high"]) if value is not None)]
     highest = max(ends) if limit is None else min(FAR * limit[0], max(1.15 * limit[0], *ends))
@@ -564,7 +564,15 @@ def _curve(
         if len(own) > 1:
             canvas.path(line(middles), fill="none", stroke=colour, stroke_width="2")
         said = (f"{title}, {tick_label(row['x'])} {along or STREAMS}: {say(row)}" for row in own)
-        canvas.marks(shape, colour, 4, ((x, y, text) for (x, y), text in zip(middles, said)))
+        drawn = [(x, y, text, row["value"]) for (x, y), text, row in zip(middles, said, own)]
+        canvas.marks(shape, colour, 4, [mark[:3] for mark in drawn if mark[3] <= up[-1]])
+        canvas.marks("arrow", colour, 6, [(x, y + 7, text) for x, y, text, value in drawn if value > up[-1]])
+        end, height = 0.0, plot.top + LINE * (1.5 + list(shown).index(title))
+        for x, _y, _text, value in drawn:
+            middle = min(x, WIDTH - (half := width(report_text.number(value)) / 2))
+            if value > up[-1] and end <= middle - half:
+                end = middle + half + EDGE
+                canvas.text(middle, height, report_text.number(value), "middle", colour)
         failed = [row["x"] for row in of_arm if row["value"] is None]
         end = plot.bottom if higher else plot.top
         at_end = [(plot.x(x), end, f"{title}, {tick_label(x)} {along}: failed") for x in failed]

@@ -172,10 +172,11 @@ def _environment(summary: dict[str, t.Any]) -> dict[str, str]:
 
 
 def series(one: dict[str, t.Any]) -> str:
-    """Return the key of a comparison: its workload, parameter value and, for other arms than SMT off against on,
-    placement and arms.
+    """Return the key of a comparison: its workload, parameter value, at a given rate its metric, and for other arms
+    than SMT off against on placement and arms.
     """
     name = one["workload"] if one.get("parameter") is None else f"{one['workload']} {one['parameter']:g}"
+    name += f" {one['metric']}" if one.get("given") else ""
     return str(
         name
         if one["effect"] == arms.SMT_OFF and host_comparisons.is_of_smt(one)

@@ -12,6 +12,7 @@ import re
 import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import measures, usage
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import (
     telemetry as telemetry_part,
     workloads as workloads_part,
@@ -165,3 +166,101 @@ def test_only_the_full_load_is_compared():
     assert {(one["effect"], one["parameter"]) for one in comparisons} == {("smt_yield", 1.0)}
     (one,) = comparisons
     assert one["ratio"] == pytest.approx(1.25, rel=0.01)
+
+
+def clients(rates, used, limit=None, times=None, noise=0.002, blocks=8):
+    """Requests of numbers of clients, each with its rate and the usage of all CPUs, None where that was not recorded;
+    with a limit in seconds, and the response times in ms.
+    """
+    requests = {"throughput": {"unit": "requests/s", "better": "higher", "aggregate": "sum"}}
+    if times:
+        requests["p99"] = {"unit": "ms", "better": "lower", "aggregate": "max"}
+    made = {
+        "title": "requests",
+        "metrics": requests,
+        "model": lambda _arm, _spot, placed: [1 / len(placed)] * len(placed),
+    }
+    document = result_maker.result(
+        workloads={"web": made}, shape=(1, CORES, 2), blocks=blocks, noise=noise, names=["all_threads"]
+    )
+    document["plan"]["workloads"][0].update(
+        parameter={"name": "clients", "unit": "clients", "values": sorted(rates), "per_worker": False},
+        response_limit=limit,
+    )
+    samples = []
+    for sample in document["samples"]:
+        scatter = sample["metrics"]["throughput"]["value"]
+        of_arm = 0.8 if sample["arm"] == "smt_off" else 1.0
+        for number, rate in rates.items():
+            metrics = {"throughput": {"value": rate * scatter * of_arm, "unit": "requests/s", "better": "higher"}}
+            if times:
+                metrics["p99"] = {"value": times[number], "unit": "ms", "better": "lower"}
+            known = {} if used[number] is None else dict.fromkeys(sample["telemetry"]["cpu_usage"], used[number])
+            telemetry = {**sample["telemetry"], "cpu_usage": known}
+            samples.append({**sample, "parameter": number, "metrics": metrics, "telemetry": telemetry})
+    return {**document, "samples": samples}
+
+
+RISING, FLAT = {20: 200, 40: 400, 60: 600}, {20: 200, 40: 400, 60: 500, 80: 505}
+USED = {20: 0.2, 40: 0.4, 60: 0.6, 80: 0.6}
+
+
+@pytest.mark.parametrize(
+    ("rates", "used", "further", "saturated", "room"),
+    [
+        (RISING, USED, {}, False, 2.0),
+        (RISING, USED, {"noise": 0.03}, False, 2.0),
+        (FLAT, USED, {}, True, 1.525),
+        (FLAT, USED, {"noise": 0.03}, True, 1.525),
+        # It falls, it is two loads, or one, and CPUs are full.
+        ({20: 200, 40: 400, 60: 500, 80: 300}, USED, {}, True, 1.5),
+        ({20: 200, 60: 600}, USED, {}, False, 2.0),
+        ({20: 200, 21: 210}, {20: 0.2, 21: 0.21}, {"noise": 0.03}, False, 0.05),
+        ({20: 200}, USED, {}, False, 0.0),
+        ({20: 200, 60: 400}, {20: 0.2, 60: 0.97}, {}, True, 1.0),
+        # The usage of the highest load is not known.
+        (FLAT, {**USED, 80: None}, {}, True, 1.525),
+        ({**RISING, 80: 800}, {**USED, 80: None}, {}, False, 3.0),
+        # A limit is exceeded before the load is saturated, after it, or nowhere.
+        (FLAT, USED, {"limit": 0.02, "times": {20: 5, 40: 9, 60: 30, 80: 99}}, False, 1.0),
+        (
+            {20: 200, 40: 400, 60: 401, 80: 402},
+            USED,
+            {"limit": 0.02, "times": {20: 5, 40: 9, 60: 15, 80: 99}},
+            True,
+            1.005,
+        ),
+        (FLAT, USED, {"limit": 0.2, "times": {20: 5, 40: 9, 60: 30, 80: 99}}, True, 1.525),
+    ],
+)
+def test_room_is_all_there_is_only_where_the_highest_load_is_saturated(rates, used, further, saturated, room):
+    result = accepted(clients(rates, used, **further))
+    lowest = usage.of_workload(result, result.samples, "web")["all_threads", "smt_on", 20]
+    assert lowest.saturated is saturated and lowest.real.value == pytest.approx(room, abs=0.06)
+
+
+def test_each_arm_is_saturated_by_itself():
+    document = clients(RISING, USED)
+    for sample in document["samples"]:
+        if sample["arm"] == "smt_off" and sample["parameter"] == 60:
+            sample["metrics"]["throughput"]["value"] *= 2 / 3
+    result = accepted(document)
+    used = usage.of_workload(result, result.samples, "web")
+    assert {arm: used["all_threads", arm, 20].saturated for arm in ("smt_on", "smt_off")} == {
+        "smt_on": False,
+        "smt_off": True,
+    }
+
+
+@pytest.mark.parametrize(("rates", "said"), [(RISING, "at least "), (FLAT, "")])
+def test_sentence_table_and_results_say_at_least(rates, said):
+    analysis = result_maker.analysed(clients(rates, USED))
+    statements = conclusion.conclude(analysis)["statements"]
+    (room,) = [place for place, words in enumerate(statements) if "by CPU usage there is room" in words]
+    decided = next(place for place, words in enumerate(statements) if words.startswith("Leave SMT on"))
+    assert decided < room and ("at least" in statements[room]) is bool(said)
+    used = analysis.usage["web"]
+    table = telemetry_part.table(analysis.result, analysis.samples["web"], analysis.levels, used)
+    cells = [row[table["heads"].index("real headroom")][0] for row in table["rows"]]
+    assert all(cell.startswith(f"{said}+") for cell in cells if "+" in cell) and any("+" in cell for cell in cells)
+    assert {one["saturated"] for one in result_maker.summarised(analysis.result)["usage"]} == {not said}

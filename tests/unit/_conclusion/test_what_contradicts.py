@@ -346,3 +346,78 @@ def test_licences_for_the_same_work_are_of_work():
         "for the same work SMT off costs 1.25 times as much"
         in reason(jobs("web", lambda arm, _n: 80 if arm == "smt_off" else 100))["text"]
     )
+
+
+TAIL = {"latency_p99": {"unit": "ms", "better": "lower", "aggregate": "max"}}
+MEDIAN = {"latency_median": {"unit": "ms", "better": "lower", "aggregate": "max"}}
+MEAN = {"latency_mean": {"unit": "ms", "better": "lower", "aggregate": "max"}}
+
+
+def open_load(metrics, on, off, asked=None, used=0.4, rates=(1000, 1000), **options):
+    """A load whose generator gives 1000 jobs a second, with these further metrics in each arm: numbers, or functions of
+    the block.
+    """
+    of_arm = {"smt_on": dict(zip(metrics, on)), "smt_off": dict(zip(metrics, off))}
+    web = jobs("web", lambda arm, _n: rates[arm == "smt_off"], lambda arm, _s: dict.fromkeys(metrics, 1.0), metrics)
+    document = made({"web": web}, **options)
+    for sample in document["samples"]:
+        sample["parameter"] = asked
+        sample["telemetry"]["cpu_usage"] = dict.fromkeys(sample["telemetry"]["cpu_usage"], used)
+        for name, value in of_arm[sample["arm"]].items():
+            found = sample["metrics"][name]
+            found["value"] = value(sample["block"]) if callable(value) else value * found["value"]
+    if asked:
+        about = {"name": "rate", "unit": "jobs/s", "values": [asked], "per_worker": False}
+        document["plan"]["workloads"][0]["parameter"] = about
+    document["facts"]["vulnerabilities"] = {}
+    return document
+
+
+def none(_block):
+    return 0.0
+
+
+def many(block):
+    return 110.0 + block
+
+
+@pytest.mark.parametrize("given", [{}, {"asked": 1000, "used": 1.0}])
+@pytest.mark.parametrize(
+    ("metrics", "on", "off", "choice"),
+    [
+        (TAIL, [9.0], [14.0], "on"),
+        (TAIL, [14.0], [9.0], "off"),
+        (MEAN, [9.0], [14.0], "on"),
+        # The tail is what is waited for, whatever the median says.
+        ({**TAIL, **MEDIAN}, [9.0, 5.0], [14.0, 4.0], "on"),
+        (ERRORS, [none], [many], "on"),
+        ({**TAIL, **ERRORS}, [9.0, many], [9.0, none], "off"),
+        ({**TAIL, **ERRORS}, [9.0, 5.0], [14.0, 120.0], "on"),
+        ({**TAIL, **ERRORS}, [9.0, many], [14.0, none], "by_workload"),
+        # One error in all is none of the arm.
+        ({**TAIL, **ERRORS}, [9.0, lambda block: float(block == 3)], [14.0, none], "on"),
+    ],
+)
+def test_what_the_load_generator_gives_decides_nothing(metrics, on, off, choice, given):
+    found, recommended = said(open_load(metrics, on, off, **given))
+    assert (found["recommendation"], recommended["choice"]) == (choice, choice), found["sentence"]
+    assert not any("no verdict" in words for words in found["cautions"]) or "lambda" in str(on)
+
+
+@pytest.mark.parametrize(
+    ("document", "choice"),
+    [
+        # Less than was asked for is what the arm can do.
+        (open_load(TAIL, [14.0], [9.0], asked=1000, rates=(1000, 900)), "on"),
+        # So many arrivals scatter.
+        (open_load(TAIL, [14.0], [9.0], asked=1000, noise=0.03), "off"),
+        # Nothing that may differ is known.
+        (open_load({}, [], [], asked=1000), "undecided"),
+        # Each block has to say it, or nearly each.
+        (open_load(ERRORS, [none], [many], blocks=4), "undecided"),
+        # All CPUs are full, so that the rate is what they can do.
+        (open_load(TAIL, [14.0], [9.0], used=1.0), "either"),
+    ],
+)
+def test_what_else_is_known_of_a_rate_that_is_the_same(document, choice):
+    assert said(document)[0]["recommendation"] == choice

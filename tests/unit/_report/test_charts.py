@@ -253,6 +253,17 @@ def test_what_is_far_above_a_limit_is_at_the_upper_end():
     assert ">limit 2 s<" in svg and ">5<" in svg and ">900<" not in svg and "a, 2 users: 900.0" in svg
 
 
+def test_what_is_beyond_the_scale_is_marked_with_its_value():
+    times = {20: 5.0, 40: 9.0, 60: 60.0, 80: 400.0}
+    rows = [{"x": x, "arm": "a", "value": value, "low": None, "high": None} for x, value in times.items()]
+    svg = charts.points(rows, ["a"], "p99 [ms]", "clients", "l", (10.0, "limit 10 ms")).svg
+    found = [(one.text, parent) for parent in markup.picture(svg).iter() for one in parent.findall("title")]
+    shapes = [mark.get("d").partition("l")[2].partition("v")[0] for _title, mark in found]
+    assert [title.partition(":")[0] for title, _mark in found] == [f"a, {x} clients" for x in times]
+    assert shapes[0] == shapes[1] != shapes[2] == shapes[3]
+    assert [text for text in ("5.000", "9.000", "60.00", "400.0") if f">{text}<" in svg] == ["60.00", "400.0"]
+
+
 def test_words_are_wrapped_and_only_what_is_too_long_is_divided():
     assert canvas.wrap("a short text", 400) == ["a short text"]
     lines = canvas.wrap(LONG, 200)

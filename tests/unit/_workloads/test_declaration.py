@@ -110,6 +110,55 @@ def test_response_limits_are_in_seconds(given, seconds):
     assert response_limit.in_seconds({"oltp": given}, workloads) == {"oltp": pytest.approx(seconds)}
 
 
+def timed(*metrics, **changes):
+    """A user's command that is measured at several numbers of clients; each metric is a name with its unit."""
+    declared = [{"name": name, "unit": unit, "better": "lower", "pattern": "(.*)"} for name, unit in metrics]
+    rate = {"name": "throughput", "unit": "requests/s", "better": "higher", "pattern": "(.*)"}
+    first, *others = declared if changes else [rate, *declared]
+    parameters = {"name": "clients", "values": [1, 2]}
+    given = {"name": "web", "argv": ["ab"], "metric": {**first, **changes}, "metrics": others, "parameters": parameters}
+    return custom.declarations([given])[0]
+
+
+@pytest.mark.parametrize(
+    ("workload", "carrier"),
+    [
+        (timed(("p99", "ms")), "p99"),
+        (timed(("latency_p95", "us")), "latency_p95"),
+        (timed(("time_to_first_byte", "ns")), "time_to_first_byte"),
+        (timed(("latency_mean", "s"), ("p50", "s"), ("latency_p999", "s"), ("p99", "s")), "latency_p999"),
+        (timed(("latency_mean", "s"), ("latency_median", "s")), "latency_median"),
+        (timed(("latency_mean", "s")), "latency_mean"),
+        (timed(("response", "ms"), aggregate="max"), "response"),
+        (timed(("response", "ms"), better="lower"), "response"),
+    ],
+)
+def test_any_time_that_is_waited_for_carries_a_limit(workload, carrier):
+    assert response_limit.in_seconds({"web": "2 s"}, [workload]) == {"web": 2.0}
+    metrics = [(one["name"], one["unit"], one["better"], one["aggregate"]) for one in workload["metrics"]]
+    assert response_limit.carrier(metrics) == carrier
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        timed(("errors", "errors")),
+        timed(("p99", "min")),
+        timed(("job", "s"), aggregate="per_job"),
+        timed(("speed", "ms"), better="higher"),
+    ],
+)
+def test_a_limit_that_no_metric_carries_is_refused_with_the_metrics(workload):
+    with pytest.raises(declaration.WorkloadError, match="response_limit names web") as refused:
+        response_limit.in_seconds({"web": "2 s"}, [workload])
+    assert all(one["name"] in str(refused.value) and one["unit"] in str(refused.value) for one in workload["metrics"])
+
+
+def test_the_load_of_each_worker_has_no_limit_of_response_times():
+    with pytest.raises(declaration.WorkloadError, match="response_limit names 'load_levels'"):
+        response_limit.in_seconds({"load_levels": "2 s"}, [BUILT_IN["load_levels"]])
+
+
 @pytest.mark.parametrize(
     ("text", "right"),
     [

@@ -178,7 +178,8 @@ def zero_on_one_side(analysis: HostAnalysis) -> dict[str, str]:
     """Return cautions about further metrics that are 0 in some samples, such as errors, and far apart in two arms or 0
     in one of them: there is no ratio, so they are not compared. Each with the arm that has most of it.
     """
-    zeros, found = recorded.sometimes_zero(analysis.result), {}
+    judged = {(one["workload"], one["metric"]) for one in outcomes.served_by_one(analysis)}
+    zeros, found = recorded.sometimes_zero(analysis.result) - judged, {}
     by_place: dict[tuple[t.Any, ...], list[Level]] = {}
     for level in analysis.levels if zeros else ():
         if (level.workload, level.metric) in zeros and level.value is not None:

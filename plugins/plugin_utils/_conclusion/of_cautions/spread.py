@@ -49,6 +49,7 @@ def found(comparisons: t.Iterable[Comparison]) -> list[Spread]:
             if typical.search(one["metric"])
             for other in decided
             if beside.search(other["metric"])
+            and not other["primary"]
             and _place(other) == _place(one)
             and _is_of_the_same(typical.sub("", one["metric"]), beside.sub("", other["metric"]))
             and other["change"] * change < 0

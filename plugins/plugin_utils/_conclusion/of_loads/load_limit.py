@@ -55,6 +55,9 @@ def clause(result: HostResult, one: Comparison, change: str) -> str:
     title = _title(result, one)
     # Of one side alone it is the other one's.
     values = [(one[f"{side}_value"], one[side]["arm_title"]) for side in ("candidate", "baseline")]
+    if one["metric"] != limits.MOST_LOAD:
+        had = [f"{wording.amount(value or 0.0)} with {arm}" for value, arm in values[::-1]]
+        return f"{title} {one['metric']}: {wording.join(had)}, {wording.VERDICT_TITLES[one['verdict']]}"
     (value, arm), (other_value, other) = sorted(values, key=lambda side: side[0] is None)
     serves = f"{limits.within(one['response_limit'])} {title} serves {value:.15g} {one['unit']}"
     blocks = f"in {one['n']} of {one['n'] + one['dropped_blocks']} blocks" if one["dropped_blocks"] else ""

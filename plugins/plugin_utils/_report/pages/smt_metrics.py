@@ -12,6 +12,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads import m
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     comparisons as host_comparisons,
     limits,
+    recorded,
     smt_metrics,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.measures import Level
@@ -58,7 +59,7 @@ def lines(
     """
     return [
         *_of_comparisons(workload.name, comparisons),
-        *_of_room(spare),
+        *_of_room(one for one in spare if one.saturated),
         *_of_streams(crossover),
         *_of_clients(workload, levels, samples),
     ]
@@ -115,21 +116,20 @@ def _of_clients(workload: Workload, levels: t.Sequence[Level], samples: t.Sequen
     """
     titles = {level.arm: level.arm_title for level in levels}
     curves: dict[str, dict[str, dict[float, list[float]]]] = {}
-    measured = [sample for sample in samples if sample.ok and sample.parameter is not None]
-    name = next((name for name in limits.RESPONSES if any(_response(sample, name) for sample in measured)), "")
-    for sample in measured:
-        response = _response(sample, name)
-        if response and sample.parameter is not None:
+    name = limits.response_metric(workload)
+    if name is None or workload.parameter is None:
+        return []
+    for sample in samples:
+        response = recorded.good_value(sample, name)
+        if response is not None and sample.parameter is not None:
             curve = curves.setdefault(sample.placement, {}).setdefault(sample.arm, {})
             curve.setdefault(sample.parameter, []).append(response)
-    counted = workload.parameter.name if workload.parameter else ""
-    unit = next((sample.metrics[name].unit for sample in measured if _response(sample, name)), "")
-    allowed = workload.response_limit
+    counted, unit, allowed = workload.parameter.name, workload.metrics[name].unit, workload.response_limit
     found = []
     for placement, by_arm in curves.items():
         means = {arm: {value: fmean(values) for value, values in curve.items()} for arm, curve in by_arm.items()}
         limit, why = KNEE * next(curve[min(curve)] for curve in means.values()), f"twice those of the fewest {counted}"
-        if allowed is not None and unit in units.SECONDS:
+        if allowed is not None:
             limit, why = allowed / units.SECONDS[unit], "the limit that was set"
         by_block = {
             level.arm: "none" if level.value is None else f"{level.value:g}"
@@ -144,12 +144,6 @@ def _of_clients(workload: Workload, levels: t.Sequence[Level], samples: t.Sequen
         )
         found.append((f"most {counted}, {placements.title(placement)}", text, reads))
     return found
-
-
-def _response(sample: Sample, name: str) -> float | None:
-    """Return a response time of a sample, or None where it has none above zero."""
-    metric = sample.metrics.get(name)
-    return metric.value if metric and metric.value is not None and metric.value > 0 else None
 
 
 def _most(curve: t.Mapping[float, float], limit: float) -> str:

@@ -125,7 +125,8 @@ def _room(which: str) -> t.Callable[[Group], Cell | None]:
         if room is None or room.value is None:
             return None
         ends = " to ".join(wording.signed(1 + end) for end in (room.low, room.high) if end is not None)
-        return wording.signed(1 + room.value) + (f" ({ends})" if ends else ""), room.value
+        least = "at least " if which == "real" and group.usage and not group.usage.saturated else ""
+        return least + wording.signed(1 + room.value) + (f" ({ends})" if ends else ""), room.value
 
     return value_of
 

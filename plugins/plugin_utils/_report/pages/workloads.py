@@ -288,7 +288,7 @@ def _parameters(
         usual = {place: members for place, members in kinds.items() if place[0] == placement}
         drawn = [
             (*response, "response time", limit),
-            (_unit(about), rated, _unit(about), None),
+            (_unit(about), [] if response[0] == _unit(about) else rated, _unit(about), None),
             ("CPU usage [%]", _of_samples(result, usual, _usage_of_busiest), "usage of its busiest core", None),
             ("instructions per cycle", _of_samples(result, usual, _ipc), "instructions per cycle of a thread", None),
         ]
@@ -315,13 +315,12 @@ def _parameters(
 def _response(
     result: HostResult, levels: t.Sequence[Level], about: Measure
 ) -> tuple[tuple[str, list[dict[str, t.Any]]], tuple[float, str] | None]:
-    """Return the title and the rows of the response time that a workload has beside its primary metric, without a
-    value where its samples failed, and the limit that was set.
+    """Return the title and the rows of the response time of a workload, without a value where its samples failed, and
+    the limit that was set.
     """
     declared = recorded.declaration(result, about.workload)
-    measured = {one.metric for one in levels if not one.primary}
-    name = next((name for name in limits.RESPONSES if name in measured), None)
-    if name is None:
+    name = limits.response_metric(declared)
+    if name is None or all(one.metric != name for one in levels):
         return ("", []), None
     spans = {(one.arm, one.parameter): _span(one) for one in levels if one.metric == name}
     rows = [
@@ -333,10 +332,8 @@ def _response(
         if one.primary
     ]
     unit, allowed = declared.metrics[name].unit, declared.response_limit
-    limit = None
-    if allowed is not None and unit in units.SECONDS:
-        limit = allowed / units.SECONDS[unit], f"limit {allowed / units.SECONDS[unit]:.6g} {unit}"
-    return (f"{name} [{unit}]", rows), limit
+    at = allowed and allowed / units.SECONDS[unit]
+    return (f"{name} [{unit}]", rows), None if at is None else (at, f"limit {at:.6g} {unit}")
 
 
 def _of_samples(
