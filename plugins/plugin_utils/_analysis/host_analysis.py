@@ -8,7 +8,6 @@ import functools
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     comparisons as host_comparisons,
-    machines,
     measures,
     recorded,
     streams,
@@ -16,6 +15,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.measures import Level
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.of_arms import machines
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult, Sample
 
 

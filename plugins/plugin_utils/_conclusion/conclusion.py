@@ -65,10 +65,10 @@ def conclude(analysis: HostAnalysis) -> dict[str, t.Any]:
     more = advice.more_to_measure(result, changed, analysis.curves)
     first = findings.of_host(analysis)
     rooms = [*filter(None, (findings.room(analysis, one) for one in result.plan.workloads or () if one.parameter))]
-    told = _sentences(analysis, main, choice)
-    if (first or rooms) and told[-1] == NOTHING_OF_SHARING:
-        told.pop()
-    sentences = [*first, *told, *rooms] if changed else [*first, *rooms, *told]
+    answers = _sentences(analysis, main, choice)
+    if (first or rooms) and answers[-1] == NOTHING_OF_SHARING:
+        answers.pop()
+    sentences = [*first, *answers, *rooms] if changed else [*first, *rooms, *answers]
     used = changed or [one for one in comparisons if one["kind"] == "placement"] or comparisons
     primary = [one for one in used if one["primary"]]
     basis = " ".join([_confidence_text(primary), *load_limit.resolution(result, primary)])
