@@ -269,6 +269,14 @@ class ActionModule(ControllerAction):
             value, where = self._value(around, name, found)
             settings += [variables.Setting(host, str(name), value, where) for host in written]
             origins.setdefault(f"{name} is from {self._user.origin(name, around[name], written[first])}", list(written))
+        # Ansible itself works these out, with the facts of hosts.
+        told = {**around, "hostvars": play["hostvars"]}
+        found += [
+            unknown(name, "the facts of a host give it another value")
+            for name in (*(name for name in specs if name.endswith("_hosts")), "smt_enforce_max_fail_percentage")
+            if name in self._user.of_play
+            and self._value({**told, "vars": told}, name, [])[0] != self._value(around, name, [])[0]
+        ]
         for sentence, hosts in sorted(origins.items()):
             display.v(text.line(f"{sentence} [{len(hosts)} of {len(self._user.hosts)} hosts]", MAX_ORIGIN))
         found = list(dict.fromkeys(found)) + variables.problems(settings, specs, len(written))

@@ -162,7 +162,9 @@ class LookupModule(LookupBase):
         dry_run = bool(known.get("ansible_check_mode") or context.CLIARGS.get("listhosts"))
         try:
             # What the call and the play set is known here, and what the inventory sets is not.
-            whole = {**(user_variables.of_inventory(self._loader) if known.get("groups") else {}), **known}
+            own = user_variables.of_inventory(self._loader) if known.get("groups") else {}
+            whole = {**own, **known, "hostvars": own.get("hostvars", {})}
+            whole["vars"] = dict(whole)
             answers, replaces = (self._files(self.get_option(name), whole) for name in ("answers", "replaces"))
             earlier_files.remove([path for path in replaces.values() if path], dry_run)
             formats = {name.removeprefix("smt_compliance_"): path for name, path in answers.items()}

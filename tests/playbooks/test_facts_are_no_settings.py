@@ -191,6 +191,29 @@ def test_a_setting_that_only_facts_can_tell_is_refused_before_any_host_is_contac
     ), seen
 
 
+@pytest.mark.parametrize("told", ["hostvars['a'].root", "vars['hostvars']['a'].root"])
+@pytest.mark.parametrize(
+    ("playbook", "name", "others", "written"),
+    [
+        ("smt_survey", "smt_survey_page", {}, True),
+        # The files of a call that no host matches are written before there is any task.
+        ("smt_compliance", "smt_compliance_page", {"smt_compliance_hosts": "nobody"}, True),
+        # Ansible itself reads these.
+        ("smt_enforce", "smt_enforce_max_fail_percentage", {"smt_policy": "disabled"}, False),
+        ("smt_survey", "smt_survey_hosts", {}, False),
+    ],
+)
+def test_no_fact_decides_by_way_of_hostvars(tmp_path, monkeypatch, told, playbook, name, others, written):
+    mine, theirs = {"page": ("mine", "theirs"), "percentage": (0, 100), "hosts": ("b,c", "all")}[name.split("_")[-1]]
+    world = World(tmp_path, {"root": mine}, {"root": theirs})
+    given = {name: f"{{{{ {told} }}}}{'.html' if written else ''}", **others}
+    _code, seen = world.play(playbook, "cache", monkeypatch, "-e", json.dumps(given))
+    assert not (tmp_path / "theirs.html").exists(), seen
+    refused = f"{name} cannot be worked out without facts of hosts" in said(seen)
+    assert refused != (tmp_path / "mine.html").exists() and (written or refused), seen
+    assert world.fleet.changes() == {}, seen
+
+
 def test_hosts_that_differ_in_what_there_is_one_of_are_named(tmp_path):
     fleet = Fleet(tmp_path, {"b": {"smt_survey_page": "b.html"}, "c": {}})
     code, seen = fleet.play("smt_survey")

@@ -22,6 +22,7 @@ from ansible.inventory.manager import InventoryManager
 from ansible.parsing.mod_args import ModuleArgsParser
 from ansible.template import Templar
 from ansible.vars import manager
+from ansible.vars.hostvars import HostVars
 from ansible.vars.manager import VariableManager
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 
@@ -40,6 +41,7 @@ _INVENTORY: t.Any = InventoryManager
 _MANAGER: t.Any = VariableManager
 _CONTEXT: t.Any = context
 _MANAGING: t.Any = manager
+_HOSTVARS: t.Any = HostVars
 
 Variables = dict[str, t.Any]
 
@@ -105,9 +107,11 @@ class UserVariables:
         self._manager.__dict__.update(manager.__dict__)
         self._manager._fact_cache = _NoFacts()
         self._manager._nonpersistent_fact_cache = {}
+        # It makes itself the manager's: templates that go through `hostvars` find no facts either.
+        _HOSTVARS(self._inventory, self._manager, loader)
         self._of_groups: dict[tuple[str, ...], Variables] = {}
         self._of_files: list[t.Callable[..., Variables]] = []
-        self.extra: Variables = manager._extra_vars
+        self.extra: Variables = manager.extra_vars
 
     @property
     def hosts(self) -> list[str]:
@@ -251,7 +255,7 @@ class UserVariables:
     @functools.cached_property
     def _above(self) -> Variables:
         """The variables that no host has of its own: extra ones, and some of Ansible's."""
-        found: Variables = self._manager.get_vars(include_hostvars=False)
+        found: Variables = self._manager.get_vars()
         return found
 
     def _said_by_groups(self, named: t.Any) -> Variables:
@@ -375,9 +379,9 @@ def of_inventory(loader: t.Any) -> Variables:
     inventory = _INVENTORY(loader, sources=list(_CONTEXT.CLIARGS.get("inventory") or ()))
     manager = _MANAGER(loader=loader, inventory=inventory)
     manager._fact_cache = _NoFacts()
-    found: Variables = {}
+    found: Variables = {"hostvars": _HOSTVARS(inventory, manager, loader)}
     for host in inventory.get_hosts("all")[:1]:
-        found = manager.get_vars(host=host, include_hostvars=False)
+        found = manager.get_vars(host=host)
     return found
 
 
@@ -403,11 +407,12 @@ def _reserved() -> re.Pattern[str]:
     return re.compile(rf"{_PRIVATE}.*|(?:{'|'.join(names)})(?:_.*)?", re.DOTALL)
 
 
-def unknown(names: str, error: AnsibleError) -> str:
+def unknown(names: str, error: AnsibleError | str) -> str:
     """Return a sentence for what only a host's facts would tell."""
     return (
-        f"{names} cannot be worked out without facts of hosts, which decide nothing on the controller:"
-        f" {text.line(error, 500)}"
+        f"{names} cannot be worked out without facts of hosts, which decide nothing on the controller, also by way of"
+        f" hostvars: {text.line(error, 500)}. Set what it takes from there in the inventory, in the play's vars or by"
+        " -e"
     )
 
 

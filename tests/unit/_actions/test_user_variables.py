@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import os
 import random
+from unittest.mock import ANY
 
 import pytest
 import yaml
-from ansible.errors import AnsibleActionFail
+from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 from ansible.playbook.play import Play
@@ -72,14 +73,15 @@ def expected(host):
 class World:
     """Ansible's objects of a play, as an action has them."""
 
-    def __init__(self, directory):
+    def __init__(self, directory, of_all=(), of_play=()):
         path = directory / "hosts.yml"
-        path.write_text(yaml.safe_dump({"all": {"vars": OF_ALL, "hosts": OF_HOSTS}}))
+        path.write_text(yaml.safe_dump({"all": {"vars": {**OF_ALL, **dict(of_all)}, "hosts": OF_HOSTS}}))
         self.loader = DataLoader()
         inventory = InventoryManager(self.loader, [str(path)])
         self.manager = VariableManager(self.loader, inventory)
         task = {"name": "Ask", "ansible.legacy.debug": ASKED}
-        written = {"hosts": "all", "gather_facts": False, "vars": {"smt_trial_dest": "trials"}, "tasks": [task]}
+        of_play = {"smt_trial_dest": "trials", **dict(of_play)}
+        written = {"hosts": "all", "gather_facts": False, "vars": of_play, "tasks": [task]}
         # As a file has it: newer releases only run templates of files.
         (directory / "play.yml").write_text(yaml.safe_dump([written]))
         play = Play.load(
@@ -163,7 +165,7 @@ def test_variables_of_hosts_are_what_ansible_says(tmp_path, monkeypatch, behavio
     user = UserVariables(None, {**asked, "hostvars": HostVars(manager._inventory, manager, loader)}, loader)
     for host in hosts:
         own = manager.get_vars(host=manager._inventory.get_host(host), include_hostvars=False)
-        assert own["one"] and user.of(host) == own
+        assert own["one"] and user.of(host) == {**own, "hostvars": ANY}
 
 
 def test_files_that_cannot_be_read_are_those_of_their_hosts(tmp_path):
@@ -284,6 +286,53 @@ def test_set_fact_and_register_decide_for_nobody_else(world):
 def test_what_a_fact_is_named_does_not_stand_for_what_was_registered(world):
     world.manager.set_host_facts("b", {"smt_policy_judged": {"compliance": {"status": "compliant"}}})
     assert world.user().registered("smt_policy_judged", "b") is None
+
+
+# What a user may write in order to have what is said of another host, each with a fact of a host in it.
+BY_HOSTVARS = [
+    "{{ hostvars['a'].told }}",
+    "{{ hostvars['a']['ansible_facts']['told'] }}",
+    "{{ hostvars.get('a').get('told') }}",
+    "{{ (hostvars['a'] | combine({})).told }}",
+    "{{ (hostvars | dict2items | selectattr('key', 'equalto', 'a') | first)['value'].told }}",
+    "{{ hostvars.values() | map(attribute='told', default='') | select | first }}",
+    "{{ vars['hostvars']['a'].told }}",
+    "{{ lookup('vars', 'hostvars')['a'].told }}",
+    "{{ 'a' | extract(hostvars, 'told') }}",
+    "{{ groups.all | map('extract', hostvars, ['ansible_facts', 'told']) | select('defined') | first }}",
+    "{{ (hostvars | to_json | from_json).a.told }}",
+    "{{ hostvars['a'].through }}",
+    "{{ between }}",
+]
+
+
+@pytest.mark.parametrize("place", ["inventory", "play", "extra", "include_vars"])
+@pytest.mark.parametrize("means", ["set_host_facts", "set_nonpersistent_facts"])
+def test_no_fact_decides_by_way_of_hostvars(tmp_path, place, means):
+    asked = {f"smt_trial_{number}": form for number, form in enumerate(BY_HOSTVARS)}
+    asked.update(smt_trial_own="{{ hostvars['a'].kind }}", smt_trial_both="{{ hostvars['a'].root }}")
+    given = {**asked, "between": BY_HOSTVARS[0], "through": "{{ told }}"}
+    world = World(tmp_path, given if place == "inventory" else (), given if place == "play" else ())
+    # As a file has them.
+    (tmp_path / "given.yml").write_text(yaml.safe_dump(given))
+    read = world.loader.load_from_file(str(tmp_path / "given.yml"), **_TRUSTED)
+    if place == "extra":
+        world.manager._extra_vars = read
+    elif place == "include_vars":
+        for name, value in read.items():
+            world.manager.set_host_variable("b", name, value)
+    getattr(world.manager, means)("a", {"told": "theirs", "root": "theirs", "ansible_facts": {"told": "theirs"}})
+    assert world.hostvars["a"]["told"] == "theirs", "the facts are not known: the test shows nothing"
+    user = world.user(here="b")
+    own = user.of("b")
+    for name in asked:
+        try:
+            assert "theirs" not in str(user.value(name, "b")), given[name]
+            assert "theirs" not in str(user.templated(own.get(name), own)), given[name]
+        except AnsibleError as error:
+            assert name in str(error) or not isinstance(error, AnsibleActionFail)
+    # What the inventory says of another host is the user's own word.
+    assert (user.value("smt_trial_own", "b"), user.value("smt_trial_both", "b")) == ("web", "mine")
 
 
 @pytest.mark.parametrize(
