@@ -50,7 +50,6 @@ def main(words: list[str]) -> int:
         )
         expected = {**fleet.expected, **pushed[0]}
         exporter = prometheus_server.Exporter()
-        exporter.text = text
         (place / "server").mkdir()
         with (
             prometheus_server.serving(exporter.answer) as target,
@@ -60,6 +59,8 @@ def main(words: list[str]) -> int:
                 scraped={**scraped_fleet.HONOURED, "scrape_interval": "15s", "scrape_timeout": "14s"},
             ) as url,
         ):
+            fleet.scraped_by(exporter)
+            exporter.text = text
             exporter.wait(2)
             print(f"{len(expected)} hosts, {text.count(chr(10))} series, {len(text) / 1e6:.1f} MB scraped")
             found = own_work(url, expected)

@@ -27,10 +27,12 @@ from scraped_fleet import HOUR, Machine, drifted, found
 RULES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "prometheus-rules.yml"
 
 
-def judged(directory, text, hosts, scraped=None, labels=None, **options):
-    """What is judged of hosts by a real server that scraped a text twice: (host -> result, the whole answer)."""
+def judged(directory, text, hosts, scraped=None, labels=None, before=None, **options):
+    """What is judged of hosts by a real server that scraped a text twice, and another one before it:
+    (host -> result, the whole answer).
+    """
     exporter = prometheus_server.Exporter()
-    exporter.text = text
+    exporter.text = before or text
     with prometheus_server.serving(exporter.answer) as address:
         target = address.removeprefix("http://")
         kept = scraped_fleet.HONOURED if scraped is None else scraped
@@ -38,6 +40,9 @@ def judged(directory, text, hosts, scraped=None, labels=None, **options):
             directory, [target], scraped=kept, instance_labels={target: labels or {}}
         ) as url:
             exporter.wait(2)
+            if before:
+                exporter.text = text
+                exporter.wait(2)
             options = {"label": None, "names": None, "max_age": None, **options}
             now = datetime.datetime.now(datetime.UTC)
             asked = base.Asked(sorted(hosts), [], now, options, lambda *_words: None, {"url": url}.get)
@@ -63,8 +68,9 @@ def test_prometheus_14320_a_label_that_changed_leaves_two_series_that_overlap(tm
 
 def test_prometheus_2262_a_host_has_the_address_that_another_one_had(tmp_path):
     now = time.time()
-    machines = [Machine("web1", now - HOUR, "10.0.0.5:9100"), Machine("db1", now - 60, "10.0.0.5:9100", drifted())]
-    found_there, answer = judged(tmp_path, "".join(one.exported() for one in machines), ["web1", "db1"])
+    former = Machine("web1", now - HOUR, "10.0.0.5:9100").exported()
+    text = Machine("db1", now - 60, "10.0.0.5:9100", drifted()).exported()
+    found_there, answer = judged(tmp_path, text, ["web1", "db1"], before=former)
     assert {host: one["status"] for host, one in found_there.items()} == {
         "db1": "drifted",
         "web1": "unknown_to_server",

@@ -37,12 +37,19 @@ class Word(t.NamedTuple):
         at: when (aware).
         result: what was found.
         origin: who says so, for people.
+        by: the host that says so, as far as its place tells; None where a controller did, which is trusted with all.
     """
 
     host: str
     at: datetime.datetime
     result: ComplianceResult
     origin: str
+    by: str | None = None
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is of the host itself, or of one that is trusted with it."""
+        return self.by in (None, self.host)
 
     @property
     def is_seen(self) -> bool:
@@ -115,10 +122,39 @@ def judged(
     for word in words:
         if word.host in found:
             found[word.host].append(word)
-    return [
-        (host, _decided(of_host, asked.now, max_age) if of_host else unheard(host))
-        for host, of_host in sorted(found.items())
-    ]
+    return [(host, _counting(of_host, unheard(host), asked.now, max_age)) for host, of_host in sorted(found.items())]
+
+
+def _counting(
+    words: list[Word], unheard: ComplianceResult, now: datetime.datetime, max_age: datetime.timedelta | None
+) -> ComplianceResult:
+    """Return the result that counts of the words on a host. What other hosts say makes it worse, and never better: a
+    host is not trusted with others.
+    """
+    own = [word for word in words if word.is_own]
+    result = _decided(own, now, max_age) if own else unheard
+    worst, since = _rank(result), max((word.at for word in own), default=None)
+    others = [word for word in words if not word.is_own]
+    worse = [word for word in others if rank(word) <= worst]
+    if worse:
+        result = _decided([*own, *worse], now, max_age)
+    better = [word for word in others if rank(word) > worst and (since is None or word.at > since)]
+    if better:
+        said = f"{says(min(better, key=order))}, which does not count: it is another host"
+        result = dict(result, sentence=". ".join(filter(None, [result["sentence"], said])))
+    return result
+
+
+def speakers(asked: Asked, words: t.Iterable[Word]) -> list[str]:
+    """Return a sentence about the hosts that speak of others of the inventory; none where there are none."""
+    found: dict[str, set[str]] = {}
+    known = {*asked.hosts, *asked.others}
+    for word in words:
+        if word.by is not None and not word.is_own and word.host in known:
+            found.setdefault(word.by, set()).add(word.host)
+    said = [f"{text.line(by, MAX_ORIGIN)} (of {some(sorted(hosts))})" for by, hosts in sorted(found.items())]
+    more = f" and {len(said) - MAX_NAMED} more" if said[MAX_NAMED:] else ""
+    return [f"Hosts that speak of others: {', '.join(said[:MAX_NAMED])}{more}."] if said else []
 
 
 def _decided(words: list[Word], now: datetime.datetime, max_age: datetime.timedelta | None) -> ComplianceResult:
@@ -150,7 +186,11 @@ def _decided(words: list[Word], now: datetime.datetime, max_age: datetime.timede
 
 def rank(word: Word) -> int:
     """Return how much attention a word needs: 0 is the worst."""
-    return compliance_report.ATTENTION.index(word.result["status"])
+    return _rank(word.result)
+
+
+def _rank(result: ComplianceResult) -> int:
+    return compliance_report.ATTENTION.index(result["status"])
 
 
 def order(word: Word) -> tuple[t.Any, ...]:

@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What hosts say of themselves, as a metrics server has it: one server is asked, and no host.
 
-What a server has is a name and a time. A series is of whoever wrote the file that was scraped, not of the target that
-is its ``instance``; it stays for minutes after its end, and a file of a host that does nothing any more stays for ever.
-So the time in the sample counts, the file of a pull says whose it is, and a name counts as long as nobody else has it.
+What a server has is a name and a time. A series is of whoever wrote the file that was scraped; it stays for minutes
+after its end, and a file of a host that does nothing any more stays for ever. So the time in the sample counts. Whose
+it is says the server, by the ``instance`` of the target, and where that is no name of the inventory, the file of a pull.
 """
 
 from __future__ import annotations
 
+import collections
 import datetime
 import functools
 import re
@@ -85,7 +86,15 @@ class Names:
 
     def of(self, labels: Labels) -> str:
         """Return the name of a host, empty where there is none."""
-        value = labels.get(self._label, "") if self._label else _of(labels).says
+        return self.named(labels.get(self._label, "") if self._label else _of(labels).says)
+
+    def by_server(self, target: Target) -> str:
+        """Return the host of the inventory that a target is by its instance, empty where that does not tell."""
+        name = self.named(target[1])
+        return name if name in self._known else ""
+
+    def named(self, value: str) -> str:
+        """Return the name of a host from the value of a label."""
         port = _PORT.fullmatch(value)
         without = port[1].strip("[]") if port else value
         for one in (value, without):
@@ -115,18 +124,19 @@ class Heard:
     ) -> None:
         self._which, self._now = which, now
         self.odd: list[str] = []
-        # Targets that speak of other hosts, and of how many.
-        self.speakers: dict[str, int] = {}
         self._claimed: set[str] = set()
         # The name that each target has now, and since when.
         self._runs: dict[_Of, float] = {}
         for labels, value in pulls:
             one = _of(labels)
             self._runs[one] = max(value, self._runs.get(one, value))
-        self._present: dict[Target, tuple[float, str]] = {}
-        for one, run in self._runs.items():
-            self._present[one.target] = max((run, one.says), self._present.get(one.target, (run, one.says)))
+        self._present: dict[Target, tuple[bool, bool, float, str]] = {}
         self._alive = {_of(labels): value for labels, value in alive}
+        self._names = collections.Counter(one.target for one in self._alive)
+        for one, run in self._runs.items():
+            is_by_server = which.named(one.says) == which.by_server(one.target)
+            ranked = (one in self._alive, is_by_server, run, one.says)
+            self._present[one.target] = max(ranked, self._present.get(one.target, ranked))
         # Former name -> the target, and what it calls itself now.
         self.renamed: dict[str, tuple[Target, str]] = {}
         self.words = self._words(found)
@@ -145,10 +155,17 @@ class Heard:
         }
 
     def _is_present(self, one: _Of) -> bool:
-        return self._present.get(one.target, (0.0, ""))[1] == one.says
+        return one.target in self._present and self._present[one.target][-1] == one.says
+
+    def _is_itself(self, one: _Of, name: str) -> bool:
+        """Return whether a target is this host. The server says it where it knows the target by a name; otherwise the
+        target itself, as long as it has one name: a second file of a host can have any.
+        """
+        by_server = self._which.by_server(one.target)
+        return by_server == name if by_server else self._names[one.target] < 2
 
     def _words(self, found: t.Iterable[Sample]) -> list[Word]:
-        """Return one word of each host about itself, and one of each controller about it."""
+        """Return one word of each host about itself, and one of each other target about it."""
         own: dict[str, dict[_Of, Word]] = {}
         others: dict[tuple[str, Target], Word] = {}
         for labels, value in found:
@@ -156,36 +173,23 @@ class Heard:
             word = self._word(name, value, labels, one)
             if word is None:
                 continue
-            if one in self._runs:
-                if self._is_present(one):
-                    self._keep(own.setdefault(name, {}), one, word)
-                elif self._which.is_of_file:
-                    self.renamed[name] = (one.target, self._present[one.target][1])
+            is_present = one in self._runs and self._is_present(one)
+            if is_present and (not self._which.is_of_file or self._is_itself(one, name)):
+                self._keep(own.setdefault(name, {}), one, word._replace(by=name))
+            elif self._which.is_of_file and one in self._runs and not is_present and one not in self._alive:
+                self.renamed[name] = (one.target, self._present[one.target][-1])
             elif self._which.is_of_file:
                 # A controller's file has many hosts, and its target is none of them.
                 self._keep(others, (name, one.target), word)
-        about = {name: self._own(of_host) for name, of_host in own.items()}
-        for _name, target in others:
-            self.speakers[_shown(target)] = self.speakers.get(_shown(target), 0) + 1
-        return [*self._with_own(about, others), *about.values()]
-
-    def _with_own(self, own: dict[str, Word], others: t.Mapping[tuple[str, Target], Word]) -> t.Iterator[Word]:
-        """Yield what others say of hosts, but nothing later that is better than what the host says: any host can export
-        a word on another one, and none is trusted. The host's own word names it then.
-        """
-        for (name, _target), word in sorted(others.items()):
-            of_host = own.get(name)
-            if of_host is None or word.at < of_host.at or base.rank(word) <= base.rank(of_host):
-                yield word
-            else:
-                own[name] = _with(of_host, f"{base.says(word)}, later than the host itself")
+        return [*(word for _key, word in sorted(others.items())), *map(self._own, own.values())]
 
     def _word(self, name: str, value: float, labels: Labels, one: _Of) -> Word | None:
         result = _result(labels)
         if not name or result is None or not _TIMES[0] < value < _TIMES[1]:
             self.odd.append(text.line(name or _shown(one.target), base.MAX_ORIGIN))
             return None
-        return Word(name, datetime.datetime.fromtimestamp(value, datetime.UTC), result, _shown(one.target))
+        by = self._which.by_server(one.target) or _shown(one.target)
+        return Word(name, datetime.datetime.fromtimestamp(value, datetime.UTC), result, _shown(one.target), by)
 
     def _own(self, words: t.Mapping[_Of, Word]) -> Word:
         """Return what a host says of itself, or that several machines say they are this host."""
@@ -263,7 +267,7 @@ def _heard(asked: Asked, source: prometheus.Prometheus, hours: float) -> Heard:
     )
     alive = source.every(names.PULL_RUN, MAX_SERIES)
     heard = Heard(found, pulls, alive, which, asked.now)
-    if {word.host for word in heard.words}.issuperset(asked.hosts):
+    if {word.host for word in heard.words if word.is_own}.issuperset(asked.hosts):
         return heard
     # Of 10,000 hosts all but a few were in the first answer.
     more = [
@@ -290,7 +294,7 @@ def _read(asked: Asked) -> Answer:
     return Answer(
         base.judged(asked, heard.words, lambda host: _unheard(host, heard, near), datetime.timedelta(hours=hours)),
         strangers,
-        _notes(heard),
+        [*_notes(heard), *base.speakers(asked, heard.words)],
     )
 
 
@@ -321,7 +325,6 @@ def _notes(heard: Heard) -> list[str]:
     said = {
         "Renamed": renamed,
         "Scraped as several targets": several,
-        "Targets that speak of other hosts": [f"{who} ({of})" for who, of in sorted(heard.speakers.items())],
         "Series whose host, status or time cannot be read": sorted(set(heard.odd)),
     }
     return [f"{what}: {base.some(found)}." for what, found in said.items() if found]

@@ -63,14 +63,13 @@ def a_server_that_scrapes_a_fleet(tmp_path_factory):
     now = time.time()
     fleet = scraped_fleet.planted(200, 10, now)
     exporter = prometheus_server.Exporter()
-    exporter.text = fleet.text
     with (
         prometheus_server.serving(exporter.answer) as target,
         prometheus_server.prometheus(
             tmp_path_factory.mktemp("prometheus"), [target.removeprefix("http://")], scraped=scraped_fleet.HONOURED
         ) as url,
     ):
-        exporter.wait(2)
+        fleet.scraped_by(exporter)
         yield url, exporter, fleet, datetime.datetime.fromtimestamp(now, datetime.UTC)
 
 
@@ -236,12 +235,43 @@ def test_no_host_makes_another_one_better_than_it_says_itself():
     own = [Machine("db1", AT - 3000, result=drifted())]
     judged, of_server = heard(["db1"], own, extra=exported("db1", "compliant", AT - 60, "evil:9100"))
     assert judged["db1"]["status"] == "drifted"
-    assert "evil:9100 says compliant at 2026-11-28T11:59:00Z, later than the host itself" in judged["db1"]["sentence"]
-    assert prometheus._notes(of_server) == ["Targets that speak of other hosts: evil:9100 (1)."]
+    assert "evil:9100 says compliant at 2026-11-28T11:59:00Z, which does not count" in judged["db1"]["sentence"]
+    assert base.speakers(asked(["db1"]), of_server.words) == ["Hosts that speak of others: evil:9100 (of db1)."]
     # A controller that asked it later, and found it worse, is right.
     own = [Machine("db1", AT - 3000)]
     judged, _of_server = heard(["db1"], own, extra=exported("db1", "drifted", AT - 60, "controller:9100"))
     assert statuses(judged) == {"db1": "drifted"}
+
+
+GONE = [Machine("db1", AT - 40_000)]
+
+
+@pytest.mark.parametrize("instance", ["evil:9100", "10.0.0.66:9100"], ids=["by name", "by address"])
+@pytest.mark.parametrize("pulled", [False, True], ids=["a check", "a pull"])
+@pytest.mark.parametrize("own", [[], GONE, [Machine("db1", AT - 60, result=drifted())]], ids=["none", "old", "drifted"])
+def test_a_second_file_of_a_host_makes_no_other_one_better(instance, pulled, own):
+    second = Machine("db1", AT - 1, instance)
+    evil = [Machine("evil", AT - 30, instance), *([second] if pulled else [])]
+    extra = [] if pulled else exported("db1", "compliant", AT - 1, instance)
+    judged, of_server = heard(["db1", "evil"], [*own, *evil], extra=extra)
+    without, _of_server = heard(["db1"], own, others=["evil"])
+    assert statuses(judged)["db1"] == statuses(without)["db1"] != "compliant"
+    assert f"{instance} says compliant at 2026-11-28T11:59:59Z, which does not count" in judged["db1"]["sentence"]
+    (note,) = base.speakers(asked(["db1"]), of_server.words)
+    assert note.startswith("Hosts that speak of others: ") and "db1" in note
+    # Who says worse is heard, and named.
+    judged, _of_server = heard(["db1"], own, extra=exported("db1", "drifted", AT - 1, instance))
+    assert judged["db1"]["status"] == "drifted"
+
+
+def test_a_target_that_the_server_knows_by_name_is_no_other_host():
+    taken = [Machine("db1", AT - 1, "evil:9100")]
+    judged, _of_server = heard(["db1", "evil"], [*GONE, *taken], alive=taken)
+    assert statuses(judged) == {"db1": "silent", "evil": "unknown_to_server"}
+    # By an address that the user knows too.
+    taken = [Machine("db1", AT - 1, "10.0.0.66:9100")]
+    judged, _of_server = heard(["db1", "evil"], [*GONE, *taken], alive=taken, names={"10.0.0.66": "evil"})
+    assert statuses(judged) == {"db1": "silent", "evil": "unknown_to_server"}
 
 
 def test_a_host_that_says_it_is_another_one_makes_it_no_better():

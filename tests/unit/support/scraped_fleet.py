@@ -74,11 +74,13 @@ class Fleet:
     """A fleet with planted machines.
 
     Attributes:
+        earlier: as they were before they were renamed: a pull writes over the file of the one before.
         machines: all of them.
         expected: host of the inventory -> status.
         strangers: the names that the inventory has not.
     """
 
+    earlier: tuple[Machine, ...]
     machines: tuple[Machine, ...]
     expected: dict[str, str]
     strangers: list[str]
@@ -88,6 +90,13 @@ class Fleet:
         """What they export."""
         return "".join(one.exported() for one in self.machines)
 
+    def scraped_by(self, exporter):
+        """Have a server scrape what they exported before, and then what they export."""
+        exporter.text = "".join(one.exported() for one in self.earlier)
+        exporter.wait(2)
+        exporter.text = self.text
+        exporter.wait(2)
+
 
 def planted(hosts, each, now):
     """Return a fleet of so many hosts, of which so many of each kind drifted, are silent, were renamed in the inventory
@@ -95,7 +104,7 @@ def planted(hosts, each, now):
     not known to the server.
     """
     names = [f"h{number:05}" for number in range(hosts)]
-    expected, machines, strangers = dict.fromkeys(names, "compliant"), [], []
+    expected, earlier, machines, strangers = dict.fromkeys(names, "compliant"), [], [], []
     kinds = iter(names)
 
     def some():
@@ -111,10 +120,12 @@ def planted(hosts, each, now):
     for name in some():
         # The server has the series of both names, because the target is the same.
         address = f"{name}.example.com:9100"
-        machines += [Machine(f"old-{name}", now - 1.5 * HOUR, address, drifted()), Machine(name, fresh, address)]
+        earlier.append(Machine(f"old-{name}", now - 1.5 * HOUR, address, drifted()))
+        machines.append(Machine(name, fresh, address))
         strangers.append(f"old-{name}")
     for name in some():
-        machines += [Machine(name, now - 1.5 * HOUR), Machine(f"new-{name}", fresh, f"{name}:9100")]
+        earlier.append(Machine(name, now - 1.5 * HOUR))
+        machines.append(Machine(f"new-{name}", fresh, f"{name}:9100"))
         expected[name] = "unknown_to_server"
         strangers.append(f"new-{name}")
     for number, name in enumerate(some()):
@@ -125,4 +136,4 @@ def planted(hosts, each, now):
     for name in some():
         expected[name] = "unknown_to_server"
     machines += [Machine(name, fresh) for name in kinds]
-    return Fleet(tuple(machines), expected, strangers)
+    return Fleet(tuple(earlier), tuple(machines), expected, strangers)
