@@ -8,12 +8,14 @@ not followed, and what is read is limited in size and number before it takes mem
 
 from __future__ import annotations
 
+import collections
 import datetime
 import functools
 import gzip
 import hashlib
 import io
 import os
+import re
 import tarfile
 import typing as t
 import zipfile
@@ -34,9 +36,10 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance i
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
 
 MIB = folders.MIB
-# Of 10,000 hosts a file has about 10 MiB.
+# Of 10,000 hosts a file has about 10 MiB. An archive has no more when it is unpacked, and neither have all files of one
+# host together.
 MAX_FILE = 64 * MIB
-# Of all files together, as they are after unpacking.
+# Of all files together that are no host's own.
 MAX_ALL = 512 * MIB
 MAX_FILES = 20_000
 MAX_DEPTH = 8
@@ -45,28 +48,39 @@ MAX_REASON = 300
 ZIP, TAR, JSON = (".zip",), (".tar.gz", ".tgz"), (".json",)
 # How an entry of a zip archive's directory begins; the standard library reads all of it at once.
 _ZIP_ENTRY = b"PK\x01\x02"
+_WORD = re.compile(r"[^\W_]+")
+# Longest name of a file (NAME_MAX), which those in archives need not keep to.
+MAX_NAME = 255
 
 
 class _RefusedError(Exception):
     """A file does not count; the message says why."""
 
 
+# The name of a file for people, the host whose it is, and what is in it.
+_Document = tuple[str, str | None, compliances.Check]
+
+
 class _Reader:
     """Reads files below paths; what cannot be read is a note that names it.
 
+    Args:
+        known: the hosts of the inventory.
+
     Attributes:
         notes: a sentence for each file that does not count.
-        read: how many files were read.
+        read: how many files were read of each host, and of controllers (None).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, known: t.Container[str]) -> None:
+        self._known = known
         self.notes: list[str] = []
-        self.read = 0
-        self._bytes = 0
-        self._seen: set[bytes] = set()
+        self.read: collections.Counter[str | None] = collections.Counter()
+        self._bytes: collections.Counter[str | None] = collections.Counter()
+        self._seen: set[tuple[str | None, bytes]] = set()
 
-    def documents(self, paths: t.Iterable[str]) -> t.Iterator[tuple[str, compliances.Check]]:
-        """Yield each file once, with its name for people."""
+    def documents(self, paths: t.Iterable[str]) -> t.Iterator[_Document]:
+        """Yield each file once."""
         for path in paths:
             try:
                 if os.path.isdir(path):
@@ -81,23 +95,25 @@ class _Reader:
         """Note that a file does not count."""
         self.notes.append(f"{text.line(origin, base.MAX_ORIGIN)} does not count: {text.line(reason, MAX_REASON)}")
 
-    def _below(self, folder: folders.Folder, depth: int) -> t.Iterator[tuple[str, compliances.Check]]:
+    def _below(self, folder: folders.Folder, depth: int) -> t.Iterator[_Document]:
         for name in folder.names():
             origin = str(folder.path / name)
             if name.endswith((*ZIP, *TAR, *JSON)):
                 yield from self._opened(origin, functools.partial(folder.read, name, MAX_FILE))
-            elif depth and folder.is_directory(name):
-                with folder.below(name) as deeper:
-                    yield from self._below(deeper, depth - 1)
+            elif folder.is_directory(name):
+                try:
+                    if not depth:
+                        raise OSError(f"it is deeper than {MAX_DEPTH} directories")
+                    with folder.below(name) as deeper:
+                        yield from self._below(deeper, depth - 1)
+                except OSError as error:
+                    self.refuse(origin, error.strerror or str(error))
 
-    def _opened(self, origin: str, content: t.Callable[[], bytes]) -> t.Iterator[tuple[str, compliances.Check]]:
-        """Yield what is in a file, several ones of an archive."""
+    def _opened(self, origin: str, content: t.Callable[[], bytes]) -> t.Iterator[_Document]:
+        """Yield what is in a file, several ones of an archive: all or nothing of it."""
+        whose = _whose(origin, self._known)
         try:
             whole = content()
-        except OSError as error:
-            self.refuse(origin, error.strerror or str(error))
-            return
-        try:
             if origin.endswith(ZIP):
                 members = _of_zip(whole)
             elif origin.endswith(TAR):
@@ -106,27 +122,45 @@ class _Reader:
                 members = iter([("", whole)])
             else:
                 raise _RefusedError(f"its name ends in none of {', '.join((*JSON, *ZIP, *TAR))}")
+            found, left = list[tuple[bytes, int, _Document]](), MAX_FILE
             for name, member in members:
-                yield from self._document(f"{origin}:{name}" if name else origin, member)
+                left -= len(member)
+                if left < 0:
+                    raise _RefusedError(f"it is larger than {MAX_FILE // MIB} MiB when it is unpacked")
+                by = whose or (_whose(name, self._known) if name else None)
+                found += self._document(f"{origin}:{name}" if name else origin, by, member)
+            yield from self._kept(found)
         except _RefusedError as error:
             self.refuse(origin, str(error))
-        except SourceError:
-            raise
+        except OSError as error:
+            self.refuse(origin, error.strerror or f"it cannot be unpacked ({error})")
         except Exception as error:
             # Of an archive that is none: their classes differ between releases of Python.
             self.refuse(origin, f"it cannot be unpacked ({error})")
 
-    def _document(self, origin: str, content: bytes) -> t.Iterator[tuple[str, compliances.Check]]:
-        self._bytes += len(content)
-        if self._bytes > MAX_ALL or self.read >= MAX_FILES:
-            raise SourceError(
-                f"smt_compliance_files: there are more than {MAX_FILES} files, or more than {MAX_ALL // MIB} MiB: name"
-                " fewer of them"
-            )
+    def _kept(self, found: t.Sequence[tuple[bytes, int, _Document]]) -> list[_Document]:
+        """Return what of a file counts, where there is room for it beside those of the same host, or of controllers:
+        nobody takes it from others.
+        """
+        sizes, numbers = collections.Counter[str | None](), collections.Counter[str | None]()
+        for _digest, size, (_origin, by, _check) in found:
+            sizes[by] += size
+            numbers[by] += 1
+        for by, size in sizes.items():
+            most = MAX_ALL if by is None else MAX_FILE
+            if self._bytes[by] + size > most or self.read[by] + numbers[by] > MAX_FILES:
+                those = f"{by}'s files" if by else "those of controllers"
+                raise _RefusedError(f"with it {those} are more than {MAX_FILES}, or than {most // MIB} MiB")
+        self._bytes += sizes
+        self.read += numbers
+        # Whose it is as well: a copy in another host's folder is that one's.
+        self._seen.update((one[1], digest) for digest, _size, one in found)
+        return [one for _digest, _size, one in found]
+
+    def _document(self, origin: str, by: str | None, content: bytes) -> t.Iterator[tuple[bytes, int, _Document]]:
         digest = hashlib.sha256(content).digest()
-        if digest in self._seen:
+        if (by, digest) in self._seen:
             return
-        self._seen.add(digest)
         try:
             found = parts.decoded(content.decode("utf-8"), compliances.Check)
             for stamped in (found.at, *(host.checked for host in found.hosts or () if host.checked)):
@@ -136,8 +170,17 @@ class _Reader:
         except (text.BorderError, ValueError) as error:
             self.refuse(origin, f"it is no smt_compliance.json of this collection ({error})")
         else:
-            self.read += 1
-            yield text.line(origin, base.MAX_ORIGIN), found
+            yield digest, len(content), (text.line(origin, base.MAX_ORIGIN), by, found)
+
+
+def _whose(path: str, known: t.Container[str]) -> str | None:
+    """Return the host of the inventory that a file is of, as its path tells: a folder has its name, or the file's own
+    name has it in it. None for a file of a controller.
+    """
+    *above, name = path.split("/")
+    spans = [found.span() for found in _WORD.finditer(name[:MAX_NAME])]
+    within = (name[begin:end] for begin, _end in spans for _begin, end in reversed(spans) if end > begin)
+    return next((one for one in (*above, *within) if one in known), None)
 
 
 def _of_zip(content: bytes) -> t.Iterator[tuple[str, bytes]]:
@@ -171,16 +214,16 @@ def _of_tar(content: bytes) -> t.Iterator[tuple[str, bytes]]:
 
 
 class _AtMost:
-    """A stream that ends with an error after so many bytes as all files may have."""
+    """A stream that ends with an error after so many bytes as a file may have."""
 
     def __init__(self, stream: t.IO[bytes] | gzip.GzipFile) -> None:
-        self._stream, self._left = stream, MAX_ALL
+        self._stream, self._left = stream, MAX_FILE
 
     def read(self, size: int) -> bytes:
         content = self._stream.read(size)
         self._left -= len(content)
         if self._left < 0:
-            raise _RefusedError(f"it is larger than {MAX_ALL // MIB} MiB when it is unpacked")
+            raise _RefusedError(f"it is larger than {MAX_FILE // MIB} MiB when it is unpacked")
         return content
 
 
@@ -190,11 +233,11 @@ def _limited(content: bytes, name: str) -> bytes:
     return content
 
 
-def _words(origin: str, check: compliances.Check) -> t.Iterator[Word]:
+def _words(origin: str, by: str | None, check: compliances.Check) -> t.Iterator[Word]:
     decisions = {one.hardware_class: one for one in check.decisions}
     for host in check.hosts or ():
         result = _result(host, decisions.get(host.hardware_class or ""))
-        yield Word(host.host, text.moment(host.checked or check.at), result, origin)
+        yield Word(host.host, text.moment(host.checked or check.at), result, origin, by)
 
 
 def _result(host: compliances.Host, decision: compliances.Decision | None) -> ComplianceResult:
@@ -229,9 +272,9 @@ def _read(asked: Asked) -> Answer:
         raise SourceError(
             "smt_compliance_files is not set: name the files, directories or archives of the checks that are to be one"
         )
-    reader, words, failed = _Reader(), list[Word](), list[str]()
-    for origin, check in reader.documents(paths):
-        words += _words(origin, check)
+    reader, words, failed = _Reader({*asked.hosts, *asked.others}), list[Word](), list[str]()
+    for origin, by, check in reader.documents(paths):
+        words += _words(origin, by, check)
         if check.error is not None:
             failed.append(f"{origin} checked no host: {text.line(check.error, MAX_REASON)}")
     if not reader.read:
@@ -248,7 +291,11 @@ def _read(asked: Asked) -> Answer:
             datetime.timedelta(hours=hours) if hours is not None else None,
         ),
         base.strangers(asked, (word.host for word in words)),
-        [*notes[:MAX_NOTES], *([f"{len(notes) - MAX_NOTES} more files do not count"] if notes[MAX_NOTES:] else [])],
+        [
+            *notes[:MAX_NOTES],
+            *([f"{len(notes) - MAX_NOTES} more files do not count"] if notes[MAX_NOTES:] else []),
+            *base.speakers(asked, words),
+        ],
     )
 
 

@@ -319,25 +319,135 @@ def test_what_is_larger_than_it_looks_is_refused_before_it_takes_memory(name, pa
     monkeypatch.setattr(files, "MAX_FILE", 100_000)
     (tmp_path / name).write_bytes(pack([("bomb.json", b" " * 10_000_000)]))
     answer = read([tmp_path / name, *write(tmp_path, good=document({"a": drifted()}))], "a")
-    assert "bomb.json in it is larger than" in answer.notes[0] and statuses(answer) == {"a": "drifted"}
+    assert f"{name} does not count: " in answer.notes[0] and statuses(answer) == {"a": "drifted"}
 
 
 def test_a_tar_archive_whose_other_members_are_huge_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "MAX_ALL", 1_000_000)
+    monkeypatch.setattr(files, "MAX_FILE", 1_000_000)
     (tmp_path / "a.tar.gz").write_bytes(packed_tar([("rest.bin", b"\0" * 5_000_000)]))
     answer = read([tmp_path / "a.tar.gz", *write(tmp_path, good=document({"a": drifted()}))], "a")
     assert "when it is unpacked" in answer.notes[0]
 
 
-def test_too_many_files_end_the_call(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "MAX_FILES", 3)
-    write(tmp_path, **{f"f{number}": document({"a": drifted()}, ago=number) for number in range(5)})
-    with pytest.raises(base.SourceError, match="more than 3 files"):
-        read([tmp_path], "a")
-    with pytest.raises(base.SourceError, match=r"can be read: \S+ does not count: it has more than 3 files"):
-        (tmp_path / "many").mkdir()
-        (tmp_path / "many" / "a.tar.gz").write_bytes(packed_tar([(f"{one}.txt", b"") for one in range(5)]))
-        read([tmp_path / "many"], "a")
+GOOD = document({"a": drifted()})
+SIZE = 20_000
+
+
+def padded(content, size):
+    return content[:-1] + " " * (size - len(content)) + content[-1]
+
+
+def lying(member):
+    """A zip archive whose directory says that a member is small."""
+    content = bytearray(packed_zip([("x.json", member)]))
+    for sign, at in ((b"PK\x03\x04", 22), (files._ZIP_ENTRY, 24)):
+        content[content.index(sign) + at : content.index(sign) + at + 4] = (100).to_bytes(4, "little")
+    return bytes(content)
+
+
+def pax(size):
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w:gz", format=tarfile.PAX_FORMAT) as archive:
+        info = tarfile.TarInfo("x.json")
+        info.pax_headers = {"comment": "x" * size}
+        archive.addfile(info)
+    return stream.getvalue()
+
+
+def many(pack, number, size):
+    members = [(f"{one}.json", padded(document({"b": drifted()}, ago=one), size).encode()) for one in range(number)]
+    return pack(members)
+
+
+# Each is small, and refused by itself, whatever else there is.
+BOMBS = {
+    "many members": ("x.zip", many(packed_zip, 9, SIZE)),
+    "many members, tar": ("x.tar.gz", many(packed_tar, 9, SIZE)),
+    "a header that lies": ("x.zip", lying(padded(GOOD, SIZE))),
+    "a header of tar": ("x.tgz", pax(3 * SIZE)),
+    "a bomb of gzip": ("x.tgz", packed_tar([("rest.bin", b"\0" * 10 * SIZE)])),
+    "more members than files": ("x.zip", packed_zip([(f"{one}.txt", "") for one in range(99)])),
+    "a large file": ("x.json", padded(GOOD, 3 * SIZE).encode()),
+}
+
+
+@pytest.mark.parametrize("folder", ["x", "0"])
+@pytest.mark.parametrize("kind", BOMBS)
+def test_a_bomb_is_refused_by_name_and_the_others_count(kind, folder, tmp_path, monkeypatch):
+    for name, value in {"MAX_FILE": 2 * SIZE, "MAX_ALL": 3 * SIZE, "MAX_FILES": 20}.items():
+        monkeypatch.setattr(files, name, value)
+    # Some are read before it, and some after.
+    for number in range(4):
+        name, content = BOMBS[kind]
+        (tmp_path / folder / str(number)).mkdir(parents=True)
+        (tmp_path / folder / str(number) / name).write_bytes(content)
+    write(tmp_path, y=GOOD)
+    answer = read([tmp_path], "ab")
+    assert statuses(answer) == {"a": "drifted", "b": "unknown"}
+    assert [note.partition(" does not count: ")[0] for note in answer.notes] == [
+        str(tmp_path / folder / str(number) / name) for number in range(4)
+    ]
+
+
+@pytest.mark.parametrize("limit", ["MAX_FILE", "MAX_FILES"])
+def test_files_of_a_host_take_no_room_from_others(limit, tmp_path, monkeypatch):
+    monkeypatch.setattr(files, limit, 3 * SIZE if limit == "MAX_FILE" else 3)
+    (tmp_path / "b").mkdir()
+    write(tmp_path / "b", **{f"f{one}": padded(document({"b": drifted()}, ago=one), SIZE) for one in range(6)})
+    write(tmp_path, a=GOOD, c=GOOD.replace('"a"', '"c"'), of_controller=document({"d": drifted()}))
+    answer = read([tmp_path], "abcd")
+    assert set(statuses(answer).values()) == {"drifted"} and len(answer.notes) == 3
+    assert all(f"{tmp_path}/b/f" in note and "b's files are more than" in note for note in answer.notes)
+
+
+def test_folders_that_cannot_be_read_are_named_and_the_others_count(tmp_path, monkeypatch):
+    deep = tmp_path / "/".join("x" * (files.MAX_DEPTH + 2))
+    deep.mkdir(parents=True)
+    write(deep, lost=GOOD)
+    (tmp_path / "0").mkdir()
+    write(tmp_path, good=GOOD)
+    below = files.folders.Folder.below
+
+    def refused(folder, name):
+        if name == "0":
+            raise PermissionError(13, "Permission denied")
+        return below(folder, name)
+
+    # Root, as which these tests may run, can read all folders.
+    monkeypatch.setattr(files.folders.Folder, "below", refused)
+    answer = read([tmp_path], "a")
+    assert statuses(answer) == {"a": "drifted"} and len(answer.notes) == 2
+    assert answer.notes[0].startswith(f"{tmp_path}/0 does not count") and "directories" in answer.notes[1]
+
+
+OTHERS = {"b": found("compliant"), "c": found("compliant"), "d": drifted(), "a": found("compliant")}
+
+
+@pytest.mark.parametrize("name", ["a.json", "a/smt_compliance.json", "a/b.json", "pull-a.zip", "a/x/b.zip", "all.zip"])
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_what_a_host_says_of_others_makes_none_better_and_is_named(name, is_listed, tmp_path):
+    said = document(OTHERS, ago=1)
+    path = tmp_path / "checks" / name
+    path.parent.mkdir(parents=True)
+    member = "a.json" if name == "all.zip" else "b.json"
+    path.write_bytes(packed_zip([(member, said)]) if name.endswith(".zip") else said.encode())
+    (own,) = write(tmp_path, b=document({"b": drifted()}))
+    answer = read([path if is_listed else tmp_path / "checks", own], "abcd")
+    # The worse of what it says counts.
+    assert statuses(answer) == {"a": "compliant", "b": "drifted", "c": "unknown", "d": "drifted"}
+    for host, result in answer.judged:
+        assert ("says compliant at" in result["sentence"] and name in result["sentence"]) == (host in "bc")
+    assert list(answer.notes) == ["Hosts that speak of others: a (of b, c, d)."]
+    # A controller, whose file has no host's name, is trusted with all of them.
+    (path,) = write(tmp_path, of_controller=document(OTHERS, ago=1))
+    assert statuses(read([path, own], "abcd")) == {"a": "compliant", "b": "compliant", "c": "compliant", "d": "drifted"}
+
+
+def test_a_copy_in_the_folder_of_another_host_takes_no_word_away(tmp_path):
+    (tmp_path / "a").mkdir()
+    for name in ("a/b.json", "b.json"):
+        (tmp_path / name).write_text(document({"b": found("compliant")}))
+    assert statuses(read([tmp_path], "ab"))["b"] == "compliant"
 
 
 def test_members_that_are_no_files_are_left_alone(tmp_path):
