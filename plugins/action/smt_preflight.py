@@ -270,12 +270,12 @@ class ActionModule(ControllerAction):
             settings += [variables.Setting(host, str(name), value, where) for host in written]
             origins.setdefault(f"{name} is from {self._user.origin(name, around[name], written[first])}", list(written))
         # Ansible itself works these out, with the facts of hosts.
-        told = {**around, "hostvars": play["hostvars"]}
+        by_ansible = {**around, "hostvars": play["hostvars"]}
         found += [
             unknown(name, "the facts of a host give it another value")
             for name in (*(name for name in specs if name.endswith("_hosts")), "smt_enforce_max_fail_percentage")
             if name in self._user.of_play
-            and self._value({**told, "vars": told}, name, [])[0] != self._value(around, name, [])[0]
+            and self._value({**by_ansible, "vars": by_ansible}, name, [])[0] != self._value(around, name, [])[0]
         ]
         for sentence, hosts in sorted(origins.items()):
             display.v(text.line(f"{sentence} [{len(hosts)} of {len(self._user.hosts)} hosts]", MAX_ORIGIN))

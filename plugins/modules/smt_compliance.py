@@ -33,6 +33,7 @@ options:
         C(.tar.gz) or C(.tgz).
       - The latest word on a host counts. Two that contradict each other about the same time are named, and a file that
         cannot be read, or whose call checked no host, is named and does not count.
+      - A file whose path has the name of a host in it is that host's. What it says of others counts where it is worse.
     type: list
     elements: path
   label:
@@ -40,7 +41,7 @@ options:
       is what the file of the host says, C(exported_host) or C(host).
     type: str
   names:
-    description: Hosts of the inventory, by other names that this label has.
+    description: Hosts of the inventory, by other names that this label has, or the C(instance) of their targets.
     type: dict
   max_age:
     description: Hours after which a host that says nothing is silent. Without it 3 with V(prometheus), and no limit

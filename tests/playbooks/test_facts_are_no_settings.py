@@ -191,7 +191,7 @@ def test_a_setting_that_only_facts_can_tell_is_refused_before_any_host_is_contac
     ), seen
 
 
-@pytest.mark.parametrize("told", ["hostvars['a'].root", "vars['hostvars']['a'].root"])
+@pytest.mark.parametrize("way", ["hostvars['a'].root", "vars['hostvars']['a'].root"])
 @pytest.mark.parametrize(
     ("playbook", "name", "others", "written"),
     [
@@ -203,10 +203,10 @@ def test_a_setting_that_only_facts_can_tell_is_refused_before_any_host_is_contac
         ("smt_survey", "smt_survey_hosts", {}, False),
     ],
 )
-def test_no_fact_decides_by_way_of_hostvars(tmp_path, monkeypatch, told, playbook, name, others, written):
+def test_no_fact_decides_by_way_of_hostvars(tmp_path, monkeypatch, way, playbook, name, others, written):
     mine, theirs = {"page": ("mine", "theirs"), "percentage": (0, 100), "hosts": ("b,c", "all")}[name.split("_")[-1]]
     world = World(tmp_path, {"root": mine}, {"root": theirs})
-    given = {name: f"{{{{ {told} }}}}{'.html' if written else ''}", **others}
+    given = {name: f"{{{{ {way} }}}}{'.html' if written else ''}", **others}
     _code, seen = world.play(playbook, "cache", monkeypatch, "-e", json.dumps(given))
     assert not (tmp_path / "theirs.html").exists(), seen
     refused = f"{name} cannot be worked out without facts of hosts" in said(seen)

@@ -4,7 +4,7 @@
 
 What a server has is a name and a time. A series is of whoever wrote the file that was scraped; it stays for minutes
 after its end, and a file of a host that does nothing any more stays for ever. So the time in the sample counts. Whose
-it is says the server, by the ``instance`` of the target, and where that is no name of the inventory, the file of a pull.
+it is says the server, by the ``instance`` of the target, or where that is no name of the inventory the file of a pull.
 """
 
 from __future__ import annotations

@@ -91,8 +91,8 @@ def read(name: str, get: t.Callable[[], t.Any]) -> Secret:
         given = str(given) if getattr(given, "__ENCRYPTED__", False) else given
     except AnsibleUndefinedVariable:
         raise SecretError(
-            f"{name} has a variable in it that is not defined; if {{{{ or {{% is in the value itself, mark it with"
-            " !unsafe"
+            f"{name} has a variable in it that is not defined, or only by facts of hosts, which do not count here; if"
+            " {{ or {% is in the value itself, mark it with !unsafe"
         ) from None
     except AnsibleVaultError:
         raise SecretError(f"{name} cannot be decrypted: give the password of the vault with --vault-id") from None
