@@ -191,7 +191,7 @@ def test_a_setting_that_only_facts_can_tell_is_refused_before_any_host_is_contac
     ), seen
 
 
-@pytest.mark.parametrize("way", ["hostvars['a'].root", "vars['hostvars']['a'].root"])
+@pytest.mark.parametrize("place", ["extra", "play"])
 @pytest.mark.parametrize(
     ("playbook", "name", "others", "written"),
     [
@@ -203,14 +203,17 @@ def test_a_setting_that_only_facts_can_tell_is_refused_before_any_host_is_contac
         ("smt_survey", "smt_survey_hosts", {}, False),
     ],
 )
-def test_no_fact_decides_by_way_of_hostvars(tmp_path, monkeypatch, way, playbook, name, others, written):
+def test_no_fact_decides_by_way_of_hostvars(tmp_path, monkeypatch, place, playbook, name, others, written):
     mine, theirs = {"page": ("mine", "theirs"), "percentage": (0, 100), "hosts": ("b,c", "all")}[name.split("_")[-1]]
     world = World(tmp_path, {"root": mine}, {"root": theirs})
-    given = {name: f"{{{{ {way} }}}}{'.html' if written else ''}", **others}
-    _code, seen = world.play(playbook, "cache", monkeypatch, "-e", json.dumps(given))
+    given = {name: f"{{{{ hostvars['{HOSTILE}'].root }}}}{'.html' if written else ''}", **others}
+    of_play = {"ansible.builtin.import_playbook": f"threadwise.smt.{playbook}", "vars": given}
+    (tmp_path / "site.yml").write_text(yaml.safe_dump([of_play]))
+    named = [playbook, "cache", monkeypatch, "-e", json.dumps(given)]
+    _code, seen = world.play(*(named if place == "extra" else ["site.yml", "cache", monkeypatch]))
     assert not (tmp_path / "theirs.html").exists(), seen
     refused = f"{name} cannot be worked out without facts of hosts" in said(seen)
-    assert refused != (tmp_path / "mine.html").exists() and (written or refused), seen
+    assert (tmp_path / "mine.html").exists() == written and refused != written, seen
     assert world.fleet.changes() == {}, seen
 
 
