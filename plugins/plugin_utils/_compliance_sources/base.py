@@ -135,10 +135,10 @@ def _counting(
     result = _decided(own, now, max_age) if own else unheard
     worst, since = _rank(result), max((word.at for word in own), default=None)
     others = [word for word in words if not word.is_own]
-    worse = [word for word in others if rank(word) <= worst]
+    worse = [word for word in others if _rank(word.result) <= worst]
     if worse:
         result = _decided([*own, *worse], now, max_age)
-    better = [word for word in others if rank(word) > worst and (since is None or word.at > since)]
+    better = [word for word in others if _rank(word.result) > worst and (since is None or word.at > since)]
     if better:
         said = f"{says(min(better, key=order))}, which does not count: it is another host"
         result = dict(result, sentence=". ".join(filter(None, [result["sentence"], said])))
@@ -184,12 +184,8 @@ def _decided(words: list[Word], now: datetime.datetime, max_age: datetime.timede
     return dict(result, sentence=". ".join(filter(None, said)))
 
 
-def rank(word: Word) -> int:
-    """Return how much attention a word needs: 0 is the worst."""
-    return _rank(word.result)
-
-
 def _rank(result: ComplianceResult) -> int:
+    """Return how much attention a result needs: 0 is the worst."""
     return compliance_report.ATTENTION.index(result["status"])
 
 
@@ -197,7 +193,7 @@ def order(word: Word) -> tuple[t.Any, ...]:
     """Return what orders the words on a host: the latest first, and of the same time the worse one, so that the order
     in which they were read decides nothing.
     """
-    return -word.at.timestamp(), rank(word), word.origin, word.result["sentence"]
+    return -word.at.timestamp(), _rank(word.result), word.origin, word.result["sentence"]
 
 
 def _contradiction(counts: Word, near: t.Sequence[Word]) -> str:
