@@ -586,3 +586,55 @@ def test_kubernetes_124066_a_boot_with_more_cpus_keeps_kubelet_from_starting_too
     assert "kubelet.service has its CPU manager's state for 4 CPUs, and will have 8 after the boot: drain" in said
     request = change.Request("enabled", None, False, True, consumers={"kubelet": "restart"})
     assert not change.run(HostFs(str(tmp_path)), request, "x86_64", "6.1.0-13-amd64")["warnings"]
+
+
+# ---- dracut 236, systemd-rhel 125, cluster-node-tuning-operator 1618: udev brings every CPU online at boot ----------
+
+ONLINES = 'SUBSYSTEM=="cpu", ACTION=="add", TEST=="online", ATTR{online}=="0", ATTR{online}="1"\n'
+BY_PROGRAM = """SUBSYSTEM=="cpu", ACTION=="add", RUN+="/bin/sh -c 'echo 1 > /sys$devpath/online'"\n"""
+RULES_OF_MAXCPUS = {
+    "of a package": ({"usr/lib/udev/rules.d/40-redhat.rules": ONLINES}, "/usr/lib/udev/rules.d/40-redhat.rules"),
+    "of an old package": ({"lib/udev/rules.d/40-redhat.rules": ONLINES}, "/lib/udev/rules.d/40-redhat.rules"),
+    "by hand": ({"etc/udev/rules.d/99-cpu-hotplug.rules": BY_PROGRAM}, "/etc/udev/rules.d/99-cpu-hotplug.rules"),
+    "until a boot": ({"run/udev/rules.d/80-hotplug.rules": ONLINES}, "/run/udev/rules.d/80-hotplug.rules"),
+    "overridden": (
+        {"usr/lib/udev/rules.d/40-redhat.rules": ONLINES, "etc/udev/rules.d/40-redhat.rules": "# none\n"},
+        None,
+    ),
+    "masked": ({"usr/lib/udev/rules.d/40-redhat.rules": ONLINES, "etc/udev/rules.d/40-redhat.rules": None}, None),
+}
+
+
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize(("rules", "named"), RULES_OF_MAXCPUS.values(), ids=RULES_OF_MAXCPUS)
+def test_dracut_236_a_rule_that_undoes_maxcpus_is_named_before_the_boot(tmp_path, rules, named, check):
+    boot_maker.grub_tree(tmp_path)
+    boot_maker.running(tmp_path, numbering="split")
+    for path, text in rules.items():
+        if text is None:
+            (tmp_path / path).parent.mkdir(parents=True)
+            (tmp_path / path).symlink_to("/dev/null")
+        else:
+            boot_maker.write(tmp_path, path, text)
+
+    def said(smt, maxcpus, force=False):
+        request = change.Request(smt, maxcpus, force, check)
+        result = change.run(HostFs(str(tmp_path)), request, "x86_64", "6.1.0-13-amd64")
+        return [warning for warning in result["warnings"] if "udev" in warning]
+
+    assert [named in warning for warning in said(None, "one_per_core")] == [True] * (named is not None)
+    # No CPU is left for them, or the kernel refuses it.
+    assert said(None, "8", force=True) == said("disabled", None) == []
+
+
+@pytest.mark.parametrize("online", ["0-7", "0-3"])
+def test_who_undoes_maxcpus_is_named_whether_it_is_in_force_or_not(tmp_path, online):
+    boot_maker.grub_tree(tmp_path)
+    boot_maker.running(tmp_path, numbering="split")
+    run_maxcpus = change.Request(None, "one_per_core", False, False)
+    change.run(HostFs(str(tmp_path)), run_maxcpus, "x86_64", "6.1.0-13-amd64")
+    boot_maker.write(tmp_path, "usr/lib/udev/rules.d/40-redhat.rules", ONLINES)
+    boot_maker.write(tmp_path, "etc/cron.d/cpus", "@reboot root chcpu -e 4-7\n")
+    boot_maker.write(tmp_path, "sys/devices/system/cpu/online", f"{online}\n")
+    said = change.run(HostFs(str(tmp_path)), run_maxcpus, "x86_64", "6.1.0-13-amd64")["warnings"]
+    assert [word in " ".join(said) for word in ("40-redhat.rules", "/etc/cron.d/cpus sets")] == [True, True]

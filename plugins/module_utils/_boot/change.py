@@ -28,7 +28,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulis
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 from ansible_collections.threadwise.smt.plugins.module_utils._host.kernel_files import KernelFiles
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
-from ansible_collections.threadwise.smt.plugins.module_utils._smt.at_boot import others
+from ansible_collections.threadwise.smt.plugins.module_utils._smt.at_boot import others, udev_rules
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology, read_topology
 
@@ -316,8 +316,17 @@ class _Update:
         online = self._expected(self._boot_arguments()).online
         now = smt_state.read(self._fs.sysroot)["online"]
         going = set() if online is None else set(now).difference(online)
-        if going:
+        leaves_some = self._count is not None and (online is None or set(self._topology.present).difference(online))
+        if going or leaves_some:
             self._backend.warnings += [f"{sentence}. It may undo this." for sentence in others.found(self._fs)]
+        # What only maxcpus leaves offline may come online; siblings are refused by the kernel after nosmt.
+        rules = udev_rules.active(self._fs) if leaves_some else []
+        if rules:
+            self._backend.warnings.append(
+                "udev rules bring CPUs online when they are added, and would undo maxcpus at each boot:"
+                f" {', '.join('/' + path for path in rules)}. Use smt: disabled, which they cannot undo, or override each"
+                " by an empty file of its name in /etc/udev/rules.d, and build the initramfs anew, which may have it too."
+            )
         actions = consumer_settings.actions(self._request.consumers)
         followed = {kind for kind, action in actions.items() if action != consumer_settings.NONE}
         found = [one for one in affinity.find(kernel, now, going) if one.consumer not in followed]

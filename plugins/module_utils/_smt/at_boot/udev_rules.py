@@ -84,8 +84,10 @@ def without_them(text: str) -> str:
 def active(fs: host_files.HostFs) -> "list[str]":
     """Return the sorted paths of the effective rules files that bring CPUs online."""
     found = []
-    for _name, path in sorted(_effective(fs, DIRECTORIES).items()):
-        text = fs.read(path) or ""
+    # Its own reader: a mask, a link to /dev/null, is no problem of the host.
+    reader = host_files.HostFs(fs.sysroot)
+    for _name, path in sorted(_effective(reader, DIRECTORIES).items()):
+        text = reader.read(path) or ""
         if without_them(text) != text:
             found.append(path)
     return found
