@@ -16,7 +16,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import (
     Host,
     RuntimeArm,
 )
-from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity, tasks as host_tasks
 from ansible_collections.threadwise.smt.plugins.module_utils._host.cpulist import render
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import source as sibling_source
@@ -68,6 +68,9 @@ class Smt(RuntimeArm):
         super().examine(host)
         self.reason = why_smt_is_not_switched(host.facts)
         self._method = sibling_source.method(host.topology)
+        # With this arm, or when the host is restored after it.
+        if self.reason is None and (not host.topology.complete or self.online() != set(host.topology.online)):
+            self.reason = host_tasks.keeps_cpus_online(host.files)
 
     def _predicted(self, state: smt_state.State) -> smt_state.State:
         """Return the state that the switch leads to from a state; the same one where nothing is left to do."""

@@ -12,6 +12,10 @@ from ansible_collections.threadwise.smt.plugins.module_utils._bindings import cp
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, kernel_files, text as host_text
 
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD, include/linux/sched.h
+_DEADLINE = "6"  # SCHED_DEADLINE, sched(7)
+# Threads of cpufreq's governor schedutil, which have this policy and no bandwidth (SCHED_FLAG_SUGOV).
+_SCHEDUTIL = "sugov:"
+_MOST_NAMED = 20
 _LONGEST_NAME = 64
 _LONGEST_PLACE = 128
 
@@ -60,8 +64,10 @@ class _Reader(t.NamedTuple):
 
 
 class _Stat(t.NamedTuple):
+    name: str
     flags: int
     start: str
+    policy: str
 
 
 def restricted(host: kernel_files.KernelFiles, online: "frozenset[int]") -> "list[Task]":
@@ -83,6 +89,37 @@ def restricted(host: kernel_files.KernelFiles, online: "frozenset[int]") -> "lis
             if task:
                 tasks.append(task)
     return tasks
+
+
+def keeps_cpus_online(host: kernel_files.KernelFiles) -> "str | None":
+    """Return why no CPU may go offline now, as a sentence without a full stop: threads of SCHED_DEADLINE, which it
+    names; None where there are none.
+
+    A sleeping one stays on the CPU that goes offline. When its mask or its policy changes, as its cpuset does at once,
+    the kernel divides its bandwidth by the number of active CPUs of that CPU's root domain, which is 0, and the host is
+    dead (set_cpus_allowed_dl, __dl_sub and dl_bw_cpus in kernel/sched/deadline.c; seen with 6.1).
+    """
+    stats = (
+        (thread, _read_stat(host, f"proc/{pid}/task/{thread}/stat"))
+        for pid in host.names("proc")
+        if pid.isdigit()
+        for thread in host.names(f"proc/{pid}/task")
+    )
+    found = [
+        f"pid {thread} {host_text.printable(stat.name, _LONGEST_NAME)}"
+        for thread, stat in stats
+        if stat is not None
+        and stat.policy == _DEADLINE
+        and not (stat.flags & _KERNEL_THREAD and stat.name.startswith(_SCHEDUTIL))
+    ]
+    if not found:
+        return None
+    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+    return (
+        f"{len(found)} thread(s) of SCHED_DEADLINE run here: {', '.join(found[:_MOST_NAMED])}{more}. Kernels divide by"
+        " zero, and the host is dead, when a CPU goes offline on which one sleeps. End them, or give them another policy"
+        " (chrt --other --pid 0 PID); or have SMT set at a boot (smt_boot_args)"
+    )
 
 
 def current_mask(host: kernel_files.KernelFiles, pid: int, start: str) -> "frozenset[int] | None":
@@ -193,8 +230,9 @@ def _real_uid(status: str) -> int:
 
 
 def _read_stat(host: kernel_files.KernelFiles, path: str) -> "_Stat | None":
-    """Return the flags and the start time of a task (proc(5), stat). The name in brackets may contain any character."""
-    fields = (host.read(path) or "").rpartition(")")[2].split()
+    """Return name, flags, start time and policy of a task (proc(5), stat). The name may contain any character."""
+    head, _bracket, rest = (host.read(path) or "").rpartition(")")
+    fields = rest.split()
     if len(fields) < 20 or not fields[6].isdigit():
         return None
-    return _Stat(int(fields[6]), fields[19])
+    return _Stat(head.partition("(")[2], int(fields[6]), fields[19], "".join(fields[38:39]))

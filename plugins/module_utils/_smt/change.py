@@ -9,7 +9,12 @@ import os
 import time
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity, bindings, saved_masks
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import (
+    affinity,
+    bindings,
+    saved_masks,
+    tasks as host_tasks,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._consumers import (
     follow,
@@ -417,6 +422,9 @@ class RuntimeChange:
                 self.rollback_timer.check_can_be_armed()
         self._check_can_be_kept()
         going = set(self.before["online"]) - set(self.goal["online"])
+        deadly = host_tasks.keeps_cpus_online(self.host) if going else None
+        if deadly is not None:
+            raise ChangeRefusedError(f"{deadly}. Nothing was changed")
         followed = {step.kind for step in self.steps} - {""}
         self.findings = [
             one

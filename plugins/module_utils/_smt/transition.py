@@ -9,6 +9,7 @@ kernel decides: every write is read back.
 import errno
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import tasks as host_tasks
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._host.kernel_files import KernelFiles
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
@@ -415,6 +416,8 @@ def _transaction(files: KernelFiles, cores: Cores, request: _Request, learned: _
 
     def change() -> Target:
         goal = target
+        # Which CPUs go offline after a look at unknown cores is not known before.
+        _permitted(files, target, _refuse, explores and request.threads is not None)
         if explores or _takes_too_many(files, target, request.method):
             found = _explore(files, before, placed)
             goal = _target(before, found, request)
@@ -511,12 +514,28 @@ def _apply(files: KernelFiles, target: Target, on_refusal: _OnRefusal) -> None:
     """Write the control, then switch the remaining CPUs one at a time: first online, then offline,
     so that there are never too few CPUs.
     """
+    target = _permitted(files, target, on_refusal)
     _apply_control(files, target, on_refusal)
     state = smt_state.read(files=files)
     for cpu in sorted(target.online - set(state["online"])):
         _switch_cpu(files, cpu, True, on_refusal)
     for cpu in sorted(target.offline & set(state["online"])):
         _switch_cpu(files, cpu, False, on_refusal)
+
+
+def _permitted(files: KernelFiles, target: Target, on_refusal: _OnRefusal, takes_some: bool = False) -> Target:
+    """Return a target, without what takes CPUs offline where that would be the end of the host, which is refused.
+
+    Whatever takes CPUs offline at run time comes by here, such as the rollback of a change that brought them online.
+    """
+    state = smt_state.read(files=files)
+    turns_off = target.writes[:1] == ("off",) and _control_is_written(state, target)
+    if takes_some or turns_off or not target.offline.isdisjoint(state["online"]):
+        reason = host_tasks.keeps_cpus_online(files)
+        if reason is not None:
+            on_refusal(StateError(reason))
+            return target._replace(offline=frozenset(), writes=target.writes if target.writes == (ON,) else ())
+    return target
 
 
 def _apply_control(files: KernelFiles, target: Target, on_refusal: _OnRefusal) -> None:

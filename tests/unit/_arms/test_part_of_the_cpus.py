@@ -320,3 +320,14 @@ def test_a_restoration_that_fails_is_reported_and_the_rest_is_restored(kernel):
         "50-AllowedCPUs.conf was absent, is present" in sentence
         for sentence in selection.differences(saved, files=kernel)["differences"]
     )
+
+
+def test_no_siblings_are_taken_from_threads_of_sched_deadline(kernel):
+    """Nor where affinity conflicts prevent nothing: the host would be dead (tests/unit/_smt/test_deadline.py)."""
+    folder = os.path.join(kernel.sysroot, "proc/500/task/500")
+    os.makedirs(folder)
+    with open(os.path.join(folder, "stat"), "w", encoding="ascii") as stat:
+        stat.write("500 (cyclicdl) S 1 0 0 0 0 4194304" + " 0" * 12 + " 1000" + " 0" * 18 + " 6" + " 0" * 11)
+    for name in ("smt_off", "threads_per_core_2", "smt_off_on_cpus_4-5"):
+        assert "pid 500 cyclicdl" in reason(kernel, name, selected_conflicts=[])
+    assert reason(kernel, "smt_on") is None
