@@ -13,9 +13,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulis
 
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD, include/linux/sched.h
 _DEADLINE = "6"  # SCHED_DEADLINE, sched(7)
-# Threads of cpufreq's governor schedutil, which have this policy and no bandwidth (SCHED_FLAG_SUGOV).
-_SCHEDUTIL = "sugov:"
-_MOST_NAMED = 20
+_SCHEDUTIL = "sugov:"  # threads of schedutil, which have this policy and no bandwidth (SCHED_FLAG_SUGOV)
 _LONGEST_NAME = 64
 _LONGEST_PLACE = 128
 
@@ -99,26 +97,19 @@ def keeps_cpus_online(host: kernel_files.KernelFiles) -> "str | None":
     the kernel divides its bandwidth by the number of active CPUs of that CPU's root domain, which is 0, and the host is
     dead (set_cpus_allowed_dl, __dl_sub and dl_bw_cpus in kernel/sched/deadline.c; seen with 6.1).
     """
-    stats = (
-        (thread, _read_stat(host, f"proc/{pid}/task/{thread}/stat"))
-        for pid in host.names("proc")
-        if pid.isdigit()
-        for thread in host.names(f"proc/{pid}/task")
-    )
-    found = [
-        f"pid {thread} {host_text.printable(stat.name, _LONGEST_NAME)}"
-        for thread, stat in stats
-        if stat is not None
-        and stat.policy == _DEADLINE
-        and not (stat.flags & _KERNEL_THREAD and stat.name.startswith(_SCHEDUTIL))
-    ]
+    found = []
+    for pid in filter(str.isdigit, host.names("proc")):
+        for thread in host.names(f"proc/{pid}/task"):
+            stat = _read_stat(host, f"proc/{pid}/task/{thread}/stat")
+            is_schedutils = stat and stat.flags & _KERNEL_THREAD and stat.name.startswith(_SCHEDUTIL)
+            if stat and stat.policy == _DEADLINE and not is_schedutils:
+                found.append(f"pid {thread} {host_text.printable(stat.name, _LONGEST_NAME)}")
     if not found:
         return None
-    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
     return (
-        f"{len(found)} thread(s) of SCHED_DEADLINE run here: {', '.join(found[:_MOST_NAMED])}{more}. Kernels divide by"
-        " zero, and the host is dead, when a CPU goes offline on which one sleeps. End them, or give them another policy"
-        " (chrt --other --pid 0 PID); or have SMT set at a boot (smt_boot_args)"
+        f"{len(found)} thread(s) of SCHED_DEADLINE run here: {', '.join(found[:20])}{', ...' if found[20:] else ''}."
+        " Kernels divide by zero, and the host is dead, when a CPU goes offline on which one sleeps. End them, or give"
+        " them another policy (chrt --other --pid 0 PID); or have SMT set at a boot (smt_boot_args)"
     )
 
 

@@ -323,9 +323,9 @@ class _Update:
         rules = udev_rules.active(self._fs) if leaves_some else []
         if rules:
             self._backend.warnings.append(
-                "udev rules bring CPUs online when they are added, and would undo maxcpus at each boot:"
-                f" {', '.join('/' + path for path in rules)}. Use smt: disabled, which they cannot undo, or override each"
-                " by an empty file of its name in /etc/udev/rules.d, and build the initramfs anew, which may have it too."
+                f"udev rules bring CPUs online, and would undo maxcpus at each boot: /{', /'.join(rules)}. Use smt:"
+                " disabled, which they cannot undo, or override each by an empty file of its name in /etc/udev/rules.d,"
+                " and build the initramfs anew, which may have it too."
             )
         actions = consumer_settings.actions(self._request.consumers)
         followed = {kind for kind, action in actions.items() if action != consumer_settings.NONE}

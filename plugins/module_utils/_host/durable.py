@@ -128,7 +128,7 @@ class Kept:
         self._all = tuple(self._paths)
 
     def keep(self) -> None:
-        """Keep the files as they are now; raise OSError when one cannot be kept.
+        """Keep the files as they are now; raise OSError, and keep none, when one cannot be kept.
 
         What a process that was killed has left of its work on them is removed.
         """
@@ -139,6 +139,7 @@ class Kept:
                     _keep(path)
         except OSError:
             self.forget()
+            self._paths.clear()
             raise
 
     def put_back(self) -> None:

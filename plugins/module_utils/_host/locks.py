@@ -8,6 +8,7 @@ import fcntl
 import os
 import pwd
 import re
+import stat
 import time
 import types
 import typing as t
@@ -66,8 +67,7 @@ class HostLock:
             HostLockError: another run holds it, or it cannot be opened.
         """
         try:
-            os.makedirs(os.path.dirname(self._path), mode=0o755, exist_ok=True)
-            self.descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            self.descriptor = self._open()
         except OSError as error:
             if isinstance(error, PermissionError) and os.geteuid() != 0:
                 raise HostLockError(
@@ -121,6 +121,21 @@ class HostLock:
             return None
         return int(pid) if pid.isdigit() and said == purpose else None
 
+    def _open(self) -> int:
+        """Open the lock file; where there is no room for it, or it is read-only, the first of it and the folders above
+        that there is: what brings CPUs back locks that.
+        """
+        path = self._path
+        try:
+            os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+                raise
+        while not os.path.lexists(path):
+            path = os.path.dirname(path)
+        return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
     def _take(self) -> None:
         end = time.monotonic() + self._seconds
         while not self._is_taken():
@@ -147,7 +162,8 @@ class HostLock:
         return True
 
     def _holder(self) -> str:
-        first, _newline, second = os.pread(self.descriptor, 1000, 0).decode("utf-8", errors="replace").partition("\n")
+        data = b"" if stat.S_ISDIR(os.fstat(self.descriptor).st_mode) else os.pread(self.descriptor, 1000, 0)
+        first, _newline, second = data.decode("utf-8", errors="replace").partition("\n")
         fields = first.split()
         pid = fields[0] if fields and fields[0].isdigit() else "unknown"
         purpose = host_text.printable(" ".join(fields[1:])) or "another run"

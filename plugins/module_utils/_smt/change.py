@@ -9,12 +9,7 @@ import os
 import time
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._bindings import (
-    affinity,
-    bindings,
-    saved_masks,
-    tasks as host_tasks,
-)
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity, bindings, saved_masks, tasks
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._consumers import (
     follow,
@@ -31,6 +26,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import (
     locks,
     state_file,
 )
+from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import (
     cache as sibling_cache,
     source as sibling_source,
@@ -220,17 +216,17 @@ class RuntimeChange:
 
         Whatever fails or dies half way, the host and all files are as they were.
         """
-        durable.make_folders(os.path.dirname(self.fs.path(LOG)), 0o755)
+        self._recorded(durable.make_folders, os.path.dirname(self.fs.path(LOG)), 0o755)
         self.begun = float(history.ticks())
         self.captured = affinity.capture(
             self.host, self.before["online"], set(self.before["online"]) - set(self.goal["online"])
         )
         expected = {} if self.rollback_pending and not self.begins else self._file_changes(self.goal)
         kept = durable.Kept([self.fs.path(path) for path in {*_FILES, *expected}])
-        with durable.room(self._sizes(expected)) as give_back:
-            kept.keep()
+        with durable.room({} if self.comes_back else self._sizes(expected)) as give_back:
+            self._recorded(kept.keep)
             with watchdog.Watchdog(self.fs.path(LOG), lambda: self._undo(kept), keep=[lock.descriptor]):
-                topology_cache.save(self.fs, self.topology)
+                self._recorded(topology_cache.save, self.fs, self.topology)
                 after = self._change(give_back) if self.moves else self.before
                 give_back()
                 if not self.moves:
@@ -238,7 +234,8 @@ class RuntimeChange:
                         self._keep_pending()
                     # Files that keep a setting decide whether a snapshot of an earlier boot is valid, and they are
                     # about to change.
-                    self._keep_snapshot(self.saved and self._with_consumers(self.saved), self.forgets)
+                    saved = self.saved and self._with_consumers(self.saved)
+                    self._recorded(self._keep_snapshot, saved, self.forgets)
                 for problem in self.consumers.follow(self.steps):
                     self.failed = history.ticks()
                     raise consumer_settings.ConsumerError(problem)
@@ -248,12 +245,12 @@ class RuntimeChange:
                 files = {} if self.rollback_pending else self._write_files(after)
                 if self.ends:
                     # From here on the change stays; see _undo.
-                    pending_rollback.confirm(self.fs)
+                    self._recorded(pending_rollback.confirm, self.fs)
         kept.forget()
         # Until here a second name of their file was in them.
         config_files.remove_empty_folders(self.fs, expected)
         if self.ends:
-            self.rollback_timer.stop()
+            self._recorded(self.rollback_timer.stop)
         moved = bool(smt_state.differences(self.before, after))
         return self._result(
             after,
@@ -265,6 +262,18 @@ class RuntimeChange:
             files,
             self.rollback_pending,
         )
+
+    def _recorded(self, write: "t.Callable[..., object]", *given: object) -> bool:
+        """Call what keeps a record, and return whether it did. CPUs that come back do not wait for room on a disk."""
+        try:
+            write(*given)
+        except (OSError, HostError) as error:
+            if not self.comes_back:
+                raise
+            text = f"{error.filename or 'a file'}: {error.strerror}" if isinstance(error, OSError) else str(error)
+            self.warnings.append(f"{text}. The CPUs come back all the same, and this is not recorded")
+            return False
+        return True
 
     def _stop_timer_without_rollback(self) -> None:
         """Stop the timer of a change that failed: its rollback is undone already,
@@ -320,16 +329,24 @@ class RuntimeChange:
         self.only = smt_scope.resolve(self.scope, self.topology._replace(cores=tuple(map(tuple, self.cores))), self.fs)
         self.goal = self._goal()
         self.moves = bool(smt_state.differences(self.before, self.goal))
+        # What goes back, or takes no CPU offline: how the host was before is saved, or nobody misses it.
+        self.comes_back = not self.request.confirm and (
+            self._earlier() is not None or (self.moves and set(self.before["online"]) <= set(self.goal["online"]))
+        )
         self.begins = self.moves and self.request.rollback_after is not None
+        self._find_rollback()
+        self._find_consumers()
+        # While a rollback is pending, nothing is forgotten that it goes back to.
+        self.forgets = self.saved is not None and not self.rollback_pending and self._is_first(self.goal, self.saved)
+
+    def _find_rollback(self) -> None:
+        """Set whether a pending rollback ends, and whether one is pending afterwards."""
         self.ends = self.pending is not None and (
             self.request.confirm or (self.request.state == RESTORED and not self.begins)
         )
         self.rollback_pending = self.begins or (
             self.pending is not None and not self.ends and self.rollback_timer.is_armed()
         )
-        self._find_consumers()
-        # While a rollback is pending, nothing is forgotten that it goes back to.
-        self.forgets = self.saved is not None and not self.rollback_pending and self._is_first(self.goal, self.saved)
 
     def _find_consumers(self) -> None:
         """Set which consumers follow, and what is done to them.
@@ -422,7 +439,7 @@ class RuntimeChange:
                 self.rollback_timer.check_can_be_armed()
         self._check_can_be_kept()
         going = set(self.before["online"]) - set(self.goal["online"])
-        deadly = host_tasks.keeps_cpus_online(self.host) if going else None
+        deadly = tasks.keeps_cpus_online(self.host) if going else None
         if deadly is not None:
             raise ChangeRefusedError(f"{deadly}. Nothing was changed")
         followed = {step.kind for step in self.steps} - {""}
@@ -500,13 +517,13 @@ class RuntimeChange:
         if saved is None:
             saved = smt_snapshot.new(self.fs, self.before, self.captured)
         saved = self._with_consumers({**saved, "masks": saved_masks.merge(saved["masks"], self.captured)})
-        smt_snapshot.save_seen_cores(self.fs, self.kernel_cores)
+        self._recorded(smt_snapshot.save_seen_cores, self.fs, self.kernel_cores)
         self._keep_pending()
-        self._keep_snapshot(saved, False)
+        self._recorded(self._keep_snapshot, saved, False)
         masks = affinity.masks_now(self.host, saved["masks"])
         learned: list[tuple[int, ...]] = []
         after = self._switch(saved["cpu"], learned)
-        history.save(self.fs, self.online.after(history.ticks(), after["online"]))
+        self._recorded(history.save, self.fs, self.online.after(history.ticks(), after["online"]))
         if self.begins and self.pending is None and not smt_state.differences(self.before, after):
             # CPUs without a known core were cores that are off on purpose: there is nothing to confirm.
             self.rollback_pending, self.ends = False, True
@@ -518,11 +535,12 @@ class RuntimeChange:
             affinity.note_left(self.host, saved["masks"])
         give_back()
         if not self.topology.complete and set(after["online"]) - set(self.before["online"]):
-            topology_cache.save(self.fs, topology.read_topology(self.fs))
+            self._recorded(topology_cache.save, self.fs, topology.read_topology(self.fs))
         if learned:
-            smt_snapshot.save_seen_cores(self.fs, self.cores)
+            self._recorded(smt_snapshot.save_seen_cores, self.fs, self.cores)
         is_first = not smt_state.differences(saved["cpu"], after) and saved_masks.is_empty(saved["masks"])
-        self._keep_snapshot(saved, not self.rollback_pending and (is_first or self._asks_for_first()))
+        forgets = not self.rollback_pending and (is_first or self._asks_for_first())
+        self._recorded(self._keep_snapshot, saved, forgets)
         return after
 
     def _keep_pending(self) -> None:
@@ -545,10 +563,13 @@ class RuntimeChange:
             "since": time.monotonic() if self.begins or pending is None else pending["since"],
             "by": locks.requester() if self.begins or pending is None else pending["by"],
         }
-        if self.begins:
-            self.rollback_timer.arm(new)
-        else:
-            pending_rollback.save(self.fs, new)
+        if not self.begins:
+            self._recorded(pending_rollback.save, self.fs, new)
+        elif not self._recorded(self.rollback_timer.arm, new):
+            self.begins = False
+            self._find_rollback()
+            if pending is None:
+                self._recorded(pending_rollback.confirm, self.fs)
 
     def _with_consumers(self, saved: smt_snapshot.Snapshot) -> smt_snapshot.Snapshot:
         return {**saved, "consumers": self.chosen.over(consumer_settings.parse(saved["consumers"])).document()}
@@ -587,10 +608,10 @@ class RuntimeChange:
 
     def _write_files(self, state: smt_state.State) -> _Files:
         files = self._file_changes(state)
-        if files:
-            config_files.apply(self.fs, files)
-            if any(path in files for path in (persistence.UNIT_PATH, persistence.WANTED_BY)) and self.fs.runs_systemd:
-                self.run_command(["systemctl", "daemon-reload"])
+        if files and not self._recorded(config_files.apply, self.fs, files):
+            return {}
+        if any(path in files for path in (persistence.UNIT_PATH, persistence.WANTED_BY)) and self.fs.runs_systemd:
+            self.run_command(["systemctl", "daemon-reload"])
         return files
 
     def _result(self, after: smt_state.State, changed: bool, files: _Files, pending: bool) -> Result:

@@ -524,9 +524,8 @@ def _apply(files: KernelFiles, target: Target, on_refusal: _OnRefusal) -> None:
 
 
 def _permitted(files: KernelFiles, target: Target, on_refusal: _OnRefusal, takes_some: bool = False) -> Target:
-    """Return a target, without what takes CPUs offline where that would be the end of the host, which is refused.
-
-    Whatever takes CPUs offline at run time comes by here, such as the rollback of a change that brought them online.
+    """Return a target, without what takes CPUs offline where that would end the host, which is refused: whatever takes
+    them offline at run time comes by here, such as the rollback of a change that brought them online.
     """
     state = smt_state.read(files=files)
     turns_off = target.writes[:1] == ("off",) and _control_is_written(state, target)

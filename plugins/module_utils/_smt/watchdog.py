@@ -52,7 +52,7 @@ class Watchdog:
     """A watchdog that restores the host unless the process that armed it calls :meth:`disarm`.
 
     Args:
-        log_path: file that the watchdog appends to when it had to restore; its directory has to exist
+        log_path: file that the watchdog appends to when it had to restore, if it can
         restore: restores the host and returns what was not restored, one sentence each. It runs in the watchdog, with a
             copy of the memory from the time of arming, again and again while ``restore.left`` names something.
         seconds: time limit after which the watchdog kills the watched process and restores; None: no limit
@@ -153,7 +153,10 @@ class Watchdog:
             os._exit(0)
 
     def _watch(self, watched: int, read_end: int, write_end: int) -> None:
-        log = os.open(self._log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        log = -1
+        # Where there is no room for it, the kernel's log has what is said; see _log.
+        with contextlib.suppress(OSError):
+            log = os.open(self._log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             _detach({read_end, write_end, log} | set(self._keep))
             _change_name()

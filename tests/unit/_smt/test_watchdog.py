@@ -225,9 +225,13 @@ def test_a_process_that_cannot_be_started_leaves_no_pipe_open(tmp_path, monkeypa
     assert os.listdir("/proc/self/fd") == before
 
 
-def test_nothing_without_a_log(tmp_path):
-    with pytest.raises(watchdog.WatchdogError, match=r"did not start"):
-        watchdog.Watchdog(str(tmp_path / "missing" / "log"), list).arm()
+def test_a_log_for_which_there_is_no_room_keeps_nothing_from_coming_back(tmp_path, monkeypatch):
+    done, kernel_log = tmp_path / "done", tmp_path / "kmsg"
+    kernel_log.write_text("")
+    monkeypatch.setattr(watchdog, "KERNEL_LOG", str(kernel_log))
+    armed = watchdog.Watchdog(str(tmp_path / "missing" / "log"), lambda: done.write_text("x") and []).arm()
+    armed.restore_now()
+    assert done.read_text() == "x" and "threadwise-smt: restored, because" in kernel_log.read_text()
 
 
 def test_one_at_a_time(tmp_path):

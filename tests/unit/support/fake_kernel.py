@@ -148,7 +148,7 @@ class FakeKernel(kernel_files.KernelFiles):
     def write(self, path, text):
         self._read_again()
         if self.faults is not None:
-            self.faults.write(takes_room=False)
+            self.faults.write(None)
         if self.writes_left is not None:
             if self.writes_left == 0:
                 raise Killed

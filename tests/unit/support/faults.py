@@ -24,12 +24,13 @@ class Faults:
     def __init__(self):
         self.kind, self.left, self.is_dead, self.is_full, self.count = None, 0, False, False, 0
         self.is_paused = False
+        self.number = errno.ENOSPC  # what a full disk answers; with EROFS to all that is written
 
     def plan(self, kind, left):
         self.kind, self.left, self.count = kind, left, 0
 
     def write(self, takes_room):
-        """Called before each write."""
+        """Called before each write; with None before one to the kernel, whose files are on no disk."""
         if self.is_paused:
             return
         if self.is_dead:
@@ -41,8 +42,8 @@ class Faults:
             raise Killed
         if self.kind == "full" and self.count > self.left:
             self.is_full = True
-        if self.is_full and takes_room:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if self.is_full and (takes_room or (takes_room is not None and self.number == errno.EROFS)):
+            raise OSError(self.number, os.strerror(self.number))
 
     def another_process(self):
         """What follows is done by another process, on the same disk."""

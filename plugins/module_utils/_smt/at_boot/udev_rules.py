@@ -84,8 +84,7 @@ def without_them(text: str) -> str:
 def active(fs: host_files.HostFs) -> "list[str]":
     """Return the sorted paths of the effective rules files that bring CPUs online."""
     found = []
-    # Its own reader: a mask, a link to /dev/null, is no problem of the host.
-    reader = host_files.HostFs(fs.sysroot)
+    reader = host_files.HostFs(fs.sysroot)  # a mask, a link to /dev/null, is no problem of the host
     for _name, path in sorted(_effective(reader, DIRECTORIES).items()):
         text = reader.read(path) or ""
         if without_them(text) != text:
