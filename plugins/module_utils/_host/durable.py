@@ -24,6 +24,14 @@ _FREEZE, _THAW = 0xC0045877, 0xC0045878
 _MAX_FROZEN_SECONDS = 60
 _FREEZING, _DONE = b"f", b"t"
 _KEPT_SUFFIX = "-kept"
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+
+
+def is_for_want_of_room(error: "BaseException | None") -> bool:
+    """Return whether a write failed because a disk is full or read-only, also as the cause of another error."""
+    return error is not None and (
+        getattr(error, "errno", None) in _NO_ROOM or is_for_want_of_room(error.__cause__ or error.__context__)
+    )
 
 
 def sync(descriptor: int) -> None:

@@ -13,7 +13,7 @@ import time
 import types
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._host import text as host_text
+from ansible_collections.threadwise.smt.plugins.module_utils._host import durable, text as host_text
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 
 LOCK = "run/threadwise-smt/lock"
@@ -130,7 +130,7 @@ class HostLock:
             os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
             return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+            if not durable.is_for_want_of_room(error):
                 raise
         while not os.path.lexists(path):
             path = os.path.dirname(path)

@@ -268,7 +268,7 @@ class RuntimeChange:
         try:
             write(*given)
         except (OSError, HostError) as error:
-            if not self.comes_back:
+            if not self.comes_back or not durable.is_for_want_of_room(error):
                 raise
             text = f"{error.filename or 'a file'}: {error.strerror}" if isinstance(error, OSError) else str(error)
             self.warnings.append(f"{text}. The CPUs come back all the same, and this is not recorded")
