@@ -1,22 +1,15 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What tests with a compromised host share: helpers of the other tests, what real modules answered,
-and the figures at the end.
-"""
+"""What tests with a compromised host share: what real modules answered, and the figures at the end."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import pathlib
 import sys
 
-import pytest
-
-HERE = pathlib.Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "unit" / "support"), str(HERE.parent / "playbooks")]
-
 import one_run
+import pytest
 import recorded
 
 # What makes and reads documents that are nested deeply has to go deeper than what is tried with them, from wherever

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Answers made from a seed, of many hosts at once beside two honest ones: none harms anybody else.
 
-HOSTILE_ANSWERS is how many there are at least, HOSTILE_SEED which ones; a failure names the seed of the host that did
+HOSTILE_SEED says which ones; a failure names the seed of the host that did
 it.
 """
 
@@ -13,11 +13,12 @@ import os
 import arena
 import gauntlet
 import mutate
+import night
 import pytest
 import recorded
 
 SEED = os.environ.get("HOSTILE_SEED", "1")
-ANSWERS = int(os.environ.get("HOSTILE_ANSWERS", "40"))
+ANSWERS = night.number(40, 3000)
 # How much of all is for which playbook: those that ask a host more often cost more.
 SHARES = {"survey": 0.4, "compliance": 0.3, "enforce": 0.15, "eval": 0.15}
 # Hosts of one run; and of so many one tells megabytes.

@@ -1,15 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What tests of playbooks share: the helpers of the unit tests,
-and an order in which those that take longest begin first.
-"""
+"""The order of tests of playbooks: those that take longest begin first."""
 
 from __future__ import annotations
-
-import pathlib
-import sys
-
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "unit" / "support"))
 
 # Whoever of several workers is left with one of these at the end keeps the others waiting.
 LONGEST = (
@@ -20,14 +13,6 @@ LONGEST = (
     "test_playbooks.py",
     "test_archive.py",
 )
-
-
-def pytest_configure(config):
-    config.addinivalue_line(
-        "markers",
-        "kills: takes minutes, mostly because a playbook is ended half way: `make kills` runs it, and not `make test`",
-    )
-    config.addinivalue_line("markers", "long: takes most of a minute: `make long` runs it, and not `make test`")
 
 
 def pytest_collection_modifyitems(items):

@@ -26,7 +26,7 @@ import boot_maker
 from interruption import interrupt, lose
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_four_arms_over_two_rounds(tmp_path):
     fleet = BootFleet(tmp_path, own="mitigations=auto,no_user_kernel")
     code, seen, done = fleet.evaluate()
@@ -68,7 +68,7 @@ def test_four_arms_over_two_rounds(tmp_path):
     fleet.assert_as_before()
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_a_number_that_would_not_leave_whole_cores_is_left_out_before_the_first_reboot(tmp_path):
     fleet = BootFleet(tmp_path, numbering="adjacent")
     code, seen, done = fleet.evaluate("--check")
@@ -87,7 +87,7 @@ def test_a_number_that_would_not_leave_whole_cores_is_left_out_before_the_first_
     fleet.assert_as_before()
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_run_time_arms_are_measured_within_the_boots_of_the_baseline(tmp_path):
     fleet = BootFleet(tmp_path)
     code, seen, _done = fleet.evaluate("--check", arms=["smt_on", "smt_off", "nosmt"])
@@ -109,7 +109,7 @@ def test_run_time_arms_are_measured_within_the_boots_of_the_baseline(tmp_path):
     fleet.assert_as_before()
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_a_boot_that_fails_leaves_the_host_as_it_was(tmp_path):
     """It does not come back with mitigations=off; when it can be reached again it boots with its own arguments."""
     fleet = BootFleet(tmp_path)
@@ -121,7 +121,7 @@ def test_a_boot_that_fails_leaves_the_host_as_it_was(tmp_path):
     assert fleet.result()["outcome"] == "failed"
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_after_ctrl_c_the_host_goes_back_by_itself_and_the_boots_before_are_kept(tmp_path):
     fleet = BootFleet(tmp_path, waits_in="r-boot-2")
     process = fleet.start_evaluation(arms=["smt_on", "nosmt"], boots=1)
@@ -136,7 +136,7 @@ def test_after_ctrl_c_the_host_goes_back_by_itself_and_the_boots_before_are_kept
     assert fleet.result()["outcome"] == "interrupted" and len(fleet.result()["arms"]) == 2
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_what_mitigations_off_leaves_open_is_kept_and_the_host_boots_without_it(tmp_path):
     # What the inventory asks the role smt_boot for is not asked for here.
     fleet = BootFleet(tmp_path, smt_boot_force=True)
@@ -158,12 +158,12 @@ def test_what_mitigations_off_leaves_open_is_kept_and_the_host_boots_without_it(
         pytest.param(
             {"arms": ["maxcpus_4", "nosmt"], "numbering": "adjacent"},
             "the baseline maxcpus=4 is not possible on this host",
-            marks=pytest.mark.long,
+            marks=pytest.mark.night,
         ),
         pytest.param(
             {"arms": ["smt_on", "maxcpus_4"], "numbering": "adjacent"},
             "no arm is left that takes a reboot",
-            marks=pytest.mark.long,
+            marks=pytest.mark.night,
         ),
         ({"own": "nosmt"}, "does not boot with SMT on and without arguments for it"),
     ],
@@ -182,9 +182,9 @@ ROLE = [{"hosts": "all", "gather_facts": False, "roles": ["threadwise.smt.smt_bo
 @pytest.mark.parametrize(
     ("variables", "booted"),
     [
-        pytest.param({"smt_boot_smt": "disabled"}, "nosmt", marks=pytest.mark.long),
-        pytest.param({"smt_boot_maxcpus": 4}, "maxcpus=4", marks=pytest.mark.long),
-        pytest.param({"smt_boot_mitigations": "off"}, "mitigations=off", marks=pytest.mark.long),
+        pytest.param({"smt_boot_smt": "disabled"}, "nosmt", marks=pytest.mark.night),
+        pytest.param({"smt_boot_maxcpus": 4}, "maxcpus=4", marks=pytest.mark.night),
+        pytest.param({"smt_boot_mitigations": "off"}, "mitigations=off", marks=pytest.mark.night),
         ({"smt_boot_smt": "disabled", "smt_boot_mitigations": "auto"}, "nosmt mitigations=auto"),
     ],
     ids=lambda one: "-".join(one) if isinstance(one, dict) else None,

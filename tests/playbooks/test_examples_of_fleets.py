@@ -119,7 +119,7 @@ def answers(place):
     return found
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_each_host_is_in_one_slice_and_the_call_that_merges_them_is_said(place):
     # A file of an earlier call with more slices, which the call that merges does not name.
     (place / "smt_slices" / "9").mkdir(parents=True)
@@ -140,7 +140,7 @@ def test_each_host_is_in_one_slice_and_the_call_that_merges_them_is_said(place):
     assert not list(place.glob("smt_compliance.*"))
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_a_slice_that_does_not_answer_is_said_and_no_answer_of_before_stands_for_it(place):
     for number in ("1", "2"):
         (place / "smt_slices" / number).mkdir(parents=True)

@@ -87,7 +87,7 @@ def test_who_asks_for_no_look_sees_one_line_of_it_and_no_warning(playbook, calle
     assert "[WARNING]" not in run.stdout + run.stderr, run.stdout + run.stderr
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_a_survey_looks_in_check_mode_too(called, tmp_path):
     run = called("--check", playbook="smt_survey")
     assert run.returncode == 4, run.stdout + run.stderr

@@ -132,7 +132,7 @@ def test_no_fact_names_the_files_of_compliance(tmp_path, monkeypatch, means):
     assert hosts == {HOSTILE: "unknown", **dict.fromkeys(HONEST, "compliant")}
 
 
-@pytest.mark.parametrize("means", [pytest.param("setup", marks=pytest.mark.long), "set_fact, cacheable"])
+@pytest.mark.parametrize("means", [pytest.param("setup", marks=pytest.mark.night), "set_fact, cacheable"])
 def test_no_fact_has_a_file_of_the_controller_run_or_makes_one_wave_of_all(tmp_path, monkeypatch, means):
     for name in ("mine", "theirs"):
         tasks = [

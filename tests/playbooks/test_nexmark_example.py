@@ -46,7 +46,7 @@ def declarations():
         }
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_each_query_is_measured_at_each_rate_on_a_cluster_of_its_own(tmp_path):
     custom = list(declarations())
     variables = {

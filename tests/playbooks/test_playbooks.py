@@ -103,7 +103,7 @@ def test_an_evaluation_under_the_name_of_an_earlier_one_is_refused(evaluated, ar
     } == written
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_an_evaluation_called_by_the_path_of_its_playbook_does_so_too(tmp_path):
     code, seen = play(tmp_path, str(ROOT / "playbooks/smt_eval.yml"), smt_eval_run="one", **SHORT)
     assert code == 0, seen
@@ -212,7 +212,7 @@ def test_failures_come_last_each_once_and_the_others_have_their_report(tmp_path)
     assert re.search("^c .*changed=0 +unreachable=1 +failed=0", failures, re.MULTILINE), seen
 
 
-@pytest.mark.kills
+@pytest.mark.night
 def test_ctrl_c_leaves_a_plan_that_can_be_ended_fetched_and_reported(tmp_path):
     # No other test evaluates this machine before the plan has ended.
     with this_machine():
@@ -272,7 +272,7 @@ def interrupt_and_end(directory):
     assert code == 0 and "no evaluation is running here, and none waits to be fetched" in seen, seen
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_two_evaluations_in_one_call_are_two_runs(tmp_path):
     """Before an upgrade and after it, by one playbook: what the first one has set does not name the second one."""
     runs = [
@@ -299,7 +299,7 @@ def test_a_survey_shows_a_table_and_leaves_a_page(tmp_path):
     assert (tmp_path / "smt_survey.html").stat().st_size > 0
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_a_sample_of_each_class_is_measured_and_speaks_for_the_others(tmp_path):
     hosts = {
         name: {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
@@ -316,7 +316,7 @@ def test_a_sample_of_each_class_is_measured_and_speaks_for_the_others(tmp_path):
     ]
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_hosts_of_a_class_share_the_work_of_one_and_say_so_before_the_start(tmp_path):
     hosts = {
         name: {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}

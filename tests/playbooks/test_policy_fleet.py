@@ -76,7 +76,7 @@ def kill_in_wave_of(fleet, *hosts):
         time.sleep(0.1)
 
 
-@pytest.mark.kills
+@pytest.mark.night
 def test_a_rollout_is_checked_done_once_also_when_it_is_killed_and_kept(fleet):
     code, seen = fleet.play("smt_enforce", "--check", **WAVES)
     assert code == 0 and set(table(seen).values()) == {"drifted"}, seen
@@ -126,7 +126,7 @@ def test_a_rollout_is_checked_done_once_also_when_it_is_killed_and_kept(fleet):
     assert code == 0 and set(table(seen).values()) == {"compliant"}, seen
 
 
-@pytest.mark.kills
+@pytest.mark.night
 def test_a_wave_that_fails_is_rolled_back_also_after_a_kill_and_the_next_run_goes_on(fleet):
     fleet.set("h3", configured=["nosmt"])
     before = dict({host: [] for host in HOSTS}, h1=["nosmt"], h3=["nosmt"])
@@ -178,7 +178,7 @@ def test_a_health_check_that_cannot_be_run_ends_the_rollout_before_any_change(tm
     ), seen
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_few_failures_of_a_wave_stop_nothing_but_those_of_the_same_group(tmp_path):
     fleet = Fleet(
         tmp_path, {name: {"smt_policy_group": "db"} if name in ("h1", "h3", "h4") else {} for name in (*HOSTS, "h6")}
@@ -204,7 +204,7 @@ def test_few_failures_of_a_wave_stop_nothing_but_those_of_the_same_group(tmp_pat
     }
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_a_host_whose_change_waits_for_its_confirmation_is_named_and_left_alone(tmp_path):
     fleet = Fleet(tmp_path, {"h1": {}, "h2": {}})
     fleet.set("h1", pending_change={"by": "for user jo", "seconds_left": 90})
@@ -218,7 +218,7 @@ def test_a_host_whose_change_waits_for_its_confirmation_is_named_and_left_alone(
     assert set(fleet.changes()) == {"h2"}
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_without_a_rollout_the_role_can_be_rolled_back_too(tmp_path):
     fleet = Fleet(tmp_path, {"h1": {}})
     role = "  - ansible.builtin.include_role: {{name: threadwise.smt.smt_policy{more}}}\n"
@@ -239,7 +239,7 @@ def test_without_a_rollout_the_role_can_be_rolled_back_too(tmp_path):
     ), "the state before the last change, not before the first"
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_a_group_waits_for_its_host_that_is_gone_and_the_others_for_nobody(tmp_path):
     fleet = Fleet(
         tmp_path,
@@ -262,7 +262,7 @@ def test_a_group_waits_for_its_host_that_is_gone_and_the_others_for_nobody(tmp_p
     assert code == 0, seen
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_a_controller_without_ssh_says_so_once_for_all_hosts_and_asks_the_others(tmp_path):
     lost = {"ansible_connection": "ssh", "ansible_ssh_executable": "no-such-ssh"}
     fleet = Fleet(tmp_path, {"h1": lost, "h2": {"smt_policy": "auto"}, "h3": lost, "h4": {"smt_policy": "enabled"}})
@@ -288,7 +288,7 @@ def test_a_controller_without_ssh_says_so_once_for_all_hosts_and_asks_the_others
     )
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_a_policy_for_a_part_of_the_machine(tmp_path):
     """It reaches smt_state as it was written.
 
@@ -381,7 +381,7 @@ def test_each_host_that_is_not_as_wanted_fails_itself_and_no_other(tmp_path, mon
     assert all(f'threadwise_smt_compliant{{host="h{number}"' in metrics for number in range(1, 8))
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_a_call_that_checks_nothing_says_so_and_leaves_no_result_of_another(tmp_path, monkeypatch):
     # What AWX and ansible-runner keep of a call.
     monkeypatch.setenv("ANSIBLE_SHOW_CUSTOM_STATS", "1")
@@ -424,7 +424,7 @@ def test_a_call_that_checks_nothing_says_so_and_leaves_no_result_of_another(tmp_
     assert json.loads((tmp_path / "smt_findings.sarif").read_text())["runs"][0]["results"] == []
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_a_call_that_no_host_takes_part_in_leaves_no_answer_of_another(tmp_path):
     names = {"json": "c.json", "page": "c.html", "junit": "c.xml", "sarif": "c.sarif"}
     files = {f"smt_compliance_{name}": file for name, file in names.items()}
@@ -649,7 +649,7 @@ def evaluated(directory, host, run, hardware_class, off, better=None, blocks=10)
     return path
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_a_host_decides_for_the_class_that_it_has_and_no_other(tmp_path):
     kinds = {name: f"x86_64-1s2c4t-split-{name:08x}" for name in (1, 2, 3)}
     fleet = Fleet(
@@ -679,7 +679,7 @@ def test_a_host_decides_for_the_class_that_it_has_and_no_other(tmp_path):
     assert fleet.calls() == {"h1": 2, "h2": 1, "liar": 2}, "a host that was evaluated is asked once more"
 
 
-@pytest.mark.parametrize("liar", ["a_first", pytest.param("z_last", marks=pytest.mark.long)])
+@pytest.mark.parametrize("liar", ["a_first", pytest.param("z_last", marks=pytest.mark.night)])
 def test_one_host_of_seven_does_not_turn_a_decision(tmp_path, liar):
     kind = "x86_64-1s2c4t-split-00000000"
     fleet = Fleet(tmp_path, {"h1": {}})
@@ -774,7 +774,7 @@ def test_a_waiver_of_a_host_is_said_and_kept_to_everywhere_and_is_no_fact(tmp_pa
     assert set(fleet.changes()) == {"h2", "h5"}
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_an_interrupted_rollout_of_a_waived_host_waits_for_the_end_of_its_waiver_and_says_so(tmp_path):
     said = {"reason": "the vendor", "owner": "jo"}
     fleet = Fleet(tmp_path, {"h1": {"smt_policy_waiver": {"until": datetime.date(2099, 3, 1), **said}}})

@@ -65,7 +65,7 @@ def test_a_node_is_drained_before_its_cpus_change_and_gets_pods_again(nodes):
     assert code == 0 and nodes.asked() == [] and nodes.changes() == {}, seen
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_a_node_that_cannot_be_drained_is_left_as_it_was(nodes):
     nodes.change(stuck=["lone"])
     for words in (["--check"], []):
@@ -95,7 +95,7 @@ def test_what_changes_no_cpu_drains_no_node(nodes):
     assert code == 0 and nodes.asked() == [] and nodes.get("configured") == {"h1": ["nosmt"]}, seen
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_a_node_that_does_not_come_back_is_rolled_back_and_cordoned_until_it_does(nodes):
     nodes.change(speaks=False)
     code, seen = nodes.play("smt_enforce", **POLICY, smt_policy_kubernetes_timeout=10)
@@ -110,7 +110,7 @@ def test_a_node_that_does_not_come_back_is_rolled_back_and_cordoned_until_it_doe
     assert code == 0 and nodes.get("smt") == {"h1": False} and nodes.state["node"] == cluster.NODE, seen
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_a_node_has_labels_of_its_state_where_they_are_asked_for(nodes):
     policy = {**POLICY, "smt_policy_kubernetes_labels": True}
 

@@ -29,7 +29,7 @@ def _host(tmp_path):
     return PulledHost(tmp_path)
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_a_host_keeps_its_policy_also_when_the_repository_is_gone(host):
     first = git(host.repository, "rev-parse", "HEAD")
     code, seen = host.pull()
@@ -127,7 +127,7 @@ GROUPS["one of all"] = ["inventory: no YAML"]
 @pytest.mark.parametrize(
     "group",
     # Each pull takes some seconds: all of them are tried with `make kills`.
-    [pytest.param(name, marks=() if name == "one of all" else pytest.mark.kills) for name in GROUPS],
+    [pytest.param(name, marks=() if name == "one of all" else pytest.mark.night) for name in GROUPS],
 )
 def test_a_commit_that_cannot_be_used_leaves_the_policy_of_the_one_before_in_force(host, group):
     good = (host.repository / "inventory.yml").read_text()

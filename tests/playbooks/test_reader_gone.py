@@ -53,7 +53,7 @@ def test_a_reader_that_is_gone_after_the_first_line(tmp_path, call):
             process.kill()
 
 
-@pytest.mark.kills
+@pytest.mark.night
 def test_a_reader_that_goes_in_the_middle_ends_the_plan_and_the_host_is_restored(tmp_path):
     """As the end of a pager does. What was measured is fetched; its report can be built later."""
     options = {**SHORT, "smt_eval_run": "one", "smt_eval_budget": 600, "smt_eval_goal": "precision"}

@@ -74,7 +74,7 @@ class Booted(BootFleet):
         return json.loads(path.read_text()) if path.exists() else None
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_two_controllers_that_know_nothing_of_each_other_take_turns(tmp_path, server):
     server.holders = {"db": {"other"}}
     fleets = [Booted(tmp_path / name, server, name) for name in ("db1", "db2")]
@@ -93,7 +93,7 @@ def test_two_controllers_that_know_nothing_of_each_other_take_turns(tmp_path, se
     assert (server.faults, server.most_down, server.boots, server.holders) == ([], 1, 2, {"db": set()})
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_a_host_that_does_not_come_back_keeps_its_slot_until_somebody_releases_it(tmp_path, server):
     lost, other = (Booted(tmp_path / name, server, name) for name in ("db1", "db2"))
     (lost.place / "fails-with-nosmt").touch()
@@ -115,7 +115,7 @@ def test_a_host_that_does_not_come_back_keeps_its_slot_until_somebody_releases_i
     assert server.faults == []
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_the_next_run_gives_back_what_a_killed_controller_has_left(tmp_path, server):
     fleet = Booted(tmp_path, server)
     with fleet.begin() as process:
@@ -139,7 +139,7 @@ def test_the_next_run_gives_back_what_a_killed_controller_has_left(tmp_path, ser
     ("answer", "reason"),
     [
         pytest.param(
-            (500, {"kind": "error", "value": "no etcd"}), "answers with status 500: no etcd", marks=pytest.mark.long
+            (500, {"kind": "error", "value": "no etcd"}), "answers with status 500: no etcd", marks=pytest.mark.night
         ),
         ((200, {"status": "ok"}), "answers with status 200, and not as FleetLock does"),
     ],
@@ -189,7 +189,7 @@ def test_what_cannot_be_asked_is_refused_before_anything_is_changed(tmp_path, se
     fleet.assert_as_before()
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_an_evaluation_by_boots_takes_a_slot_for_each_boot(tmp_path, server):
     fleet = Booted(tmp_path, server)
     code, seen, done = fleet.evaluate(arms=["smt_on", "nosmt"], boots=1, **fleet.slot)
@@ -230,7 +230,7 @@ module.exit_json(changed=True)
 )
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_a_rollout_holds_the_slot_until_the_host_is_found_healthy(tmp_path, server):
     fleet = Fleet(tmp_path, {"h1": {"smt_policy_group": "db"}})
     place, collection = tmp_path / "hosts/h1", tmp_path / "collections/ansible_collections/threadwise/smt"
@@ -261,7 +261,7 @@ def test_a_rollout_holds_the_slot_until_the_host_is_found_healthy(tmp_path, serv
     assert json.loads((tmp_path / "seen").read_text())["is_held"] and server.faults == []
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_a_host_that_pulls_reboots_in_its_slot_and_gives_it_back_after_the_boot(tmp_path, server):
     variables = {**POLICY, "smt_slot": {"fleetlock": server.url}, "smt_policy_group": "web"}
     host = PulledHost(tmp_path, **variables)

@@ -123,7 +123,7 @@ def ends(path):
     return {name: json.loads((path / "hosts" / f"{name}.ended.jsonl").read_text()) for name in OWN}
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_hosts_that_end_in_ways_of_their_own_stop_nobody(played, fleet):
     # One test: each worker would have a trial of its own for each of them.
     see_that_each_has_its_own_end(played, fleet)

@@ -116,7 +116,7 @@ def test_a_trial_whose_periods_count_each_others_samples_is_refused_before_any_s
     assert not path.exists() and fleet.changes() == {} and "Traceback" not in said
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_a_rule_of_another_server_is_declared_or_no_host_takes_part(world):
     _fleet, trial = world
     query = (
@@ -145,7 +145,7 @@ def test_a_rule_of_another_server_is_declared_or_no_host_takes_part(world):
     )
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_with_the_times_that_it_asks_for_the_effect_is_in_its_interval(world):
     fleet, trial = world
     code, said, path = trial("october", smt_trial_period=17, smt_trial_settle=LOOKS_BACK)

@@ -241,7 +241,7 @@ def marks(text):
     return MARK.findall(text) + re.findall(r"4242424242|hidden-\\|dHJpYWw6aGlkZGVu|x{200}", text)
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_credentials_that_can_be_used_are_used_and_nothing_else(tmp_path, server):
     found = fleet(tmp_path, ACCEPTED, server.url)
     said = play(found, tmp_path, "smt_trial", smt_trial_run="one", smt_trial_periods=4)

@@ -267,7 +267,7 @@ def test_an_arm_is_proved_after_each_switch_and_after_its_samples(tmp_path, dial
     assert proofs == ["dial_1", "dial_1", "dial_2", "dial_2", "dial_2", "dial_1", "dial_1"]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.night(after=3)
 @pytest.mark.parametrize(
     ("sample", "words"),
     [
@@ -316,7 +316,7 @@ def add(kernel):
     kernel.put_present(kernel.present | {HERE[-1] + 1})
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.night(after=3)
 @TWO_CPUS
 @pytest.mark.parametrize(
     ("arms", "change", "words"),
@@ -383,7 +383,7 @@ def test_the_budget_ends_a_plan_after_a_complete_block(tmp_path):
     assert files.read("progress.json")["last"]["workload"] == "gzip"
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.night(after=3)
 @pytest.mark.parametrize(("shared_by", "blocks"), [(1, 8), (10000, 6)])
 def test_a_host_that_shares_the_work_of_one_ends_after_its_part_of_it_and_has_the_blocks_of_a_verdict(
     tmp_path, monkeypatch, shared_by, blocks

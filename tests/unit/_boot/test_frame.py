@@ -74,7 +74,7 @@ def state(root):
     return boot_maker.snapshot(root), record.read_text() if record.exists() else None
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.night(after=3)
 @pytest.mark.parametrize("wave", REQUESTS)
 @pytest.mark.parametrize("name", TREES)
 def test_arguments_are_put_back_byte_for_byte(tmp_path, name, wave):
@@ -97,7 +97,7 @@ def test_arguments_are_put_back_byte_for_byte(tmp_path, name, wave):
     assert put_back(tmp_path, saved)["changed"] is False, "once is enough"
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.night(after=3)
 @pytest.mark.parametrize("earlier", ["disabled", "forced_off", "mitigations_nosmt"])
 @pytest.mark.parametrize("name", TREES)
 def test_what_this_collection_had_set_is_put_back_too(tmp_path, name, earlier):

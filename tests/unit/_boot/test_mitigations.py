@@ -61,7 +61,7 @@ def booted(root):
     (root / mitigations.REMOVED.path).unlink(missing_ok=True)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.night(after=3)
 @pytest.mark.parametrize("tree", TREES.values(), ids=TREES)
 @pytest.mark.parametrize("chosen", mitigations.ARGUMENTS)
 def test_it_is_set_proved_replaced_and_undone_byte_for_byte(tmp_path, tree, chosen):

@@ -178,7 +178,7 @@ def test_refusing_costs_little_memory():
     assert peak < 20 * answers.MIB
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_a_machine_of_4096_cpus_passes_and_is_judged():
     known = result_maker.result(shape=(16, 128, 2), blocks=1)["facts"]
     actual = answers.accept("smt_facts", answer(ansible_facts={"smt": known}))["ansible_facts"]["smt"]

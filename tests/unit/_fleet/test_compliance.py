@@ -100,7 +100,7 @@ def _host(root, cores, options):
     return host
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.night(after=3)
 @pytest.mark.parametrize("options", [{"modern": True}, {"control": None}])
 @pytest.mark.parametrize("offline", [(), (1,)])
 def test_compliant_is_where_smt_state_would_change_nothing_whatever_it_changed_before(tmp_path, options, offline):

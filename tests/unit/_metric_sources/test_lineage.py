@@ -54,7 +54,7 @@ def a_server_with_rules(tmp_path_factory):
             yield url
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.night(after=3)
 @pytest.mark.parametrize(
     ("query", "seconds"),
     [
@@ -220,7 +220,7 @@ LIES = {
 }
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.night(after=3)
 @pytest.mark.parametrize("lie", LIES)
 def test_a_server_that_lies_about_its_rules_gets_a_sentence(lie):
     rules, said = LIES[lie]

@@ -278,7 +278,7 @@ def test_a_host_has_no_part_in_the_others_correction_by_workloads_of_its_own():
     assert pooled.shared([alone, *_own]) == [alone] and pooled.shared(_own) == _own
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.night(after=3)
 @pytest.mark.parametrize("effect", [0.0105, 0.03, 0.0, 0.006])
 def test_of_many_hosts_those_are_found_that_leaving_out_each_one_finds(effect, monkeypatch):
     for seed in range(6):

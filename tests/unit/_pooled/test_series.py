@@ -26,7 +26,7 @@ def simulated(source, runs, change, between):
 
 
 @pytest.mark.parametrize("between", [0.0, 0.01])
-@pytest.mark.parametrize("runs", [2, 3, 4, *(pytest.param(runs, marks=pytest.mark.long) for runs in (6, 12, 24))])
+@pytest.mark.parametrize("runs", [2, 3, 4, *(pytest.param(runs, marks=pytest.mark.night) for runs in (6, 12, 24))])
 def test_on_simulated_runs_a_change_is_found_and_none_is_called_where_there_is_none(runs, between):
     source = random.Random(runs)
     count = 200

@@ -460,7 +460,7 @@ def test_siblings_that_are_offline_are_recorded_as_they_are_known(machine, tmp_p
     assert cache.machine_key(fs) not in text
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_a_machine_of_1024_cpus_is_recorded(tmp_path):
     """Its packages alternate, so that each CPU has three lists of 512 numbers."""
     tree = sysfs_tree.files(Machine(packages=2, cores=256, flags="flag " * 250 + "lm"))

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 
+import night
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._pull import commands, metrics, program, repository
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import metrics as names
@@ -341,11 +342,11 @@ def copied(place, target):
     return found
 
 
-# In how many places it is killed, spread over all of them; `make kills` takes each.
-KILLS = int(os.environ.get("PULL_KILLS", "7"))
+# In how many places it is killed, spread over all of them; at night in each.
+KILLS = night.number(3, 1000)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.night(after=3)
 @pytest.mark.parametrize(("policy", "is_gone"), [("compliant", False), ("broken", False), ("broken", True)])
 def test_a_pull_that_is_killed_at_any_point_leaves_a_commit_that_can_be_used(place, tmp_path_factory, policy, is_gone):
     place.pull()
@@ -409,7 +410,7 @@ exit $status
 
 @pytest.mark.skipif(why_none() is not None, reason=f"this machine makes no file system for a test: {why_none()}")
 @pytest.mark.parametrize(
-    "policy", [*(pytest.param(one, marks=pytest.mark.long) for one in ("compliant", "broken")), "drifted"]
+    "policy", [*(pytest.param(one, marks=pytest.mark.night) for one in ("compliant", "broken")), "drifted"]
 )
 def test_a_full_disk_ends_neither_enforcement_nor_truth(place, policy):
     state, kept = place.directory / "state", place.directory / "kept"

@@ -907,7 +907,7 @@ def test_the_task_says_what_it_changes_and_changes_nothing_twice(tmp_path):
     assert second["changed"] is False and second["files"] == []
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_the_task_compares_every_two_arms_where_that_is_asked_for(tmp_path):
     run_dir = tmp_path / "run"
     result_files.save(

@@ -7,10 +7,10 @@ sign.
 import csv
 import html
 import json
-import os
 import random
 import re
 
+import night
 import pytest
 import result_maker
 import studies
@@ -173,8 +173,7 @@ def random_result(seed):
     )
 
 
-# REPORTS=400 tries more of them.
-@pytest.mark.parametrize("seed", range(int(os.environ.get("REPORTS", "4"))))
+@pytest.mark.parametrize("seed", range(night.number(2, 400)))
 def test_whatever_was_measured_no_two_places_contradict_each_other(tmp_path, seed):
     result_files.save(tmp_path, random_result(seed))
     assert build.build(result_files.result_paths(tmp_path), tmp_path).refused == []

@@ -56,7 +56,7 @@ WAVES = {
 }
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.night(after=3)
 @pytest.mark.parametrize("wave", WAVES)
 @pytest.mark.parametrize("earlier", EARLIER)
 def test_each_form_is_put_back_and_the_first_state_after_it(host, earlier, wave):

@@ -93,7 +93,7 @@ def measured(machine, seconds=30.0, seed=1):
     return cores, result
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.night(after=3)
 @pytest.mark.parametrize(
     ("count", "threads", "cost"),
     [
@@ -146,7 +146,7 @@ def test_no_wrong_core_is_claimed_on_a_very_noisy_machine(threads):
     st.floats(0.0, 0.6),
     st.integers(0, 10000),
 )
-@pytest.mark.one_in(3)
+@pytest.mark.night(after=3)
 def test_what_is_claimed_is_true_whatever_the_noise(count, threads, spread, stolen, bursts, seed):
     machine = machine_of(count, threads, order=seed, cost=0.6, spread=spread, stolen=stolen, bursts=bursts, seed=seed)
     cores, result = measured(machine, 4.0, seed)

@@ -104,7 +104,7 @@ def test_what_servers_say_of_a_yes(body):
         fleetlock.ask(url, ACQUIRE, "db", "a")
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.night(after=3)
 @pytest.mark.parametrize(
     ("pieces", "drips", "said"),
     [

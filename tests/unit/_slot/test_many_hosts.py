@@ -49,7 +49,7 @@ class Hosts:
 
 @pytest.mark.parametrize(
     ("slots", "kills"),
-    [(1, 8), pytest.param(1, KILLS, marks=pytest.mark.long), pytest.param(2, KILLS, marks=pytest.mark.long)],
+    [(1, 8), pytest.param(1, KILLS, marks=pytest.mark.night), pytest.param(2, KILLS, marks=pytest.mark.night)],
 )
 def test_never_are_more_down_than_there_are_slots(tmp_path, slots, kills):
     chance = random.Random(slots)

@@ -37,12 +37,12 @@ def remade(root, before):
         switch(root, before)
 
 
-@pytest.mark.long
+@pytest.mark.night
 @pytest.mark.parametrize(
     ("before", "wanted"),
     [
-        pytest.param(None, "disabled", marks=pytest.mark.long),
-        pytest.param("disabled", "forced_off", marks=pytest.mark.long),
+        pytest.param(None, "disabled", marks=pytest.mark.night),
+        pytest.param("disabled", "forced_off", marks=pytest.mark.night),
         ("disabled", "enabled"),
     ],
 )

@@ -1,7 +1,7 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The first state is never lost: random orders of changes, confirmations, rollbacks, reboots and other people's
-changes, each with a fault at any write, on a fake kernel. ``ORDERS`` says how many are tried.
+changes, each with a fault at any write, on a fake kernel.
 
 Scenario smt_orders plays such orders on a guest.
 """
@@ -16,6 +16,7 @@ import shutil
 import tempfile
 from unittest import mock
 
+import night
 import orders
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
@@ -31,7 +32,7 @@ from fake_host import Host
 from fake_kernel import CPUS, Killed
 from faults import Faults, Watchdog
 
-ORDERS = int(os.environ.get("ORDERS", "150"))
+ORDERS = night.number(100, 20_000)
 STEPS = 7
 
 

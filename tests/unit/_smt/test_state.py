@@ -18,7 +18,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
 from fake_kernel import FakeKernel, numbered_cores
 
 SHAPES = [(4, 2, "adjacent"), (4, 2, "split"), (2, 4, "adjacent"), (2, 4, "split"), (2, 8, "adjacent")]
-SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 9))]
+SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.night) for seed in range(2, 9))]
 KERNELS = {
     "old": {},
     "modern": {"modern": True},
@@ -58,7 +58,7 @@ def test_disable_leaves_first_threads(kernel, cores):
     assert after["control"] == ("off" if kernel.control == "off" else after["control"])
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.night(after=3)
 @pytest.mark.parametrize("threads", [1, 2, 3, 4, 6, 8])
 def test_threads_per_core(kernel, cores, threads):
     if threads > len(cores[0]):
@@ -116,7 +116,7 @@ def test_random_sequences(tmp_path, seed):
         assert smt_state.read(sysroot) == origin
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.night(after=3)
 @pytest.mark.parametrize("code", [errno.EBUSY, errno.EIO])
 def test_refused_on_the_kth_cpu(kernel, cores, code):
     before = smt_state.read(kernel.sysroot)
@@ -129,7 +129,7 @@ def test_refused_on_the_kth_cpu(kernel, cores, code):
         assert smt_state.read(kernel.sysroot) == before
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.night(after=3)
 def test_refused_on_the_way_up(kernel, cores):
     smt_transition.disable(kernel.sysroot, cores, files=kernel)
     before = smt_state.read(kernel.sysroot)
@@ -351,7 +351,7 @@ def part_of(cores, named, threads):
     return sorted(cpu for core in cores for cpu in (core[:threads] if named.intersection(core) else core))
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.night(after=3)
 @pytest.mark.parametrize("start", ["on", "off", "the other part"])
 @pytest.mark.parametrize("threads", [1, 2, 3, 4])
 def test_part_of_the_machine(kernel, cores, start, threads):
@@ -416,7 +416,7 @@ def test_random_parts(tmp_path, seed):
         assert smt_state.read(files=kernel) == origin
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.night(after=3)
 @pytest.mark.parametrize("code", [errno.EBUSY, errno.EIO])
 @pytest.mark.parametrize("start", ["on", "off"])
 def test_part_refused_at_each_cpu(kernel, cores, start, code):

@@ -89,9 +89,9 @@ def test_the_p_value_is_that_of_scipys_t_test_on_scipys_ranks(number):
         assert actual == (1.0 if abs(differences[0]) < 1e-9 else 0.0)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.night(after=3)
 @pytest.mark.parametrize(
-    "number", [*range(40), *(pytest.param(number, marks=pytest.mark.long) for number in range(40, 150))]
+    "number", [*range(40), *(pytest.param(number, marks=pytest.mark.night) for number in range(40, 150))]
 )
 @pytest.mark.parametrize("level", [0.05, 0.0031])
 def test_the_interval_ends_where_that_test_begins_to_reject(number, level):

@@ -68,7 +68,7 @@ MISSING = {
 }
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.night(after=3)
 @pytest.mark.parametrize("missing", MISSING)
 @pytest.mark.parametrize("machine", MACHINES)
 def test_a_machine_is_read_whatever_is_missing(tmp_path, machine, missing):

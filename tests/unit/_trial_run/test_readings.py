@@ -177,7 +177,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.night(after=3)
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_of_a_server_is_borne_for_a_minute_and_its_reason_is_true(name):
     sent, said = FAULTS[name]

@@ -196,7 +196,7 @@ class Bursts(Host):
         return super().window(seconds)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.night(after=3)
 @pytest.mark.parametrize("share", [0.0, 0.04])
 @pytest.mark.parametrize(("number", "length"), [(1, 12), (3, 4), (6, 2), (1, 5), (0, 1)])
 def test_bursts_that_windows_can_miss_are_within_the_limit(number, length, share, looked):

@@ -144,7 +144,7 @@ def at_random(chance):
     return host, usage, [("any", *ends)], chance.choice((None, textfile.Ratios(busy, several)))
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3, 4))])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.night) for seed in (2, 3, 4))])
 def test_rules_say_what_the_host_says(promtool, tmp_path, seed):
     chance = random.Random(seed)
     cases = []

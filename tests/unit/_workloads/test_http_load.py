@@ -48,7 +48,7 @@ def affinities(folder):
     return found
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.night(after=3)
 @pytest.mark.parametrize("name", ["nginx", "jvm"])
 def test_a_server_is_measured_on_other_cores_than_what_makes_its_load(name, ready, files):
     workload = ready(name)

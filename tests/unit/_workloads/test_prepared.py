@@ -31,7 +31,7 @@ def own(*argv, **changed):
     return dict(PLAIN, **dict({"name": "own", "title": "own", "argv": list(argv), "metrics": [RATE]}, **changed))
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.night(after=3)
 @pytest.mark.parametrize("name", sorted(BUILT_IN))
 def test_each_workload_runs_here(name, files):
     workload = BUILT_IN[name]

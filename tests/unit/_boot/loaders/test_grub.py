@@ -384,8 +384,8 @@ boot_change.run(host_files.HostFs(root), boot_change.Request(smt, None, False, F
     ("first", "second", "stride"),
     [
         ("enabled", "disabled", 3),
-        pytest.param("enabled", "disabled", 1, marks=pytest.mark.long),
-        pytest.param("disabled", "enabled", 1, marks=pytest.mark.long),
+        pytest.param("enabled", "disabled", 1, marks=pytest.mark.night),
+        pytest.param("disabled", "enabled", 1, marks=pytest.mark.night),
     ],
 )
 def test_a_run_killed_at_any_step_leaves_a_complete_grub_cfg_and_the_next_run_continues(
@@ -454,7 +454,7 @@ NO_FAULT, SCRIPT_CHECK_FAILS = None, "script-check-fails"
     [
         (NO_FAULT, "before", 3),
         *(
-            pytest.param(fault, when, 1, marks=pytest.mark.long)
+            pytest.param(fault, when, 1, marks=pytest.mark.night)
             for fault in (NO_FAULT, SCRIPT_CHECK_FAILS)
             for when in ("before", "after")
         ),

@@ -60,7 +60,7 @@ def test_there_are_calls_of_each_kind_and_release():
     }
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.night(after=3)
 @pytest.mark.parametrize(("release", "call"), CALLS)
 def test_the_stand_in_does_what_real_ones_did(tmp_path, release, call):
     host(tmp_path, release, call["before"])
@@ -70,7 +70,7 @@ def test_the_stand_in_does_what_real_ones_did(tmp_path, release, call):
     assert (now(tmp_path), done.stdout) == (call.get("after", call["before"]), call.get("printed", ""))
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.night(after=3)
 @pytest.mark.parametrize(("release", "one"), REQUESTS)
 def test_requests_make_of_a_host_what_they_made_of_one_with_a_real_grubby(tmp_path, release, one):
     host(tmp_path, release, one["before"])

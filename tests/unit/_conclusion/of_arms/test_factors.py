@@ -138,7 +138,7 @@ def recorded_results(blocks, effects):
         yield document
 
 
-@pytest.mark.long
+@pytest.mark.night
 def test_intervals_hold_a_planted_interaction_on_recorded_noise():
     effects = (1.0, 1.05, 0.96, 1.15)
     truth = {"interaction": 1.15 / 1.05 / 0.96, "main": math.sqrt(1.05 * 1.15 / 0.96)}

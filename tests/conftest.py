@@ -1,13 +1,14 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What holds for all unit tests: none fails for being slow."""
+"""What holds for all tests: by day a few cases of each kind, and none fails for being slow."""
 
 from __future__ import annotations
 
+import collections
 import signal
-import zlib
 
 import hypothesis
+import night
 import pytest
 
 # A machine is shared, and how long an example takes says nothing of the code.
@@ -15,28 +16,22 @@ hypothesis.settings.register_profile("shared", deadline=None, suppress_health_ch
 hypothesis.settings.load_profile("shared")
 
 
-def pytest_configure(config):
-    config.addinivalue_line(
-        "markers", "long: more of the same as a test that `make unit` runs: `make long` runs it, and not `make test`"
-    )
-    config.addinivalue_line(
-        "markers", "one_in(number): of its cases `make unit` runs one in so many, the others are long"
-    )
-
-
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    seen = set()
+def pytest_collection_modifyitems(config, items):
+    """Leave what is for the night out by day."""
+    if night.NIGHT:
+        return
+    before = collections.Counter()
+    kept, left_out = [], []
     for item in items:
-        marker = item.get_closest_marker("one_in")
-        # The first one always, and others by their name: each stays where it is when further cases come.
-        if (
-            marker is not None
-            and (item.path, item.originalname) in seen
-            and zlib.crc32(item.name.encode()) % marker.args[0]
-        ):
-            item.add_marker("long")
-        seen.add((item.path, item.originalname))
+        markers = list(item.iter_markers("night"))
+        # The case's own marker has no number; that of its test says how many of its cases are for the day.
+        after = min((marker.kwargs.get("after", 0) for marker in markers), default=None)
+        test = item.path, item.originalname
+        (left_out if after is not None and before[test] >= after else kept).append(item)
+        before[test] += 1
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = kept
 
 
 # Of this process at its begin.
