@@ -45,18 +45,22 @@ $(RULEBOOK)/.ready: requirements-rulebook.lock
 
 .PHONY: archive
 archive: setup $(IMPORTER)/.ready ## the archive as a user gets it: built, installed and tried as the README says, linted, read by Galaxy's importer
-	python tools/archive.py $(IMPORTER)
+	python tools/results.py run $@ python tools/archive.py $(IMPORTER)
 
 .PHONY: release
 release: setup $(IMPORTER)/.ready ## the archive of a release: make release REPOSITORY=https://HOST/PATH; publishes nothing
 	python tools/release.py $(IMPORTER) "$${REPOSITORY:-}"
 
-# Other releases of ansible-core. The newest one needs a newer Python than Debian's.
-CORES := 2.16 2.18
+# Releases of ansible-core beside that of `make setup`. The last two need a newer Python than Debian's 3.11.
+CORES := core-2.16 core-2.17 core-2.18
+NEWER_CORES := core-2.20 core-newest
 .cache/core-%/.ready: requirements-core-%.lock $(VENV)/.ready tools/core.sh
 	tools/core.sh $(VENV) $(@D) $<
 	touch $@
 NEWER_PYTHON = $(firstword $(foreach python,python3.14 python3.13 python3.12,$(shell $(python) -c 'print("$(python)")' 2>/dev/null)))
+.cache/core-2.20/.ready: requirements-core-2.20.lock .cache/core-newest/.ready tools/core.sh
+	tools/core.sh .cache/core-newest $(@D) $<
+	touch $@
 .cache/core-newest/.ready: requirements-dev.lock requirements-collections.lock tools/setup.sh
 	tools/setup.sh $(NEWER_PYTHON) $(@D) requirements-dev.lock
 	touch $@
@@ -82,68 +86,97 @@ lab: setup ## two guests with real SMT, .lab/inventory.yml; LAB_SHAPE=2x9x2 give
 lab-down: setup ## end exactly what `make lab` started
 	python lab/lab.py down --name smt-adjacent --name smt-split
 
+# ---- tests: each target installs what it needs, and tools/results.py keeps what came of it ----
+RUN = tools/debian-packages.sh $(PACKAGES) && python tools/results.py run $@
+PYTEST = python -m pytest -q -n 2 --dist worksteal --durations 5
+# One at a time to each worker: playbooks differ much in what they take.
+PLAYS = $(PYTEST) --dist load --maxschedchunk 1
+# What whole playbooks need beside Ansible.
+OF_PLAYBOOKS := git gzip openssh-client sysbench
+SCENARIOS := $(patsubst molecule/%/molecule.yml,%,$(wildcard molecule/*/molecule.yml))
+# In the order in which they begin, two side by side.
+DAY := playbooks unit field hostile sanity lint smt_kernel browser
+
 .PHONY: test
-test: ## everything that CI runs: unit tests, pages in a browser, lint, sanity, scenarios on guests
-	$(MAKE) --no-print-directory --jobs=2 $(LOWEST)/.ready .cache/core-$(firstword $(CORES))/.ready
-	python tools/test.py test
+test: setup ## ten minutes: whether it works, with one case of each kind; what CI runs on each push
+	tools/debian-packages.sh git
+	$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target $(DAY)
+	git rev-parse HEAD >.cache/results/green
+
+ALL := $(DAY) lowest archive $(filter-out $(DAY),$(SCENARIOS)) recipes remediation
+
+.PHONY: test-all
+test-all: setup ## hours: all cases, all scenarios on guests, all of sanity, all releases of ansible-core; what CI runs at night
+	NIGHT=1 $(MAKE) --no-print-directory --keep-going $(ALL) $(CORES) $(if $(NEWER_PYTHON),$(NEWER_CORES)); code=$$?; \
+		python tools/results.py write; exit $$code
+
+.PHONY: night-targets
+night-targets:
+	@python3 -c 'import json, sys; print(json.dumps(sys.argv[1:]))' $(ALL)
+
+.PHONY: $(DAY) $(SCENARIOS) $(CORES) $(NEWER_CORES) lowest recipes remediation airlock
+$(DAY) $(SCENARIOS) recipes remediation airlock: setup
+
+unit: PACKAGES := fio gcc gnupg gzip libc6-dev linux-perf nghttp2-client nginx openssh-client postgresql procps stress-ng sysbench util-linux
+unit: ## one part of `make test`, as are field, playbooks, hostile, browser, lint and sanity; NIGHT=1 adds what is for the night
+	$(RUN) $(PYTEST) tests/unit
+
+field: PACKAGES := procps
+field:
+	$(RUN) $(PYTEST) tests/field
+
+playbooks: PACKAGES := $(OF_PLAYBOOKS)
+playbooks:
+	$(RUN) $(PLAYS) tests/playbooks
+
+hostile: PACKAGES := gzip
+hostile:
+	$(RUN) $(PLAYS) tests/hostile
+
+browser: PACKAGES := chromium chromium-driver
+browser:
+	$(RUN) python -m pytest -q tests/browser
+
+lint:
+	$(RUN) tools/lint.sh
+
+sanity: PACKAGES := git shellcheck util-linux
+sanity:
+	$(RUN) tools/sanity.sh $(if $(NIGHT),,--day)
+
+$(SCENARIOS): ## a scenario of molecule/ on guests: make smt_runtime; PYTEST_ADDOPTS='-k ...' chooses among its tests
+	$(RUN) molecule test -s $@
+smt_eval_truth: PACKAGES := sysbench
+
+# The rooms that use the controller's libraries, with the oldest versions of these that requirements.txt names.
+lowest: PACKAGES := gzip sysbench
+lowest: setup $(LOWEST)/.ready ## the controller's packages with the oldest libraries that requirements.txt names
+	$(RUN) $(LOWEST)/bin/$(PYTEST) tests/unit/_border tests/unit/_report
+
+$(CORES) $(NEWER_CORES): PACKAGES := $(OF_PLAYBOOKS)
+$(CORES) $(NEWER_CORES): core-%: .cache/core-%/.ready ## playbooks with another release of ansible-core: make core-2.16 to core-2.18, and with Python 3.12 or later core-2.20 and core-newest
+	$(RUN) .cache/$@/bin/$(PLAYS) tests/cores tests/playbooks
+
+recipes: PACKAGES := apache2-utils fio g++ golang-go hey hyperfine libbenchmark-dev openssl p7zip-full postgresql redis-server redis-tools stress-ng sysbench wrk
+recipes: ## each recipe of docs/tools.md with its tool, of Debian; JMH_JARS=FOLDER adds JMH
+	$(RUN) python -m pytest -q --durations 10 tests/recipes
+
+# Debian's Prometheus and Alertmanager are unpacked and not installed.
+remediation: PACKAGES := default-jre-headless
+remediation: $(RULEBOOK)/.ready ## from an alert to smt_enforce, as in examples/eda
+	$(RUN) python -m pytest -q --durations 10 tests/eda
+
+airlock: ## hosts that ask airlock, the reference server of FleetLock: make airlock AIRLOCK=PROGRAM
+	@command -v "$${AIRLOCK:-airlock}" >/dev/null || { echo 'airlock: the program is missing, and is not installed by this: give its path, make airlock AIRLOCK=PROGRAM' >&2; exit 1; }
+	AIRLOCK="$$(command -v "$${AIRLOCK:-airlock}")" python tools/results.py run $@ python -m pytest -q --durations 10 tests/airlock
+
+.PHONY: results
+results: setup ## bring the last result of each target into tests/RESULTS.md
+	python tools/results.py write
 
 .PHONY: bare
 bare: ## the proof before a release: `make eval` and `make test` on a bare Debian 12, as root
 	$(PYTHON) lab/bare.py
-
-.PHONY: scenarios
-scenarios: setup $(RULEBOOK)/.ready ## all longer scenarios on guests, `make long` and `make kills`, hours; not part of `make test`
-	python tools/test.py scenarios
-
-.PHONY: unit field playbooks browser lint sanity
-unit field playbooks browser lint sanity: setup ## one step of `make test`
-	python tools/test.py $@
-
-.PHONY: long
-long: setup ## the playbooks that take most of a minute each, and more of what `make unit` tests; not part of `make test`
-	python tools/test.py $@ unit-long
-
-.PHONY: kills
-kills: setup ## rollouts, evaluations and pulls that are ended half way, minutes each; not part of `make test`
-	python tools/test.py $@ pull-kills
-
-.PHONY: remediation
-remediation: setup $(RULEBOOK)/.ready ## from an alert to smt_enforce, as in examples/eda, needs Java; not part of `make test`
-	python tools/test.py $@
-
-.PHONY: airlock
-airlock: setup ## hosts that ask airlock, the reference server of FleetLock: make airlock AIRLOCK=PROGRAM; not part of `make test`
-	@command -v "$${AIRLOCK:-airlock}" >/dev/null || { echo 'airlock: the program is missing, and is not installed by this: give its path, make airlock AIRLOCK=PROGRAM' >&2; exit 1; }
-	AIRLOCK="$$(command -v "$${AIRLOCK:-airlock}")" python -m pytest -q --durations 10 tests/airlock
-
-.PHONY: recipes
-recipes: setup ## each recipe of docs/tools.md with its tool, of Debian; JMH_JARS=FOLDER adds JMH; not part of `make test`
-	python tools/test.py $@
-
-.PHONY: hostile
-hostile: setup ## 3,000 answers of compromised hosts beside honest ones, each attack that has a name alone, 1,000 sets of facts; not part of `make test`
-	tools/debian-packages.sh gzip
-	FACT_SETS=1000 python -m pytest -q tests/unit/_actions
-	HOSTILE_ALONE=1 HOSTILE_ANSWERS=3000 python -m pytest -q -n 2 --dist loadgroup --maxschedchunk 1 --durations 10 tests/hostile
-
-.PHONY: orders
-orders: setup ## 20,000 random orders of changes, confirmations, rollbacks and reboots, with a fault at any write; not part of `make test`
-	ORDERS=20000 python -m pytest -q tests/unit/_smt/test_orders.py
-
-.PHONY: lowest
-lowest: setup $(LOWEST)/.ready ## the step of `make test` with the oldest versions of libraries that requirements.txt names
-	python tools/test.py $@
-
-.PHONY: cores
-cores: $(CORES:%=.cache/core-%/.ready) ## playbooks with other releases of ansible-core, the newest one if a Python 3.12 or later is found; not part of `make test`
-	newest=$(if $(NEWER_PYTHON),core-newest)
-	if [ -n "$$newest" ]; then $(MAKE) --no-print-directory .cache/core-newest/.ready
-	else echo 'cores: the newest ansible-core is left out: it needs Python 3.12 or later, and none was found'; fi
-	python tools/test.py $(CORES:%=core-%) $$newest
-
-.PHONY: scenario
-scenario: setup ## one Molecule scenario of molecule/: make scenario SCENARIO=smt_eval
-	python tools/test.py $(SCENARIO)
 
 # What makes the documentation site.
 DOCS := .cache/docs-python

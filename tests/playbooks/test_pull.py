@@ -126,7 +126,7 @@ GROUPS["one of all"] = ["inventory: no YAML"]
 
 @pytest.mark.parametrize(
     "group",
-    # Each pull takes some seconds: all of them are tried with `make kills`.
+    # Each pull takes some seconds: all of them are tried at night.
     [pytest.param(name, marks=() if name == "one of all" else pytest.mark.night) for name in GROUPS],
 )
 def test_a_commit_that_cannot_be_used_leaves_the_policy_of_the_one_before_in_force(host, group):

@@ -232,7 +232,6 @@ VALUES = [
 ]
 
 
-# `make hostile` tries 1,000.
 SETS = night.number(40, 1000)
 
 
