@@ -88,13 +88,6 @@ def test_a_run_of_the_same_name_is_refused_before_the_host_is_asked(tmp_path, pl
     assert again.asked == [] and earlier.read_text(encoding="utf-8") == content
 
 
-def test_a_host_that_the_run_does_not_have_yet_joins_it(tmp_path):
-    result_files.save(tmp_path / "one", made("one", host="db01"))
-    added = Benchmark(tmp_path)
-    assert added.evaluate()["path"] == str(tmp_path / "one/web01.json")
-    assert added.asked == ["describe", "measure", "collect one", "forget one"]
-
-
 def test_a_result_that_no_controller_collected_is_fetched_and_not_measured_again(tmp_path, capsys):
     """Its controller was lost, and its user starts the same run again."""
     again = Benchmark(tmp_path, kept=[made("one"), made("zero")])
@@ -158,20 +151,6 @@ def test_one_task_fetches_so_many_runs_of_a_host(tmp_path, capsys):
         "8 runs stay (r04, r05, r06, r07, r08 and 3 more) on the host: one task fetches up to 4 runs" in said
         and "smt_eval_stop" in said
     )
-
-
-def test_what_was_started_here_is_fetched_first(tmp_path):
-    lose(tmp_path, "zero")
-    flooding = Benchmark(tmp_path, kept=[*(made(f"a{number:02d}") for number in range(12)), made("zero")])
-    flooding.evaluate()
-    assert flooding.asked[1] == "collect zero" and (tmp_path / "zero/web01.json").is_file()
-
-
-def test_one_task_fetches_so_many_bytes_of_a_host(tmp_path, monkeypatch):
-    monkeypatch.setattr(fetching, "MAX_BYTES", 1000)
-    flooding = Benchmark(tmp_path, kept=[made("zero"), made("zwei")])
-    flooding.evaluate()
-    assert flooding.asked == ["describe", "collect zero", "forget zero", "measure", "collect one", "forget one"]
 
 
 def test_a_hosts_own_place_is_limited_over_all_tasks(tmp_path, monkeypatch, capsys):
@@ -327,17 +306,6 @@ def test_the_measurement_of_siblings_is_announced_and_a_part_of_the_budget(tmp_p
     assert measured.asked[:3] == ["smt_probe", "describe", "measure"] and measured.probed == [120]
 
 
-def test_nothing_is_begun_for_nobody(tmp_path, monkeypatch):
-    """The reader goes at once, while the host is described, or never."""
-    for asked, read in (([], [False]), (["describe"], [True, False])):
-        left = list(read)
-        monkeypatch.setattr(smt_benchmark.terminal, "is_read", lambda _descriptor, left=left: left.pop(0))
-        alone = Benchmark(tmp_path)
-        with pytest.raises(smt_benchmark.HostFailedError, match="nobody reads what this call prints any more"):
-            alone.evaluate()
-        assert alone.asked == asked and not (tmp_path / "one").exists()
-
-
 def test_obstacles_are_told_before_anything_starts(tmp_path):
     for check_mode in (False, True):
         stopped = Benchmark(
@@ -379,14 +347,6 @@ def test_a_destination_that_cannot_be_written_is_refused_before_the_host_is_aske
     assert lost.asked == [] and [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-@pytest.mark.parametrize("check_mode", [False, True])
-def test_a_name_that_is_no_directory_is_refused_before_the_host_is_asked(tmp_path, check_mode):
-    named = Benchmark(tmp_path, run="a b/c", check_mode=check_mode)
-    with pytest.raises(text.BorderError, match="'a b/c' is not a valid run name: use at most 100 letters"):
-        named.evaluate()
-    assert named.asked == []
-
-
 class Stop(smt_benchmark_stop.ActionModule):
     """The action that ends evaluations, with a host that answers what a test says."""
 
@@ -420,13 +380,4 @@ def test_what_is_ended_is_fetched_first_and_only_so_much_of_the_rest(tmp_path, c
     assert (
         "run running was ended" in shown.out
         and "9 runs stay (r03, r04, r05, r06, r07 and 4 more) on the host" in " ".join(shown.err.split())
-    )
-
-
-def test_what_was_ended_and_cannot_be_fetched_is_a_failure_that_holds_no_other_up(tmp_path):
-    ended = Stop(tmp_path, [{**made("running"), "samples": "none"}, made("zero")], runs=["running"]).stop()
-    assert (
-        ended["failed"]
-        and ended["msg"].startswith("what was measured stays on the host: running: ")
-        and len(ended["paths"]) == 1
     )

@@ -15,7 +15,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalo
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import states
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.version import COLLECTION_VERSION
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.catalogue import BUILT_IN
-from ansible_collections.threadwise.smt.plugins.modules import smt_benchmark, smt_boot_args, smt_memory, smt_state
+from ansible_collections.threadwise.smt.plugins.modules import smt_benchmark, smt_boot_args, smt_state
 from packaging.requirements import Requirement
 from packaging.version import Version
 
@@ -141,12 +141,6 @@ def test_module_defaults_of_the_group_reach_each_module_for_users():
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
 
 
-@pytest.mark.parametrize("playbook", PLAYBOOKS, ids=lambda path: path.name)
-def test_the_hosts_of_each_play_go_on_together_whatever_the_configuration(playbook):
-    """With `strategy = free`, `run_once` and the order of tasks over hosts have no effect."""
-    assert [play.get("strategy") for play in load(playbook)] == ["linear"] * len(load(playbook))
-
-
 def pinned(lock):
     """Package -> the versions that a lock file pins, for one Python or another."""
     found = {}
@@ -181,22 +175,6 @@ def test_what_the_set_up_installs_is_what_the_requirements_allow():
     assert "--hash=sha256:" in (ROOT / "requirements-dev.lock").read_text(encoding="utf-8")
 
 
-def test_the_lowest_versions_are_the_ones_that_are_named():
-    lowest = pinned("requirements-lowest.lock")
-    for requirement in (
-        Requirement("ansible-core" + load("meta/runtime.yml")["requires_ansible"]),
-        *wanted("requirements.txt"),
-    ):
-        (bound,) = requirement.specifier
-        assert bound.operator == ">=" and [Version(version) for version in lowest[requirement.name]] == [
-            Version(bound.version)
-        ], requirement
-
-
-def test_what_users_install_leaves_their_ansible_alone():
-    assert "ansible-core" not in {requirement.name for requirement in wanted("requirements.txt")}
-
-
 def test_the_oldest_release_of_ansible_is_the_same_wherever_it_is_named():
     floor = load("meta/runtime.yml")["requires_ansible"].removeprefix(">=").removesuffix(".0")
     assert {load(path)["galaxy_info"]["min_ansible_version"] for path in ROOT.glob("roles/*/meta/main.yml")} == {floor}
@@ -226,14 +204,6 @@ def test_a_role_takes_the_states_that_its_module_takes(module, option, role, var
         for given in (True, False, "on", "off", "enabled")
     }
     assert taken == {True: "enabled", False: "disabled", "on": "enabled", "off": "disabled", "enabled": "enabled"}
-
-
-@pytest.mark.parametrize("module", [smt_benchmark, smt_boot_args, smt_memory, smt_state])
-def test_examples_become_root_where_root_is_needed(module):
-    """Only what leaves the host as it is does without."""
-    name = module.__name__.rpartition(".")[2]
-    for task in yaml.safe_load(module.EXAMPLES):
-        assert task.get("become", False) is (task[f"threadwise.smt.{name}"].get("arms") != ["as_found"]), task["name"]
 
 
 def test_each_workload_and_arm_is_named_where_it_is_asked_for():

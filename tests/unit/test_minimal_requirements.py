@@ -112,14 +112,6 @@ def test_what_is_required_makes_a_report(reports):
         )
 
 
-def test_what_is_left_out_is_said_once_before_the_report_is_made(reports):
-    _run, output = reports["alone"]
-    assert output.count(SENTENCE) == 1, output
-    assert output.index(SENTENCE) < output.index("smt_report")
-    assert "pip install duckdb" in " ".join(output.split())
-    assert SENTENCE not in reports["all"][1]
-
-
 def test_with_and_without_recommended_packages_the_data_are_the_same_bytes(reports):
     (alone, _output), (everything, _more) = reports["alone"], reports["all"]
     for name in FILES - {"index.html", "results.json"}:

@@ -24,7 +24,6 @@ from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
     change as smt_change,
     scope as smt_scope,
     state as smt_state,
-    transition as smt_transition,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.at_boot import persistence
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics import verdicts
@@ -35,7 +34,6 @@ from ansible_collections.threadwise.smt.plugins.module_utils._topology import (
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import facts as border, results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import survey
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
 from fake_host import Host
 from fake_kernel import FakeKernel, numbered_cores
@@ -123,15 +121,6 @@ def test_facts_in_a_container_name_the_file_that_is_mounted_read_only(tmp_path):
 
 
 @needs_namespaces
-def test_a_part_of_sysfs_that_is_mounted_read_only_is_found(tmp_path):
-    """As lxcfs mounts it: /sys itself can be written."""
-    root = tree(tmp_path)
-    program = READ_METHODS.replace("os.path.dirname(sys.argv[1])", "sys.argv[1].partition('/sys/devices')[0]")
-    methods = json.loads(containers.run(program, f"{root}/sys/devices/system/cpu", read_only=True))
-    assert methods["chosen"] is None and methods["impossible"]["smt_control"].endswith(READ_ONLY)
-
-
-@needs_namespaces
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to other users")
 def test_root_that_may_not_write_is_a_container_or_a_security_policy(tmp_path):
     root = tree(tmp_path)
@@ -153,15 +142,6 @@ def test_a_memory_policy_on_a_read_only_procfs_is_refused_in_check_mode_too(tmp_
     assert checked == asked
     assert asked == f"MemoryPolicyError {root}/proc/sys/vm/overcommit_memory {READ_ONLY}. Nothing was changed"
     assert not (tmp_path / "etc/sysctl.d").exists()
-
-
-def test_what_can_be_written_is_not_refused(tmp_path):
-    fs = host_files.HostFs(tree(tmp_path))
-    before = fs.read(smt_state.CONTROL)
-    assert [fs.write_refusal(path) for path in (smt_state.CONTROL, "sys", "no/such/file", "proc/cpuinfo/x")] == [
-        None
-    ] * 4
-    assert fs.read(smt_state.CONTROL) == before == "on\n"
 
 
 # ---- no systemd ------------------------------------------------------------------------------------------------------
@@ -186,17 +166,6 @@ def test_without_systemd_a_change_and_its_restoration_work(tmp_path):
         host.ask("disabled", persist=persistence.TMPFILES)
     assert host.ask("restored", persist=persistence.TMPFILES)["after"]["online"] == "0-7"
     assert host.commands == []
-
-
-def test_without_systemd_there_are_no_units(tmp_path):
-    fs = host_files.HostFs(tree(tmp_path))
-    with pytest.raises(
-        smt_scope.ScopeError,
-        match=(
-            r"unit db\.service has no cgroup on this host, where systemd does not run: name cpus, a node or a package"
-        ),
-    ):
-        smt_scope.resolve(smt_scope.parse({"unit": "db.service"}), topology.read_topology(fs), fs)
 
 
 # ---- 1,024 CPUs ------------------------------------------------------------------------------------------------------
@@ -224,13 +193,6 @@ def test_facts_of_1024_cpus(large):
     ) == (8, CORES, 2, "split", True)
     assert (known["cpus"]["online"], known["primaries"], known["secondaries"]) == ("0-1023", "0-511", "512-1023")
     assert known["hardware_class"].startswith("x86_64-8s512c1024t-split-") and known["problems"] == []
-
-
-def test_1024_cpus_in_a_survey(large):
-    row = survey.row("big", large[0])
-    assert row.shape == "8 packages, 512 cores x 2" and row.unknowns == ()
-    (line,) = [line for line in survey.table([row]) if "big" in line]
-    assert "8 packages, 512 cores x 2" in line and len(line) < 300
 
 
 def test_placements_on_1024_cpus(large):
@@ -261,20 +223,6 @@ def test_a_state_that_512_cpus_differ_from_is_described_in_a_few_words(tmp_path)
         text.startswith("smt/control was on, is off; CPUs 1,3,5,7,")
         and text.endswith(",1021,1023 were online, are offline")
         and len(text) < 4000
-    )
-
-
-def test_refusals_of_many_cpus_are_named_by_the_first_of_them(tmp_path):
-    kernel = FakeKernel(tmp_path, numbered_cores(16, 2, "adjacent"), control="notimplemented")
-    before = smt_state.read(files=kernel)
-    for core in kernel.cores:
-        kernel.write(f"{smt_state.CPU_DIRECTORY}/cpu{core[1]}/online", "0")
-    kernel.refusals = {(core[1], True): 5 for core in kernel.cores}
-    (left,) = smt_transition.restore(kernel.sysroot, before, kernel)
-    assert (
-        left.startswith("CPUs 1,3,5,")
-        and "were online, are offline (CPU 1: EIO" in left
-        and left.endswith("; and 6 more)")
     )
 
 
@@ -315,16 +263,6 @@ def test_cpu_0_that_is_offline_stays_so_and_its_sibling_keeps_the_core(tmp_path,
         host.ask("disabled", method="smt_control")
 
 
-@pytest.mark.parametrize("modern", [False, True])
-def test_a_first_thread_that_went_offline_after_the_control_was_off_comes_back_alone(tmp_path, modern):
-    host = Host(tmp_path, modern=modern)
-    host.ask("disabled")
-    host.write(f"{smt_state.CPU_DIRECTORY}/cpu2/online", "0")
-    host.writes.clear()
-    assert host.ask("disabled")["after"] == {"control": "off", "active": False, "online": "0,2,4,6"}
-    assert host.writes == [(f"{smt_state.CPU_DIRECTORY}/cpu2/online", "1")]
-
-
 def test_facts_with_cpu_0_offline(tmp_path):
     without = dataclasses.replace(SMALL, offline=(0,))
     known = smt_facts.gather(host_files.HostFs(tree(tmp_path / "unknown", without)))
@@ -344,14 +282,6 @@ def test_facts_with_cpu_0_offline(tmp_path):
         whole["hardware_class"],
         whole["primaries"],
     )
-
-
-def test_placements_leave_out_cpu_0_that_is_offline(tmp_path):
-    fs = host_files.HostFs(tree(tmp_path))
-    whole = topology.read_topology(fs)
-    found = placement.Placements(whole.cores, whole.packages, whole.online[1:], whole.nodes)
-    assert found.workers("one_per_core")[0] == [[1], [2], [4], [6]]
-    assert (found.workers("single")[0], found.workers("siblings")[0]) == ([[2]], [[2], [3]])
 
 
 # ---- nodes without memory, or without CPUs ---------------------------------------------------------------------------

@@ -59,7 +59,7 @@ def preflights(directory, asked, without=()):
     return json.loads((directory / "results.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.night(after=3)
+@pytest.mark.night(after=1)
 @pytest.mark.parametrize(
     ("without", "arguments", "packages"),
     [
@@ -72,26 +72,7 @@ def test_missing_packages_are_named_with_the_command_that_installs_them(tmp_path
     assert result["failed"] and result["msg"].endswith(f"-m pip install {packages}"), result["msg"]
 
 
-@pytest.mark.night
-def test_a_survey_needs_no_packages_of_the_report(tmp_path):
-    assert not preflights(tmp_path, [{}], RECOMMENDED)[0]["failed"]
-
-
-# The report without these packages is in tests/unit/test_minimal_requirements.py.
-def test_without_recommended_packages_an_evaluation_starts(tmp_path):
-    assert not preflights(tmp_path, [{"run": "one"}], RECOMMENDED)[0]["failed"]
-
-
-def test_a_run_that_cannot_be_saved_is_refused(tmp_path):
-    refused = {
-        "'a b/c' is not a valid run name": {"run": "a b/c"},
-        "/proc: results cannot be written here": {"run": "one", "dest": "/proc/results"},
-    }
-    for message, result in zip(refused, preflights(tmp_path, refused.values())):
-        assert result["failed"] and result["msg"].count(message) == 1, result
-
-
-@pytest.mark.night(after=3)
+@pytest.mark.night(after=1)
 @pytest.mark.parametrize(
     "refusals",
     [
@@ -140,13 +121,6 @@ def test_what_decides_which_tasks_there_are_has_to_be_an_extra_variable(tmp_path
         done.returncode == 2
         and "smt_eval_sample is set in the inventory: it has to be an extra variable" in " ".join(done.stdout.split())
     ), done.stdout
-
-
-@pytest.mark.night
-def test_a_share_of_the_hosts_is_a_number_of_them(tmp_path):
-    shares = {None: 0, "1": 1, "7": 7, "50%": 1, "1%": 1, "100%": 2}
-    results = preflights(tmp_path, [{"run": "one", **({"serial": serial} if serial else {})} for serial in shares])
-    assert dict(zip(shares, (result.get("at_once") for result in results))) == shares
 
 
 def test_what_is_no_number_of_hosts_is_refused(tmp_path):

@@ -17,8 +17,6 @@ import sys
 
 import pytest
 import result_maker
-import sysfs_tree
-import yaml
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files import registry
@@ -76,10 +74,6 @@ def project_fixture(tmp_path_factory):
     return directory
 
 
-def test_there_are_five():
-    assert len(EXAMPLES) + len(PLAYBOOKS) == 5
-
-
 @pytest.mark.parametrize(("command", "output"), EXAMPLES, ids=[str(number) for number in range(len(EXAMPLES))])
 def test_an_example_prints_what_the_page_shows(project, command, output):
     call = shlex.split(command)
@@ -114,16 +108,6 @@ def play(directory, plays):
     assert done.returncode == 0, done.stdout
     shown = done.stdout[done.stdout.rindex("ok: [localhost] => ") :].partition(" => ")[2]
     return json.JSONDecoder().raw_decode(shown)[0]
-
-
-@pytest.mark.parametrize(("playbook", "output"), PLAYBOOKS)
-def test_the_playbook_shows_what_the_page_shows(project, playbook, output):
-    tree = project / "tree"
-    sysfs_tree.write(tree, sysfs_tree.files(sysfs_tree.Machine(cores=4, offline=(7,))))
-    (one,) = yaml.safe_load(playbook)
-    # The machine of the example instead of this one.
-    shown = play(project, [{**one, "module_defaults": {"threadwise.smt.smt_facts": {"sysroot": str(tree)}}}])
-    assert shown["msg"] == json.loads(output)
 
 
 def test_the_filter_gives_what_the_command_gives(project):

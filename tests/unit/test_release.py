@@ -44,10 +44,6 @@ def _repository(tmp_path, monkeypatch, release):
     return tmp_path
 
 
-def test_nothing_speaks_against_a_release_that_is_ready(release, repository):
-    assert list(release.reasons_against(OURS)) == []
-
-
 @pytest.mark.parametrize(
     "address",
     [
@@ -71,13 +67,6 @@ def test_what_is_no_address_is_refused(release, repository, address):
     )
 
 
-@pytest.mark.parametrize("host", ["threadwise-smt.invalid", "localhost", "git.test", "our.example"])
-def test_the_address_of_nobody_is_refused(release, repository, host):
-    assert list(release.reasons_against(f"https://{host}/threadwise/smt")) == [
-        f"REPOSITORY https://{host}/threadwise/smt is an address that nobody can have"
-    ]
-
-
 def test_what_was_left_undone_is_named(release, repository):
     (repository / "galaxy.yml").write_text("version: 1.2.4\n", encoding="utf-8")
     (repository / "changelogs/fragments/1.yml").write_text("bugfixes: [one]\n", encoding="utf-8")
@@ -85,11 +74,6 @@ def test_what_was_left_undone_is_named(release, repository):
     assert changed == "2 files are not committed, such as 'galaxy.yml': commit them, or put them away"
     assert missing.startswith("the changelog has no release 1.2.4, the version of galaxy.yml")
     assert waiting.startswith("1 fragments are in no release of the changelog, such as 1.yml")
-
-
-def test_a_first_release_without_a_changelog_is_refused(release, repository):
-    subprocess.run(["git", "rm", "-q", "changelogs/changelog.yaml"], cwd=repository, check=True)
-    assert any("has no release 1.2.3" in reason for reason in release.reasons_against(OURS))
 
 
 def test_the_archive_names_the_repository_and_the_tree_does_not(release, tmp_path, monkeypatch):
@@ -123,13 +107,3 @@ def test_the_archive_is_placed_with_its_checksum(release, tmp_path, monkeypatch)
         ).returncode
         == 0
     )
-
-
-def test_the_readme_begins_with_the_commands_of_a_user(release):
-    archive = sys.modules["archive"]
-    commands = archive.first_commands((ROOT / "README.md").read_text(encoding="utf-8"))
-    assert commands[0].startswith("ansible-galaxy collection install --offline ") and commands[-1].endswith(
-        " threadwise.smt.smt_eval"
-    )
-    with pytest.raises(archive.ArchiveError):
-        archive.first_commands("# A page\n")
