@@ -31,6 +31,8 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models import dashboard
 
+# It takes a real Prometheus with a fleet behind it.
+pytestmark = pytest.mark.night
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
 FILE = EXAMPLES / "grafana" / "threadwise-smt.json"
 BOARD = json.loads(FILE.read_text(encoding="utf-8"))
