@@ -162,12 +162,13 @@ def _start(guest: Guest) -> Guest:
             copy(saved, base, disk)
             guest = _run(guest, ["-loadvm", TAG], RESTORED_SECONDS)
         else:
-            overlay(base, disk)
+            if configuration.kind.drive(disk):
+                overlay(base, disk)
             guest = _run(guest, [], configuration.time_limit)
             check_siblings(configuration, guest.login)
         # The snapshot knows neither its name nor what time it is now.
         guest.login.run(
-            f"date -s @{time.time():.3f} && echo {guest.name} >/etc/hostname && hostname {guest.name}"
+            f"date -s @{time.time():.0f} && echo {guest.name} >/etc/hostname && hostname {guest.name}"
             f" && sed -i 's/^127.0.1.1 .*/127.0.1.1 {guest.name}/' /etc/hosts"
         )
     return guest

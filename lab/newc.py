@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+import pathlib
+from collections.abc import Iterable, Iterator
 
 DIRECTORY = 0o040755
 FILE = 0o100644
@@ -23,6 +25,17 @@ def archive(members: Iterable[tuple[str, int, bytes]]) -> bytes:
         packed += _member(number, name, mode, content)
     packed += _member(0, "TRAILER!!!", 0, b"")
     return bytes(packed)
+
+
+def tree(root: pathlib.Path) -> Iterator[tuple[str, int, bytes]]:
+    """What is in a directory, as members: directories, files and symbolic links with their modes, owned by root."""
+    for path in sorted(root.rglob("*")):
+        content = b""
+        if path.is_symlink():
+            content = os.fsencode(os.readlink(path))
+        elif path.is_file():
+            content = path.read_bytes()
+        yield str(path.relative_to(root)), path.lstat().st_mode, content
 
 
 def _member(inode: int, name: str, mode: int, content: bytes) -> bytes:

@@ -80,7 +80,7 @@ class Kind(abc.ABC):
         return []
 
     def drive(self, disk: pathlib.Path, form: str = "qcow2") -> list[str]:
-        """Arguments that give the machine its disk; what a crash of this machine would lose is no loss."""
+        """Arguments that give the machine its disk, where it has one; what a crash here would lose is no loss."""
         return ["-drive", f"file={rootfs.escaped(disk)},format={form},if=virtio,cache=unsafe,discard=unmap"]
 
     def prepare(self, login: Login, boot: str, shape: Shape, numbering: str, time_limit: float) -> None:

@@ -91,42 +91,51 @@ class Direct(Kind):
 
     def _make_initrd(self, suite: str, work: pathlib.Path, unpacked: pathlib.Path) -> None:
         """Unpack the kernel and busybox, and pack an initrd that loads modules and goes over to the disk."""
+        loaded = members(self._unpack_kernel(suite, work, unpacked, ["busybox-static"]))
+        # There is no other shell than busybox in it.
+        init = self._init(loaded, "/busybox insmod").replace("#!/bin/sh\n", "#!/busybox sh\n", 1)
+        busybox = next(path for path in unpacked.glob("**/bin/busybox")).read_bytes()
+        (work / "initrd").write_bytes(
+            newc.archive(
+                [
+                    *((name, newc.DIRECTORY, b"") for name in ("dev", "modules", "proc", "root", "sys")),
+                    ("busybox", newc.PROGRAM, busybox),
+                    ("init", newc.PROGRAM, init.encode("ascii")),
+                    *loaded,
+                ]
+            )
+        )
+
+    def _unpack_kernel(self, suite: str, work: pathlib.Path, unpacked: pathlib.Path, others: list[str]) -> pathlib.Path:
+        """Unpack a kernel, which goes to ``work``, and other packages; return the directory of its modules."""
         meta = self._fetched(suite, [self.kernel_package], unpacked / "meta")[0]
         name = re.search(r"linux-image-[0-9][\w.+-]*", run(["dpkg-deb", "--field", str(meta), "Depends"]).stdout)
         if not name:
             raise LabError(f"{meta.name} does not say which kernel it stands for")
-        for package in self._fetched(suite, [name.group(), "busybox-static"], unpacked / "packages"):
+        for package in self._fetched(suite, [name.group(), *others], unpacked / "packages"):
             run(["dpkg-deb", "--extract", str(package), str(unpacked)])
         run(["mv", str(next((unpacked / "boot").glob("vmlinu[xz]-*"))), str(work / "kernel")])
-        modules = next((unpacked / "lib" / "modules").iterdir())
-        (work / "initrd").write_bytes(self._initrd(modules, next(path for path in unpacked.glob("**/bin/busybox"))))
+        return next((unpacked / "lib" / "modules").iterdir())
 
     def _fetched(self, suite: str, names: list[str], target: pathlib.Path) -> list[pathlib.Path]:
         return archives.single(f"{suite}-backports", self.debian_architecture, names, target)
 
-    @staticmethod
-    def _initrd(modules: pathlib.Path, busybox: pathlib.Path) -> bytes:
-        files = in_order(modules)
-        load = "".join(f"/busybox insmod /modules/{path.name.removesuffix('.xz')}\n" for path in files)
-        # There is no other shell than busybox in it.
-        init = (
-            (RECIPE / "direct" / "init.sh")
-            .read_text(encoding="utf-8")
-            .replace("#!/bin/sh\n", "#!/busybox sh\n", 1)
-            .replace("@LOAD@\n", load)
+    def _init(self, loaded: list[tuple[str, int, bytes]], insmod: str) -> str:
+        """The recipe's init, which loads these members of the initrd."""
+        init = (RECIPE / self.recipe / "init.sh").read_text(encoding="utf-8")
+        return init.replace("@LOAD@\n", "".join(f"{insmod} /{name}\n" for name, _mode, _content in loaded))
+
+
+def members(modules: pathlib.Path) -> list[tuple[str, int, bytes]]:
+    """The modules that an initrd loads, as its members, in the order in which they can be loaded."""
+    return [
+        (
+            f"modules/{path.name.removesuffix('.xz')}",
+            newc.FILE,
+            lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes(),
         )
-        members = [(name, newc.DIRECTORY, b"") for name in ("dev", "modules", "proc", "root", "sys")]
-        members += [("busybox", newc.PROGRAM, busybox.read_bytes()), ("init", newc.PROGRAM, init.encode("ascii"))]
-        for path in files:
-            content = path.read_bytes()
-            members.append(
-                (
-                    f"modules/{path.name.removesuffix('.xz')}",
-                    newc.FILE,
-                    lzma.decompress(content) if path.suffix == ".xz" else content,
-                )
-            )
-        return newc.archive(members)
+        for path in in_order(modules)
+    ]
 
 
 def in_order(modules: pathlib.Path) -> list[pathlib.Path]:

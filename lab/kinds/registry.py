@@ -5,10 +5,12 @@
 from __future__ import annotations
 
 from common import LabError
-from kinds import arm64, grub, power, systemd_boot
+from kinds import arm64, grub, initrd, power, systemd_boot
 from kinds.base import Kind
 
-KINDS: dict[str, Kind] = {kind.name: kind for module in (grub, systemd_boot, power, arm64) for kind in module.KINDS}
+KINDS: dict[str, Kind] = {
+    kind.name: kind for module in (grub, systemd_boot, power, arm64, initrd) for kind in module.KINDS
+}
 DEFAULT = "grub"
 
 
