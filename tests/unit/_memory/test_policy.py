@@ -38,22 +38,16 @@ def recorded(name):
     return dict(memory_facts.parse_meminfo(text), admin_reserve=reserve), dict(DEFAULTS, **sysctls)
 
 
+MADE = {"total": 8 * GIB, "available": 6 * GIB, "swap": 0, "hugetlb": 0, "hugepage": 2 * MIB}
+MADE |= {"committed": GIB, "commit_limit": None, "admin_reserve": 8 * MIB}
+
+
 def made(**changes):
-    memory = {
-        "total": 8 * GIB,
-        "available": 6 * GIB,
-        "swap": 0,
-        "hugetlb": 0,
-        "hugepage": 2 * MIB,
-        "committed": GIB,
-        "commit_limit": None,
-        "admin_reserve": 8 * MIB,
-    }
-    return dict(memory, **changes)
+    return {**MADE, **changes}
 
 
-def wanted(present=None, **options):
-    return memory_policy.settings(options, DEFAULTS if present is None else present)
+def strict(ratio=None, **options):
+    return {"overcommit": "strict", "overcommit_ratio": ratio, **options}
 
 
 @pytest.mark.parametrize("guest", ["hugepages", "swap", "kbytes"])
@@ -62,47 +56,64 @@ def test_commit_limit_is_the_kernels(guest):
     assert memory_policy.commit_limit(memory, present) == memory["commit_limit"]
 
 
-def test_headroom_of_a_strict_guest():
+def headroom(memory, present):
+    found = memory_policy.headroom(memory, present)
+    return tuple(found[name] for name in ("bytes", "unprivileged_bytes", "largest_request_bytes"))
+
+
+def test_headroom():
     memory, present = recorded("hugepages")
-    assert memory_policy.headroom(memory, present) == {
-        "bytes": (563268 - 24188) * 1024,
-        "unprivileged_bytes": (563268 - 24188 - 8192) * 1024,
-        "largest_request_bytes": (563268 - 24188) * 1024,
-    }
-
-
-def test_headroom_without_a_limit_on_the_sum():
+    left = (563268 - 24188) * 1024
+    assert headroom(memory, present) == (left, left - 8192 * 1024, left)
+    assert headroom(made(committed=None), present) == headroom(made(), {**present, OVERCOMMIT: 7}) == (None,) * 3
     memory, present = recorded("swap")
-    assert memory_policy.headroom(memory, dict(present, **{OVERCOMMIT: 0})) == {
-        "bytes": None,
-        "unprivileged_bytes": None,
-        "largest_request_bytes": (736856 + 204796) * 1024,
-    }
-    assert set(memory_policy.headroom(memory, dict(present, **{OVERCOMMIT: 1})).values()) == {None}
+    assert headroom(memory, {**present, OVERCOMMIT: 0}) == (None, None, (736856 + 204796) * 1024)
+    assert headroom(memory, {**present, OVERCOMMIT: 1}) == (None,) * 3
 
 
-def test_headroom_of_an_unknown_policy_is_unknown():
-    assert set(memory_policy.headroom(made(), dict(DEFAULTS, **{OVERCOMMIT: 7})).values()) == {None}
-    assert set(memory_policy.headroom(made(committed=None), dict(DEFAULTS, **{OVERCOMMIT: 2})).values()) == {None}
+FULL = {"total": int(4.1 * GIB), "committed": int(2.9 * GIB)}
+IN_KBYTES = {"overcommit": "strict", "overcommit_kbytes": 1024}
+SHORT = "would allow {}, but {} are already committed, margin {}: raise the {} or more".format
+RESERVE = "0 % (at least the 8 MiB that the kernel reserves for root)"
+HUGE = "51 huge pages would take another 102 MiB, but only 100 MiB are available: set 50 or fewer"
+NO_HUGE = "this kernel does not report huge pages, so it is unknown whether 1 of them would fit: leave nr_hugepages out"
+UNKNOWN = "/proc/meminfo does not report what a strict policy would allow on this host or what is already committed: "
+UNKNOWN += "it is unknown whether the host would keep working"
 
 
-def test_refusal_has_the_figures_and_the_way_out():
-    memory = made(total=int(4.1 * GIB), committed=int(2.9 * GIB))
-    assert (
-        memory_policy.refusal(memory, DEFAULTS, wanted(overcommit="strict", overcommit_ratio=76), 10)
-        == "would allow 3.1 GiB, but 2.9 GiB are already committed, margin 10 %: raise the ratio to 78 or more"
-    )
-    assert memory_policy.refusal(memory, DEFAULTS, wanted(overcommit="strict", overcommit_ratio=78), 10) is None
-
-
-def test_refusal_in_kbytes():
-    memory = made(committed=GIB, swap=512 * MIB)
-    refusal = memory_policy.refusal(memory, DEFAULTS, wanted(overcommit="strict", overcommit_kbytes=1024), 0)
-    assert (
-        refusal
-        == "would allow 513 MiB, but 1.0 GiB are already committed, margin 0 % (at least the 8 MiB that the kernel"
-        " reserves for root): raise the kbytes to 532480 or more"
-    )
+@pytest.mark.parametrize(
+    ("memory", "options", "margin", "present", "said"),
+    [
+        (FULL, strict(76), 10, {}, SHORT("3.1 GiB", "2.9 GiB", "10 %", "ratio to 78")),
+        (FULL, strict(78), 10, {}, None),
+        ({"swap": 512 * MIB}, IN_KBYTES, 0, {}, SHORT("513 MiB", "1.0 GiB", RESERVE, "kbytes to 532480")),
+        # Huge pages lower the limit of a host that is strict already. It is not refused what it has.
+        (
+            {"committed": 3 * GIB},
+            {"nr_hugepages": 1024},
+            10,
+            {OVERCOMMIT: 2},
+            SHORT(*["3.0 GiB"] * 2, "10 %", "ratio to 56"),
+        ),
+        ({"committed": int(3.9 * GIB)}, strict(50), 10, {OVERCOMMIT: 2}, None),
+        ({"committed": int(3.9 * GIB)}, strict(60), 50, {OVERCOMMIT: 2}, None),
+        (
+            {"committed": int(3.9 * GIB)},
+            strict(49),
+            10,
+            {OVERCOMMIT: 2},
+            SHORT(*["3.9 GiB"] * 2, "10 %", "ratio to 54"),
+        ),
+        ({"available": 100 * MIB}, {"nr_hugepages": 51}, 10, {}, HUGE),
+        ({"available": 100 * MIB}, {"nr_hugepages": 50}, 10, {}, None),
+        ({"hugepage": None}, {"nr_hugepages": 1}, 10, {}, NO_HUGE),
+        ({"committed": None}, strict(90), 10, {}, UNKNOWN),
+        ({"committed": None}, {"overcommit": "heuristic"}, 10, {}, None),
+    ],
+)
+def test_a_refusal_has_the_figures_and_the_way_out(memory, options, margin, present, said):
+    present = {**DEFAULTS, **present}
+    assert memory_policy.refusal(made(**memory), present, memory_policy.settings(options, present), margin) == said
 
 
 @given(
@@ -125,91 +136,52 @@ def test_advised_ratio_is_enough_and_the_least(total, promised, swap, huge, rati
     assert memory_policy.refusal(memory, DEFAULTS, {RATIO: advised - 1, OVERCOMMIT: 2}, margin, page) is not None
 
 
-def test_a_strict_host_is_not_refused_what_it_has():
-    present = dict(DEFAULTS, **{OVERCOMMIT: 2, RATIO: 50})
-    full = made(committed=int(3.9 * GIB))
-    assert memory_policy.refusal(full, present, wanted(present, overcommit="strict", overcommit_ratio=50), 10) is None
-    assert memory_policy.refusal(full, present, wanted(present, overcommit="strict", overcommit_ratio=60), 50) is None
-    assert (
-        memory_policy.refusal(full, present, wanted(present, overcommit="strict", overcommit_ratio=49), 10) is not None
-    )
-
-
-def test_huge_pages_lower_the_limit_of_a_host_that_is_strict_already():
-    present = dict(DEFAULTS, **{OVERCOMMIT: 2, RATIO: 50})
-    text = memory_policy.refusal(made(committed=3 * GIB), present, wanted(present, nr_hugepages=1024), 10)
-    assert text == "would allow 3.0 GiB, but 3.0 GiB are already committed, margin 10 %: raise the ratio to 56 or more"
-
-
-def test_more_huge_pages_than_there_is_memory_are_refused():
-    text = memory_policy.refusal(made(available=100 * MIB), DEFAULTS, wanted(nr_hugepages=51), 10)
-    assert text == "51 huge pages would take another 102 MiB, but only 100 MiB are available: set 50 or fewer"
-    assert memory_policy.refusal(made(available=100 * MIB), DEFAULTS, wanted(nr_hugepages=50), 10) is None
-    assert "does not report huge pages" in memory_policy.refusal(
-        made(hugepage=None), DEFAULTS, wanted(nr_hugepages=1), 10
-    )
-
-
-def test_a_policy_whose_effect_is_unknown_is_refused():
-    assert "it is unknown whether" in memory_policy.refusal(
-        made(committed=None), DEFAULTS, wanted(overcommit="strict", overcommit_ratio=90), 10
-    )
-    assert memory_policy.refusal(made(committed=None), DEFAULTS, wanted(overcommit="heuristic"), 10) is None
-
-
-def test_strict_without_an_amount_keeps_the_present_one():
-    assert wanted(overcommit="strict") == {RATIO: 50, OVERCOMMIT: 2}
-    assert wanted(dict(DEFAULTS, **{RATIO: 0, KBYTES: 7000}), overcommit="strict") == {KBYTES: 7000, OVERCOMMIT: 2}
-    with pytest.raises(memory_policy.PolicyError, match="neither"):
-        wanted(dict(DEFAULTS, **{RATIO: 0}), overcommit="strict")
+@pytest.mark.parametrize(
+    ("options", "present", "written"),
+    [
+        # In the order in which no state on the way is worse. Without an amount the present one stays.
+        (
+            strict(80, nr_hugepages=3, on_oom="panic", panic_reboot_after="5"),
+            {},
+            {HUGEPAGES: 3, RATIO: 80, OVERCOMMIT: 2, PANIC: 5, ON_OOM: 1},
+        ),
+        (strict(), {}, {RATIO: 50, OVERCOMMIT: 2}),
+        (strict(), {RATIO: 0, KBYTES: 7000}, {KBYTES: 7000, OVERCOMMIT: 2}),
+        ({"on_oom": "panic", "panic_reboot_after": "never"}, {}, {PANIC: 0, ON_OOM: 1}),
+        ({"on_oom": "kill"}, {}, {ON_OOM: 0}),
+    ],
+)
+def test_what_is_written_in_which_order(options, present, written):
+    found = memory_policy.settings(options, {**DEFAULTS, **present})
+    assert list(found.items()) == list(written.items())
+    # What is restored is written the other way round.
+    written = memory_policy.in_order({PANIC: 0, ON_OOM: 0, RATIO: 50, OVERCOMMIT: 0})
+    assert list(written) == [OVERCOMMIT, RATIO, ON_OOM, PANIC]
 
 
 @pytest.mark.parametrize(
-    ("options", "text"),
+    ("options", "said"),
     [
-        ({"overcommit": "strict", "overcommit_ratio": 80, "overcommit_kbytes": 80}, "choose one"),
-        ({"overcommit": "heuristic", "overcommit_ratio": 80}, "set overcommit to strict"),
-        ({"overcommit_kbytes": 80}, "set overcommit to strict"),
-        ({"overcommit": "strict", "overcommit_ratio": 0}, "from 1 to 1000"),
-        ({"overcommit": "strict", "overcommit_ratio": 10**30}, "from 1 to 1000"),
-        ({"nr_hugepages": -1}, "from 0"),
-        ({"on_oom": "panic"}, "panic_reboot_after"),
+        (strict(80, overcommit_kbytes=80), "the kernel sets one to 0 when the other is written: choose one"),
+        ({"overcommit": "heuristic", "overcommit_ratio": 80}, "limit what a strict policy allows: set overcommit to"),
+        ({"overcommit_kbytes": 80}, "limit what a strict policy allows: set overcommit to"),
+        (strict(0), "overcommit_ratio is 0: it must be from 1 to 1000"),
+        (strict(10**30), "it must be from 1 to 1000"),
+        ({"nr_hugepages": -1}, "it must be from 0"),
+        ({"on_oom": "panic"}, "on_oom is panic without panic_reboot_after"),
         ({"on_oom": "panic_always"}, "'never'"),
-        ({"on_oom": "panic", "panic_reboot_after": "0"}, "number of seconds"),
-        ({"on_oom": "panic", "panic_reboot_after": "-1"}, "number of seconds"),
-        ({"on_oom": "panic", "panic_reboot_after": "5; reboot"}, "number of seconds"),
-        ({"on_oom": "panic", "panic_reboot_after": "\u0665"}, "number of seconds"),
-        ({"panic_reboot_after": "9" * 5000}, "number of seconds"),
+        *(
+            ({"on_oom": "panic", "panic_reboot_after": text}, "it must be a number of seconds from 1 to 86400")
+            for text in ("0", "-1", "5; reboot", "\u0665", "9" * 5000)
+        ),
         ({"margin": -1}, "margin"),
+        (strict(), "neither overcommit_ratio nor overcommit_kbytes set"),
     ],
 )
-def test_contradictions_are_refused(options, text):
-    with pytest.raises(memory_policy.PolicyError, match=re.escape(text)) as caught:
-        wanted(**options)
+def test_contradictions_are_refused(options, said):
+    with pytest.raises(memory_policy.PolicyError, match=re.escape(said)) as caught:
+        memory_policy.settings(options, {**DEFAULTS, RATIO: 0})
     assert len(str(caught.value)) < 300
-
-
-def test_a_panic_without_reboot_when_explicitly_wanted():
-    assert wanted(on_oom="panic", panic_reboot_after="never") == {PANIC: 0, ON_OOM: 1}
-    assert wanted(on_oom="kill") == {ON_OOM: 0}
-
-
-def test_no_intermediate_state_is_worse():
-    assert list(
-        wanted(overcommit="strict", overcommit_ratio=80, nr_hugepages=3, on_oom="panic", panic_reboot_after="5")
-    ) == [
-        HUGEPAGES,
-        RATIO,
-        OVERCOMMIT,
-        PANIC,
-        ON_OOM,
-    ]
-    assert list(memory_policy.in_order({PANIC: 0, ON_OOM: 0, RATIO: 50, OVERCOMMIT: 0})) == [
-        OVERCOMMIT,
-        RATIO,
-        ON_OOM,
-        PANIC,
-    ]
 
 
 @pytest.mark.parametrize(

@@ -12,81 +12,58 @@ from memory_tree import put
 
 WANTED = {"vm.overcommit_ratio": 80, "vm.overcommit_memory": 2}
 OURS = "etc/sysctl.d/99-threadwise-smt-memory.conf"
+TUNED = {"etc/tuned/tuned-main.conf": "reapply_sysctl = 0\n", "etc/tuned/active_profile": "mine\n"}
+PROFILE = "[main]\ninclude=throughput, mine\n[sysctl]\nvm.overcommit_memory = 1\n"
+INCLUDED = "[sysctl]\nvm.overcommit_ratio=>40\nvm.overcommit_memory=0\n"
+PROFILES = {"etc/tuned/mine/tuned.conf": PROFILE, "usr/lib/tuned/profiles/throughput/tuned.conf": INCLUDED}
+OF_ZZ = "/usr/lib/sysctl.d/99-zz.conf sets "
 
 
-def overrides(root, wanted=None):
-    return sysctl_files.BootFiles(HostFs(str(root))).overrides(WANTED if wanted is None else wanted)
-
-
-def test_earlier_files_do_not_override(tmp_path):
-    put(tmp_path, "etc/sysctl.d/50-db.conf", "vm.overcommit_memory = 1\nvm.overcommit_kbytes = 5000\n")
-    put(tmp_path, "etc/sysctl.d/99-sysctl.conf", "vm.overcommit_memory=0\n")
-    put(tmp_path, OURS, "vm.overcommit_memory=2\n")
-    assert overrides(tmp_path) == []
+def boot_files(root, files):
+    for path, text in files.items():
+        put(root, path, text)
+    return sysctl_files.BootFiles(HostFs(str(root)))
 
 
 @pytest.mark.parametrize(
-    ("line", "name"),
+    ("files", "said"),
     [
-        ("vm.overcommit_memory = 0", "vm.overcommit_memory to 0"),
-        ("-vm/overcommit_memory=1", "vm.overcommit_memory to 1"),
-        ("vm.overcommit_kbytes = 5000", "vm.overcommit_ratio to 0"),
+        (
+            {
+                "etc/sysctl.d/50-db.conf": "vm.overcommit_memory = 1\n",
+                "etc/sysctl.d/99-sysctl.conf": "vm.overcommit_memory=0\n",
+            },
+            [],
+        ),
+        ({"usr/lib/sysctl.d/99-zz.conf": "# x\n; y\nvm.overcommit_memory = 0"}, [OF_ZZ + "vm.overcommit_memory to 0"]),
+        ({"usr/lib/sysctl.d/99-zz.conf": "-vm/overcommit_memory=1\n"}, [OF_ZZ + "vm.overcommit_memory to 1"]),
+        ({"usr/lib/sysctl.d/99-zz.conf": "vm.overcommit_kbytes = 5000\n"}, [OF_ZZ + "vm.overcommit_ratio to 0"]),
+        # Hidden by one of the same name.
+        ({"usr/lib/sysctl.d/99-zz.conf": "vm.overcommit_memory = 0\n", "etc/sysctl.d/99-zz.conf": ""}, []),
+        ({"etc/sysctl.d/zz.conf": "vm.over* = 0\n#vm.overcommit_memory=0\nvm.overcommit_memory\n= 5\n"}, []),
+        # systemd-sysctl writes the ratio first and the kbytes after it: the ratio is reset to 0 although our file is
+        # read last.
+        (
+            {"etc/sysctl.d/1.conf": "vm.overcommit_ratio = 80\n", "etc/sysctl.d/2.conf": "vm.overcommit_kbytes = 50\n"},
+            ["/etc/sysctl.d/2.conf sets vm.overcommit_ratio to 0"],
+        ),
+        # procps reads it last.
+        ({"etc/sysctl.conf": "vm.overcommit_memory = 0\n"}, ["/etc/sysctl.conf sets vm.overcommit_memory to 0"]),
+        ({**PROFILES, "etc/tuned/active_profile": "mine\n"}, []),
+        (
+            {**PROFILES, **TUNED},
+            ["profile throughput sets vm.overcommit_ratio to 40", "profile mine sets vm.overcommit_memory to 1"],
+        ),
+        *(
+            ({**TUNED, "etc/tuned/active_profile": name, "secret/tuned.conf": "[sysctl]\nvm.overcommit_memory=0\n"}, [])
+            for name in ("../../secret", "/etc", "-x", "a" * 5000)
+        ),
     ],
 )
-def test_a_later_file_is_named(tmp_path, line, name):
-    put(tmp_path, "usr/lib/sysctl.d/99-zz.conf", f"# ours\n; theirs\n{line}\n")
-    (sentence,) = overrides(tmp_path)
-    assert "/usr/lib/sysctl.d/99-zz.conf sets " + name in sentence
+def test_what_overrides_our_file_is_named(tmp_path, files, said):
 
-
-def test_a_hidden_file_does_not_count(tmp_path):
-    put(tmp_path, "usr/lib/sysctl.d/99-zz.conf", "vm.overcommit_memory = 0\n")
-    put(tmp_path, "etc/sysctl.d/99-zz.conf", "")
-    assert overrides(tmp_path) == []
-
-
-def test_patterns_and_comments_do_not_count(tmp_path):
-    put(tmp_path, "etc/sysctl.d/zz.conf", "vm.over* = 0\n#vm.overcommit_memory=0\nvm.overcommit_memory\n= 5\n")
-    assert overrides(tmp_path) == []
-
-
-def test_an_equal_value_keeps_its_earlier_place(tmp_path):
-    # systemd-sysctl writes the ratio first and the kbytes after it: the ratio is reset to 0 although our file is read
-    # last.
-    put(tmp_path, "etc/sysctl.d/10-a.conf", "vm.overcommit_ratio = 80\n")
-    put(tmp_path, "etc/sysctl.d/20-b.conf", "vm.overcommit_kbytes = 5000\n")
-    (sentence,) = overrides(tmp_path)
-    assert "/etc/sysctl.d/20-b.conf sets vm.overcommit_ratio to 0" in sentence
-
-
-def test_sysctl_conf_is_read_last_by_procps(tmp_path):
-    put(tmp_path, "etc/sysctl.conf", "vm.overcommit_memory = 0\n")
-    (sentence,) = overrides(tmp_path)
-    assert "sysctl --system" in sentence and "/etc/sysctl.conf" in sentence
-
-
-def test_tuned_counts_only_where_it_does_not_reapply(tmp_path):
-    put(tmp_path, "etc/tuned/active_profile", "mine\n")
-    put(tmp_path, "etc/tuned/mine/tuned.conf", "[main]\ninclude=throughput, mine\n[sysctl]\nvm.overcommit_memory = 1\n")
-    put(
-        tmp_path,
-        "usr/lib/tuned/profiles/throughput/tuned.conf",
-        "[sysctl]\nvm.overcommit_ratio=>40\nvm.overcommit_memory=0\n",
-    )
-    assert overrides(tmp_path) == []
-    put(tmp_path, "etc/tuned/tuned-main.conf", "reapply_sysctl = 0\n")
-    assert [" ".join(sentence.split()[3:8]) for sentence in overrides(tmp_path)] == [
-        "throughput sets vm.overcommit_ratio to 40",
-        "mine sets vm.overcommit_memory to 1",
-    ]
-
-
-@pytest.mark.parametrize("profile", ["../../secret", "/etc", "-x", "a" * 5000])
-def test_hostile_profile_names_are_not_followed(tmp_path, profile):
-    put(tmp_path, "etc/tuned/tuned-main.conf", "reapply_sysctl=0\n")
-    put(tmp_path, "etc/tuned/active_profile", profile)
-    put(tmp_path, "secret/tuned.conf", "[sysctl]\nvm.overcommit_memory=0\n")
-    assert overrides(tmp_path) == []
+    found = boot_files(tmp_path, files).overrides(WANTED)
+    assert len(found) == len(said) and all(one in sentence for one, sentence in zip(said, found, strict=True)), found
 
 
 @given(st.text())
@@ -96,37 +73,33 @@ def test_any_text_is_read(text):
     sysctl_files.at_boot([("a", text)])
 
 
-def boot_differences(root):
-    return sysctl_files.BootFiles(HostFs(str(root))).differences(WANTED)
+BOTH = "vm.overcommit_memory=2\nvm.overcommit_ratio=80\n"
 
 
-def test_the_values_at_boot_are_compared_with_the_wanted_ones(tmp_path):
-    differences, blocked_by = boot_differences(tmp_path)
-    assert (differences, blocked_by) == (
-        ["no file sets vm.overcommit_ratio at boot", "no file sets vm.overcommit_memory at boot"],
-        None,
-    )
-    put(tmp_path, "etc/sysctl.d/50-db.conf", "vm.overcommit_memory = 2\nvm.overcommit_ratio = 80\n")
-    assert boot_differences(tmp_path) == ([], None), "a file of the administrator counts too"
-    put(tmp_path, OURS, "vm.overcommit_memory=0\n")
-    (sentence,), blocked_by = boot_differences(tmp_path)
-    assert sentence.endswith(f"{OURS} sets vm.overcommit_memory to 0 instead of 2 at boot") and blocked_by is None
-
-
-def test_a_file_that_overrides_ours_is_what_blocks_it(tmp_path):
-    put(tmp_path, OURS, "vm.overcommit_memory=2\nvm.overcommit_ratio=80\n")
-    put(tmp_path, "etc/sysctl.d/99-zz.conf", "vm.overcommit_memory=0\n")
-    (sentence,), blocked_by = boot_differences(tmp_path)
-    assert (
-        "99-zz.conf sets vm.overcommit_memory to 0 instead of 2" in sentence
-        and "remove that line from the file" in blocked_by
-    )
-
-
-def test_a_tuned_profile_is_what_blocks_ours(tmp_path):
-    put(tmp_path, OURS, "vm.overcommit_memory=2\nvm.overcommit_ratio=80\n")
-    put(tmp_path, "etc/tuned/tuned-main.conf", "reapply_sysctl = 0\n")
-    put(tmp_path, "etc/tuned/active_profile", "db\n")
-    put(tmp_path, "etc/tuned/db/tuned.conf", "[sysctl]\nvm.overcommit_ratio=50\n")
-    (sentence,), blocked_by = boot_differences(tmp_path)
-    assert "TuneD profile db sets vm.overcommit_ratio to 50" in sentence and blocked_by == sentence
+@pytest.mark.parametrize(
+    ("files", "differs", "is_blocked"),
+    [
+        ({}, ["no file sets vm.overcommit_ratio at boot", "no file sets vm.overcommit_memory at boot"], False),
+        # A file of the administrator counts too.
+        ({"etc/sysctl.d/50-db.conf": BOTH}, [], False),
+        (
+            {"etc/sysctl.d/50-db.conf": BOTH, OURS: "vm.overcommit_memory=0\n"},
+            [f"{OURS} sets vm.overcommit_memory to 0 instead of 2 at boot"],
+            False,
+        ),
+        (
+            {OURS: BOTH, "etc/sysctl.d/99-zz.conf": "vm.overcommit_memory=0\n"},
+            ["99-zz.conf sets vm.overcommit_memory to 0 instead of 2 at boot"],
+            True,
+        ),
+        (
+            {OURS: BOTH, **TUNED, "etc/tuned/mine/tuned.conf": "[sysctl]\nvm.overcommit_ratio=50\n"},
+            ["the TuneD profile mine sets vm.overcommit_ratio to 50"],
+            True,
+        ),
+    ],
+)
+def test_the_values_at_boot_are_compared_with_the_wanted_ones(tmp_path, files, differs, is_blocked):
+    found, blocked_by = boot_files(tmp_path, files).differences(WANTED)
+    assert len(found) == len(differs) and all(one in said for one, said in zip(differs, found, strict=True)), found
+    assert (blocked_by is not None) == is_blocked
