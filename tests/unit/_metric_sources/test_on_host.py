@@ -34,29 +34,13 @@ def test_a_sample_of_a_file(sample, value):
     assert on_host.of_file(FILE, sample) == value
 
 
-@pytest.mark.parametrize(
-    ("printed", "value"),
-    [
-        ("1.5\n", 1.5),
-        ("1e3", 1000.0),
-        ("", None),
-        ("1 2", None),
-        ("NaN", None),
-        ("inf", None),
-        ("1e308", None),
-        ("\x1b[31m1", None),
-        ("many", None),
-    ],
-)
-def test_what_a_command_prints(printed, value):
-    assert on_host.of_command(printed) == value
+@pytest.mark.parametrize("printed", ["", "1 2", "NaN", "inf", "1e308", "\x1b[31m1", "many"])
+def test_what_a_command_prints(printed):
+    assert (on_host.of_command("1.5\n"), on_host.of_command(printed)) == (1.5, None)
 
 
 def test_a_counter_has_a_rate_but_not_over_a_reset_or_a_gap():
     rate = on_host.Rate()
-    found = [
-        rate.feed(now, value)
-        for now, value in [(0, 100.0), (10, 150.0), (20, 30.0), (30, 60.0), (40, None), (50, 90.0), (60, 95.0)]
-    ]
-    assert found == [None, 5.0, None, 3.0, None, None, 0.5]
+    readings = [(0, 100.0), (10, 150.0), (20, 30.0), (30, 60.0), (40, None), (50, 90.0), (60, 95.0)]
+    assert [rate.feed(now, value) for now, value in readings] == [None, 5.0, None, 3.0, None, None, 0.5]
     assert rate.resets == 1

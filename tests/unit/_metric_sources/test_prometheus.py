@@ -1,76 +1,115 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A real Prometheus: numbers, series, gaps, names; and servers that lie, which get one sentence and nothing else."""
+"""A real Prometheus, alone, with TLS and behind nginx: its numbers, in answers of every size, and how far back a query
+counts over its rules.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import datetime
-import json
 import os
 import subprocess
 import time
 
 import prometheus_server
 import pytest
-from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import prometheus, server
-from prometheus_server import send
+from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import lineage, prometheus, server
 
 SECRET = "s3cret-token"
 BCRYPT_OF_SECRET = "$2b$04$abcdefghijklmnopqrstuuNG0Z9xYjgj3pkzN.YpYToaPHOmIUPo."
+BEGIN = datetime.datetime(2026, 11, 25, 12, tzinfo=datetime.UTC)
+AT = BEGIN.timestamp()
+ONE = "a metric has to be one number for each host"
+EXPORTED = """requests_total{path="a"} 5
+requests_total{path="b{,} \\"x\\""} 7
+load 1
+workers{pool="a"} 3
+workers{pool="b"} 4
+broken NaN
+"""
+RULES = [
+    {
+        "name": "first",
+        "interval": "2s",
+        "rules": [
+            {"record": "job:requests:2m", "expr": "sum(rate(requests_total[2m]))"},
+            {"record": "nested", "expr": 'avg_over_time({__name__="job:requests:2m"}[30s] offset 5s)'},
+            {"record": "window", "expr": "sum(rate(requests_total[1h]))", "labels": {"window": "1h"}},
+            {"record": "selfish", "expr": "max(selfish) or vector(1)"},
+            {"record": "clock", "expr": "time()"},
+            {"alert": "Loaded", "expr": "load > 0"},
+        ],
+    },
+    {
+        "name": "second",
+        "interval": "3s",
+        "rules": [
+            {"record": "window", "expr": "sum(rate(requests_total[1m]))", "labels": {"window": "1m"}},
+            # Made of another series of the same name.
+            {"record": "sums", "expr": 'sum(sums{level="low"})', "labels": {"level": "high"}},
+            {"record": "sums", "expr": "sum(load)", "labels": {"level": "low"}},
+        ],
+    },
+]
 
 
 @pytest.fixture(name="service", scope="module")
-def a_scraped_service(tmp_path_factory):
-    """A service that a real Prometheus scrapes, and whose numbers stay when a busy machine does not end a scrape:
-    (address of the server, instance).
-    """
-
-    def answer(handler):
-        # Prometheus lets a failed scrape end a series, but not one that brings its own time with it.
-        now = int(time.time() * 1000)
-        series = ("load 0.5", 'workers{pool="a"} 3', 'workers{pool="b"} 4', "broken NaN")
-        send(handler, "".join(f"{line} {now}\n" for line in series), 200, prometheus_server.EXPOSITION)
-
-    with prometheus_server.serving(answer) as address:
+def a_scraped_service_and_rules(tmp_path_factory):
+    """(Address of the server, instance)."""
+    exporter = prometheus_server.Exporter(is_punctual=True)
+    exporter.text = EXPORTED
+    with prometheus_server.serving(exporter.answer) as address:
         instance = address.removeprefix("http://")
-        with prometheus_server.prometheus(tmp_path_factory.mktemp("prometheus"), [instance]) as url:
-            wait_for_a_scrape(url)
+        directory = tmp_path_factory.mktemp("prometheus")
+        with prometheus_server.prometheus(directory, [instance], rules=RULES) as url:
+            exporter.wait(6)
             yield url, instance
 
 
-def wait_for_a_scrape(url):
-    """Wait until a server has the series load."""
-    for _turn in range(600):
-        with contextlib.suppress(server.SourceError):
-            source(url).instant("load")
-            return
-        time.sleep(0.1)
-    raise AssertionError("no scrape in a minute")
+@pytest.fixture(name="url")
+def its_address(service):
+    return service[0]
 
 
-def source(url, seconds=server.ANSWER_SECONDS, **variables):
+def source(url, **variables):
     """A server as variables describe it: raw, as a user writes them."""
-    return prometheus.Prometheus(server.access({"url": url, **variables}.get), seconds)
+    return prometheus.Prometheus(server.access({"url": url, **variables}.get))
 
 
-def test_a_query_gives_its_number_now(service):
+def sentence(url, query="load", **access):
+    with pytest.raises(server.SourceError) as caught:
+        source(url, **access).instant(query)
+    # Nothing that was raised before shows more.
+    assert SECRET not in str(caught.value) and "\n" not in str(caught.value) and caught.value.__cause__ is None
+    return str(caught.value).removeprefix(f"the metrics server {url}")
+
+
+@pytest.mark.parametrize(
+    ("query", "value"),
+    [
+        ('load{{instance="{instance}"}}', 1.0),
+        ("sum(workers)", 7.0),
+        ("scalar(load)", 1.0),
+        ("workers", f" has 2 series for workers, which differ by pool: {ONE}, so sum them or name one"),
+        ("load[1m]", f" answers load[1m] with a matrix: {ONE}"),
+        ("broken", " gives NaN for broken, which is no number to judge by"),
+        ("load / 0", " gives +Inf for load / 0, which is no number to judge by"),
+        ("nothing", " has no series for nothing: it was not scraped lately, or has another name there"),
+        ("rate(load", "unclosed left parenthesis"),
+        ('load{{instance="127.0.0.2:{port}"}}', ": it knows no instance '127.0.0.2:{port}'; there is {instance}"),
+    ],
+)
+def test_a_query_gives_its_number_now_or_a_sentence(service, query, value):
     url, instance = service
-    assert source(url).instant(f'load{{instance="{instance}"}}') == 0.5
-    assert source(url).instant("sum(workers)") == 7.0
-    assert source(url).instant("scalar(load)") == 0.5
+    names = {"instance": instance, "port": instance.rpartition(":")[2]}
+    query = query.format(**names)
+    if isinstance(value, float):
+        assert source(url).instant(query) == value
+    else:
+        assert sentence(url, query).endswith(value.format(**names))
 
 
-def test_a_period_has_its_points_and_those_expected(service):
-    url, _instance = service
-    begin = datetime.datetime.now(datetime.UTC)
-    time.sleep(4)
-    found = source(url).over("load", begin, begin + datetime.timedelta(seconds=4), 1)
-    assert found.expected == len(found.points) == 5
-    assert {value for _moment, value in found.points} == {0.5}
-    assert [moment for moment, _value in found.points] == sorted(moment for moment, _value in found.points)
-
-
+@pytest.mark.night
 def test_scrapes_that_fail_are_missing_points(tmp_path):
     exporter = prometheus_server.Exporter()
     exporter.text = "load 0.5\n"
@@ -78,106 +117,31 @@ def test_scrapes_that_fail_are_missing_points(tmp_path):
         prometheus_server.serving(exporter.answer) as address,
         prometheus_server.prometheus(tmp_path, [address.removeprefix("http://")]) as url,
     ):
-        wait_for_a_scrape(url)
+        exporter.wait(3)
         exporter.text = None
         exporter.wait(3)
         begin = datetime.datetime.now(datetime.UTC)
         exporter.wait(3)
-        with pytest.raises(server.SourceError, match="has no series for load: it was not scraped lately"):
+        with pytest.raises(server.SourceError, match="has no series for load"):
             source(url).over("load", begin, begin + datetime.timedelta(seconds=2), 1)
 
 
-def sentence(url, query="load", **access):
-    with pytest.raises(server.SourceError) as caught:
-        source(url, **access).instant(query)
-    assert SECRET not in str(caught.value)
-    assert SECRET not in repr(server.access({"url": url, **access}.get))
-    assert "\n" not in str(caught.value) and "\x1b" not in str(caught.value)
-    # Nothing that was raised before shows more.
-    assert caught.value.__cause__ is None
-    return str(caught.value).replace(url, "URL")
-
-
-@pytest.mark.parametrize(
-    ("query", "said"),
-    [
-        (
-            "workers",
-            (
-                "the metrics server URL has 2 series for workers, which differ by pool: a metric has to be one number"
-                " for each host, so sum them or name one"
-            ),
-        ),
-        (
-            "load[1m]",
-            "the metrics server URL answers load[1m] with a matrix: a metric has to be one number for each host",
-        ),
-        ("broken", "the metrics server URL gives NaN for broken, which is no number to judge by"),
-        ("load / 0", "the metrics server URL gives +Inf for load / 0, which is no number to judge by"),
-        (
-            "nothing_of_that_name",
-            (
-                "the metrics server URL has no series for nothing_of_that_name: it was not scraped lately, or has"
-                " another name there"
-            ),
-        ),
-    ],
-)
-def test_what_is_no_number_for_a_host_gets_a_sentence(service, query, said):
-    assert sentence(service[0], query) == said
-
-
-def test_a_query_that_is_not_valid_gets_the_servers_reason(service):
-    said = sentence(service[0], "rate(load")
-    assert (
-        said.startswith("the metrics server URL refuses the query (status 400): invalid parameter")
-        and "unclosed left parenthesis" in said
-    )
-
-
-def test_a_host_that_is_scraped_under_another_name_is_named(service):
-    url, instance = service
-    port = instance.rpartition(":")[2]
-    said = sentence(url, f'load{{instance="127.0.0.2:{port}"}}')
-    assert said.endswith(f": it knows no instance '127.0.0.2:{port}'; there is {instance}")
-
-
-@pytest.fixture(name="protected", scope="module")
-def a_protected_server(tmp_path_factory):
-    """A real Prometheus with TLS and a user: (address, its certificate)."""
-    directory = tmp_path_factory.mktemp("protected")
+def test_a_server_with_tls_and_a_password(tmp_path):
+    made = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1"
     subprocess.run(
-        [
-            *(
-                "openssl",
-                "req",
-                "-x509",
-                "-newkey",
-                "rsa:2048",
-                "-nodes",
-                "-days",
-                "2",
-                "-subj",
-                "/CN=127.0.0.1",
-                "-addext",
-                "subjectAltName=IP:127.0.0.1",
-            ),
-            *("-keyout", directory / "key.pem", "-out", directory / "cert.pem"),
-        ],
-        check=True,
-        capture_output=True,
+        [*made.split(), "-keyout", tmp_path / "key.pem", "-out", tmp_path / "cert.pem"], check=True, capture_output=True
     )
     config = {
         "tls_server_config": {"cert_file": "cert.pem", "key_file": "key.pem"},
         "basic_auth_users": {"trial": BCRYPT_OF_SECRET},
     }
-    with prometheus_server.prometheus(directory, [], config, "https", credentials=("trial", SECRET)) as url:
-        yield url, str(directory / "cert.pem")
-
-
-def test_a_server_with_tls_and_a_password(protected):
-    url, certificate = protected
-    assert source(url, ca=certificate, user="trial", password=SECRET).instant("vector(1)") == 1.0
+    given = {"ca": str(tmp_path / "cert.pem"), "user": "trial", "password": SECRET}
+    with prometheus_server.prometheus(tmp_path, [], config, "https", credentials=("trial", SECRET)) as url:
+        assert source(url, **given).instant("vector(1)") == 1.0
+        said = sentence(url, **{**given, "ca": ""})
+        assert "certificate verify failed" in said or "self-signed" in said
+        assert " refuses access (status 401)" in sentence(url, **{**given, "password": "wrong"})
+        assert " refuses access (status 401)" in sentence(url, ca=given["ca"], token=SECRET)
 
 
 def test_a_server_that_starts_is_no_other_server(tmp_path):
@@ -188,175 +152,117 @@ def test_a_server_that_starts_is_no_other_server(tmp_path):
         while "Connection refused" in (said := sentence(url)):
             assert process.poll() is None
             time.sleep(0.1)
-        assert (
-            said
-            == "the metrics server URL answers no queries now (status 503): it is starting, or what is in front of it"
-            " does not reach it"
-        )
-        assert not prometheus_server.is_ready(url)
+        assert said.startswith(" answers no queries now (status 503)") and not prometheus_server.is_ready(url)
 
 
-def test_without_its_certificate_or_password_it_is_not_asked(protected):
-    url, certificate = protected
-    assert "certificate verify failed" in sentence(url, user="trial", password=SECRET) or "self-signed" in sentence(
-        url, user="trial", password=SECRET
-    )
-    assert "refuses access (status 401)" in sentence(url, ca=certificate, user="trial", password="wrong")
-    assert "refuses access (status 401)" in sentence(url, ca=certificate, token=SECRET)
+# ---- answers of every size -------------------------------------------------------------------------------------------
 
 
-def answered(result):
-    return {"status": "success", "data": {"resultType": "vector", "result": result}}
+def labelled(word, doublings):
+    """A query whose answer has a label of ``len(word) * 2**doublings`` letters."""
+    query = f'label_replace(vector(7), "a", "{word}", "", "")'
+    for _turn in range(doublings):
+        query = f'label_join({query}, "a", "", "a", "a")'
+    return query
 
 
-def vector(value):
-    return answered([{"metric": {}, "value": [1.0, value]}])
+def read_in_every_size(source):
+    """Read answers of a real server from 100 bytes to the limit, each value of which is known."""
+    # A day at each check of 2 s would be more points than a server gives: there are fewer of them, further apart.
+    for seconds, step, between in ((0, 15, 15), (300, 15, 15), (300, 2, 2), (3600, 2, 2), (86_400, 2, 9)):
+        found = source.over("time() * 1.1", BEGIN, BEGIN + datetime.timedelta(seconds=seconds), step)
+        moments = [AT + number * between for number in range(seconds // between + 1)]
+        assert [moment for moment, _value in found.points] == moments and found.expected == len(moments)
+        assert [value for _moment, value in found.points] == pytest.approx([moment * 1.1 for moment in moments])
+    # About where Prometheus begins with chunks, and where nginx begins with files.
+    for letters, doublings in ((1, 0), (1860, 0), (1960, 0), (2060, 0), (1000, 7), (1000, 10), (31, 17)):
+        data = source._asked("query", {"query": labelled("x" * letters, doublings)})
+        assert len(data["result"][0]["metric"]["a"]) == letters * 2**doublings and data["result"][0]["value"][1] == "7"
+    with pytest.raises(server.SourceError, match="larger than 4 MiB"):
+        source.instant(labelled("x" * 32, 17))
 
 
-def endless(handler):
-    handler.send_response(200)
-    handler.send_header("Content-Type", "application/json")
-    handler.end_headers()
-    while True:
-        handler.wfile.write(b" " * 65536)
-
-
-def broken_off(handler):
-    handler.send_response(200)
-    handler.send_header("Content-Type", "application/json")
-    handler.send_header("Content-Length", "1000")
-    handler.end_headers()
-    handler.wfile.write(b'{"status"')
-    handler.close_connection = True
-
-
-def a_million_series(handler):
-    # Repeated as text: to encode a million objects takes a busy machine longer than an answer may take.
-    series = json.dumps({"metric": {}, "value": [1, "1"]})
-    send(handler, json.dumps(answered([])).replace("[]", f"[{', '.join([series] * 1_000_000)}]"))
-
-
-LIES = {
-    "html": (
-        lambda handler: send(handler, "<h1>x</h1>", kind="text/html"),
-        "answers with text/html and status 200 instead of JSON",
-    ),
-    "huge number": (
-        lambda handler: send(handler, json.dumps(vector("1e308"))),
-        "gives 1e308 for load, which is no number to judge by",
-    ),
-    "words": (lambda handler: send(handler, json.dumps(vector("many"))), "gives many for load"),
-    "colours": (
-        lambda handler: send(handler, json.dumps({"status": "error", "error": "\x1b[31mred\nline"}), 400),
-        "refuses the query (status 400): \\x1b[31mred line",
-    ),
-    "truncated": (
-        lambda handler: send(handler, '{"status": "succ'),
-        "its answer cannot be read: not a complete JSON document",
-    ),
-    "nested": (lambda handler: send(handler, "[" * 100_000), "its answer cannot be read"),
-    "a list": (lambda handler: send(handler, "[1, 2]"), "refuses the query (status 200): it does not say why"),
-    "no data": (lambda handler: send(handler, '{"status": "success"}'), "its answer has no data"),
-    "other data": (lambda handler: send(handler, json.dumps(answered([7]))), "is not that of a Prometheus server"),
-    "a million series": (a_million_series, "its answer is larger than 4 MiB"),
-    "endless": (endless, "its answer is larger than 4 MiB"),
-    "broken off": (broken_off, "its answer broke off: 991 bytes are missing"),
-    "an error page": (
-        lambda handler: send(handler, "no such page", 404, "text/plain"),
-        "answers with text/plain and status 404 instead of JSON",
-    ),
-    "a proxy without its server": (
-        lambda handler: send(handler, "<h1>x</h1>", 502, "text/html"),
-        "answers no queries now (status 502)",
-    ),
-    "a query that takes too long": (
-        lambda handler: send(
-            handler, json.dumps({"status": "error", "errorType": "timeout", "error": "query timed out"}), 503
-        ),
-        "refuses the query (status 503): query timed out",
-    ),
-    "forbidden": (lambda handler: send(handler, SECRET, 403, "text/plain"), "refuses access (status 403)"),
+UNPACKED = 'proxy_set_header Accept-Encoding ""'
+PACKS = (UNPACKED, "gzip on", "gzip_proxied any", "gzip_types application/json")
+PROXIES = {
+    "as Debian has it": (),
+    "nginx packs without buffers": (*PACKS, "proxy_buffering off"),
+    "without buffers": ("proxy_buffering off",),
+    "HTTP/1.1 behind it, and connections kept": ("proxy_http_version 1.1", 'proxy_set_header Connection ""'),
+    "HTTP/1.1 without buffers": ("proxy_http_version 1.1", "proxy_buffering off"),
+    "nginx packs": (*PACKS, "gzip_min_length 0"),
+    "nobody packs": (UNPACKED,),
+    "small buffers": ("proxy_buffers 2 4k", "proxy_buffer_size 4k", "proxy_busy_buffers_size 4k"),
 }
 
 
-@pytest.mark.parametrize("lie", LIES)
-def test_a_server_that_lies_gets_a_sentence(lie):
-    answer, said = LIES[lie]
-    with prometheus_server.serving(answer) as url:
-        assert said in sentence(url, token=SECRET)
+def test_answers_of_every_size_from_prometheus_itself(url):
+    read_in_every_size(source(url))
 
 
-def test_a_redirect_is_not_followed_and_takes_no_token_along():
-    elsewhere = []
-    with (
-        prometheus_server.serving(lambda handler: elsewhere.append(handler.headers)) as other,
-        prometheus_server.serving(lambda handler: send(handler, "", 302, Location=other)) as url,
-    ):
-        assert "redirects elsewhere (status 302), which is not followed" in sentence(url, token=SECRET)
-    assert elsewhere == []
+@pytest.mark.night(after=2)
+@pytest.mark.parametrize("name", PROXIES)
+def test_answers_of_every_size_through_nginx(url, tmp_path, name):
+    with prometheus_server.nginx(tmp_path, url, *PROXIES[name]) as front:
+        read_in_every_size(source(front))
 
 
-@pytest.mark.parametrize("drips", [False, True])
-def test_silence_and_a_slow_drip_end_at_the_time_limit(drips):
-    def answer(handler):
-        handler.send_response(200)
-        handler.send_header("Content-Type", "application/json")
-        handler.end_headers()
-        for _turn in range(300):
-            time.sleep(0.1)
-            if drips:
-                handler.wfile.write(b" ")
-                handler.wfile.flush()
-
-    with (
-        prometheus_server.serving(answer) as url,
-        pytest.raises(server.SourceError, match=r"its answer (was not there after [12] s|broke off: timed out)"),
-    ):
-        source(url, 1.0).instant("load")
+def test_a_user_of_nginx_and_what_it_says_while_nothing_is_behind_it(tmp_path):
+    (tmp_path / "users").write_text(f"trial:{{PLAIN}}{SECRET}\n")
+    behind = f"http://127.0.0.1:{prometheus_server.free_port()}"
+    auth = ('auth_basic "x"', f"auth_basic_user_file {tmp_path}/users")
+    with prometheus_server.nginx(tmp_path, behind, server=auth) as front:
+        assert " refuses access (status 401)" in sentence(front, user="trial", password="wrong")
+        given = {"user": "trial", "password": f"{SECRET}\n"}
+        assert " answers no queries now (status 502)" in sentence(front, **given)
+        assert " refuses a query for its length (status 414)" in sentence(front, f"load + {'1 + ' * 20_000} 1", **given)
 
 
-def test_headers_that_never_end_end_at_the_time_limit():
-    def answer(handler):
-        handler.wfile.write(b"HTTP/1.0 200 OK\r\n")
-        for number in range(300):
-            time.sleep(0.1)
-            handler.wfile.write(f"X-{number}: {number}\r\n".encode())
-            handler.wfile.flush()
-
-    with (
-        prometheus_server.serving(answer) as url,
-        pytest.raises(server.SourceError, match=r"its answer was not there after 2 s|cannot be reached: .*timed out"),
-    ):
-        source(url, 1.0).instant("load")
+# ---- how far back a query counts -------------------------------------------------------------------------------------
 
 
-def test_points_out_of_order_and_twice_are_sorted_and_counted_once():
-    values = [[3, "3"], [1, "1"], [2, "NaN"], [1, "1"]]
-    document = {"status": "success", "data": {"resultType": "matrix", "result": [{"metric": {}, "values": values}]}}
-    with prometheus_server.serving(lambda handler: send(handler, json.dumps(document))) as url:
-        begin = datetime.datetime.fromtimestamp(1, datetime.UTC)
-        found = source(url).over("load", begin, begin + datetime.timedelta(seconds=2), 1)
-    assert found == prometheus.Series(((1.0, 1.0), (3.0, 3.0)), 3)
-
-
-def test_a_server_that_is_not_there():
-    assert sentence(f"http://127.0.0.1:{prometheus_server.free_port()}").endswith(
-        "cannot be reached: Connection refused"
-    )
-
-
+@pytest.mark.night(after=4)
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("query", "seconds"),
     [
-        ("http://user:s3cret-token@127.0.0.1:9090", "has a user or a password in it"),
-        ("127.0.0.1:9090", "is no address such as"),
-        ("file:///etc/passwd", "is no address such as"),
-        ("http://", "is no address such as"),
-        ("http://h:99999", "is no address such as"),
-        ("", "is no address such as"),
+        ('sum(rate(requests_total{path="b{,} \\"x\\"",}[20s]))', 21),
+        # A rule over a rule of its group may see what that one made an evaluation earlier.
+        ("nested", 2 + 30 + 5 + 2 * 2 + 120 + 1),
+        ('{__name__=~"load|job:.*"}', 2 + 120 + 1),
+        ('sums{level="high"}', 3 + 2 * 3 + 1),
+        ("load + on () job:requests:2m", 2 + 120 + 1),
+        ("avg_over_time(job:requests:2m[5m])", 300 + 2 + 120 + 1),
+        ("last_over_time(job:requests:2m[10s] offset -1m)", 10 + 2 + 120 + 1),
+        ("max_over_time(rate(job:requests:2m[10s])[30s:])", 40 + 2 + 120 + 1),
+        ('label_replace(load, "__name__", "job:requests:2m", "", "")', 1),
+        ('window{window="1m"}', 3 + 60 + 1),
+        ('window{window!="1h"}', 3 + 60 + 1),
+        ("window", 2 + 3600 + 1),
+        ("selfish", lineage.ENDLESS),
+        ("load @ 1", lineage.ENDLESS),
+        ("clock", 2),
+        # Nothing is known of what is not there, but its range.
+        ("rate(errors_total[30s]) or vector(0)", 30),
+        ("time()", 0),
     ],
 )
-def test_what_is_no_address_is_refused(url, said):
-    with pytest.raises(server.SourceError, match=said) as caught:
-        source(url)
-    assert SECRET not in str(caught.value)
+def test_how_far_back_a_query_counts(url, query, seconds):
+    assert lineage.Lineage(source(url)).of(query).seconds == pytest.approx(seconds)
+
+
+def test_what_makes_it_so_is_said_and_what_the_user_says_counts_where_it_is_more(url):
+    known = lineage.Lineage(source(url))
+    assert known.of("max(nested)").said == (
+        "the rule nested is evaluated every 2 s and looks back 35 s",
+        "the rule job:requests:2m is evaluated every 2 s and looks back 2 min",
+        "requests_total has a sample every 1 s",
+    )
+    assert known.of("selfish").said[-1] == "the rule selfish is made of its own values"
+    elsewhere = "job:other has the name of a rule's series, and no rule of the metrics server makes it"
+    with pytest.raises(lineage.NotKnownError, match=f"^{elsewhere}$"):
+        known.of("job:other")
+    assert known.of("load", 90.0) == lineage.Path(90.0, ("its looks_back says so",))
+    assert [known.of(query, 90.0).seconds for query in ("job:requests:2m", "rate(load)")] == [123.0, 90.0]
+    assert known.of("rate(load[5m] @ 1)", 90.0).seconds == lineage.ENDLESS
+    said = (f"its looks_back says so, because {elsewhere}",)
+    assert known.of("avg_over_time(job:other[2m])", 90.0) == lineage.Path(120.0, said)
