@@ -1,34 +1,25 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the firmware says beside what the kernel shows."""
+"""Which attribute switches SMT, what its values mean, and what the firmware says beside what the kernel shows."""
 
 from __future__ import annotations
 
 import bmc_server
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._firmware import agreement
+from ansible_collections.threadwise.smt.plugins.module_utils._firmware import agreement, attributes, commands
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 
 UNKNOWN = bmc_server.kernel(supported=None, active=None)
 OFFLINE = bmc_server.kernel(active=False, control="off")
+ON, ONE_THREAD, GUEST = bmc_server.kernel(), bmc_server.ONE_THREAD, bmc_server.kernel(hypervisor="kvm")
+VALUES = {"enabled": "Enabled", "disabled": "Disabled", "auto": "Auto", "unknown": "3"}
+SEEN = {"system": "1", "attribute": "LogicalProc", "staged": None, "staged_value": None, "is_off": False}
+SEEN |= {"core_limits": (), "counts": {"sockets": None, "cores": None, "threads": None}, "needs_job": False}
+SEEN |= {"tasks": {"enabled": "turn it on", "disabled": "turn it off"}}
 
 
 def seen(state="enabled", **changes):
-    value = {"enabled": "Enabled", "disabled": "Disabled", "auto": "Auto", "unknown": "3"}[state]
-    fields = {
-        "system": "1",
-        "attribute": "LogicalProc",
-        "value": value,
-        "state": state,
-        "staged": None,
-        "staged_value": None,
-        "is_off": False,
-        "core_limits": (),
-        "counts": {"sockets": None, "cores": None, "threads": None},
-        "tasks": {"enabled": "turn it on", "disabled": "turn it off"},
-        "needs_job": False,
-    }
-    return agreement.Seen(**{**fields, **changes})
+    return agreement.Seen(**{**SEEN, "value": VALUES[state], "state": state, **changes})
 
 
 def compare(system, kernel):
@@ -38,21 +29,17 @@ def compare(system, kernel):
 @pytest.mark.parametrize(
     ("state", "kernel", "agrees"),
     [
-        ("enabled", bmc_server.kernel(), True),
-        ("enabled", OFFLINE, True),
-        ("enabled", bmc_server.ONE_THREAD, False),
-        ("disabled", bmc_server.kernel(), False),
-        ("disabled", OFFLINE, False),
-        ("disabled", bmc_server.ONE_THREAD, True),
-        ("auto", bmc_server.kernel(), True),
-        ("auto", OFFLINE, True),
-        ("auto", bmc_server.ONE_THREAD, None),
-        ("unknown", bmc_server.kernel(), None),
-        ("unknown", bmc_server.ONE_THREAD, None),
-        ("enabled", UNKNOWN, None),
-        ("disabled", UNKNOWN, None),
-        ("enabled", bmc_server.kernel(hypervisor="kvm"), None),
-        ("disabled", bmc_server.kernel(hypervisor="kvm"), None),
+        *(("enabled", kernel, agrees) for kernel, agrees in ((ON, True), (OFFLINE, True), (ONE_THREAD, False))),
+        *(("disabled", kernel, agrees) for kernel, agrees in ((ON, False), (OFFLINE, False), (ONE_THREAD, True))),
+        *(("auto", kernel, agrees) for kernel, agrees in ((ON, True), (OFFLINE, True), (ONE_THREAD, None))),
+        *((state, kernel, None) for state in ("enabled", "disabled") for kernel in (UNKNOWN, GUEST)),
+        *(("unknown", kernel, None) for kernel in (ON, ONE_THREAD)),
+        # A kernel that does not look at all CPUs says nothing of second threads, but of those that it sees.
+        *(
+            ("enabled", {**kernel, "boot": {"running": ["nosmt", argument]}}, agrees)
+            for argument in ("nr_cpus=18", "maxcpus=18", "possible_cpus=18", "nosmp")
+            for kernel, agrees in ((ONE_THREAD, None), (ON, True))
+        ),
     ],
 )
 def test_whether_they_agree(state, kernel, agrees):
@@ -62,115 +49,223 @@ def test_whether_they_agree(state, kernel, agrees):
     assert [one.about for one in found.findings] == ([] if agrees or state == "unknown" else ["kernel"])
 
 
-def sentence(system, kernel):
-    (finding,) = compare(system, kernel).findings
-    return finding.sentence
+NOT_IN_FORCE = (
+    "the value is not in force{}. Power the host off and on; if that changes nothing, set the value once more"
+)
+STAGED = {"staged": "disabled", "staged_value": "Disabled"}
+PENDING = "LogicalProc=Disabled is pending until the next boot; LogicalProc=Enabled is in force"
+JOB = ". iDRAC applies it only with a configuration job, which dellemc.openmanage.idrac_bios makes"
+SETS = "LogicalProc=Auto leaves SMT to the firmware, and the kernel shows one thread a core: where the processor has two, set it"
+NR_CPUS = {**ONE_THREAD, "boot": {"running": ["nr_cpus=1"]}}
 
 
-def test_siblings_that_the_kernel_holds_offline_are_there():
-    assert sentence(seen("disabled"), OFFLINE).startswith(
-        "the firmware says LogicalProc=Disabled, and the kernel has second threads, which it holds offline: the value"
-        " is not in force. "
-    )
-
-
-def test_a_difference_names_the_way_out():
-    assert sentence(seen("enabled"), bmc_server.ONE_THREAD) == (
-        "the firmware says LogicalProc=Enabled, and the kernel shows one thread a core: the value is not in force, or"
-        " the processor has no second threads. Power the host off and on; if that changes nothing, set the value once"
-        " more (turn it on)"
-    )
-    assert sentence(seen("disabled"), bmc_server.kernel()).endswith("set the value once more (turn it off)")
-    assert sentence(seen("auto"), bmc_server.ONE_THREAD).endswith("where the processor has two, set it (turn it on)")
-    without = seen("auto", tasks={"enabled": None, "disabled": None})
-    assert sentence(without, bmc_server.ONE_THREAD).endswith("where the processor has two, set it")
-
-
-@pytest.mark.parametrize("argument", ["nr_cpus=18", "maxcpus=18", "possible_cpus=18", "nosmp"])
-def test_a_kernel_that_does_not_look_at_all_cpus_says_nothing_of_the_firmware(argument):
-    kernel = {**bmc_server.ONE_THREAD, "boot": {"running": ["nosmt", argument]}}
-    found = compare(seen("enabled"), kernel)
-    assert found.agrees is None and argument in found.findings[0].sentence
-    # Second threads that it sees all the same are there.
-    assert compare(seen("enabled"), bmc_server.kernel(boot={"running": [argument]})).agrees is True
-
-
-def test_what_waits_for_the_next_boot_is_a_finding_by_itself():
-    waiting = seen("enabled", staged="disabled", staged_value="Disabled")
-    assert (
-        sentence(waiting, None)
-        == "LogicalProc=Disabled is pending until the next boot; LogicalProc=Enabled is in force"
-    )
-    assert "configuration job" in sentence(waiting._replace(needs_job=True), None)
-
-
-def test_a_kernel_that_shows_what_waits_has_booted_before_the_bmc_looked():
-    waiting = seen("enabled", staged="disabled", staged_value="Disabled")
-    found = compare(waiting, bmc_server.ONE_THREAD)
-    assert found.agrees is False and "the BMC has not seen the last boot yet" in found.findings[1].sentence
-    back = seen("disabled", staged="enabled", staged_value="Enabled")
-    assert "the BMC has not seen the last boot yet" in compare(back, bmc_server.kernel()).findings[1].sentence
-    # The same value as the one that the kernel does not show explains nothing.
-    odd = seen("enabled", staged="auto", staged_value="Auto")
-    assert "Power the host off" in compare(odd, bmc_server.ONE_THREAD).findings[1].sentence
+@pytest.mark.parametrize(
+    ("system", "kernel", "about", "said"),
+    [
+        (
+            *(seen("disabled"), OFFLINE, "kernel"),
+            "the firmware says LogicalProc=Disabled, and the kernel has second threads, which it holds offline: "
+            + NOT_IN_FORCE.format("")
+            + " (turn it off)",
+        ),
+        (
+            *(seen(), ONE_THREAD, "kernel"),
+            "the firmware says LogicalProc=Enabled, and the kernel shows one thread a core: "
+            + NOT_IN_FORCE.format(", or the processor has no second threads")
+            + " (turn it on)",
+        ),
+        (seen("auto"), ONE_THREAD, "kernel", SETS + " (turn it on)"),
+        (seen("auto", tasks={"enabled": None, "disabled": None}), ONE_THREAD, "kernel", SETS),
+        (seen(**STAGED), None, "staged", PENDING),
+        (seen(**STAGED, needs_job=True), None, "staged", PENDING + JOB),
+        # A kernel that shows what waits has booted before the BMC looked; another value explains nothing.
+        (
+            *(seen(**STAGED), ONE_THREAD, "staged kernel"),
+            "the firmware says LogicalProc=Enabled, and the kernel shows one thread a core, as LogicalProc=Disabled that is"
+            " pending: the BMC has not seen the last boot yet",
+        ),
+        (seen("disabled", staged="enabled", staged_value="Enabled"), ON, "staged kernel", "not seen the last boot yet"),
+        (seen(staged="auto", staged_value="Auto"), ONE_THREAD, "staged kernel", "Power the host off"),
+        (seen(), GUEST, "kernel", "the kernel runs under kvm, and shows the CPUs that it gets from there: nothing is"),
+        (seen(), NR_CPUS, "kernel", "the kernel was started with nr_cpus=1, which may hide second threads: nothing is"),
+        (seen(), UNKNOWN, "kernel", "the facts do not say whether the cores have second threads: nothing is compared"),
+        (
+            *(seen(core_limits=("ProcCores=4",)), None, "cores"),
+            "ProcCores=4 leaves a part of the cores off: fewer CPUs do not mean that SMT is off",
+        ),
+        (
+            *(seen(counts={"cores": 36, "threads": 36}), None, "inventory"),
+            "the BMC's inventory has 36 threads on 36 cores, and the firmware says LogicalProc=Enabled: the inventory is"
+            " from an earlier start, or the value is not in force",
+        ),
+        (
+            *(seen(is_off=True), ON, "power"),
+            "the BMC says that the host is off, and its facts are there: is this the BMC of this host?",
+        ),
+    ],
+)
+def test_a_finding_names_the_way_out(system, kernel, about, said):
+    found = compare(system, kernel).findings
+    assert [one.about for one in found] == about.split() and said in found[-1].sentence
 
 
 @pytest.mark.parametrize(
     ("state", "cores", "threads", "is_found"),
     [
-        ("enabled", 36, 72, False),
-        ("enabled", 36, 36, True),
-        ("disabled", 36, 72, True),
-        ("disabled", 36, 36, False),
-        ("auto", 36, 36, False),
-        ("enabled", None, 72, False),
-        ("enabled", 36, None, False),
+        *(("enabled", 36, 72, False), ("disabled", 36, 72, True), ("disabled", 36, 36, False)),
+        *(("auto", 36, 36, False), ("enabled", None, 72, False), ("enabled", 36, None, False)),
     ],
 )
 def test_the_inventory_of_a_bmc_may_be_old(state, cores, threads, is_found):
-    counts = {"sockets": 2, "cores": cores, "threads": threads}
-    found = compare(seen(state, counts=counts), None).findings
+    found = compare(seen(state, counts={"sockets": 2, "cores": cores, "threads": threads}), None).findings
     assert [one.about for one in found] == (["inventory"] if is_found else [])
-
-
-def test_fewer_cores_are_not_smt_off():
-    assert sentence(seen(core_limits=("ProcCores=4",)), None).startswith("ProcCores=4 leaves a part of the cores off")
-
-
-def test_a_host_whose_facts_are_there_is_not_off():
-    found = compare(seen(is_off=True), bmc_server.kernel())
-    assert (found.agrees, [one.about for one in found.findings]) == (True, ["power"])
-    assert compare(seen(is_off=True), None).findings == []
 
 
 def test_of_several_systems_the_one_with_the_setting_is_the_host():
     board = seen("unknown", system="HGX", attribute=None, value=None)
-    kernel = agreement.kernel_of(bmc_server.ONE_THREAD)
+    kernel = agreement.kernel_of(ONE_THREAD)
     assert agreement.compare([board, seen()], kernel).agrees is False
     found = agreement.compare([seen(system="A"), seen("disabled", system="B")], kernel)
-    assert found.agrees is None and found.findings[0].sentence.startswith("which of the systems A, B is the host")
+    assert found.agrees is None and found.findings[0].about == "system" and "A, B" in found.findings[0].sentence
 
 
 @pytest.mark.parametrize(
     "facts",
     [
         {"supported": "yes", "active": 1, "hypervisor": ["kvm"], "boot": "nosmt"},
-        {"supported": None, "boot": {"running": "nr_cpus=1"}},
         {"supported": 1, "boot": {"running": [1, None, {"nr_cpus=": 2}]}},
-        {"supported": []},
+        {"supported": [], "boot": {"running": "nr_cpus=1"}},
     ],
 )
-def test_facts_of_another_type_are_not_known(facts):
+def test_facts_of_another_type_are_not_known_and_others_are_shown_as_text_alone(facts):
     assert agreement.kernel_of(facts) == agreement.Kernel(None, None, None, ())
-
-
-def test_facts_of_a_host_are_shown_as_text_alone():
     kernel = agreement.kernel_of(
         {"supported": False, "boot": {"running": ["nr_cpus=1\x1b[2J"]}, "hypervisor": "\u202ekvm"}
     )
     assert kernel.hiding == ("nr_cpus=1\\x1b[2J",) and kernel.hypervisor == "\\u202ekvm"
-
-
-def test_other_facts_are_refused():
     with pytest.raises(HostError, match="give what smt_facts returns"):
         agreement.kernel_of({"smt": {"supported": True}})
+
+
+# ---- names and values ------------------------------------------------------------------------------------------------
+
+
+def entry(name, title="", *values, is_hidden=False):
+    pairs = tuple(one if isinstance(one, tuple) else (one, one) for one in values)
+    return attributes.Entry(name, title, pairs, is_hidden)
+
+
+NUMBERS = entry("HT", "Hyper-Threading", ("0", "Enable"), ("1", "Disable"))
+
+
+@pytest.mark.parametrize(
+    ("name", "is_found"),
+    [
+        *((known.name, True) for known in attributes.NAMES),
+        *((one, True) for one in ("Hyper_Threading_ALL__F27F", "HyperThreading_0055", "SMT Control")),
+        *((one, False) for one in ("SMTP", "SmtpServer", "TurboRatioLimitCores0", "HyperTransport")),
+    ],
+)
+def test_a_name_is_found_among_others_whatever_its_suffix(name, is_found):
+    values = {"BootMode": "Uefi", name: "Enabled", "ProcX2Apic": "Enabled", "ThreadedMemory": "Enabled"}
+    assert attributes.candidates(values, {name: entry(name, name)}) == [name] * is_found
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        *("Hyper-Threading [ALL]", "Hyper-Threading", "Intel(R) Hyper-Threading Tech", "SMT Control", "SMT Mode"),
+        *("Intel Hyper Threading Technology", "Simultaneous Multi-Threading (SMT)", "Logical Processor"),
+    ],
+)
+def test_a_name_without_words_is_found_by_its_title_and_a_hidden_one_only_alone(title):
+    entries = {"A": entry("A", title, is_hidden=True), "B": entry("B", title), "C": entry("C", "SMT Security Table")}
+    assert attributes.candidates({"A": "Auto", "B": "Disabled", "C": "Auto"}, entries) == ["B"]
+    assert attributes.candidates({"A": "Auto"}, entries) == ["A"]
+
+
+@pytest.mark.parametrize(
+    ("value", "of", "means"),
+    [
+        *((value, None, "enabled") for value in ("Enabled", "enable", "On", True, "CPU01AEnabled")),
+        *((value, None, "disabled") for value in ("Disabled", "Disable", "OFF", False, "CPU01A_Disabled")),
+        *((value, None, "auto") for value in ("Auto", " Auto ")),
+        *((value, None, "unknown") for value in (0, 1, "1", "", "Enabled, of course")),
+        # Supermicro's 0 is on.
+        *(("0", NUMBERS, "enabled"), (1, NUMBERS, "disabled"), ("Enable", NUMBERS, "enabled")),
+        # A name that says the opposite counts by its title.
+        *(
+            (value, entry("x", "Disable Hyper-Threading"), means)
+            for value, means in (("Enabled", "disabled"), ("Auto", "auto"))
+        ),
+    ],
+)
+def test_what_a_value_means(value, of, means):
+    assert attributes.meaning("CPU01A", value, of) == means
+
+
+@pytest.mark.parametrize(
+    ("values", "limits"),
+    [
+        ({"ProcCores": "All", "CcdCores": "All", "ProcCoreDisable": 0, "EnabledCoresPerProc": "CoresPerProc0"}, []),
+        ({"CCDControl_7032": "Auto", "CoreControl_7035": "TWO (1 + 1)"}, [("CoreControl_7035", "TWO (1 + 1)")]),
+        ({"NumberofCores_3BCF": "255"}, []),
+        ({"NumberofCores_3BCF": "4"}, [("NumberofCores_3BCF", "4 Cores")]),
+    ],
+)
+def test_what_leaves_a_part_of_the_cores_off(values, limits):
+    cores = entry("NumberofCores_3BCF", "Number of Cores", ("4", "4 Cores"), ("255", "All Cores"))
+    assert attributes.core_limits(values, {cores.name: cores}) == limits
+
+
+@pytest.mark.parametrize(
+    ("value", "of", "other"),
+    [
+        *(("Enable", NUMBERS, "Disable"), ("0", NUMBERS, "1"), ("Enabled", None, "Disabled"), ("On", None, "Off")),
+        *(("enabled", None, "disabled"), (True, None, "false"), ("Auto", None, None), (3, None, None)),
+    ],
+)
+def test_a_value_to_set_has_the_form_of_the_one_that_is_there(value, of, other):
+    assert attributes.value_for("disabled", "HT", value, of) == other
+    assert [attributes.same("HT", "Enable", one, NUMBERS) for one in ("0", "1")] == [True, False]
+    assert attributes.same("HT", "Enabled", "enabled", None)
+
+
+PATH = "/redfish/v1/S"
+
+
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [
+        (
+            ("Dell Inc.", "System.1", "LogicalProc", "Disabled", PATH, True),
+            "idrac_bios: {apply_time: OnReset, attributes",
+        ),
+        (
+            ("Lenovo", "1", "HT", "Disabled", PATH, True),
+            "redfish_config: {category: Systems, command: SetBiosAttributes",
+        ),
+        # That module refuses a BMC that does not say where values are staged.
+        (("GIGABYTE", "Self", "HT", "Disabled", PATH, False), "ansible.builtin.uri: {url: "),
+        (
+            ("Cisco", "1", "HT", "Disabled", None, False),
+            "the BMC's own pages: set HT to Disabled there; it does not say",
+        ),
+        # What would be a template in a play is no part of a task.
+        *(
+            (
+                (
+                    "GIGABYTE",
+                    *(bad if place == part else one for place, one in enumerate(("1", "HT", "on", PATH))),
+                    False,
+                ),
+                None,
+            )
+            for part in range(4)
+            for bad in ("{{ lookup('pipe', 'id') }}", "/redfish {{ 7 }}", "/redfish/\nx")
+        ),
+    ],
+)
+def test_the_task_is_one_that_has_an_effect(task, said):
+    found = commands.task(*task)
+    assert found is None if said is None else said in found

@@ -11,20 +11,14 @@ import json
 import bmc_server
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._firmware import client
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import facts as border, schema
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import answers, facts as border, schema
 
 ED = ["Enabled", "Disabled"]
+CPU01A, HT_ALL = [f"CPU01A{one}" for one in ("Auto", "Enabled", "Disabled")], "Hyper_Threading_ALL__F27F"
 NO_ATTRIBUTES = ["the BMC shows no BIOS attributes of this system: some do after the host's next start only"]
 # Form -> the system that counts: attribute, value, what it means, what is staged, allowed values, limits of cores.
 EXPECTED = {
-    "ami_without_words": (
-        "CPU01A",
-        "CPU01ADisabled",
-        "disabled",
-        "enabled",
-        ["CPU01AAuto", "CPU01AEnabled", "CPU01ADisabled"],
-        [],
-    ),
+    "ami_without_words": ("CPU01A", "CPU01ADisabled", "disabled", "enabled", CPU01A, []),
     "cisco_cimc": ("CbsCpuSmtCtrl", "Enabled", "enabled", None, [], ["CbsCpuCcdCtrlSsp=4 CCDs"]),
     "dell_idrac9": ("LogicalProc", "Enabled", "enabled", "disabled", ED, []),
     "fujitsu_irmc": ("HyperThreadingEnabled", "false", "disabled", None, ["true", "false"], []),
@@ -36,29 +30,17 @@ EXPECTED = {
     "nvidia_grace": (None, None, "unknown", None, [], []),
     "openbmc": (None, None, "unknown", None, [], []),
     "supermicro_h12": ("SMTControl_00CB", "Auto", "auto", "disabled", ["Disabled", "Enabled", "Auto"], []),
-    "supermicro_x13": (
-        "Hyper_Threading_ALL__F27F",
-        "Enable",
-        "enabled",
-        None,
-        ["Enable", "Disable"],
-        ["NumberofCores_3BCF=4 Cores"],
-    ),
+    "supermicro_x13": (HT_ALL, "Enable", "enabled", None, ["Enable", "Disable"], ["NumberofCores_3BCF=4 Cores"]),
 }
+NO_REGISTRY = "the registry of its attributes cannot be read: "
+NOT_SHOWN = "what is staged for the next boot is not known: the BMC does not show it"
+NOT_KNOWN = (
+    "none of its 4 BIOS attributes is known to switch SMT: the processor may have none, as most for Arm, or the "
+)
 PROBLEMS = {
-    "cisco_cimc": [
-        "the registry of its attributes cannot be read: the BMC has none of the name CiscoBiosAttributeRegistry.v1_0_0",
-        "what is staged for the next boot is not known: the BMC does not show it",
-    ],
-    "hpe_ilo4": [
-        "the registry of its attributes cannot be read: the BMC HOST has no /redfish/v1/Registries (status 404): none"
-    ],
-    "nvidia_grace": [
-        (
-            "none of its 4 BIOS attributes is known to switch SMT: the processor may have none, as most for Arm, or the"
-            " firmware does not show the setting"
-        )
-    ],
+    "cisco_cimc": [f"{NO_REGISTRY}the BMC has none of the name CiscoBiosAttributeRegistry.v1_0_0", NOT_SHOWN],
+    "hpe_ilo4": [f"{NO_REGISTRY}the BMC HOST has no /redfish/v1/Registries (status 404): none"],
+    "nvidia_grace": [f"{NOT_KNOWN}firmware does not show the setting"],
     "openbmc": NO_ATTRIBUTES,
 }
 
@@ -81,26 +63,20 @@ def test_a_recorded_form_is_read(form):
     assert bmc.sessions == 0 and found["problems"] == []
 
 
-def test_what_else_a_bmc_says():
+def test_what_else_a_bmc_says_and_what_a_value_is_written_back_as():
     found = bmc_server.read(bmc_server.recorded("dell_idrac9"))
     (system,) = found["systems"]
     assert (found["vendor"], found["redfish_version"], found["agrees"]) == ("Dell", "1.13.1", None)
-    assert {name: system[name] for name in ("id", "manufacturer", "model", "bios_version", "power", "processors")} == {
-        "id": "System.Embedded.1",
-        "manufacturer": "Dell Inc.",
-        "model": "PowerEdge R750",
-        "bios_version": "1.8.2",
-        "power": "On",
-        "processors": {"sockets": 2, "cores": 36, "threads": 72},
-    }
-    assert system["staged_value"] == "Disabled" and "idrac_bios" in system["tasks"]["enabled"]
-
-
-def test_what_a_value_is_written_back_as_is_what_the_bmc_showed():
-    (system,) = bmc_server.read(bmc_server.recorded("supermicro_x13"))["systems"]
-    assert system["tasks"]["disabled"].endswith('bios_attributes: {"Hyper_Threading_ALL__F27F": "Disable"}}')
-    (system,) = bmc_server.read(bmc_server.recorded("fujitsu_irmc"))["systems"]
-    assert system["tasks"]["enabled"].endswith('bios_attributes: {"HyperThreadingEnabled": true}}')
+    names = ("id", "manufacturer", "model", "bios_version", "power", "staged_value")
+    expected = ("System.Embedded.1", "Dell Inc.", "PowerEdge R750", "1.8.2", "On", "Disabled")
+    assert tuple(system[name] for name in names) == expected and "idrac_bios" in system["tasks"]["enabled"]
+    assert system["processors"] == {"sockets": 2, "cores": 36, "threads": 72}
+    for form, state, end in (
+        ("supermicro_x13", "disabled", '{"Hyper_Threading_ALL__F27F": "Disable"}}'),
+        ("fujitsu_irmc", "enabled", '{"HyperThreadingEnabled": true}}'),
+    ):
+        (system,) = bmc_server.read(bmc_server.recorded(form))["systems"]
+        assert system["tasks"][state].endswith(f"bios_attributes: {end}")
 
 
 def test_the_host_of_several_systems_is_the_one_with_the_setting():
@@ -125,22 +101,20 @@ def nodes(*values):
 
 
 def test_of_a_chassis_the_node_has_to_be_named():
-    found = bmc_server.read(nodes("Enabled", "Disabled"), bmc_server.ONE_THREAD)
+    two = nodes("Enabled", "Disabled")
+    found = bmc_server.read(two, bmc_server.ONE_THREAD)
     assert found["agrees"] is None and "Set resource_id" in found["findings"][0]["sentence"]
-    found = bmc_server.read(nodes("Enabled", "Disabled"), bmc_server.ONE_THREAD, system="Node1")
+    found = bmc_server.read(two, bmc_server.ONE_THREAD, system="Node1")
     assert found["agrees"] is True and [system["id"] for system in found["systems"]] == ["Node1"]
     with pytest.raises(client.RedfishError, match="there is no system Node7: the BMC has Node0, Node1"):
-        bmc_server.read(nodes("Enabled", "Disabled"), system="Node7")
+        bmc_server.read(two, system="Node7")
 
 
 def test_what_one_system_does_not_answer_does_not_lose_the_others():
-    broken = nodes("Enabled", "Disabled", "Auto")
+    broken = nodes("Enabled", "Auto")
     broken["/redfish/v1/Systems/Node0"] = lambda handler: bmc_server.send(handler, b"<html>", 500)
-    broken["/redfish/v1/Systems/Node1/Bios"] = lambda handler: bmc_server.send(handler, b'{"Attributes": {')
-    found = bmc_server.read(broken)
-    assert [system["state"] for system in found["systems"]] == ["unknown", "unknown", "auto"]
-    assert "status 500" in found["systems"][0]["problems"][0]
-    assert "is not what Redfish has" in found["systems"][1]["problems"][0]
+    found = bmc_server.read(broken)["systems"]
+    assert [system["state"] for system in found] == ["unknown", "auto"] and "status 500" in found[0]["problems"][0]
 
 
 def test_a_registry_of_several_systems_is_read_once():
@@ -156,26 +130,67 @@ def test_a_registry_of_several_systems_is_read_once():
     assert bmc.asked.count("GET /redfish/v1/Registries/Bios") == 1
 
 
-def test_attributes_that_do_not_say_the_same_are_not_chosen_from():
-    found = bmc_server.read(bmc_server.small({"HyperThreading": "Enabled", "SMTMode": "Disabled"}), bmc_server.kernel())
-    (system,) = found["systems"]
-    assert (system["attribute"], system["state"], found["agrees"]) == (None, "unknown", None)
-    assert system["problems"] == [
-        "several attributes are about SMT, and do not say the same: HyperThreading=Enabled, SMTMode=Disabled"
-    ]
+def test_what_is_not_known_is_a_problem():
+    several = {"HyperThreading": "Enabled", "SMTMode": "Disabled"}
+    forbids = {"Bios/Settings": lambda handler: bmc_server.send(handler, {}, 403)}
+    for resources, expected, said in (
+        (
+            *(bmc_server.small(several), (None, "unknown", None)),
+            "several attributes are about SMT, and do not say the same: HyperThreading=Enabled, SMTMode=Disabled",
+        ),
+        (
+            bmc_server.small({"LogicalProc": 7}, {}),
+            ("LogicalProc", "unknown", None),
+            "not known what LogicalProc=7 means",
+        ),
+        (
+            *(bmc_server.small({"LogicalProc": "Enabled"}, **forbids), ("LogicalProc", "enabled", None)),
+            "what is staged for the next boot is not known: ",
+        ),
+    ):
+        (system,) = bmc_server.read(resources)["systems"]
+        assert tuple(system[name] for name in ("attribute", "state", "staged")) == expected
+        assert said in system["problems"][0]
 
 
-def test_a_value_that_says_nothing_is_a_problem():
-    (system,) = bmc_server.read(bmc_server.small({"LogicalProc": 7}, {}))["systems"]
-    assert (system["attribute"], system["state"]) == ("LogicalProc", "unknown")
-    assert system["problems"] == ["it is not known what LogicalProc=7 means"]
+# ---- the real module in a process of its own, as Ansible runs it, and its answer at the border -----------------------
 
 
-def test_staged_settings_that_cannot_be_read_are_not_none():
-    def forbids(handler):
-        bmc_server.send(handler, {}, 403)
+def asked(resources, **options):
+    """What the module prints; and the BMC."""
+    with bmc_server.serving(resources) as bmc:
+        printed = bmc_server.run_module(**{"host": options.pop("baseuri", bmc.host), **options})
+    assert bmc_server.PASSWORD not in printed and bmc_server.TOKEN not in printed and "wr0ng" not in printed
+    return json.loads(printed), bmc
 
-    (system,) = bmc_server.read(bmc_server.small({"LogicalProc": "Enabled"}, **{"Bios/Settings": forbids}))["systems"]
-    assert system["state"] == "enabled" and system["staged"] is None
-    assert system["problems"][0].startswith("what is staged for the next boot is not known: ")
-    assert "check the role" in system["problems"][0]
+
+def test_its_facts_pass_the_border_in_check_mode_too_and_nothing_else_does():
+    answer, bmc = asked(bmc_server.recorded("dell_idrac9"), check=True, kernel=bmc_server.ONE_THREAD)
+    firmware = answers.accept("smt_firmware_facts", json.dumps(answer))["ansible_facts"]["smt_firmware"]
+    assert (answer["changed"], firmware["agrees"], firmware["systems"][0]["state"]) == (False, False, "enabled")
+    assert [one["about"] for one in firmware["findings"]] == ["staged", "kernel"]
+    # Nothing is written but the session.
+    posted = [line for line in bmc.asked if not line.startswith("GET")]
+    assert posted == [f"POST {bmc_server.SESSIONS}", f"DELETE {bmc_server.SESSIONS}/7"]
+    # A machine between that runs the module may answer anything.
+    for change in ({"bmc_address": "evil"}, {"smt_firmware": {**firmware, "x": 1}}):
+        changed = {**answer, "ansible_facts": {**answer["ansible_facts"], **change}}
+        with pytest.raises(answers.text.BorderError):
+            answers.accept("smt_firmware_facts", json.dumps(changed))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"password": "wr0ng"}, "/redfish/v1/SessionService/Sessions (status 401): no (a secret): check username"),
+        ({"baseuri": "http://bmc"}, "baseuri begins with http://"),
+        ({"timeout": 0}, "timeout is 0: it must be from 1 to 600"),
+        ({"auth_token": "an0ther"}, "mutually exclusive"),
+        ({"username": None}, "required together"),
+        ({"username": None, "password": None}, "one of the following is required"),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_is_said(options, said):
+    answer = answers.accept("smt_firmware_facts", json.dumps(asked(bmc_server.small({}), **options)[0]))
+    assert answer["failed"] and said in answer["msg"] and "exception" not in answer
