@@ -49,59 +49,44 @@ def test_whether_they_agree(state, kernel, agrees):
     assert [one.about for one in found.findings] == ([] if agrees or state == "unknown" else ["kernel"])
 
 
-NOT_IN_FORCE = (
-    "the value is not in force{}. Power the host off and on; if that changes nothing, set the value once more"
+SAYS = "the firmware says LogicalProc={}, and the kernel {}".format
+HAS = (
+    "has second threads, which it holds offline: the value is not in force. Power the host off and on; if that changes"
 )
+LACKS = "shows one thread a core: the value is not in force, or the processor has no second threads. Power the host off"
+ONCE_MORE = "; if that changes nothing, set the value once more (turn it off)"
 STAGED = {"staged": "disabled", "staged_value": "Disabled"}
+BOOTED = ", as LogicalProc={} that is pending: the BMC has not seen the last boot yet".format
 PENDING = "LogicalProc=Disabled is pending until the next boot; LogicalProc=Enabled is in force"
 JOB = ". iDRAC applies it only with a configuration job, which dellemc.openmanage.idrac_bios makes"
-SETS = "LogicalProc=Auto leaves SMT to the firmware, and the kernel shows one thread a core: where the processor has two, set it"
+SETS = (
+    "LogicalProc=Auto leaves SMT to the firmware, and the kernel shows one thread a core: where the processor has two,"
+)
 NR_CPUS = {**ONE_THREAD, "boot": {"running": ["nr_cpus=1"]}}
+CORES = "ProcCores=4 leaves a part of the cores off: fewer CPUs do not mean that SMT is off"
+OLD = "the BMC's inventory has 36 threads on 36 cores, and the firmware says LogicalProc=Enabled: the inventory is from an"
+POWER = "the BMC says that the host is off, and its facts are there: is this the BMC of this host?"
 
 
 @pytest.mark.parametrize(
     ("system", "kernel", "about", "said"),
     [
-        (
-            *(seen("disabled"), OFFLINE, "kernel"),
-            "the firmware says LogicalProc=Disabled, and the kernel has second threads, which it holds offline: "
-            + NOT_IN_FORCE.format("")
-            + " (turn it off)",
-        ),
-        (
-            *(seen(), ONE_THREAD, "kernel"),
-            "the firmware says LogicalProc=Enabled, and the kernel shows one thread a core: "
-            + NOT_IN_FORCE.format(", or the processor has no second threads")
-            + " (turn it on)",
-        ),
-        (seen("auto"), ONE_THREAD, "kernel", SETS + " (turn it on)"),
-        (seen("auto", tasks={"enabled": None, "disabled": None}), ONE_THREAD, "kernel", SETS),
+        (seen("disabled"), OFFLINE, "kernel", SAYS("Disabled", HAS)),
+        (seen("disabled"), ON, "kernel", ONCE_MORE),
+        (seen(), ONE_THREAD, "kernel", SAYS("Enabled", LACKS)),
+        (seen("auto"), ONE_THREAD, "kernel", f"{SETS} set it (turn it on)"),
         (seen(**STAGED), None, "staged", PENDING),
         (seen(**STAGED, needs_job=True), None, "staged", PENDING + JOB),
         # A kernel that shows what waits has booted before the BMC looked; another value explains nothing.
-        (
-            *(seen(**STAGED), ONE_THREAD, "staged kernel"),
-            "the firmware says LogicalProc=Enabled, and the kernel shows one thread a core, as LogicalProc=Disabled that is"
-            " pending: the BMC has not seen the last boot yet",
-        ),
-        (seen("disabled", staged="enabled", staged_value="Enabled"), ON, "staged kernel", "not seen the last boot yet"),
+        (seen(**STAGED), ONE_THREAD, "staged kernel", BOOTED("Disabled")),
+        (seen("disabled", staged="enabled", staged_value="Enabled"), ON, "staged kernel", BOOTED("Enabled")),
         (seen(staged="auto", staged_value="Auto"), ONE_THREAD, "staged kernel", "Power the host off"),
         (seen(), GUEST, "kernel", "the kernel runs under kvm, and shows the CPUs that it gets from there: nothing is"),
         (seen(), NR_CPUS, "kernel", "the kernel was started with nr_cpus=1, which may hide second threads: nothing is"),
         (seen(), UNKNOWN, "kernel", "the facts do not say whether the cores have second threads: nothing is compared"),
-        (
-            *(seen(core_limits=("ProcCores=4",)), None, "cores"),
-            "ProcCores=4 leaves a part of the cores off: fewer CPUs do not mean that SMT is off",
-        ),
-        (
-            *(seen(counts={"cores": 36, "threads": 36}), None, "inventory"),
-            "the BMC's inventory has 36 threads on 36 cores, and the firmware says LogicalProc=Enabled: the inventory is"
-            " from an earlier start, or the value is not in force",
-        ),
-        (
-            *(seen(is_off=True), ON, "power"),
-            "the BMC says that the host is off, and its facts are there: is this the BMC of this host?",
-        ),
+        (seen(core_limits=("ProcCores=4",)), None, "cores", CORES),
+        (seen(counts={"cores": 36, "threads": 36}), None, "inventory", OLD),
+        (seen(is_off=True), ON, "power", POWER),
     ],
 )
 def test_a_finding_names_the_way_out(system, kernel, about, said):

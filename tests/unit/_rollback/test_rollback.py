@@ -21,6 +21,8 @@ from fake_memory import VM, MemoryHost
 FILE = record.FILE.path
 BOTH = ("configured", "memory")
 OWN = {"10-own.cfg": 'GRUB_CMDLINE_LINUX_DEFAULT="quiet nosmt=force maxcpus=4"\n'}
+OF_BOOT = "boot arguments nosmt=force maxcpus=4"
+WORDS = f"{OF_BOOT}, vm.overcommit_memory 2, vm.panic_on_oom 0, db.service spared by the OOM killer"
 
 
 class PolicyHost(MemoryHost):
@@ -39,8 +41,18 @@ class PolicyHost(MemoryHost):
         answers.accept("smt_rollback", json.dumps(result))
         return result
 
+    def refusal(self, state, parts=(), **options):
+        before = self.everything()
+        with pytest.raises(rollback_change.RollbackError) as caught:
+            self.rollback(state, parts, **options)
+        assert state == "back" or self.everything() == before
+        return str(caught.value)
+
     def boot_args(self, smt):
         boot_change.run(self.fs, boot_change.Request(smt, None, False, False), "x86_64", "6.1.0-13-amd64")
+
+    def booted(self, *arguments):
+        boot_maker.write(self.root, "proc/cmdline", " ".join(["root=UUID=1 ro", *arguments]) + "\n")
 
     def wave(self):
         self.boot_args("enabled")
@@ -62,99 +74,51 @@ def _host(tmp_path, monkeypatch):
 def test_what_another_rollout_has_saved_since_the_host_was_judged_is_refused(host, check):
     """Two controllers enforce one policy: who comes second would put back what the first has changed."""
     host.rollback("saved", BOTH, rollout=True)
-    before = host.everything()
     for since in (None, "2026-01-02T03:04:05Z"):
-        with pytest.raises(
-            rollback_change.RollbackError, match=r"another rollout has begun .*: wait until it has ended"
-        ):
-            host.rollback("saved", BOTH, rollout=True, interrupted_since=since, check=check)
-    assert host.everything() == before
+        said = host.refusal("saved", BOTH, rollout=True, interrupted_since=since, check=check)
+        assert said.startswith("another rollout has begun to change this host, at ")
     assert host.rollback("saved", BOTH, rollout=True, check=check)["back_to"]
 
 
-def test_what_is_saved_is_put_back_and_said(host):
+def test_what_is_saved_for_root_alone_is_put_back_and_said_in_each_wave(host, monkeypatch):
+    flushed, sync = [], durable.sync
+    monkeypatch.setattr(
+        durable, "sync", lambda found: (flushed.append(os.readlink(f"/proc/self/fd/{found}")), sync(found))[1]
+    )
     before = host.all_but_saved()
-    saved = host.rollback("saved", BOTH, rollout=True)
-    words = (
-        "boot arguments nosmt=force maxcpus=4, vm.overcommit_memory 2, vm.panic_on_oom 0, db.service spared by the OOM"
-        " killer"
-    )
-    assert (saved["changed"], saved["back_to"]) == (True, words)
-    host.wave()
-    assert host.all_but_saved() != before
-    assert host.rollback("back", check=True)["changed"] is True
-    back = host.rollback("back")
-    assert (back["changed"], back["back_to"], back["not_back"], back["reboot_required"]) == (
-        True,
-        saved["back_to"],
-        [],
-        False,
-    )
-    assert host.all_but_saved() == before and {one["before_header"] for one in back["diff"]} >= {"/proc/sys"}
-    assert host.rollback("back")["changed"] is False
-    assert [
-        host.rollback("confirmed", check=True)["changed"],
-        host.rollback("confirmed")["changed"],
-        host.rollback("confirmed")["changed"],
-    ] == [
-        True,
-        True,
-        False,
-    ]
+    assert host.rollback("saved", BOTH, rollout=True, check=True)["back_to"] == WORDS
     assert host.all_but_saved() == before and not (host.root / FILE).exists()
-
-
-def test_without_anything_saved_nothing_is_put_back(host):
-    before = host.everything()
-    assert host.rollback("back") == {
-        "changed": False,
-        "back_to": None,
-        "not_back": [],
-        "reboot_required": False,
-        "diff": [],
-    }
-    assert host.everything() == before
-
-
-def test_the_file_is_for_root_alone_and_comes_before_the_change(host):
+    assert host.rollback("back")["changed"] is False and host.all_but_saved() == before
     host.effects.clear()
-    host.rollback("saved", BOTH)
-    assert stat.S_IMODE((host.root / FILE).stat().st_mode) == 0o600 and host.effects == ["write " + FILE]
-
-
-def test_check_mode_says_the_same_and_writes_nothing(host):
-    before = host.everything()
-    assert host.rollback("saved", BOTH, check=True)["back_to"].startswith(
-        "boot arguments nosmt=force maxcpus=4, vm.overcommit_memory 2"
+    saved = host.rollback("saved", BOTH, rollout=True)
+    assert (saved["changed"], saved["back_to"], host.effects) == (True, WORDS, ["write " + FILE])
+    assert (
+        str(host.root / FILE).rpartition("/")[0] in flushed and stat.S_IMODE((host.root / FILE).stat().st_mode) == 0o600
     )
-    assert host.everything() == before
-    (host.root / "boot/grub/grub.cfg").unlink()
-    for check in (True, False):
-        with pytest.raises(
-            rollback_change.RollbackError,
-            match="the state before the change cannot be saved, and nothing was changed: ",
-        ):
-            host.rollback("saved", BOTH, check=check)
-
-
-def test_where_it_cannot_be_written_the_error_says_that_nothing_was_changed(host):
-    host.fails = lambda effect: effect == "write " + FILE
-    with pytest.raises(
-        rollback_change.RollbackError, match=r"cannot be saved, and nothing was changed: .*No space left on device"
-    ):
-        host.rollback("saved", BOTH)
-
-
-def test_each_wave_goes_back_to_the_state_before_it(host):
-    host.rollback("saved", BOTH, rollout=True)
     host.wave()
-    host.rollback("confirmed")
+    assert host.all_but_saved() != before and host.rollback("back", check=True)["changed"] is True
+    back = host.rollback("back")
+    assert host.all_but_saved() == before and {one["before_header"] for one in back["diff"]} >= {"/proc/sys"}
+    fields = ("changed", "back_to", "not_back", "reboot_required")
+    assert [back[name] for name in fields] == [True, WORDS, [], False]
+    assert host.rollback("back")["changed"] is False
+    confirmed = [host.rollback("confirmed", check=check)["changed"] for check in (True, False, False)]
+    assert confirmed == [True, True, False] and not (host.root / FILE).exists()
+    host.wave()
     before = host.all_but_saved()
     host.rollback("saved", BOTH, rollout=True)
     host.boot_args("forced_off")
     host.ask(overcommit="strict", overcommit_ratio=70, protect=[])
     host.rollback("back")
     assert host.all_but_saved() == before
+
+
+def test_what_cannot_be_saved_is_no_change(host):
+    host.fails = lambda effect: effect == "write " + FILE
+    said = host.refusal("saved", BOTH)
+    assert said.startswith("the state before the change cannot be saved, and nothing was changed: ") and "space" in said
+    (host.root / "boot/grub/grub.cfg").unlink()
+    assert "grub.cfg" in host.refusal("saved", BOTH, check=True)
 
 
 def test_what_an_interrupted_rollout_saved_is_older_and_stays(host):
@@ -164,11 +128,8 @@ def test_what_an_interrupted_rollout_saved_is_older_and_stays(host):
     # The next rollout has another policy, and a play of its own calls the role in between.
     host.rollback("saved", ["memory"])
     second = host.rollback("saved", BOTH, reboot=True, rollout=True)
-    assert (first["changed"], second["changed"], second["back_to"]) == (
-        True,
-        True,
-        "boot arguments nosmt=force maxcpus=4, " + first["back_to"],
-    )
+    assert (first["changed"], second["changed"]) == (True, True)
+    assert second["back_to"] == f"{OF_BOOT}, {first['back_to']}"
     host.wave()
     host.rollback("back")
     assert host.all_but_saved() == before
@@ -190,49 +151,34 @@ def test_a_part_that_cannot_be_put_back_does_not_keep_the_others(host):
     host.rollback("saved", BOTH, rollout=True)
     host.wave()
     boot_maker.write(host.root, "mkconfig-fails", "")
-    with pytest.raises(
-        rollback_change.RollbackError, match=r"^not all is back as it was \(.*\): boot arguments: .*grub-probe: error"
-    ) as caught:
-        host.rollback("back")
-    assert "vm." not in str(caught.value).partition("): ")[2] and host.read(VM + "overcommit_memory") == "2\n"
-    assert (host.root / FILE).exists(), "what is saved is still needed"
+    said, _words, why = host.refusal("back").partition(f" ({WORDS}): ")
+    assert said == "not all is back as it was" and why.startswith("boot arguments: ") and "vm." not in why
+    assert host.read(VM + "overcommit_memory") == "2\n" and (host.root / FILE).exists(), "it is still needed"
     (host.root / "mkconfig-fails").unlink()
     assert host.rollback("back")["changed"] is True
 
 
-def test_a_change_that_took_a_reboot_takes_one_back_and_the_rest_waits_for_it(host):
-    boot_maker.write(host.root, "proc/cmdline", "root=UUID=1 ro nosmt=force maxcpus=4\n")
-    host.rollback("saved", BOTH, reboot=True, rollout=True)
-    host.wave()
-    boot_maker.write(host.root, "proc/cmdline", "root=UUID=1 ro\n")
-    assert host.rollback("back", reboot_ok=True)["reboot_required"] is True
-    assert host.read(VM + "overcommit_memory") == "1\n", "the reboot would end what is set before it"
-    boot_maker.write(host.root, "proc/cmdline", "root=UUID=1 ro nosmt=force maxcpus=4\n")
-    assert (
-        host.rollback("back", reboot_ok=True)["reboot_required"] is False
-        and host.read(VM + "overcommit_memory") == "2\n"
-    )
-
-
-def test_without_a_reboot_all_is_put_back_that_can_be(host):
-    boot_maker.write(host.root, "proc/cmdline", "root=UUID=1 ro nosmt=force\n")
-    host.rollback("saved", BOTH, reboot=True)
-    host.wave()
-    boot_maker.write(host.root, "proc/cmdline", "root=UUID=1 ro\n")
-    assert host.rollback("back")["reboot_required"] is True and host.read(VM + "overcommit_memory") == "2\n"
-
-
-def test_a_change_that_took_no_reboot_asks_for_none(host):
-    host.rollback("saved", BOTH)
-    host.wave()
-    boot_maker.write(host.root, "proc/cmdline", "root=UUID=1 ro nosmt\n")
-    assert host.rollback("back", reboot_ok=True)["reboot_required"] is False
-
-
 @pytest.mark.parametrize(
-    "text",
-    ["", "{", "[]", "null", "[" * 100_000, "{}", '{"schema": "threadwise.smt/rollout-rollback", "schema_version": 1}'],
+    ("reboot", "reboot_ok", "required", "overcommit"),
+    # The rest waits for a reboot, which would end what is set before it, or is put back without one.
+    [(True, True, True, "1\n"), (True, False, True, "2\n"), (False, True, False, "2\n")],
 )
+def test_a_change_that_took_a_reboot_takes_one_back(host, reboot, reboot_ok, required, overcommit):
+    host.booted("nosmt=force", "maxcpus=4")
+    host.rollback("saved", BOTH, reboot=reboot, rollout=True)
+    host.wave()
+    host.booted()
+    assert host.rollback("back", reboot_ok=reboot_ok)["reboot_required"] is required
+    assert host.read(VM + "overcommit_memory") == overcommit
+    host.booted("nosmt=force", "maxcpus=4")
+    assert host.rollback("back", reboot_ok=True)["reboot_required"] is False
+    assert host.read(VM + "overcommit_memory") == "2\n"
+
+
+SCHEMA = '{"schema": "threadwise.smt/rollout-rollback", "schema_version": 1}'
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "[" * 100_000, "{}", SCHEMA], ids=len)
 def test_a_damaged_file_is_refused_by_each_request_and_shown_by_facts(host, text):
     host.rollback("saved", BOTH, rollout=True)
     (host.root / FILE).write_text(text)
@@ -248,17 +194,4 @@ def test_a_file_that_others_may_write_is_ignored(host, monkeypatch):
     host.rollback("saved", BOTH, rollout=True)
     monkeypatch.setattr(host_files.HostFs, "is_host", True)
     os.chmod(host.root / FILE, 0o666)
-    assert (
-        record.pending(host.fs) == {"since": None, "back_to": None}
-        and "is not owned by root, or" in host.fs.problems[0]
-    )
-
-
-def test_it_is_written_durably(host, monkeypatch):
-    flushed = []
-    sync = durable.sync
-    monkeypatch.setattr(
-        durable, "sync", lambda found: (flushed.append(os.readlink(f"/proc/self/fd/{found}")), sync(found))[1]
-    )
-    host.rollback("saved", BOTH)
-    assert str(host.root / "var/lib/threadwise-smt") in flushed
+    assert record.pending(host.fs) == {"since": None, "back_to": None} and "owned by root" in host.fs.problems[0]

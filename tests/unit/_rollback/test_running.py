@@ -42,7 +42,6 @@ def one_by_one(host):
 EARLIER = {
     "nothing": lambda host: None,
     "part, kept": lambda host: host.ask(**PART, persist="tmpfiles"),
-    "part": lambda host: host.ask(**PART),
     "off, kept": lambda host: host.ask("disabled", persist="systemd"),
     "off, from a part": lambda host: (host.ask(**PART), host.ask("disabled")),
     "one by one": one_by_one,
@@ -76,22 +75,15 @@ def test_each_form_is_put_back_and_the_first_state_after_it(host, earlier, wave)
     assert state(host) == first
 
 
-def test_it_says_what_it_goes_back_to(host):
+def test_it_says_what_it_goes_back_to_also_after_a_boot_of_its_own(host):
     EARLIER["part, kept"](host)
-    words = "CPUs 0-4,6 online, kept over boots"
+    before, words = state(host), "CPUs 0-4,6 online, kept over boots"
     assert rollback(host, "saved", rollout=True)["back_to"] == words
-    host.ask("disabled")
-    assert rollback(host, "back")["back_to"] == words
-    assert record.pending(host_files.HostFs(host.sysroot))["back_to"] == words
-
-
-def test_after_a_boot_of_its_own_the_cpus_are_put_back(host):
-    host.ask(**PART)
-    before = state(host)
-    rollback(host, "saved", rollout=True)
     host.ask("enabled")
     host.boot("second")
-    assert rollback(host, "back")["changed"] is True and state(host)[0] == before[0]
+    back = rollback(host, "back")
+    assert (back["changed"], back["back_to"]) == (True, words) and state(host)[0] == before[0]
+    assert record.pending(host_files.HostFs(host.sysroot))["back_to"] == words
 
 
 def test_what_was_bound_since_is_a_warning_and_does_not_keep_the_host_from_going_back(host):
