@@ -64,7 +64,7 @@ SETS = (
 )
 NR_CPUS = {**ONE_THREAD, "boot": {"running": ["nr_cpus=1"]}}
 CORES = "ProcCores=4 leaves a part of the cores off: fewer CPUs do not mean that SMT is off"
-OLD = "the BMC's inventory has 36 threads on 36 cores, and the firmware says LogicalProc=Enabled: the inventory is from an"
+OLD = "the BMC's inventory has 36 threads on 36 cores, and the firmware says LogicalProc=Enabled: the inventory is"
 POWER = "the BMC says that the host is off, and its facts are there: is this the BMC of this host?"
 
 

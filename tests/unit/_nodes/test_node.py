@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import copy
-import json
 
 import cluster
 import pytest
@@ -43,65 +42,61 @@ def a_cluster():
     return Cluster()
 
 
-def test_a_node_is_drained_and_gets_pods_again(world):
+def test_a_node_is_drained_and_gets_pods_again_whoever_takes_it_on(world):
+    assert world.node.drain([], 60, check=True) is True
+    assert world.calls("drain") == ["drain worker --dry-run=client --timeout=60s"] and not world.calls("patch")
+    assert world.spec == {} and world.node.ready(60, check=True) is False
     assert world.node.drain(["--ignore-daemonsets"], 60, check=False) is True
     assert world.spec == {"unschedulable": True} and ANNOTATION in world.annotations and not world.state["pods"]
-    assert world.calls("drain") == ["drain worker --ignore-daemonsets --timeout=60s"]
-    assert world.node.ready(60, check=False) is True
-    assert world.spec == {} and world.annotations == {}
+    assert world.calls("drain")[1:] == ["drain worker --ignore-daemonsets --timeout=60s"]
+    # A controller that died leaves a node that the next call takes on.
+    again = Node("worker", world.run, world.pause, lambda: world.seconds)
+    assert again.drain([], 60, check=False) is False
+    assert again.ready(60, check=False) is True and world.spec == {} and world.annotations == {}
 
 
-def test_a_kubelet_that_does_not_speak_is_not_ready_whatever_the_condition_says(world):
+def test_a_kubelet_that_does_not_speak_or_is_not_ready_is_waited_for(world):
     world.node.drain([], 60, check=False)
     world.state["speaks"] = False
     with pytest.raises(NodeError, match=r"stays cordoned: its kubelet did not say .* kubectl uncordon worker"):
         world.node.ready(60, check=False)
     assert world.spec == {"unschedulable": True} and world.seconds >= 60
-    # The next call takes it on.
     world.state["speaks"] = True
-    assert world.node.ready(60, check=False) is True and world.spec == {}
-
-
-def test_a_kubelet_that_speaks_and_is_not_ready_is_waited_for(world):
-    world.node.drain([], 60, check=False)
-    world.state["node"]["status"]["conditions"][1]["status"] = "False"
-    with pytest.raises(NodeError, match="did not say within 10 s"):
+    condition = world.state["node"]["status"]["conditions"][1]
+    condition["status"] = "False"
+    with pytest.raises(NodeError, match="within 10 s"):
         world.node.ready(10, check=False)
+    condition["status"] = "True"
+    assert world.node.ready(60, check=False) is True and world.spec == {}
+    # Its pods are not waited for.
+    condition["status"] = "Unknown"
+    world.node.drain(["--force"], 60, check=False)
+    assert world.calls("drain")[1:] == ["drain worker --force --skip-wait-for-delete-timeout=1 --timeout=60s"]
 
 
 def test_the_cordon_of_somebody_else_stays(world):
     world.spec["unschedulable"] = True
-    assert world.node.drain([], 60, check=False) is False
-    assert world.node.ready(60, check=False) is False
+    assert world.node.drain([], 60, check=False) is False and world.node.ready(60, check=False) is False
+    world.state.update(stuck=["lone"], pods=["app"])
+    with pytest.raises(NodeError, match="was cordoned before, by somebody else"):
+        world.node.drain([], 60, check=False)
     assert world.spec == {"unschedulable": True} and world.annotations == {} and not world.calls("patch")
 
 
-def test_a_controller_that_died_leaves_a_node_that_the_next_call_takes_on(world):
-    world.node.drain([], 60, check=False)
-    again = Node("worker", world.run, world.pause, lambda: world.seconds)
-    assert again.drain([], 60, check=False) is False
-    assert again.ready(60, check=False) is True and world.spec == {}
-
-
-@pytest.mark.parametrize("check", [True, False])
-def test_a_node_that_cannot_be_drained_gets_pods_as_before(world, check):
+@pytest.mark.parametrize(("check", "words"), [(True, "nothing was changed"), (False, "gets pods as before")])
+def test_a_node_that_cannot_be_drained_gets_pods_as_before(world, check, words):
     world.state["stuck"] = ["lone"]
-    words = "nothing was changed" if check else "gets pods as before"
     with pytest.raises(NodeError, match=rf"worker was not drained, and {words}: .*declare no controller: lone"):
         world.node.drain([], 60, check=check)
     assert world.spec == {} and world.annotations == {} and world.state["pods"] == ["app"]
-
-
-def test_check_mode_asks_and_changes_nothing(world):
-    assert world.node.drain([], 60, check=True) is True
-    assert world.calls("drain") == ["drain worker --dry-run=client --timeout=60s"] and not world.calls("patch")
-    assert world.spec == {} and world.node.ready(60, check=True) is False
 
 
 def test_who_may_not_do_it_is_told_what_kubectl_said(world):
     world.state["fails"] = ["get node"]
     with pytest.raises(NodeError, match=r"kubectl get node worker -o json ended with 1: error: You must be logged in"):
         world.node.drain([], 60, check=False)
+    with pytest.raises(NodeError, match=r"worker has no labels of its SMT state: .*Unauthorized"):
+        world.node.label({"a": "b"})
     world.state["fails"] = ["drain", "patch"]
     with pytest.raises(NodeError, match=r"was not drained, and stays cordoned \(kubectl patch"):
         world.node.drain([], 60, check=False)
@@ -109,56 +104,44 @@ def test_who_may_not_do_it_is_told_what_kubectl_said(world):
 
 @pytest.mark.parametrize("name", ["", "-n", "--all", "A", "a b", "a;b", "x" * 300, "a\n", "{{ a }}"])
 def test_a_name_that_is_none_reaches_no_command(name):
-    with pytest.raises(NodeError, match="is no name of a node"):
+    with pytest.raises(NodeError, match="is no name of a node of Kubernetes: set smt_policy_kubernetes_node"):
         Node(name)
 
 
-@pytest.mark.parametrize("printed", ["", "[]", "{", "[" * 9999, "NaN"], ids=len)
-def test_what_is_no_node_is_an_error(printed):
+@pytest.mark.parametrize(
+    "printed", ["", "[]", "{", "[" * 9999, "NaN", "{}", '{"spec": [], "status": {"conditions": {}}, "metadata": 1}']
+)
+def test_what_is_no_node_is_an_error_and_what_says_nothing_is_not_ready(printed):
+    node = Node("worker", lambda _argv, _seconds: (0, printed, ""))
+    if printed[-1:] == "}":
+        status = node.status()
+        assert not (status.is_ready or status.is_ours or status.is_cordoned)
+        return
     with pytest.raises(NodeError, match="printed no JSON") as error:
-        Node("worker", lambda _argv, _seconds: (0, printed, "")).status()
+        node.status()
     assert str(error.value).isprintable() and len(str(error.value)) < 1000
 
 
-@pytest.mark.parametrize(
-    "printed", ["{}", '{"spec": [], "status": {"conditions": {}}, "metadata": {"annotations": 1}}']
-)
-def test_what_says_nothing_is_a_node_that_is_not_ready(printed):
-    status = Node("worker", lambda _argv, _seconds: (0, printed, "")).status()
-    assert not (status.is_ready or status.is_ours or status.is_cordoned)
-
-
-def test_kubectl_that_is_missing_says_what_to_do(monkeypatch):
+def test_kubectl_that_is_missing_hangs_or_fails(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(NodeError, match=r"kubectl is not installed on the controller: .* smt_policy_kubernetes"):
         Node("worker").status()
-
-
-def test_kubectl_that_hangs_is_given_up(tmp_path, monkeypatch):
-    program = tmp_path / "kubectl"
-    program.write_text("#!/bin/sh\nexec sleep 60\n")
-    program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    with pytest.raises(kubectl.KubectlError, match="did not end"):
-        kubectl.ask(kubectl.run, "get", "node", seconds=0.2)
-    program.write_text("#!/bin/sh\nprintf '\\033[31mred'; printf '\\033[2J' >&2; exit 3\n")
-    with pytest.raises(kubectl.KubectlError) as error:
-        kubectl.ask(kubectl.run, "get", "node")
-    assert str(error.value).isprintable() and json.dumps(str(error.value))
-
-
-def test_pods_of_a_kubelet_that_does_not_speak_are_not_waited_for(world):
-    world.state["node"]["status"]["conditions"][1]["status"] = "Unknown"
-    world.node.drain(["--force"], 60, check=False)
-    assert world.calls("drain") == ["drain worker --force --skip-wait-for-delete-timeout=1 --timeout=60s"]
+    program = tmp_path / "kubectl"
+    for script, said in (
+        ("exec sleep 60", "did not end"),
+        ("echo 'E0101 10:00:00 log' >&2; printf 'no \\033[2J' >&2; exit 3", r" ended with 3: no \\x1b\[2J$"),
+    ):
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        with pytest.raises(kubectl.KubectlError, match=said):
+            kubectl.ask(kubectl.run, "get", "node", seconds=0.4)
 
 
 def test_labels_are_written_where_they_differ(world):
     labels = {"threadwise-smt/threads-per-core": "1", "threadwise-smt/status": "compliant"}
-    world.state["node"]["metadata"]["labels"] = {"threadwise-smt/status": "compliant", "zone": "a"}
-    assert world.node.label(labels) is True
-    assert world.state["node"]["metadata"]["labels"] == {**labels, "zone": "a"} and world.spec == {}
-    assert len(world.calls("patch")) == 1 and world.node.label(labels) is False
-    world.state["fails"] = ["get node"]
-    with pytest.raises(NodeError, match=r"worker has no labels of its SMT state: .*Unauthorized"):
-        world.node.label(labels)
+    known = world.state["node"]["metadata"]
+    known["labels"] = {"threadwise-smt/status": "compliant", "zone": "a"}
+    assert world.node.label(labels) is True and known["labels"] == {**labels, "zone": "a"} and world.spec == {}
+    (patch,) = world.calls("patch")
+    assert "threads-per-core" in patch and "compliant" not in patch and world.node.label(labels) is False
