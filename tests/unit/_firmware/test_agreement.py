@@ -94,18 +94,6 @@ def test_a_finding_names_the_way_out(system, kernel, about, said):
     assert [one.about for one in found] == about.split() and said in found[-1].sentence
 
 
-@pytest.mark.parametrize(
-    ("state", "cores", "threads", "is_found"),
-    [
-        *(("enabled", 36, 72, False), ("disabled", 36, 72, True), ("disabled", 36, 36, False)),
-        *(("auto", 36, 36, False), ("enabled", None, 72, False), ("enabled", 36, None, False)),
-    ],
-)
-def test_the_inventory_of_a_bmc_may_be_old(state, cores, threads, is_found):
-    found = compare(seen(state, counts={"sockets": 2, "cores": cores, "threads": threads}), None).findings
-    assert [one.about for one in found] == (["inventory"] if is_found else [])
-
-
 def test_of_several_systems_the_one_with_the_setting_is_the_host():
     board = seen("unknown", system="HGX", attribute=None, value=None)
     kernel = agreement.kernel_of(ONE_THREAD)

@@ -71,14 +71,10 @@ ELSEWHERE = [
     "https://{host}@{other}{path}",
     "http://{host}{path}",
     "//{other}{path}",
-    "https://me@{host}{path}",
-    "@{other}{path}",
     "\\\\{other}{path}",
     "/a/../..{path}",
-    "file:///etc/passwd",
     "https://[::1{path}",
     7,
-    "/" + "x" * 2000,
 ]
 
 
@@ -99,17 +95,6 @@ def test_a_link_that_leads_elsewhere_is_not_followed_nor_is_the_password_sent_th
             with pytest.raises(client.RedfishError, match=r"has a link|has no link"):
                 bmc_server.read_from(bmc)
         assert bmc.asked == ["GET /redfish/v1/"] and other.asked == []
-
-
-def test_links_on_the_same_host_are_followed_and_a_blank_is_sent_as_one():
-    with bmc_server.serving(small()) as bmc:
-        for link in ("https://{host}{path}#a", "{path}/", "{path}?a=b"):
-            bmc.resources[SYSTEM] = {"Bios": {"@odata.id": link.format(host=bmc.host, path=BIOS)}}
-            assert bmc_server.read_from(bmc)["systems"][0]["state"] == "enabled"
-        bmc.resources[SYSTEM] = {"Bios": {"@odata.id": f"{SYSTEM}/My Bios\r\nX: y"}}
-        bmc_server.read_from(bmc)
-    assert any(line.startswith(f"GET {SYSTEM}/My%20Bios") for line in bmc.asked)
-    assert not any("X" in head for head in bmc.heads)
 
 
 @pytest.mark.night(after=1)
@@ -148,7 +133,6 @@ OTHER = "is not what Redfish has: "
         ),
         (sends(b"[" * 200_000), OTHER + "nested too deeply"),
         (sends(b'{"a": ' + b"9" * 5000 + b"}"), "has 5000 digits"),
-        (sends(b'{"a": NaN}'), "NaN is not a number"),
         (sends(b'"text"'), OTHER + "it is no object"),
         *((sends(content), OTHER) for content in (b"<html>\x1b[2J</html>", b"\xff\xfe\x00")),
         (sends(gzip.compress(b"{}" * 5000)[:-9], **GZIP), "an answer broke off: "),
@@ -158,7 +142,7 @@ OTHER = "is not what Redfish has: "
         (sends({}, 500), "does not answer "),
         (sends({}, 403), "check the role of the user, and the licence of the BMC"),
     ],
-    ids=range(16),
+    ids=range(15),
 )
 def test_what_is_no_answer_is_a_problem(answer, said, monkeypatch):
     monkeypatch.setattr(client, "MAX_BYTES", 1024 * 1024)
@@ -297,18 +281,13 @@ BY_PATH = {"Attributes": SMALL, "AttributeRegistry": "/r"}
     "change",
     [
         {"/redfish/v1": {"Systems": 7, "Links": [], "Registries": None}},
-        {SYSTEM: {"Bios": "x", "ProcessorSummary": 3, "PowerState": {}}},
         {SYSTEM: {"ProcessorSummary": {"Count": True, "CoreCount": -1, "LogicalProcessorCount": 1e9}}},
         {BIOS: {"Attributes": {"LogicalProc": {"a": 1}, "SMTMode": None}}},
         {BIOS: BY_PATH, "/r": {"RegistryEntries": {"Attributes": [VALUE]}}},
         {f"{BIOS}/Settings": {"Attributes": {"LogicalProc": ["Disabled"]}}},
-        {SYSTEMS: {"Members": [7, None, {"@odata.id": 9}]}},
-        {BIOS: {"Attributes": [1], "@Redfish.Settings": []}},
-        {BIOS: {"Attributes": SMALL, "AttributeRegistry": {"a": 1}}},
         {BIOS: {"Attributes": SMALL, "AttributeRegistry": "X"}, "/redfish/v1/Registries": {"Members": 1}},
-        {BIOS: BY_PATH, "/r": {"Location": [{"Language": 7}]}},
     ],
-    ids=range(11),
+    ids=str,
 )
 def test_a_field_of_another_type_is_not_there(change):
     """Whatever it is, there are facts, and the border takes them."""

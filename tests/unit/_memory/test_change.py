@@ -13,11 +13,14 @@ import night
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._host import locks
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
-from ansible_collections.threadwise.smt.plugins.module_utils._memory import change as memory_change
+from ansible_collections.threadwise.smt.plugins.module_utils._memory import (
+    change as memory_change,
+    frame as memory_frame,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._memory.errors import MemoryPolicyError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import answers
 from fake_kernel import Killed
-from fake_memory import VM, MemoryHost, process
+from fake_memory import VM, MemoryHost
 from faults import Faults
 from memory_tree import put
 
@@ -106,18 +109,6 @@ def test_each_value_has_its_source(host):
     assert [later in one for one in result["warnings"]] == [True]
 
 
-@pytest.mark.parametrize(("reapply", "source"), [("1", "99-threadwise-smt-memory.conf"), ("0", "TuneD profile mine")])
-def test_tuned_is_a_source_where_it_has_the_last_word(host, reapply, source):
-    put(host.root, "etc/tuned/active_profile", "mine\n")
-    put(host.root, "etc/tuned/mine/tuned.conf", "[sysctl]\nvm.overcommit_memory = 1\nkernel.panic = 5\n")
-    put(host.root, "etc/tuned/tuned-main.conf", f"reapply_sysctl = {reapply}\n")
-    result = host.ask(**AMOUNT)
-    found = {one["name"]: one for one in result["settings"]}
-    assert found["vm.overcommit_memory"]["source"].endswith(source)
-    assert (found["kernel.panic"]["source"], found["kernel.panic"]["at_boot"]) == ("TuneD profile mine", 5)
-    assert any("TuneD profile mine" in warning for warning in result["warnings"]) == (reapply == "0")
-
-
 @pytest.mark.parametrize("name", CALLS)
 def test_check_mode_says_what_a_call_does_which_crosses_the_border_and_is_done_once(host, name):
     call, before = prepared(host, name)
@@ -163,17 +154,6 @@ def test_a_call_that_fails_at_any_step_has_changed_nothing(host, name, number):
     assert host.ask(**call)["changed"] and len(host.effects) == 10, "each effect has to fail once"
 
 
-def test_an_interrupted_call_is_finished_by_the_next_one(host):
-    host.ask(**STRICT)
-    # As if it had been killed before systemd read the drop-in, and before the last value.
-    put(host.root, "proc/10/oom_score_adj", "100\n")
-    put(host.root, VM + "panic_on_oom", "0\n")
-    host.systemd.loaded = {}
-    result = host.ask(**STRICT)
-    assert result["changed"] and result["warnings"] == [] and host.systemd.loaded == {"db": -900}
-    assert scores(host) == [-900, -900, 0] and host.read(VM + "panic_on_oom") == "1\n"
-
-
 def test_an_end_by_force_is_undone_too_and_a_drop_in_with_other_text_comes_back(host):
     put(host.root, DROP_IN.format("db"), "[Service]\nOOMScoreAdjust=-5\n")
     before = host.everything()
@@ -202,18 +182,6 @@ def test_a_value_that_the_kernel_swallows_or_another_program_changes_fails_and_i
 
     host._kernel = interfere
     assert "vm.overcommit_memory reads 0 instead of 2" in refusal(host, STRICT)
-
-
-def test_a_process_that_is_started_meanwhile_gets_the_score_of_its_service(host):
-    def fork(effect):
-        if effect == "proc/10/oom_score_adj = -900":
-            process(host.root, 12, -900)
-            return True
-        return False
-
-    host.fails = fork
-    assert AS_BEFORE in refusal(host, STRICT)
-    assert scores(host) == [100, 100, 0] and host.read("proc/12/oom_score_adj") == "100\n"
 
 
 def test_what_cannot_be_undone_is_named_and_can_be_restored_later(host, monkeypatch):
@@ -301,19 +269,6 @@ def test_a_refused_policy_has_changed_nothing(host, call, said):
     assert (host.everything(), host.effects) == (before, [])
 
 
-def test_a_strict_policy_is_not_restored_on_a_full_host(tmp_path, monkeypatch):
-    host = MemoryHost(tmp_path / "host", monkeypatch, overcommit_memory=2, overcommit_ratio=5)
-    host.ask(overcommit="heuristic")
-    meminfo = host.read("proc/meminfo")
-    put(host.root, "proc/meminfo", meminfo.replace("Committed_AS:      24188 kB", "Committed_AS:     500000 kB"))
-    before = host.everything()
-    said = refusal(host, RESTORED)
-    assert said.startswith("nothing was restored, because the host would not survive the previous policy: ")
-    assert "488 MiB" in said and host.everything() == before
-    put(host.root, "proc/meminfo", meminfo)
-    assert host.ask(**RESTORED, margin=0)["after"]["overcommit"] == "strict"
-
-
 def test_a_kernel_without_a_setting_is_refused(host):
     os.unlink(host.root / VM / "nr_hugepages")
     assert "vm.nr_hugepages" in refusal(host, {"nr_hugepages": 0})
@@ -386,3 +341,92 @@ def test_facts_and_the_change_agree_about_services(host):
     host.ask(protect=["db"])
     assert differences("db.service") == []
     assert differences() == ["db.service is protected from the OOM killer, but should not be"]
+
+
+DB_DROP_IN = "etc/systemd/system/db.service.d/zz-threadwise-smt-memory.conf"
+IN_KBYTES = {"overcommit": "strict", "overcommit_kbytes": 600000}
+
+
+def frame(host):
+    """The present policy, as it comes back from a file."""
+    return memory_frame.checked(json.loads(json.dumps(memory_frame.present(HostFs(str(host.root))))))
+
+
+def put_back(host, before, check=False):
+    request = memory_change.Request(memory_change.PREVIOUS, {"margin": 0}, None, check, before)
+    return memory_change.MemoryChange(request, host.run_command, str(host.root)).run()
+
+
+@pytest.mark.parametrize("earlier", [[], [STRICT], [STRICT, HEURISTIC], [IN_KBYTES], [{"protect": ["db"]}]])
+@pytest.mark.parametrize("wave", [[HEURISTIC], [HEURISTIC, STRICT], [RESTORED], [RESTORED, HEURISTIC]])
+def test_a_policy_is_put_back_byte_for_byte_and_the_first_one_after_it(host, earlier, wave):
+    first = host.everything()
+    for call in earlier:
+        host.ask(**call)
+    before, saved = host.everything(), frame(host)
+    for call in wave:
+        host.ask(**call)
+    changed = host.everything() != before
+    assert [put_back(host, saved, check)["changed"] for check in (True, False)] == [changed] * 2
+    assert host.everything() == before
+    assert put_back(host, saved)["changed"] is False, "once is enough"
+    host.ask(state="restored")
+    assert host.everything() == first
+
+
+def test_what_the_collection_has_not_changed_stays_and_a_service_that_is_gone_keeps_nothing_back(host):
+    saved = frame(host)
+    host.ask(**STRICT)
+    second = frame(host)
+    put(host.root, VM + "nr_hugepages", "512\n")
+    put_back(host, saved)
+    assert (host.read(VM + "nr_hugepages"), host.read(VM + "overcommit_memory")) == ("512\n", "1\n")
+    host.ask(**STRICT)
+    host.ask(overcommit="heuristic")
+    del host.systemd.services["db"]
+    put_back(host, second)
+    assert host.read(VM + "overcommit_memory") == "2\n"
+
+
+def refused(host, saved, check=False):
+    before = host.everything()
+    with pytest.raises(MemoryPolicyError) as caught:
+        put_back(host, saved, check)
+    assert host.everything() == before
+    return str(caught.value)
+
+
+def test_a_failure_on_the_way_or_a_full_host_leaves_what_was_there(host):
+    host.ask(**STRICT)
+    saved = frame(host)
+    host.ask(**HEURISTIC)
+    host.fails = lambda effect: effect in (VM + "panic_on_oom = 1", VM + "overcommit_memory = 2")
+    assert "Everything is as it was before" in refused(host, saved)
+    host.fails = lambda effect: False
+    meminfo = host.read("proc/meminfo")
+    put(host.root, "proc/meminfo", meminfo.replace("Committed_AS:      24188 kB", "Committed_AS:     900000 kB"))
+    for check in (True, False):
+        said = refused(host, saved, check)
+        assert said.startswith("nothing was put back, because the host would not survive the previous policy: "), said
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"sysctls": {"kernel.core_pattern": 1}},
+        {"sysctls": {"vm.overcommit_memory": True}},
+        {"text": 5},
+        {"drop_ins": {"../x.service": ""}},
+        {"drop_ins": {"db.service": 1}},
+        {"snapshot": {"sysctls": {}, "units": {"x": 1}}},
+    ],
+)
+def test_a_frame_of_other_things_is_refused(host, damage):
+    with pytest.raises((ValueError, TypeError, KeyError)):
+        memory_frame.checked({**frame(host), **damage})
+
+
+def test_it_is_described_in_a_few_words(host):
+    host.ask(**STRICT)
+    words = "vm.overcommit_memory 2, vm.panic_on_oom 1, db.service spared by the OOM killer"
+    assert memory_frame.described(frame(host)) == words

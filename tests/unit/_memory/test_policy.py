@@ -182,10 +182,3 @@ def test_contradictions_are_refused(options, said):
     with pytest.raises(memory_policy.PolicyError, match=re.escape(said)) as caught:
         memory_policy.settings(options, {**DEFAULTS, RATIO: 0})
     assert len(str(caught.value)) < 300
-
-
-@pytest.mark.parametrize(
-    ("number", "text"), [(0, "0 KiB"), (1023, "0 KiB"), (5 * MIB, "5 MiB"), (int(3.14 * GIB), "3.1 GiB")]
-)
-def test_sizes_are_readable(number, text):
-    assert memory_policy.size(number) == text

@@ -19,7 +19,7 @@ import result_maker
 import sysfs_tree
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import order
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
-from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo, files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._proof import recording
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import quotas
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache, topology
@@ -383,24 +383,6 @@ def test_siblings_that_are_offline_are_recorded_as_they_are_known(machine, tmp_p
     assert again["sibling_groups"] == ["0,2", "1,3"] and again["source"] == "saved"
     # Not even the hash of what identifies the host.
     assert cache.machine_key(fs) not in text
-
-
-@pytest.mark.night
-def test_a_machine_of_1024_cpus_is_recorded(tmp_path):
-    """Its packages alternate, so that each CPU has three lists of 512 numbers."""
-    tree = sysfs_tree.files(Machine(packages=2, cores=256, flags="flag " * 250 + "lm"))
-    for path in tree:
-        if path.endswith(("package_cpus_list", "core_siblings_list", "die_cpus_list")):
-            cpu = int(path.split("/cpu")[2].partition("/")[0])
-            tree[path] = ",".join(map(str, range(cpu % 2, 1024, 2))) + "\n"
-    found = recording.read(host_files.HostFs(sysfs_tree.write(tmp_path, tree)))
-    assert 0 < sum(map(len, found.values())) < recording.MAX_CHARACTERS / 2
-    same = {path: text.removeprefix(recording.SAME_AS) for path, text in found.items()}
-    kept = {path: found.get(same[path], text) for path, text in found.items() if not path.startswith("proc/")}
-    assert kept == {path: tree[path] for path in kept} and sum("cpu1023/" in path for path in kept) > 10
-    was, now = (cpuinfo.parse(text).blocks for text in (tree[INFO], found[INFO]))
-    assert was[0] == now[0] and len(now) == 1024
-    assert all(was[cpu][name] == now[cpu][name] for cpu in was for name in ("physical id", "core id"))
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,17 @@ import stat
 import boot_maker
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import change as boot_change
-from ansible_collections.threadwise.smt.plugins.module_utils._host import durable, files as host_files, state_file
+from ansible_collections.threadwise.smt.plugins.module_utils._host import (
+    durable,
+    files as host_files,
+    kernel_files,
+    state_file,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._rollback import change as rollback_change, record
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._smt.at_boot import persistence
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import answers
+from fake_host import Host
 from fake_memory import VM, MemoryHost
 
 FILE = record.FILE.path
@@ -195,3 +203,110 @@ def test_a_file_that_others_may_write_is_ignored(host, monkeypatch):
     monkeypatch.setattr(host_files.HostFs, "is_host", True)
     os.chmod(host.root / FILE, 0o666)
     assert record.pending(host.fs) == {"since": None, "back_to": None} and "owned by root" in host.fs.problems[0]
+
+
+PART = {"state": "disabled", "cores": {"cpus": "4-7"}}
+
+
+@pytest.fixture(name="running")
+def _running_host(tmp_path, monkeypatch):
+    running = Host(tmp_path)
+    monkeypatch.setattr(kernel_files, "KernelFiles", lambda _sysroot: running)
+    return running
+
+
+def rollback_running(running, state, **options):
+    request = rollback_change.Request(state, ("running",) if state == "saved" else (), **options)
+    return rollback_change.Rollback(request, running.run_command, running.sysroot).run()
+
+
+def state(running):
+    """The CPUs and what keeps them over boots, byte for byte."""
+    fs = host_files.HostFs(running.sysroot)
+    return smt_state.read(files=running), {path: fs.read(path) for path in persistence.PATHS}
+
+
+def one_by_one(running):
+    for cpu in (3, 6):
+        running.write(f"sys/devices/system/cpu/cpu{cpu}/online", "0")
+
+
+EARLIER = {
+    "nothing": lambda running: None,
+    "part, kept": lambda running: running.ask(**PART, persist="tmpfiles"),
+    "off, kept": lambda running: running.ask("disabled", persist="systemd"),
+    "off, from a part": lambda running: (running.ask(**PART), running.ask("disabled")),
+    "one by one": one_by_one,
+    "one by one, then a part": lambda running: (one_by_one(running), running.ask(**PART)),
+}
+WAVES = {
+    "disabled": lambda running: running.ask("disabled"),
+    "enabled": lambda running: running.ask("enabled"),
+    "another part, kept": lambda running: running.ask("disabled", cores={"cpus": "0-1"}, persist="systemd"),
+    "restored": lambda running: running.ask("restored"),
+}
+
+
+@pytest.mark.night(after=3)
+@pytest.mark.parametrize("wave", WAVES)
+@pytest.mark.parametrize("earlier", EARLIER)
+def test_each_form_is_put_back_and_the_first_state_after_it(running, earlier, wave):
+    EARLIER["one by one" if earlier.startswith("one by one") else "nothing"](running)
+    first = state(running)
+    EARLIER[earlier](running)
+    before = state(running)
+    rollback_running(running, "saved", rollout=True)
+    WAVES[wave](running)
+    changed = state(running) != before
+    assert rollback_running(running, "back", check=True)["changed"] >= changed
+    result = rollback_running(running, "back")
+    assert state(running) == before and result["changed"] >= changed
+    assert rollback_running(running, "back")["changed"] is False, "once is enough"
+    rollback_running(running, "confirmed")
+    running.ask("restored")
+    assert state(running) == first
+
+
+def test_it_says_what_it_goes_back_to_also_after_a_boot_of_its_own(running):
+    EARLIER["part, kept"](running)
+    before, words = state(running), "CPUs 0-4,6 online, kept over boots"
+    assert rollback_running(running, "saved", rollout=True)["back_to"] == words
+    running.ask("enabled")
+    running.boot("second")
+    back = rollback_running(running, "back")
+    assert (back["changed"], back["back_to"]) == (True, words) and state(running)[0] == before[0]
+    assert record.pending(host_files.HostFs(running.sysroot))["back_to"] == words
+
+
+def test_what_was_bound_since_is_a_warning_and_does_not_keep_the_host_from_going_back(running):
+    running.ask(**PART)
+    before = state(running)
+    rollback_running(running, "saved")
+    running.ask("enabled")
+    for folder in ("proc/5", "proc/5/task/5"):
+        running.put(f"{folder}/stat", "5 (sleep) S 1 0 0 0 0 4194304" + " 0" * 12 + " 1000" + " 0" * 20)
+        running.put(f"{folder}/status", "Name:\tsleep\nUid:\t0\t0\nCpus_allowed_list:\t7\n")
+        running.put(f"{folder}/cgroup", "0::/system.slice/db.service")
+        running.put(f"{folder}/loginuid", "4294967295")
+    change = rollback_change.Rollback(rollback_change.Request("back"), running.run_command, running.sysroot)
+    change.run()
+    assert state(running) == before and "is pinned to 7 alone" in change.warnings[0]
+
+
+def test_a_cpu_that_does_not_go_back_is_the_error(running, monkeypatch):
+    running.ask(**PART)
+    rollback_running(running, "saved", rollout=True)
+    running.ask("enabled")
+    write = running.write
+
+    def refuse(path, text):
+        if path.endswith("cpu5/online"):
+            raise OSError(16, "Device or resource busy", path)
+        write(path, text)
+
+    monkeypatch.setattr(running, "write", refuse)
+    with pytest.raises(
+        rollback_change.RollbackError, match=r"^not all is back as it was \(CPUs 0-4,6 online\): .*cpu5"
+    ):
+        rollback_running(running, "back")
+    assert json.loads(running.read(record.FILE.path))["rollout"] is True
