@@ -210,33 +210,16 @@ PATH = "/redfish/v1/S"
 @pytest.mark.parametrize(
     ("task", "said"),
     [
-        (
-            ("Dell Inc.", "System.1", "LogicalProc", "Disabled", PATH, True),
-            "idrac_bios: {apply_time: OnReset, attributes",
-        ),
-        (
-            ("Lenovo", "1", "HT", "Disabled", PATH, True),
-            "redfish_config: {category: Systems, command: SetBiosAttributes",
-        ),
+        (("Dell Inc.", "System.1", "HT", "off", PATH, True), "idrac_bios: {apply_time: OnReset, attributes: "),
+        (("Lenovo", "1", "HT", "off", PATH, True), "redfish_config: {category: Systems, command: SetBiosAttributes, "),
         # That module refuses a BMC that does not say where values are staged.
-        (("GIGABYTE", "Self", "HT", "Disabled", PATH, False), "ansible.builtin.uri: {url: "),
-        (
-            ("Cisco", "1", "HT", "Disabled", None, False),
-            "the BMC's own pages: set HT to Disabled there; it does not say",
-        ),
+        (("GIGABYTE", "Self", "HT", "off", PATH, False), "ansible.builtin.uri: {url: "),
+        (("Cisco", "1", "HT", "off", None, False), "the BMC's own pages: set HT to off there; it does not say where"),
         # What would be a template in a play is no part of a task.
-        *(
-            (
-                (
-                    "GIGABYTE",
-                    *(bad if place == part else one for place, one in enumerate(("1", "HT", "on", PATH))),
-                    False,
-                ),
-                None,
-            )
-            for part in range(4)
-            for bad in ("{{ lookup('pipe', 'id') }}", "/redfish {{ 7 }}", "/redfish/\nx")
-        ),
+        (("GIGABYTE", "{{ 7 }}", "HT", "off", PATH, False), None),
+        (("GIGABYTE", "1", "HT{{ lookup('pipe', 'id') }}", "off", PATH, False), None),
+        (("GIGABYTE", "1", "HT", "off {{ 7 }}", PATH, False), None),
+        *((("GIGABYTE", "1", "HT", "off", PATH + bad, False), None) for bad in ("{{ 7 }}", "\nx")),
     ],
 )
 def test_the_task_is_one_that_has_an_effect(task, said):

@@ -10,7 +10,6 @@ import json
 
 import bmc_server
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._firmware import client
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import answers, facts as border, schema
 
 ED = ["Enabled", "Disabled"]
@@ -79,12 +78,6 @@ def test_what_else_a_bmc_says_and_what_a_value_is_written_back_as():
         assert system["tasks"][state].endswith(f"bios_attributes: {end}")
 
 
-def test_the_host_of_several_systems_is_the_one_with_the_setting():
-    found = bmc_server.read(bmc_server.recorded("nvidia_dgx"), bmc_server.ONE_THREAD)
-    assert found["agrees"] is False and [one["system"] for one in found["findings"]] == ["DGX"]
-    assert [system["problems"] for system in found["systems"]] == [NO_ATTRIBUTES, []]
-
-
 def nodes(*values):
     """A chassis with a system for each value."""
     names = [f"Node{number}" for number in range(len(values))]
@@ -98,16 +91,6 @@ def nodes(*values):
             if "/1" in path
         }
     return found
-
-
-def test_of_a_chassis_the_node_has_to_be_named():
-    two = nodes("Enabled", "Disabled")
-    found = bmc_server.read(two, bmc_server.ONE_THREAD)
-    assert found["agrees"] is None and "Set resource_id" in found["findings"][0]["sentence"]
-    found = bmc_server.read(two, bmc_server.ONE_THREAD, system="Node1")
-    assert found["agrees"] is True and [system["id"] for system in found["systems"]] == ["Node1"]
-    with pytest.raises(client.RedfishError, match="there is no system Node7: the BMC has Node0, Node1"):
-        bmc_server.read(two, system="Node7")
 
 
 def test_what_one_system_does_not_answer_does_not_lose_the_others():

@@ -52,13 +52,6 @@ def test_a_drift_lasts_from_the_check_that_saw_it_to_the_one_that_saw_it_mended(
     assert checks.read(tmp_path).statuses == {"a": OK, "b": OK, "c": DRIFTED}
 
 
-def test_a_check_of_some_hosts_says_nothing_of_the_others(tmp_path):
-    add(tmp_path, {"a": DRIFTED, "b": OK}, {"b": DRIFTED}, {"b": WAIVED})
-    found = checks.read(tmp_path)
-    assert found.statuses == {"a": DRIFTED, "b": WAIVED}
-    assert [(one.host, one.until) for one in found.drifts] == [("a", None), ("b", START + 2 * DAY)]
-
-
 def test_a_host_that_left_the_inventory_is_neither_drifted_for_ever_nor_mended(tmp_path):
     add(tmp_path, [OK, DRIFTED], [OK], [OK], others=["a"])
     (drift,) = checks.read(tmp_path).drifts

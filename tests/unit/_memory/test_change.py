@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One change of a memory policy as a transaction: all of it, or nothing, and back to the last file."""
+"""One change of a memory policy as a transaction: all of it, or nothing, and back to the last file; also as data."""
 
 from __future__ import annotations
 
@@ -424,9 +424,3 @@ def test_a_failure_on_the_way_or_a_full_host_leaves_what_was_there(host):
 def test_a_frame_of_other_things_is_refused(host, damage):
     with pytest.raises((ValueError, TypeError, KeyError)):
         memory_frame.checked({**frame(host), **damage})
-
-
-def test_it_is_described_in_a_few_words(host):
-    host.ask(**STRICT)
-    words = "vm.overcommit_memory 2, vm.panic_on_oom 1, db.service spared by the OOM killer"
-    assert memory_frame.described(frame(host)) == words

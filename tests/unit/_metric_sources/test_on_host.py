@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Numbers that are read on a host: of commands, of files in Prometheus' text format, and rates of counters."""
+"""Numbers that are read on a host: of commands, of files, rates of counters; and queries: which series they count, and
+from how far back.
+"""
 
 from __future__ import annotations
 

@@ -25,30 +25,20 @@ workers{pool="a"} 3
 workers{pool="b"} 4
 broken NaN
 """
-RULES = [
-    {
-        "name": "first",
-        "interval": "2s",
-        "rules": [
-            {"record": "job:requests:2m", "expr": "sum(rate(requests_total[2m]))"},
-            {"record": "nested", "expr": 'avg_over_time({__name__="job:requests:2m"}[30s] offset 5s)'},
-            {"record": "window", "expr": "sum(rate(requests_total[1h]))", "labels": {"window": "1h"}},
-            {"record": "selfish", "expr": "max(selfish) or vector(1)"},
-            {"record": "clock", "expr": "time()"},
-            {"alert": "Loaded", "expr": "load > 0"},
-        ],
-    },
-    {
-        "name": "second",
-        "interval": "3s",
-        "rules": [
-            {"record": "window", "expr": "sum(rate(requests_total[1m]))", "labels": {"window": "1m"}},
-            # Made of another series of the same name.
-            {"record": "sums", "expr": 'sum(sums{level="low"})', "labels": {"level": "high"}},
-            {"record": "sums", "expr": "sum(load)", "labels": {"level": "low"}},
-        ],
-    },
+FIRST = [
+    {"record": "job:requests:2m", "expr": "sum(rate(requests_total[2m]))"},
+    {"record": "nested", "expr": 'avg_over_time({__name__="job:requests:2m"}[30s] offset 5s)'},
+    {"record": "window", "expr": "sum(rate(requests_total[1h]))", "labels": {"window": "1h"}},
+    {"record": "selfish", "expr": "max(selfish) or vector(1)"},
+    {"alert": "Loaded", "expr": "load > 0"},
 ]
+SECOND = [
+    {"record": "window", "expr": "sum(rate(requests_total[1m]))", "labels": {"window": "1m"}},
+    # Made of another series of the same name.
+    {"record": "sums", "expr": 'sum(sums{level="low"})', "labels": {"level": "high"}},
+    {"record": "sums", "expr": "sum(load)", "labels": {"level": "low"}},
+]
+RULES = [{"name": "first", "interval": "2s", "rules": FIRST}, {"name": "second", "interval": "3s", "rules": SECOND}]
 
 
 @pytest.fixture(name="service", scope="module")

@@ -68,27 +68,6 @@ def test_a_kubelet_that_does_not_speak_or_is_not_ready_is_waited_for(world):
         world.node.ready(10, check=False)
     condition["status"] = "True"
     assert world.node.ready(60, check=False) is True and world.spec == {}
-    # Its pods are not waited for.
-    condition["status"] = "Unknown"
-    world.node.drain(["--force"], 60, check=False)
-    assert world.calls("drain")[1:] == ["drain worker --force --skip-wait-for-delete-timeout=1 --timeout=60s"]
-
-
-def test_the_cordon_of_somebody_else_stays(world):
-    world.spec["unschedulable"] = True
-    assert world.node.drain([], 60, check=False) is False and world.node.ready(60, check=False) is False
-    world.state.update(stuck=["lone"], pods=["app"])
-    with pytest.raises(NodeError, match="was cordoned before, by somebody else"):
-        world.node.drain([], 60, check=False)
-    assert world.spec == {"unschedulable": True} and world.annotations == {} and not world.calls("patch")
-
-
-@pytest.mark.parametrize(("check", "words"), [(True, "nothing was changed"), (False, "gets pods as before")])
-def test_a_node_that_cannot_be_drained_gets_pods_as_before(world, check, words):
-    world.state["stuck"] = ["lone"]
-    with pytest.raises(NodeError, match=rf"worker was not drained, and {words}: .*declare no controller: lone"):
-        world.node.drain([], 60, check=check)
-    assert world.spec == {} and world.annotations == {} and world.state["pods"] == ["app"]
 
 
 def test_who_may_not_do_it_is_told_what_kubectl_said(world):

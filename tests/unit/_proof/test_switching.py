@@ -128,14 +128,6 @@ def test_a_change_that_waits_for_its_confirmation_is_not_confirmed_by_this(host)
     assert "waits for its confirmation" in there_and_back(host).refused and host.pending() is not None
 
 
-def test_siblings_that_somebody_took_offline_one_by_one_are_left_as_they_are(host):
-    """The control still reads on: a change would switch it to off, and nothing would bring it back."""
-    host.online -= {1, 3, 5, 7}
-    host._show_all()
-    assert there_and_back(host).refused == "no sibling is online"
-    assert host.control == "on" and host.writes == [] and host.pending() is None and not host.is_waiting
-
-
 def put_thread(host, pid, mask):
     start = f"{pid} (worker) S 1 1 1 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 {10 * pid} 0"
     for folder in (f"proc/{pid}", f"proc/{pid}/task/{pid}"):

@@ -72,24 +72,6 @@ def test_the_metrics_of_an_unknown_host_are_those_of_compliance():
         assert {one["use"]: one["commit"][0] for one in commits} == {"enforced": "a", "refused": "b"}
 
 
-@pytest.mark.night(after=2)
-@pytest.mark.parametrize("harm", ["gone", "locked", "changed", "deleted"])
-def test_what_happened_to_the_files_of_the_kept_commit_is_put_right(place, harm):
-    place.pull()
-    copy = place.directory / COPIES / place.first
-    if harm == "gone":
-        shutil.rmtree(copy)
-    elif harm == "deleted":
-        (copy / "policy").unlink()
-    else:
-        (copy / "policy").write_text("broken")
-        if harm == "locked":
-            (copy / ".git/index.lock").touch()
-    place.commit("broken")
-    place.pull()
-    assert place.enforced() == [place.first, place.first] and (copy / "policy").read_text() == "compliant\n"
-
-
 @pytest.mark.night(after=1)
 @pytest.mark.parametrize("lost", ["objects/??/*", "config", "HEAD", "refs/smt-pull/*"])
 def test_a_repository_that_a_power_cut_left_empty_files_in_is_fetched_anew(place, lost):

@@ -155,17 +155,6 @@ def test_without_a_rollout_the_last_change_counts_and_nobody_waits_for_it(host):
     assert host.all_but_saved() == before
 
 
-def test_a_part_that_cannot_be_put_back_does_not_keep_the_others(host):
-    host.rollback("saved", BOTH, rollout=True)
-    host.wave()
-    boot_maker.write(host.root, "mkconfig-fails", "")
-    said, _words, why = host.refusal("back").partition(f" ({WORDS}): ")
-    assert said == "not all is back as it was" and why.startswith("boot arguments: ") and "vm." not in why
-    assert host.read(VM + "overcommit_memory") == "2\n" and (host.root / FILE).exists(), "it is still needed"
-    (host.root / "mkconfig-fails").unlink()
-    assert host.rollback("back")["changed"] is True
-
-
 @pytest.mark.parametrize(
     ("reboot", "reboot_ok", "required", "overcommit"),
     # The rest waits for a reboot, which would end what is set before it, or is put back without one.
@@ -291,22 +280,3 @@ def test_what_was_bound_since_is_a_warning_and_does_not_keep_the_host_from_going
     change = rollback_change.Rollback(rollback_change.Request("back"), running.run_command, running.sysroot)
     change.run()
     assert state(running) == before and "is pinned to 7 alone" in change.warnings[0]
-
-
-def test_a_cpu_that_does_not_go_back_is_the_error(running, monkeypatch):
-    running.ask(**PART)
-    rollback_running(running, "saved", rollout=True)
-    running.ask("enabled")
-    write = running.write
-
-    def refuse(path, text):
-        if path.endswith("cpu5/online"):
-            raise OSError(16, "Device or resource busy", path)
-        write(path, text)
-
-    monkeypatch.setattr(running, "write", refuse)
-    with pytest.raises(
-        rollback_change.RollbackError, match=r"^not all is back as it was \(CPUs 0-4,6 online\): .*cpu5"
-    ):
-        rollback_running(running, "back")
-    assert json.loads(running.read(record.FILE.path))["rollout"] is True
