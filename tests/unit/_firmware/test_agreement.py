@@ -120,9 +120,6 @@ def test_facts_of_another_type_are_not_known_and_others_are_shown_as_text_alone(
         agreement.kernel_of({"smt": {"supported": True}})
 
 
-# ---- names and values ------------------------------------------------------------------------------------------------
-
-
 def entry(name, title="", *values, is_hidden=False):
     pairs = tuple(one if isinstance(one, tuple) else (one, one) for one in values)
     return attributes.Entry(name, title, pairs, is_hidden)

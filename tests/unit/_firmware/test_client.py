@@ -36,8 +36,6 @@ def problem(answer, **how):
     return found
 
 
-# ---- where it goes ---------------------------------------------------------------------------------------------------
-
 PATH = "baseuri has a path in it: give the name or the address of the BMC alone"
 NO_NAME = "baseuri is no name or address such as bmc.example.com, 192.0.2.1:8443 or"
 USER = "baseuri has a user or a password in it: give them as username and password"
@@ -103,9 +101,6 @@ def test_a_redirect_to_another_host_is_not_followed(status):
         location = f"https://{other.host}{BIOS}"
         said = problem(lambda handler: bmc_server.send(handler, {}, status, Location=location))
     assert "a link to another host, which is not followed" in said and other.asked == []
-
-
-# ---- how much it reads -----------------------------------------------------------------------------------------------
 
 
 def sends(content, status=200, **headers):
@@ -188,9 +183,6 @@ def test_systems_requests_and_time_have_an_end(monkeypatch):
     assert "its answers took all of the time there is; set a longer timeout" in refusal(small())
 
 
-# ---- who it is -------------------------------------------------------------------------------------------------------
-
-
 def test_the_user_signs_in_once_and_out_again_or_sends_the_password_or_has_a_session():
     with bmc_server.serving(small()) as bmc:
         bmc_server.read_from(bmc)
@@ -229,14 +221,6 @@ def test_a_wrong_password_is_tried_once_and_not_shown(by_session):
 )
 def test_a_bmc_without_sessions_says_what_to_set(answer, said):
     assert refusal({**small(), bmc_server.SESSIONS: answer}).endswith(said)
-
-
-def test_a_session_that_ends_in_the_middle_or_cannot_be_ended():
-    with bmc_server.serving(small(Bios=sends({}, 401))) as bmc, pytest.raises(client.RefusedError):
-        bmc_server.read_from(bmc)
-    assert bmc.sessions == 0
-    (said,) = bmc_server.read({**small(), f"{bmc_server.SESSIONS}/7": sends({}, 500)})["problems"]
-    assert said.startswith("the session stays open until the BMC ends it: ") and "status 500" in said
 
 
 def test_texts_of_a_bmc_are_made_safe():

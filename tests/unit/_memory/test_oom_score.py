@@ -37,11 +37,10 @@ def score(root, pid):
     return int((root / f"proc/{pid}/oom_score_adj").read_text())
 
 
-def protect(root, run, names, saved=None, meanwhile=lambda: None):
+def protect(root, run, names, saved=None):
     """Do what the transaction does, but return the scores to save instead of writing them to a file."""
     fs, saved = HostFs(str(root)), saved or {}
     work = oom_score.work_out(fs, run, names, saved)
-    meanwhile()
     files = oom_score.files(work)
     config_files.apply(fs, config_files.changes(fs, files))
     if files:

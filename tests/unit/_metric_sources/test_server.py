@@ -427,6 +427,24 @@ def test_an_absurd_interval_is_what_it_says():
     assert "has fewer than two samples of x in 10 min" in looked_back(Liar(groups(rule()), samples=1), "x")
 
 
+def test_what_makes_it_so_is_said_and_what_the_user_says_counts_where_it_is_more():
+    rules = groups(rule("max(r:2m offset 5s)"), rule("rate(x[2m])", "r:2m"), rule("max(s) or vector(1)", "s"))
+    found = looked_back(Liar(rules))
+    # A rule over a rule of its group may see what that one made an evaluation earlier.
+    assert found.seconds == 15 + 5 + 2 * 15 + 120 + 15 and found.said == (
+        "the rule a:b is evaluated every 15 s and looks back 5 s",
+        "the rule r:2m is evaluated every 15 s and looks back 2 min",
+        "x has a sample every 15 s",
+    )
+    assert looked_back(Liar(rules), "s").said[-1] == "the rule s is made of its own values"
+    elsewhere = "job:other has the name of a rule's series, and no rule of the metrics server makes it"
+    assert looked_back(Liar(rules), "job:other") == elsewhere
+    said = (f"its looks_back says so, because {elsewhere}",)
+    assert looked_back(Liar(rules), "avg_over_time(job:other[2m])", 90.0) == lineage.Path(120.0, said)
+    assert looked_back(Liar(rules), "x", 90.0) == lineage.Path(90.0, ("its looks_back says so",))
+    assert looked_back(Liar(rules), "rate(x[5m] @ 1)", 90.0).seconds == lineage.ENDLESS
+
+
 def test_a_million_jobs_or_names_are_too_many():
     liar = Liar(groups(rule()), series=2000)
     assert "has series of 2000 jobs for x" in looked_back(liar, "x")

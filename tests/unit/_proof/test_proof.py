@@ -274,9 +274,6 @@ def test_on_recorded_noise_equal_arms_are_called_equal_and_five_percent_are_foun
     assert len(proofs) >= 300 and called <= 0.05 and found >= 0.95 and held >= 0.95, (called, found, held)
 
 
-# ---- the document ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("release", "numbers"),
     [

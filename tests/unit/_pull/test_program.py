@@ -105,9 +105,6 @@ def test_a_record_that_cannot_be_used_is_what_git_knows_and_submodules_come_with
     assert (place.directory / COPIES / place.record()["kept"] / "roles/x").read_text() == "y"
 
 
-# ---- commands --------------------------------------------------------------------------------------------------------
-
-
 def test_a_command_that_never_ends_is_ended_and_its_commit_refused(place, monkeypatch):
     place.pull()
     place.commit("compliant")
@@ -148,9 +145,6 @@ def test_a_command_that_takes_too_long_ends_with_its_children(tmp_path, monkeypa
     pid = (tmp_path / "child").read_text().strip()
     seen = subprocess.run(["ps", "-o", "stat=", "-p", pid], stdout=subprocess.PIPE, text=True, check=False)
     assert seen.stdout.strip() in ("", "Z")
-
-
-# ---- signatures ------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(name="signed")
@@ -230,8 +224,6 @@ def test_a_key_of_the_keyring_that_nobody_trusts_is_not_trusted(place, monkeypat
         finally:
             subprocess.run(["gpgconf", "--kill", "all"], check=False)
 
-
-# ---- kills, and disks without room -----------------------------------------------------------------------------------
 
 # Ends a pull at its operation number N: what opens a file to write, changes a name, or starts a command.
 HOOK = """
