@@ -57,6 +57,7 @@ def test_a_counter_has_a_rate_but_not_over_a_reset_or_a_gap():
 
 USES = {
     "load": [("load", 0)],
+    "rate(requests[1h30m])": [("requests", 5400)],
     "rate(requests[90])": [("requests", 90)],
     "avg_over_time(load[500ms])": [("load", 0.5)],
     "max_over_time(rate(a[30s])[5m:10s])": [("a", 330)],
