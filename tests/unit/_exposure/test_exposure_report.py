@@ -27,6 +27,7 @@ def test_nothing_of_a_host_is_markup_or_moves_the_terminal():
     ]
     page = exposure_report.page(hosts, AT)
     assert "<script>alert" not in page and "<b>\x1b" not in page and "<i>web" not in page and "<u>why" not in page
+    assert "&lt;i&gt;web" in page and "&lt;u&gt;why" in page
     assert "\x1b" not in page and "49" not in page.replace("{{ 7 * 7 }}", "").split("<main", 1)[1].split("<script")[0]
     assert "\x1b" not in "\n".join(cores_in_use.table(hosts))
 
