@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import collections
 import math
 
 import pytest
@@ -11,43 +12,42 @@ from ansible_collections.threadwise.smt.plugins.module_utils._statistics import 
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics.ranks import Paired
 
 ASSIGNMENT = {"workers": [[0], [1]], "same_as": None, "reason": None}
+BOTH = {"one_per_core": ASSIGNMENT, "all_threads": ASSIGNMENT}
 PLACEMENTS = {
-    "smt_on": {"single": ASSIGNMENT, "one_per_core": ASSIGNMENT, "all_threads": ASSIGNMENT},
-    "smt_off": {
-        "single": ASSIGNMENT,
-        "one_per_core": ASSIGNMENT,
-        "all_threads": dict(ASSIGNMENT, same_as="one_per_core"),
-    },
+    "smt_on": {"single": ASSIGNMENT, **BOTH},
+    "smt_off": {"single": ASSIGNMENT, **BOTH, "all_threads": {**ASSIGNMENT, "same_as": "one_per_core"}},
 }
-AS_FOUND = {"as_found": {"siblings": ASSIGNMENT, "cores": ASSIGNMENT, "all_threads": dict(ASSIGNMENT, same_as="cores")}}
+AS_FOUND = {
+    "as_found": {"siblings": ASSIGNMENT, "cores": ASSIGNMENT, "all_threads": {**ASSIGNMENT, "same_as": "cores"}}
+}
+HIGHER = collections.defaultdict(lambda: "higher")
+EVEN, NOISY, CLEAR = [1.0] * 6, [1.0, 1.1, 0.9, 1.2, 0.8, 1.0], [0.8, 0.801, 0.799, 0.8]
+WILD = [1.0, 1.2, 0.9, 1.1, 0.85, 1.15]
 
 
-class Better(dict):
-    """Each workload's rate is better when it is higher."""
-
-    def __missing__(self, name):
-        return "higher"
+def made(name, placements=PLACEMENTS, better=HIGHER):
+    return goals.goal(name, 0.01, placements, better)
 
 
-BETTER = Better()
+def add(goal, block, arm, placement, value, workload="gzip", parameter=None):
+    key = {"block": block, "arm": arm, "placement": placement, "workload": workload, "parameter": parameter}
+    goal.add(key, value)
 
 
-def sample(block, arm, placement, value, workload="gzip", parameter=None):
-    return {
-        "block": block,
-        "arm": arm,
-        "placement": placement,
-        "workload": workload,
-        "parameter": parameter,
-    }, value
+def add_ratio(goal, block, ratio, *measured):
+    add(goal, block, "smt_on", "all_threads", 100.0 * 1.0001**block, *measured)
+    add(goal, block, "smt_off", "one_per_core", 100.0 * 1.0001**block * ratio, *measured)
 
 
-def measured(ratios, precision=None, **kwargs):
-    precision = precision or goals.UntilPrecise(0.01, PLACEMENTS, BETTER)
+def measured(ratios, goal=None, name=goals.PRECISION, of=("gzip", None)):
+    goal = goal or made(name)
     for block, ratio in enumerate(ratios):
-        precision.add(*sample(block, "smt_on", "all_threads", 100.0 * 1.0001**block, **kwargs))
-        precision.add(*sample(block, "smt_off", "one_per_core", 100.0 * 1.0001**block * ratio, **kwargs))
-    return precision
+        add_ratio(goal, block, ratio, *of)
+    return goal
+
+
+def is_enough(ratios, name=goals.PRECISION):
+    return measured(ratios, name=name).after_block(len(ratios), 20)
 
 
 def test_half_of_the_width_is_that_of_the_interval():
@@ -57,200 +57,150 @@ def test_half_of_the_width_is_that_of_the_interval():
     assert goals.half_width(Paired.of_values(before[:5], after[:5], "higher"), 0.05) == math.inf
 
 
-@pytest.mark.parametrize("effect", [0.5, 0.95, 1.0, 1.02, 3.0])
-def test_the_size_of_the_effect_does_not_matter(effect):
-    assert measured([effect * (1 + noise) for noise in (0, 0.002, -0.002, 0.001, 0, -0.001)]).after_block(9, 9)
-    assert not measured([effect * (1 + noise) for noise in (0, 0.02, -0.02, 0.03, 0, -0.03)]).after_block(9, 9)
+@pytest.mark.parametrize(("name", "reason"), [(goals.PRECISION, goals.PRECISE), (goals.RECHECK, goals.RECHECKED)])
+@pytest.mark.parametrize("effect", [0.5, 1.0, 1.02, 3.0])
+def test_the_size_of_the_effect_does_not_matter(effect, name, reason):
+    assert is_enough([effect * (1 + noise) for noise in (0, 0.002, -0.002, 0.001, 0, -0.001)], name) == reason
+    assert is_enough([effect * (1 + noise) for noise in (0, 0.2, -0.2, 0.3, 0, -0.3)], name) is None
 
 
 def test_few_blocks_are_never_enough():
-    assert not measured([1.0] * (verdicts.MIN_BLOCKS_RANKED - 1)).after_block(9, 9)
-    assert measured([1.0] * verdicts.MIN_BLOCKS_RANKED).after_block(9, 9)
+    assert not is_enough([1.0] * (verdicts.MIN_BLOCKS_RANKED - 1)) and is_enough([1.0] * verdicts.MIN_BLOCKS_RANKED)
 
 
 def test_each_workload_and_each_parameter_value_must_be_precise():
-    even, noisy = [1.0] * 6, [1.0, 1.1, 0.9, 1.2, 0.8, 1.0]
-    precision = measured(noisy, measured(even), workload="sysbench_cpu")
+    precision = measured(NOISY, measured(EVEN), of=("sysbench_cpu", None))
     assert not precision.after_block(9, 9)
     precision.drop("sysbench_cpu")
     assert precision.after_block(9, 9)
-    assert not measured(noisy, measured(even, parameter=1.0), parameter=0.5).after_block(9, 9)
+    assert not measured(NOISY, measured(EVEN, of=("gzip", 1.0)), of=("gzip", 0.5)).after_block(9, 9)
 
 
 def test_more_workloads_need_narrower_intervals():
     ratios = [1.0 + noise for noise in (0.008, -0.008, 0.0008, -0.0072, 0.004, -0.004)]
-    assert measured(ratios).after_block(9, 9)
-    many = goals.UntilPrecise(0.01, PLACEMENTS, BETTER)
+    assert is_enough(ratios)
+    many = made(goals.PRECISION)
     for number in range(20):
-        measured(ratios, many, workload=f"own{number}")
+        measured(ratios, many, of=(f"own{number}", None))
     assert not many.after_block(9, 9)
 
 
-def test_without_a_main_comparison_nothing_is_enough():
-    precision = goals.UntilPrecise(0.01, PLACEMENTS, BETTER)
-    assert not precision.after_block(9, 9)
-    for block in range(20):
-        precision.add(*sample(block, "smt_on", "single", 100.0))
-    assert not precision.after_block(9, 9)
+@pytest.mark.parametrize("name", goals.GOALS)
+def test_without_a_main_comparison_nothing_is_enough(name):
+    goal = made(name)
+    for block in range(12):
+        add(goal, block, "smt_on", "single", 100.0)
+        assert goal.after_block(block + 1, 20) is None
+    assert not goal.rests(("gzip", None)) and goal.looks == [], "looks that can end nothing would only widen intervals"
 
 
 def test_when_nothing_is_switched_siblings_are_compared_with_cores():
-    precision = goals.UntilPrecise(0.01, AS_FOUND, BETTER)
+    precision = made(goals.PRECISION, AS_FOUND)
     for block in range(6):
-        precision.add(*sample(block, "as_found", "cores", 100.0))
-        precision.add(*sample(block, "as_found", "siblings", 60.0))
+        add(precision, block, "as_found", "cores", 100.0)
+        add(precision, block, "as_found", "siblings", 60.0)
     assert precision.after_block(9, 9)
 
 
 def test_blocks_in_which_a_side_failed_do_not_count():
     precision = measured([1.0] * 5)
     for block in range(5, 9):
-        precision.add(*sample(block, "smt_on", "all_threads", 100.0))
+        add(precision, block, "smt_on", "all_threads", 100.0)
     assert not precision.after_block(9, 9)
 
 
-def test_a_change_other_than_smt_is_compared_by_its_own_arms():
+@pytest.mark.parametrize(("noise", "reason"), [(0.0, goals.PRECISE), (0.1, None)])
+def test_a_change_other_than_smt_is_compared_by_its_own_arms(noise, reason):
     """A precise comparison of core sharing does not show the effect of a memory policy."""
-    assignments = {"one_per_core": ASSIGNMENT, "all_threads": ASSIGNMENT}
-    for noise, enough in ((0.0, True), (0.1, False)):
-        precision = goals.UntilPrecise(0.01, {"as_found": assignments, "overcommit_strict": assignments}, BETTER)
-        for block in range(8):
-            precision.add(*sample(block, "as_found", "one_per_core", 50.0))
-            precision.add(*sample(block, "as_found", "all_threads", 100.0))
-            precision.add(*sample(block, "overcommit_strict", "all_threads", 100.0 * (1 + noise * (-1) ** block)))
-        assert (precision.after_block(9, 9) == goals.PRECISE) is enough
+    precision = made(goals.PRECISION, {"as_found": BOTH, "overcommit_strict": BOTH})
+    for block in range(8):
+        add(precision, block, "as_found", "one_per_core", 50.0)
+        add(precision, block, "as_found", "all_threads", 100.0)
+        add(precision, block, "overcommit_strict", "all_threads", 100.0 * (1 + noise * (-1) ** block))
+    assert precision.after_block(9, 9) == reason
 
 
-def looked(goal, more=20, parameter=None, **workloads):
-    """Blocks one after the other, each with one ratio of each workload that does not rest;
-    the reasons to end after each.
-    """
+def looked(goal, more=20, **workloads):
+    """Blocks one after the other, each with one ratio of each workload that does not rest: why to end after each."""
     found = []
     for block, ratios in enumerate(zip(*workloads.values())):
         for workload, ratio in zip(workloads, ratios):
-            if not goal.rests((workload, parameter)):
-                goal.add(*sample(block, "smt_on", "all_threads", 100.0 * 1.0001**block, workload, parameter))
-                goal.add(*sample(block, "smt_off", "one_per_core", 100.0 * 1.0001**block * ratio, workload, parameter))
+            if not goal.rests((workload, None)):
+                add_ratio(goal, block, ratio, workload)
         found.append(goal.after_block(block + 1, more))
     return found
 
 
-CLEAR = [0.8, 0.801, 0.799, 0.8]
-WILD = [1.0, 1.2, 0.9, 1.1, 0.85, 1.15]
-
-
-def decision_goal(better=BETTER):
-    return goals.UntilDecided(0.01, PLACEMENTS, better)
-
-
 def test_a_clear_effect_ends_the_plan_at_the_first_look():
-    goal = decision_goal()
-    assert looked(goal, gzip=CLEAR) == [None, None, None, "loss"]
+    goal = made(goals.DECISION)
+    assert looked(goal, gzip=CLEAR) == [None, None, None, "loss"] and goal.rests(("gzip", None))
     assert goal.decided == [goals.Decision("gzip", None, "smt_off", "all_threads", 4, "loss")]
     assert [look.blocks for look in goal.looks] == [4]
-    assert goal.rests(("gzip", None))
-
-
-def test_the_direction_of_the_metric_counts():
-    assert looked(decision_goal({"gzip": "lower"}), gzip=CLEAR)[-1] == "gain"
+    assert looked(made(goals.DECISION, better={"gzip": "lower"}), gzip=CLEAR)[-1] == "gain"
 
 
 def test_a_decided_workload_rests_and_the_others_go_on():
-    goal = decision_goal()
+    goal = made(goals.DECISION)
     assert looked(goal, clear=[*CLEAR, 0.8, 0.8], wild=WILD) == [None] * 6
-    assert goal.rests(("clear", None))
-    assert not goal.rests(("wild", None))
+    assert goal.rests(("clear", None)) and not goal.rests(("wild", None))
     assert [(one.workload, one.blocks) for one in goal.decided] == [("clear", 4)]
 
 
 def test_each_value_of_a_parameter_rests_by_itself():
-    goal = decision_goal()
-    for block in range(4):
-        for parameter, ratios in ((1.0, CLEAR), (2.0, WILD)):
-            goal.add(*sample(block, "smt_on", "all_threads", 100.0 * 1.0001**block, parameter=parameter))
-            goal.add(
-                *sample(block, "smt_off", "one_per_core", 100.0 * 1.0001**block * ratios[block], parameter=parameter)
-            )
-        assert goal.after_block(block + 1, 20) is None
-    assert goal.rests(("gzip", 1.0))
-    assert not goal.rests(("gzip", 2.0))
+    goal = measured(WILD[:4], measured(CLEAR, name=goals.DECISION, of=("gzip", 1.0)), of=("gzip", 2.0))
+    assert goal.after_block(4, 20) is None
+    assert goal.rests(("gzip", 1.0)) and not goal.rests(("gzip", 2.0))
 
 
 def test_many_comparisons_are_decided_at_a_stricter_level():
-    ratios = [1.04, 1.044, 1.036, 1.042]
-    assert looked(decision_goal(), gzip=ratios)[-1] == "gain"
-    many = decision_goal()
-    assert looked(many, **{f"own{number}": ratios for number in range(30)})[-1] is None
-    assert not many.decided
+    ratios, many = [1.04, 1.044, 1.036, 1.042], made(goals.DECISION)
+    assert looked(made(goals.DECISION), gzip=ratios)[-1] == "gain"
+    assert looked(many, **{f"own{number}": ratios for number in range(30)})[-1] is None and not many.decided
 
 
-def test_a_workload_that_is_given_up_does_not_hold_the_others_up():
-    goal = decision_goal()
+def test_a_workload_that_is_given_up_or_has_few_blocks_does_not_end_the_others():
+    goal = made(goals.DECISION)
     looked(goal, broken=WILD[:3], gzip=CLEAR[:3])
     goal.drop("broken")
-    goal.add(*sample(3, "smt_on", "all_threads", 100.0))
-    goal.add(*sample(3, "smt_off", "one_per_core", 80.0))
+    add_ratio(goal, 3, 0.8)
     assert goal.after_block(4, 20) == "loss"
-
-
-def test_without_a_main_comparison_nothing_is_decided():
-    goal = decision_goal()
-    for block in range(8):
-        goal.add(*sample(block, "smt_on", "single", 100.0))
-        assert goal.after_block(block + 1, 20) is None
-    assert not goal.rests(("gzip", None))
-    assert goal.looks == [], "looks that can end nothing would only widen the intervals"
+    # Three blocks say nothing, however clear they are.
+    late = measured(CLEAR[:3], measured(WILD[:4], name=goals.DECISION), of=("late", None))
+    assert late.after_block(4, 20) is None and late.decided == []
 
 
 def test_a_workload_of_one_worker_is_decided_by_that_and_the_plan_waits_for_it():
     """The plan ended with the others' verdicts, and left it with as few blocks as those had needed."""
-    goal = decision_goal()
+    goal = made(goals.DECISION)
     for block in range(4):
-        goal.add(*sample(block, "smt_on", "single", 100.0, "beside_others"))
-        goal.add(*sample(block, "smt_off", "single", 100.0 * WILD[block], "beside_others"))
+        add(goal, block, "smt_on", "single", 100.0, "beside_others")
+        add(goal, block, "smt_off", "single", 100.0 * WILD[block], "beside_others")
     assert looked(goal, gzip=CLEAR) == [None] * 4
     assert [(one.workload, one.placement) for one in goal.decided] == [("gzip", "all_threads")]
     assert goal.rests(("gzip", None)) and not goal.rests(("beside_others", None))
 
 
 def test_the_samples_of_one_worker_decide_where_a_workload_has_no_others():
-    planned = {
-        (workload, None, arm, placement)
-        for workload, names in {"gzip": ("single", "one_per_core", "all_threads"), "beside_others": ("single",)}.items()
-        for arm in PLACEMENTS
-        for placement in names
-        if not PLACEMENTS[arm][placement]["same_as"]
-    }
-    assert decision_goal().deciding(planned) == {
-        ("gzip", None, "smt_on", "all_threads"),
-        ("gzip", None, "smt_off", "one_per_core"),
-        ("beside_others", None, "smt_on", "single"),
-        ("beside_others", None, "smt_off", "single"),
-    }
+    gzip = {(arm, place) for arm in PLACEMENTS for place in PLACEMENTS[arm] if not PLACEMENTS[arm][place]["same_as"]}
+    alone = {("beside_others", None, arm, "single") for arm in PLACEMENTS}
+    main = {("gzip", None, "smt_on", "all_threads"), ("gzip", None, "smt_off", "one_per_core")}
+    assert made(goals.DECISION).deciding({("gzip", None, *one) for one in gzip} | alone) == main | alone
 
 
-def rechecked(ratios):
-    goal = measured(ratios, goals.TwoLooks(0.01, PLACEMENTS, BETTER))
-    return goal.after_block(len(ratios), 20)
+def test_two_factors_are_decided_by_what_each_does_and_by_their_interaction():
+    """SMT off halves the work, THP costs a tenth, and together they cost what each does."""
+    arms = {"thp_always__smt_on": 1.0, "thp_always__smt_off": 0.5, "thp_never__smt_on": 0.9, "thp_never__smt_off": 0.6}
+    goal = made(goals.DECISION, dict.fromkeys(arms, BOTH))
+    for block in range(4):
+        for number, (arm, value) in enumerate(arms.items()):
+            add(goal, block, arm, "all_threads", 100 * value * (1 + 0.001 * ((block + number) % 3)))
+    goal.after_block(4, 20)
+    outcomes = {one.arm: one.outcome for one in goal.decided}
+    assert outcomes == {"thp_always__smt_off": "loss", "thp_never__smt_on": "gain", "thp_never__smt_off": "gain"}
 
 
 def test_a_recheck_ends_at_its_first_look_where_intervals_are_narrow_and_at_the_second_otherwise():
-    quiet = [0.9 + 0.002 * (-1) ** block for block in range(12)]
-    noisy = [0.9 + 0.2 * (-1) ** block for block in range(12)]
-    assert [rechecked(quiet[:blocks]) for blocks in (4, 5, 6)] == [None, None, goals.RECHECKED]
-    assert [rechecked(noisy[:blocks]) for blocks in (5, 6, 7, 11, 12)] == [None, None, None, None, goals.RECHECKED]
-
-
-@pytest.mark.parametrize("effect", [0.5, 0.95, 1.0, 1.02, 3.0])
-def test_what_the_effect_is_ends_no_recheck(effect):
-    assert rechecked([effect * (1 + 0.002 * (-1) ** block) for block in range(6)]) == goals.RECHECKED
-    assert rechecked([effect * (1 + 0.2 * (-1) ** block) for block in range(6)]) is None
-
-
-def test_a_recheck_without_a_main_comparison_goes_on():
-    assert goals.TwoLooks(0.01, PLACEMENTS, BETTER).after_block(12, 20) is None
-
-
-@pytest.mark.parametrize("name", goals.GOALS)
-def test_each_goal_has_its_name(name):
-    assert isinstance(goals.goal(name, 0.01, PLACEMENTS, BETTER), goals.Goal)
+    quiet, noisy = ([0.9 + scatter * (-1) ** block for block in range(12)] for scatter in (0.002, 0.2))
+    assert [is_enough(quiet[:blocks], goals.RECHECK) for blocks in (4, 5, 6)] == [None, None, goals.RECHECKED]
+    found = [is_enough(noisy[:blocks], goals.RECHECK) for blocks in (5, 6, 7, 11, 12)]
+    assert found == [None, None, None, None, goals.RECHECKED]

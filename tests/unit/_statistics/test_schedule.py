@@ -1,19 +1,14 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""When a plan looks at its data: at planned places, also where blocks are done several at a time,
-and never twice at the same ones.
+"""When a plan looks at its data: at planned places, also where blocks are done several at a time, never twice at the
+same ones.
 """
 
 from __future__ import annotations
 
 import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import run_directory
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics import schedule
-
-
-def taken(total, step=1):
-    """After how many blocks a plan of a fixed number looks, when so many are done at a time."""
-    planned = schedule.Schedule()
-    return [done for done in range(step, total + 1, step) if planned.take(done, total - done)], planned.looks
 
 
 @pytest.mark.parametrize(
@@ -27,14 +22,25 @@ def taken(total, step=1):
     ],
 )
 def test_looks_are_at_the_first_number_of_blocks_from_each_place_on(total, step, places):
-    found, looks = taken(total, step)
-    assert found == places
-    assert [look.blocks for look in looks] == places
-    assert [look.share for look in looks] == pytest.approx([place / total for place in places])
+    planned = schedule.Schedule()
+    assert [done for done in range(step, total + 1, step) if planned.take(done, total - done)] == places
+    assert [look.blocks for look in planned.looks] == places
+    assert [look.share for look in planned.looks] == pytest.approx([place / total for place in places])
 
 
 def test_the_same_blocks_are_not_looked_at_again():
     planned = schedule.Schedule()
-    assert planned.take(6, 0)
-    assert not planned.take(6, 0)
-    assert not planned.take(5, 3)
+    assert [planned.take(6, 0), planned.take(6, 0), planned.take(5, 3)] == [True, False, False]
+
+
+def test_the_share_ends_at_1_however_the_forecast_changed():
+    planned = schedule.Schedule()
+    assert all(planned.take(*done) for done in ((4, 24), (5, 23), (6, 60), (8, 58), (11, 2), (13, 0)))
+    shares = [look.share for look in planned.looks]
+    assert shares == sorted(set(shares)) and shares[2] == pytest.approx(5 / 28 + 23 / 28 / 61) and shares[-1] == 1
+
+
+def test_there_are_enough_places_for_the_longest_plan():
+    """A result has room for so many blocks of samples of a hundred bytes; the last block of a plan is a look too."""
+    assert schedule.places()[-1] > run_directory.MAX_BYTES / 100
+    assert len(schedule.places()) + 1 == schedule.MAX_LOOKS
