@@ -35,6 +35,9 @@ def decided(blocks, deviation, effect=0.0, more=20, alpha=0.05):
         # An interval that is clear of 0, around an effect within the margin.
         (15, 0.003, 0.009, None),
         (15, 0.003, -0.009, None),
+        # An effect beyond the margin, in an interval that is not clear of 0.
+        (15, 0.02, 0.012, None),
+        (15, 0.02, -0.012, None),
         # The rest of the plan may still decide these.
         (15, 0.15, 0.0, None),
         (4, 0.06, 0.0, None),
@@ -48,7 +51,9 @@ def test_each_outcome(blocks, deviation, effect, outcome):
 
 def test_what_the_rest_cannot_decide_is_futile_and_nothing_is_when_nothing_is_left():
     assert decided(15, 0.15, more=8) == decisions.FUTILE
-    assert decided(15, 0.15, more=0) is None and decided(7, 0.15, more=8) is None
+    # Few blocks may have scattered more than the rest will.
+    assert decided(8, 0.04, 0.01, more=4) is None
+    assert decided(15, 0.15, more=0) is None and decided(7, 0.15, more=1) is None
 
 
 def test_more_comparisons_need_more_certainty():

@@ -35,10 +35,9 @@ def made(number, least=verdicts.MIN_BLOCKS_RANKED, most=16):
     """A comparison by its number: both sides, and which direction is better."""
     source = random.Random(number)
     kind, blocks = KINDS[number % len(KINDS)], source.randint(least, most)
-    shape = source.choice(("one", "one", "three", "mixed"))
-    sizes = [
-        [{"one": 1, "three": 3}.get(shape) or source.randint(1, 4) for _block in range(blocks)] for _side in range(2)
-    ]
+    shape = source.choice(("one", "three", "uneven", "mixed"))
+    of_sides = {"one": (1, 1), "three": (3, 3), "uneven": (1, 3)}.get(shape, (None, None))
+    sizes = [[size or source.randint(1, 4) for _block in range(blocks)] for size in of_sides]
     before, after = (
         logs(source, kind, of_side, effect) for of_side, effect in zip(sizes, (0, source.choice((0, 0.01, 0.05, -0.3))))
     )
@@ -156,3 +155,6 @@ def test_hundreds_of_equal_values_are_one_difference():
     centre, low, high = comparison.interval(0.05)
     tick = math.log(51 / 50)
     assert (centre, low, high) == pytest.approx((tick / 2, 0.0, tick), abs=1e-11)
+    # What is known no finer than a tick has no narrower interval.
+    alike = [[math.log(50 + n % 2)] for n in range(8)]
+    assert ranks.Paired(alike, alike, "lower").interval(0.05) == pytest.approx((0.0, -tick / 2, tick / 2), abs=1e-11)

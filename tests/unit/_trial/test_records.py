@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 
@@ -13,92 +14,65 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border.of_files im
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import design, records
 
 PERIOD = {
-    "period": 0,
-    "block": 0,
-    "arm": "smt_on",
-    "started": "2026-11-23T12:00:00Z",
-    "counted_from": "2026-11-23T12:01:00Z",
-    "ended": "2026-11-23T12:05:00Z",
-    "complete": True,
-    "reason": None,
+    "period": 0, "block": 0, "arm": "smt_on", "complete": True, "reason": None,
+    "started": "2026-11-23T12:00:00Z", "counted_from": "2026-11-23T12:01:00Z", "ended": "2026-11-23T12:05:00Z",
     "metrics": {
         "p99": {"value": 0.2, "points": 16, "expected": 17, "reason": None},
         "rate": {"value": None, "points": 0, "expected": 17, "reason": "no series"},
     },
     "series": {"p99": [[0.0, 0.2], [15.0, 0.21]]},
     "events": [{"at": "2026-11-23T12:00:00Z", "event": "switched", "detail": "smt_on"}],
-}
+}  # fmt: skip
 
 
 @pytest.fixture(name="trial", params=design.DESIGNS)
 def a_trial(request):
     members = [design.Member(f"web{number}", "x", float(number)) for number in range(13)]
-    arms = ("smt_on", "smt_off_on_node_0")
-    drawn = design.draw(request.param, members, design.Wanted(arms, 24, 12, 6, 7))
+    arms = {"smt_on": "SMT on", "smt_off_on_node_0": "SMT off on node 0"}
+    drawn = design.draw(request.param, members, design.Wanted(tuple(arms), 24, 12, 6, 7))
     metrics = (records.Metric("p99", "s", "lower", True, None), records.Metric("rate", "", "higher", False, "p99"))
-    titles = {"smt_on": "SMT on", "smt_off_on_node_0": "SMT off on node 0"}
-    return records.Trial(
-        "october",
-        "2026-11-23T12:00:00Z",
-        arms,
-        titles,
-        metrics,
-        "rate",
-        ("errors above 1",),
-        0.01,
-        300.0,
-        60.0,
-        drawn,
-        7,
-    )
+    begun = ("october", "2026-11-23T12:00:00Z", tuple(arms), arms, metrics, "rate", ("errors above 1",))
+    return records.Trial(*begun, 0.01, 300.0, 60.0, drawn, 7)
 
 
 def test_a_trial_is_read_as_it_was_written(trial):
     assert records.trial_of(json.loads(trial.written())) == trial
-
-
-def test_periods_that_count_samples_of_each_other_are_no_trial(trial):
     known = dataclasses.replace(trial, looks_back_seconds=60.0)
     assert records.trial_of(json.loads(known.written())) == known
-    with pytest.raises(text.BorderError, match="more than settle_seconds: its periods count samples of each other"):
-        records.trial_of(changed(known.document(), ["settle_seconds"], 59.0))
-
-
-def changed(document, place, value):
-    """A copy of a document with another value at a place."""
-    copy = json.loads(json.dumps(document))
-    part = copy
-    for name in place[:-1]:
-        part = part[name]
-    part[place[-1]] = value
-    return copy
 
 
 @pytest.mark.parametrize(
-    ("place", "value", "sentence"),
+    ("place", "value", "about"),
     [
         (["schema_version"], 2, "schema_version"),
         (["arms"], [], "arms"),
         (["arms", 0, "name"], "../x", "arms"),
-        (["hosts", "web1", "arms", 0], "smt_off", "another arm or another length"),
-        (["hosts", "web1", "arms"], ["smt_on"], "another arm or another length"),
-        (["groups", 0], ["nobody"], "do not name each host"),
-        (["waves"], [[0], [0]], "do not name each host"),
-        (["metrics", 0, "primary"], False, "exactly one has to be primary"),
+        (["hosts", "web1", "arms", 0], "smt_off", "another arm"),
+        (["hosts", "web1", "arms"], ["smt_on"], "another length"),
+        (["groups", 0], ["nobody"], "groups, waves and hosts"),
+        (["waves"], [[0], [0]], "groups, waves and hosts"),
+        (["metrics", 0, "primary"], False, "primary"),
         (["margin"], float("1e400"), "finite|margin"),
         (["run"], "../../etc", "run"),
-        (["more"], 1, "more|additional"),
+        (["more"], 1, "more"),
+        # Its periods count samples of each other.
+        (["looks_back_seconds"], 61.0, "more than settle_seconds"),
     ],
 )
-def test_a_design_of_somebody_else_is_refused(trial, place, value, sentence):
-    with pytest.raises(text.BorderError, match=sentence):
-        records.trial_of(changed(trial.document(), place, value))
+def test_a_design_of_somebody_else_is_refused(trial, place, value, about):
+    document = copy.deepcopy(trial.document())
+    part = document
+    for name in place[:-1]:
+        part = part[name]
+    part[place[-1]] = value
+    with pytest.raises(text.BorderError, match=about):
+        records.trial_of(document)
 
 
 def test_periods_are_read_without_a_line_that_was_not_written_whole():
     line = json.dumps(PERIOD)
     found = records.lines(f"{line}\n{line[: len(line) // 2]}".encode(), trials.PERIOD)
-    assert found == [PERIOD]
+    assert found == [PERIOD] and records.lines(b"", trials.PERIOD) == []
     (period,) = records.complete(map(records.written_period, found))
     assert (period.number, period.arm, period.values) == (0, "smt_on", {"p99": 0.2})
     assert records.complete([records.written_period({**PERIOD, "complete": False})]) == []
@@ -130,5 +104,10 @@ def test_a_line_that_is_not_valid_is_named(line):
     assert len(str(caught.value)) < 500
 
 
-def test_what_is_not_there_has_no_lines():
-    assert records.lines(b"", trials.PERIOD) == []
+@pytest.mark.parametrize(
+    ("units", "share"), [((8, 4), (0.5, 0.6)), ((4, 8), (0.6, 0.5)), ((0,), (0.5,)), ((4,), (0.0,))]
+)
+def test_looks_that_do_not_follow_each_other_are_refused(units, share):
+    looks = [{"at": PERIOD["ended"], "units": one, "share": part, "decided": {}} for one, part in zip(units, share)]
+    with pytest.raises(text.BorderError):
+        records.looks(records.lines("".join(json.dumps(look) + "\n" for look in looks).encode(), trials.LOOK))
