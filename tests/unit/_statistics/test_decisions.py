@@ -36,8 +36,8 @@ def decided(blocks, deviation, effect=0.0, more=20, alpha=0.05):
         (15, 0.003, 0.009, None),
         (15, 0.003, -0.009, None),
         # An effect beyond the margin, in an interval that is not clear of 0.
-        (15, 0.02, 0.012, None),
-        (15, 0.02, -0.012, None),
+        (15, 0.06, 0.012, None),
+        (15, 0.03, -0.012, None),
         # The rest of the plan may still decide these.
         (15, 0.15, 0.0, None),
         (4, 0.06, 0.0, None),

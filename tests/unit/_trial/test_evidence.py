@@ -248,7 +248,7 @@ def test_the_correlation_of_neighbouring_periods(rho):
 
 @pytest.mark.night(after=2)
 @pytest.mark.parametrize(
-    ("name", "liars"), [(design.PARALLEL, 1), (design.SWITCHBACK, 2), (design.PARALLEL, 2), (design.SWITCHBACK, 1)]
+    ("name", "liars"), [(design.PARALLEL, 2), (design.SWITCHBACK, 1), (design.SWITCHBACK, 2), (design.PARALLEL, 1)]
 )
 def test_a_host_with_numbers_beyond_all_sense_stops_neither_the_looks_nor_the_report(name, liars):
     metrics, honest = (RATE, dataclasses.replace(P99, per="requests"), REQUESTS), noisy(-0.3)
