@@ -35,32 +35,34 @@ def look_while_time_passes(monkeypatch):
     return looked
 
 
-def test_a_partition_says_itself_what_it_uses_of_its_cores(tmp_path, looked):
-    """Two cores: all threads of one busy, one of four on the other, which is given more than a quarter of it."""
-    full, single = [(0.25, 0.0, 1.0)] * 4, [(0.62, 0.0, 1.0), *[(0.0, 0.38 / 3, 0.0)] * 3]
-    found = looked(own_counters.Partition(tmp_path, [full, single]))
+HALF = [(0.5, 0.0, 1.0), (0.0, 0.5, 0.0)]
+FULL, SINGLE = [(0.25, 0.0, 1.0)] * 4, [(0.62, 0.0, 1.0), *[(0.0, 0.38 / 3, 0.0)] * 3]
+
+
+@pytest.mark.parametrize(
+    ("cores", "gain", "usage", "work"),
+    [
+        # All threads of one core busy, one of four on the other, which is given more than a quarter of it.
+        ([FULL, SINGLE], None, 5 / 8, 0.81),
+        # What was measured of second threads limits it.
+        ([SINGLE], Span(1.25, 1.5), 1 / 4, 1 / 1.5),
+    ],
+)
+def test_a_partition_says_itself_what_it_uses_of_its_cores(tmp_path, looked, cores, gain, usage, work):
+    found = looked(own_counters.Partition(tmp_path, cores), gain)
     assert (found["source"], found["source_reason"], found["method"]) == ("purr", None, "counters")
-    assert found["use"]["usage"] == pytest.approx(5 / 8) and found["use"]["work"] == pytest.approx([0.81, 0.81])
-    assert found["use"]["room"] == pytest.approx([1 / 0.81 - 1] * 2)
-
-
-def test_what_was_measured_of_second_threads_limits_it(tmp_path, looked):
-    single = [(0.62, 0.0, 1.0), *[(0.0, 0.38 / 3, 0.0)] * 3]
-    found = looked(own_counters.Partition(tmp_path, [single]), Span(1.25, 1.5))
-    assert found["source"] == "purr" and found["use"]["work"] == pytest.approx([1 / 1.5, 1 / 1.5])
+    assert found["use"]["usage"] == pytest.approx(usage) and found["use"]["work"] == pytest.approx([work, work])
+    assert found["use"]["room"] == pytest.approx([1 / work - 1] * 2)
 
 
 def test_without_root_the_kernels_busy_times_count_and_the_reason_is_said(tmp_path, looked):
-    partition = own_counters.Partition(tmp_path, [[(0.5, 0.0, 1.0), (0.0, 0.5, 0.0)]])
+    partition = own_counters.Partition(tmp_path, [HALF])
     # As for an ordinary user, whom this test may not be.
     partition.fs.read = lambda path: None if path.endswith("purr") else HostFs.read(partition.fs, path)
     found = looked(partition)
     assert found["source"] == "proc_stat" and "only root can" in found["source_reason"]
     assert found["use"]["work"] == pytest.approx([1 / 1.3, 1.0])
-
-
-def test_a_kernel_before_5_8_and_bare_machines_have_no_idle_part(tmp_path, looked):
-    partition = own_counters.Partition(tmp_path, [[(0.5, 0.0, 1.0), (0.0, 0.5, 0.0)]])
+    # A kernel before 5.8, and bare machines, have no idle part.
     partition.fs.names = lambda path: ["purr", "spurr"] if path.endswith("cpu0") else []
     found = looked(partition)
     assert (found["source"], found["source_reason"]) == ("proc_stat", None)
@@ -73,7 +75,7 @@ def test_an_emulator_gives_each_thread_the_whole_time(tmp_path, looked):
 
 
 def test_a_cpu_that_goes_in_the_middle_and_a_host_without_a_time_base(tmp_path):
-    partition = own_counters.Partition(tmp_path, [[(0.5, 0.0, 1.0), (0.0, 0.5, 0.0)]])
+    partition = own_counters.Partition(tmp_path, [HALF])
     ticks = purr.read(partition.fs, [0, 1])
     assert purr.used(partition.fs, [(0, 1)], ticks, ticks, 1.0) == 0.0
     with pytest.raises(purr.PurrError, match="core of CPU 0 went offline"):
@@ -85,7 +87,7 @@ def test_a_cpu_that_goes_in_the_middle_and_a_host_without_a_time_base(tmp_path):
 
 @pytest.mark.parametrize("text", ["", "-1f", "ffffffffffffffff", "ffffffffffffffffffffffff", "7 8", "\0"])
 def test_no_number_of_a_host_ends_a_look(tmp_path, looked, text):
-    partition = own_counters.Partition(tmp_path, [[(0.5, 0.0, 1.0), (0.0, 0.5, 0.0)]])
+    partition = own_counters.Partition(tmp_path, [HALF])
     partition.write = lambda: (tmp_path / "sys/devices/system/cpu/cpu1/idle_purr").write_text(text)
     found = looked(partition)
     assert found["source"] == "proc_stat" and found["source_reason"]
@@ -163,7 +165,7 @@ def test_the_perf_of_this_machine_counts_two_events_together(monkeypatch, tmp_pa
         pytest.skip("one CPU")
     # Events that each kernel has, and each CPU counts all the time.
     monkeypatch.setattr(one_thread, "INTEL", (NEW._replace(alone="cpu-clock", other="task-clock"),))
-    for seconds in (0.2, 2, 20):
+    for seconds in (0.1, 2, 20):
         with one_thread.Counting(machine(tmp_path / str(seconds)), [tuple(cpus[:2])]) as counting:
             look.time.sleep(seconds)
         if counting.alone or counting.reason != "perf counted no cpu-clock, or more of it than there was":

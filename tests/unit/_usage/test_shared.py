@@ -66,18 +66,15 @@ def test_a_task_that_ran_all_the_time_has_the_name_of_whose_run_time_was_counted
     assert shared.tasks(window({}, running={0: 1, 1: 2}), (0, 1)) == {1: SECOND, 2: SECOND}
 
 
-def test_a_window_without_time_says_nothing():
+def test_a_window_without_time_says_nothing_and_switches_outside_of_it_do_not_count():
     assert shared.of_core(window({}, end=0), (0, 1), {}, UNITS.get, shared.Spent()) is None
-
-
-def test_switches_outside_of_the_window_do_not_count():
-    shares, _spent = judged({0: [(-5, 0, 1), (2 * SECOND, 1, 0)], 1: [(SECOND + 1, 0, 2)]})
-    assert shares == pytest.approx((1.0, 1.0, 0.0))
+    shares, spent = judged({0: [(-SECOND, 0, 1), (2 * SECOND, 1, 0)], 1: [(SECOND + 1, 0, 2)]})
+    assert shares == pytest.approx((1.0, 1.0, 0.0)) and spent.ran == pytest.approx({"/a": 1.0})
 
 
 def test_the_sum_over_random_timelines_is_what_a_clock_would_count():
     source = random.Random(3)
-    for _turn in range(30):
+    for _turn in range(5):
         steps, by_cpu, states = 200, {0: [], 1: [], 2: []}, {0: 0, 1: 0, 2: 0}
         table = []
         for step in range(steps):
@@ -105,13 +102,10 @@ class Files:
         return self.cgroups.get(int(path.split("/")[1]))
 
 
-def test_a_task_that_has_ended_has_the_unit_of_the_one_that_began_it():
+def test_a_task_that_has_ended_has_the_unit_of_the_one_that_began_it_and_parents_in_a_circle_end():
     made = window({0: [(0, 0, 30), (500, 30, 31)]}, parents={31: 30, 30: 20})
     found = units.Units(Files({20: "0::/system.slice/many.service\n"}), made, [(0,)])
     assert found(31) == found(30) == "/system.slice/many.service" and found(99) is None
-
-
-def test_parents_in_a_circle_end():
     made = window({0: [(0, 0, 30)]}, parents={30: 31, 31: 30})
     assert units.Units(Files({}), made, [(0,)])(30) is None
 

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._pull import metrics
@@ -14,6 +16,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._usage.cores import
 
 PLAN = look.Plan(1.0, 10, 0.1)
 SEEN = {"busy_ratio": [0.8, 0.9], "shared_ratio": [0.1, 0.2], "reason": None, "use_reason": None}
+GUESS = [("guess", 1.0, 1.3)]
 OF_PULL = "# HELP threadwise_smt_compliant x\nthreadwise_smt_compliant 1\n# EOF\n"
 
 
@@ -56,41 +59,54 @@ def test_an_earlier_look_counts_while_the_next_one_looks(monkeypatch, tmp_path, 
     assert "shared_ratio" not in before[2] and 'cpu="1"' not in before[2]
 
 
-def test_why_nothing_was_seen_is_said(monkeypatch, tmp_path, shown, path):
-    found = {"busy_ratio": None, "shared_ratio": None, "reason": None, "use_reason": "CPUs 1 went offline"}
+@pytest.mark.parametrize(
+    ("reason", "windows", "why"),
+    [
+        ("CPUs 1 went offline", 10, "CPUs 1 went offline"),
+        (None, 10, "nothing ran"),
+        (None, 0, "no windows were asked for"),
+    ],
+)
+def test_why_nothing_was_seen_is_said(monkeypatch, tmp_path, shown, path, reason, windows, why):
+    found = {"busy_ratio": None, "shared_ratio": None, "reason": None, "use_reason": reason}
     monkeypatch.setattr(program.look, "take", lambda *_arguments: found)
-    fs = HostFs(str(tmp_path))
-    assert program.record(fs, PLAN, [], path).endswith(": CPUs 1 went offline")
-    found["use_reason"] = None
-    assert program.record(fs, PLAN, [], path).endswith(": nothing ran")
-    assert program.record(fs, look.Plan(1.0, 0, 0.1), [], path).endswith(": no windows were asked for")
+    said = program.record(HostFs(str(tmp_path)), look.Plan(1.0, windows, 0.1), [], path)
+    assert said == f"it was not seen how long siblings were busy together: {why}"
 
 
-def test_neither_this_nor_the_pull_takes_the_others_file_for_its_own(tmp_path, shown, path):
+def test_neither_this_nor_the_pull_takes_the_others_file_for_its_own(tmp_path, shown, path, capsys):
     fs, file = HostFs(str(tmp_path)), tmp_path / path.lstrip("/")
-    ours = textfile.text(shown[0], [("guess", 1.0, 1.3)], textfile.Ratios(Span(0.8, 0.9), Span(0.1, 0.2)), 1.0)
+    ours = textfile.text(shown[0], GUESS, textfile.Ratios(Span(0.8, 0.9), Span(0.1, 0.2)), 1.0)
     file.write_text(OF_PULL)
     for is_dry in (True, False):
         with pytest.raises(textfile.TextfileError, match="is there, and smt_usage did not write it"):
             textfile.write(fs, path, ours, is_dry)
+    # The program of the unit fails with that.
+    given = {"seconds": 1, "windows": 0, "window_seconds": 0.1, "yields": [], "textfile": path}
+    (tmp_path / "settings.json").write_text(json.dumps(given))
+    assert program.main(str(tmp_path), str(tmp_path / "settings.json")) == 1 and "smt_usage" in capsys.readouterr().err
+    assert program.main(str(tmp_path), str(tmp_path / "none.json")) == 1 and "smt_usage" in capsys.readouterr().err
     file.write_text(ours)
     with pytest.raises(PullError, match="is there, and smt_pull did not write it"):
         metrics.write(str(file), OF_PULL)
     assert file.read_text() == ours
     # Without known cores it begins otherwise.
-    file.write_text(textfile.text(host(), [("guess", 1.0, 1.3)], None, 1.0))
+    file.write_text(textfile.text(host(), GUESS, None, 1.0))
     assert textfile.write(fs, path, ours)
 
 
 def test_no_folder_is_made_and_no_second_file_of_the_same_series(tmp_path, shown, path):
-    fs = HostFs(str(tmp_path))
+    fs, ours = HostFs(str(tmp_path)), textfile.text(shown[0], GUESS, None, 1.0)
     with pytest.raises(textfile.TextfileError, match="there is no /nowhere"):
         textfile.write(fs, "/nowhere/a.prom", "x")
-    assert not (tmp_path / "nowhere").exists()
-    ours = textfile.text(shown[0], [("guess", 1.0, 1.3)], None, 1.0)
     textfile.write(fs, path, ours)
     with pytest.raises(
-        textfile.TextfileError, match=r"/collector/usage[.]prom has the same series as /collector/b[.]prom"
+        textfile.TextfileError, match=r"/collector/usage\.prom has the same series as /collector/b\.prom"
     ):
         textfile.write(fs, "/collector/b.prom", ours)
-    assert not (tmp_path / "collector/b.prom").exists()
+    assert [one.name for one in tmp_path.rglob("*.prom")] == ["usage.prom"]
+
+
+def test_names_of_workloads_are_escaped_and_cpus_that_are_offline_left_out():
+    text = textfile.text(host((0, 1))._replace(online=(0,)), [('a"} 1\n\\', 1.0, 1.3)], None, 1.0)
+    assert 'workload="a\\"} 1\\\\",limit="low"} 1\n' in text and 'cpu="0"' in text and 'cpu="1"' not in text
