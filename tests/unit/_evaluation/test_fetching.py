@@ -19,33 +19,25 @@ class Action(FetchingAction):
 def stated(**arguments):
     action = Action.__new__(Action)
     action._task = types.SimpleNamespace(args=arguments)
-    return action.stated()
+    return list(action.stated().values())
 
 
 def test_numbers_of_a_command_line_are_numbers():
-    assert stated(price_per_hour="0.5", nominal_ghz="2.749", licence_per="core") == {
-        "price_per_hour": 0.5,
-        "nominal_ghz": 2.749,
-        "licence_per": "core",
-    }
-    assert stated() == {"price_per_hour": None, "nominal_ghz": None, "licence_per": None}
+    assert stated(price_per_hour="0.5", nominal_ghz="2.749", licence_per="core") == [0.5, "core", 2.749]
+    assert stated() == [None] * 3
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
+    ("name", "values"),
     [
-        ("price_per_hour", "0"),
-        ("price_per_hour", -1),
-        ("price_per_hour", "nan"),
-        ("nominal_ghz", "fast"),
-        ("nominal_ghz", 2749),
-        ("nominal_ghz", "inf"),
-        ("nominal_ghz", [2.7]),
-        ("nominal_ghz", 10**400),
-        ("licence_per", "socket"),
+        ("price_per_hour", ["0", -1, "nan"]),
+        ("nominal_ghz", ["fast", 2749, "inf", [2.7], 10**400]),
+        ("licence_per", ["socket"]),
     ],
 )
-def test_what_is_not_valid_is_named(name, value):
-    with pytest.raises(HostFailedError) as raised:
-        stated(**{name: value})
-    assert raised.value.answer["msg"].startswith(f"{name} is ") and "it must be " in raised.value.answer["msg"]
+def test_what_is_not_valid_is_named(name, values):
+    for value in values:
+        with pytest.raises(HostFailedError) as raised:
+            stated(**{name: value})
+        said = raised.value.answer["msg"]
+        assert said.startswith(f"{name} is ") and "it must be " in said

@@ -1,7 +1,7 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where data from hosts is written on the controller: where a user wants it, and never where a program reads,
-nor over somebody else's file.
+"""Where data from hosts is written on the controller: where a user wants it, and never where a program reads, nor over
+somebody else's file.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, survey
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files import registry
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files.base import Check
+
+NOT_HERE = "data from hosts is not written here"
 
 
 @pytest.fixture(name="project")
@@ -38,65 +40,22 @@ def test_results_may_lie_in_places_of_their_own(project, dest):
 
 
 @pytest.mark.parametrize(
-    "run",
-    [
-        "../inventory/host_vars",
-        "/etc",
-        "..",
-        ".",
-        "",
-        "a/b",
-        "a\nb",
-        "a\n",
-        "x" * 101,
-        "-rf",
-        ".hidden",
-        None,
-        7,
-        "\u00e4",
-    ],
+    "run", ["../inventory", "/etc", "..", ".", "", "a\nb", "a\n", "x" * 101, "-rf", ".hidden", None, 7, "\u00e4"]
 )
 def test_a_run_that_leads_elsewhere_is_refused(project, run):
     with pytest.raises(text.BorderError, match="is not a valid run name"):
         places.run_directory("smt_eval_results", run)
 
 
-FORMATS = registry.formats()
-READ = [
-    "inventory",
-    "inventory/host_vars",
-    "host_vars",
-    "group_vars/x",
-    "Host_Vars",
-    "library",
-    "filter_plugins",
-    "vars_plugins/x",
-    "doc_fragments",
-    "roles/x/action_plugins",
-    "roles/x/tasks",
-    "roles",
-    "Roles/x",
-    "LIBRARY",
-    "collections/ansible_collections/threadwise/smt/meta",
-    "ansible_collections/x",
-    "playbooks/roles/x",
-    "ansible.cfg",
-    "/etc/ansible",
-    "/etc/cron.d",
-    "~/.ansible/collections/x",
-    "~/.ansible",
-    "~/.ssh",
-    "~/.config/systemd/user",
-    ".git/hooks",
-    ".github/workflows",
-    "x/../host_vars",
-    "x/./../roles",
-    "link",
-    "link_to_home/.ssh",
-]
+READ = """
+    inventory inventory/host_vars host_vars group_vars/x Host_Vars library filter_plugins vars_plugins/x doc_fragments
+    roles/x/action_plugins roles/x/tasks roles Roles/x LIBRARY collections/ansible_collections/threadwise/smt/meta
+    ansible_collections/x playbooks/roles/x ansible.cfg /etc/ansible /etc/cron.d ~/.ansible/collections/x ~/.ansible
+    ~/.ssh ~/.config/systemd/user .git/hooks .github/workflows x/../host_vars x/./../roles link link_to_home/.ssh
+"""
 
 
-@pytest.mark.parametrize("dest", READ)
+@pytest.mark.parametrize("dest", READ.split())
 def test_nothing_is_written_where_programs_read(project, dest):
     (project / "link").symlink_to("inventory")
     (project / "home").mkdir()
@@ -106,110 +65,75 @@ def test_nothing_is_written_where_programs_read(project, dest):
         lambda path: places.run_directory(path, "r1"),
         lambda path: places.file(f"{path}/x.html", places.PAGE),
     ):
-        with pytest.raises(text.BorderError, match="data from hosts is not written here"):
+        with pytest.raises(text.BorderError, match=NOT_HERE):
             place(dest)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "ansible.cfg",
-        "~/.ansible.cfg",
-        "~/.bashrc",
-        "~/.ssh/authorized_keys",
-        "site.yml",
-        "requirements.yml",
-        "hosts",
-        "hosts.ini",
-        "playbooks/site.yaml",
-        "Makefile",
-        "/etc/cron.d/x",
-        "roles/x/tasks/main.yml",
-        "tasks/main.json",
-        "vars/main.json",
-        "Meta/Main.json",
-        "x.py",
-        "a/b",
-        ".json",
-        ".hidden.json",
-        "/dev/null",
-        "/dev/stdout",
-        "html",
-    ],
-)
+READ_FILES = """
+    ansible.cfg ~/.ansible.cfg ~/.bashrc ~/.ssh/authorized_keys site.yml requirements.yml hosts hosts.ini Makefile
+    playbooks/site.yaml /etc/cron.d/x roles/x/tasks/main.yml tasks/main.json vars/main.json Meta/Main.json x.py a/b
+    .json .hidden.json /dev/null /dev/stdout html
+"""
+
+
+@pytest.mark.parametrize("path", READ_FILES.split())
 def test_no_file_that_a_program_reads_is_written(project, path):
     for suffixes in (places.PAGE, places.DOCUMENT, places.METRICS):
-        with pytest.raises(text.BorderError, match="data from hosts is not written here"):
+        with pytest.raises(text.BorderError, match=NOT_HERE):
             places.file(path, suffixes)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "smt.html",
-        "~/public/smt.htm",
-        "/var/www/html/smt.html",
-        "out/a.b.html",
-        "main.html",
-        "~/.cache/x/smt.html",
-        "../smt.html",
-    ],
-)
+PAGES = "smt.html ~/public/smt.htm /var/www/html/smt.html out/a.b.html main.html ~/.cache/x/smt.html ../smt.html"
+
+
+@pytest.mark.parametrize("path", PAGES.split())
 def test_pages_lie_where_somebody_wants_them(project, path):
-    assert places.file(path, places.PAGE).name.partition(".")[0] in ("smt", "a", "main")
+    assert places.file(path, places.PAGE).name == os.path.basename(path)
 
 
-def test_a_file_that_is_an_inventory_is_not_written(project, monkeypatch):
-    monkeypatch.setattr(context, "CLIARGS", {"inventory": ("hosts.json", "localhost,")})
-    with pytest.raises(text.BorderError, match="is an inventory"):
-        places.file("hosts.json", places.DOCUMENT)
-
-
-NOW = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
 JUDGED = [("web01", compliance.refused("no facts", compliance.UNKNOWN))]
-OURS = {
-    "smt.html": (places.PAGE, lambda: FORMATS["page"].make(Check(JUDGED, NOW))),
-    "survey.html": (places.PAGE, lambda: survey.page([survey.unreached("web01", "no")], "now")),
-    "smt.json": (places.DOCUMENT, lambda: FORMATS["json"].make(Check(JUDGED, NOW))),
-    "smt.prom": (places.METRICS, lambda: FORMATS["metrics"].make(Check(JUDGED, NOW))),
-    "none.prom": (places.METRICS, lambda: FORMATS["metrics"].make(Check([], NOW))),
-    "empty.json": (places.DOCUMENT, lambda: ""),
-}
+NOW = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
 
 
-@pytest.mark.parametrize("name", OURS)
-def test_a_file_that_this_collection_wrote_is_replaced(project, name):
-    suffixes, make = OURS[name]
-    (project / name).write_text(make())
-    assert places.file(name, suffixes) == project / name
+def of_check(kind, judged=()):
+    return registry.formats()[kind].make(Check(judged, NOW))
 
 
 @pytest.mark.parametrize(
     ("name", "suffixes", "content"),
     [
-        ("index.html", places.PAGE, "<html>mine</html>"),
-        ("package.json", places.DOCUMENT, '{"name": "x", "description": "threadwise.smt/compliance"}'),
-        ("node.prom", places.METRICS, "# HELP node_x y\n"),
-        ("other.prom", places.METRICS, "x 1\n# HELP threadwise_smt_x y\n"),
-        ("key.json", places.DOCUMENT, "\x00" * 1_000_000),
-        ("fifo.html", places.PAGE, None),
-        ("folder.html", places.PAGE, ""),
-        ("dangling.html", places.PAGE, b""),
+        ("smt.html", places.PAGE, of_check("page", JUDGED)),
+        ("survey.html", places.PAGE, survey.page([survey.unreached("web01", "no")], "now")),
+        ("smt.json", places.DOCUMENT, of_check("json", JUDGED)),
+        ("smt.prom", places.METRICS, of_check("metrics", JUDGED)),
+        ("none.prom", places.METRICS, of_check("metrics")),
+        ("empty.json", places.DOCUMENT, ""),
     ],
 )
-def test_a_file_of_somebody_else_stays(project, name, suffixes, content):
+def test_a_file_that_this_collection_wrote_is_replaced(project, name, suffixes, content):
+    (project / name).write_text(content)
+    assert places.file(name, suffixes) == project / name
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("index.html", "<html>mine</html>"),
+        ("package.json", '{"name": "x", "description": "threadwise.smt/compliance"}'),
+        ("node.prom", "# HELP node_x y\n"),
+        ("other.prom", "x 1\n# HELP threadwise_smt_x y\n"),
+        ("key.json", "\x00" * 1_000_000),
+        ("fifo.html", os.mkfifo),
+        ("folder.html", os.mkdir),
+        ("dangling.html", lambda path: path.symlink_to("nowhere")),
+    ],
+)
+def test_a_file_of_somebody_else_stays(project, name, content):
     path = project / name
-    if content is None:
-        os.mkfifo(path)
-    elif content == "":
-        path.mkdir()
-    elif content == b"":
-        path.symlink_to("nowhere")
-    else:
-        path.write_text(content)
+    path.write_text(content) if isinstance(content, str) else content(path)
     with pytest.raises(text.BorderError, match=f"{name} is there, and .*: choose another path"):
-        places.file(name, suffixes)
-    assert not isinstance(content, str) or not content or path.read_text() == content
+        places.file(name, (path.suffix,))
+    assert not isinstance(content, str) or path.read_text() == content
 
 
 def test_a_working_directory_may_lie_in_a_library(project, monkeypatch):
@@ -222,13 +146,11 @@ def test_a_working_directory_may_lie_in_a_library(project, monkeypatch):
         places.directory("library/x")
 
 
-def test_an_inventory_that_is_a_directory_is_read_whole(project, monkeypatch):
-    monkeypatch.setattr(context, "CLIARGS", {"inventory": (".",)})
-    with pytest.raises(text.BorderError, match="is an inventory"):
-        places.run_directory("smt_eval_results", "r1")
-
-
-def test_who_works_beside_the_inventory_has_results_there(project, monkeypatch):
+def test_an_inventory_is_not_written_to_and_who_works_beside_it_has_results_there(project, monkeypatch):
+    monkeypatch.setattr(context, "CLIARGS", {"inventory": (".", "hosts.json", "localhost,")})
+    for place in (lambda: places.run_directory("results", "r1"), lambda: places.file("hosts.json", places.DOCUMENT)):
+        with pytest.raises(text.BorderError, match="is an inventory"):
+            place()
     monkeypatch.setattr(context, "CLIARGS", {"inventory": ("hosts",)})
     (project / "hosts").write_text("")
-    assert places.run_directory("smt_eval_results", "r1") == project / "smt_eval_results" / "r1"
+    assert places.run_directory("results", "r1") == project / "results" / "r1"

@@ -18,19 +18,16 @@ def test_times(given, seconds):
 
 @pytest.mark.parametrize("given", ["", "-1", "10x", "25h", "m", True, [10], {}, "1e3", "nan", "10m\n10"])
 def test_what_is_no_time_is_refused(given):
-    with pytest.raises(quiet.QuietError, match="it must be a time such as 90s, 10m or 1h, at most a day"):
+    with pytest.raises(quiet.QuietError, match="it must be a time such as 90s, 10m or 1h, at most a day, or 0"):
         quiet.seconds(given)
 
 
-def test_what_widens_intervals_is_said_before_the_budget_is_spent():
+def test_what_widens_intervals_is_said_before_the_budget_is_spent(monkeypatch):
     busy, governor = environment.announcement(7.0, 2, "powersave")
-    assert busy.startswith("Busy now: other work wants 7.0 of 2 CPUs") and "smt_eval_wait_quiet=10m" in busy
-    assert "powersave" in governor
+    assert "7.0 of 2 CPUs" in busy and "smt_eval_wait_quiet=10m" in busy and "powersave" in governor
     assert environment.announcement(0.2, 2, "performance") == environment.announcement(0.0, 2, None) == []
-
-
-def test_more_processes_than_cpus_are_more_than_the_cpus_have(monkeypatch):
+    assert quiet.is_busy(0.2) and not quiet.is_busy(0.05)
+    # More processes than CPUs want more than the CPUs have.
     monkeypatch.setattr(environment.time, "sleep", lambda _seconds: None)
     monkeypatch.setattr(environment.files.HostFs, "read", lambda _self, _path: "cpu  1 2\nprocs_running 8\n")
-    wanted, cpus = environment.wanted_by_others()
-    assert wanted >= 7.0 and cpus >= 1
+    assert environment.wanted_by_others()[0] >= 7.0

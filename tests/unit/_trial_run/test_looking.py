@@ -263,7 +263,7 @@ def announced(trial, *guardrails):
         (announced(drawn_trial(design.PARALLEL, 12)), ": SMT on x 6, SMT off x 6."),
         (
             announced(drawn_trial(design.PARALLEL, 12, arms={"smt_on": "SMT on", "nosmt": "nosmt"})),
-            "Hosts are rebooted into nosmt, and rebooted to go back; without this controller they do so after about 10 m",
+            "Hosts are rebooted into nosmt, and rebooted to go back; without this controller they do so after about 1",
         ),
     ],
 )
