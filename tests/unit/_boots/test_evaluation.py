@@ -35,19 +35,9 @@ class Evaluated:
         self.host.ask, self.host.answer = self.ask, self.host.ask
         monkeypatch.setattr(evaluation.display, "display", self.said.append)
         self.directory = tmp_path / "runs" / "r"
-        given = {
-            "host": "db1",
-            "run": "r",
-            "arms": ["smt_on", "nosmt"],
-            "boots": 1,
-            "budget": 80,
-            "reboot_ok": True,
-            "reboot_timeout": 600,
-            "allow_mitigations_off": False,
-            "siblings": "kernel",
-            "sample_seconds": "auto",
-        }
-        self.asked = evaluation.Asked(**given, directory=self.directory, check_mode=False, **asked)
+        given = {"host": "db1", "run": "r", "arms": ["smt_on", "nosmt"], "boots": 1, "budget": 80, "reboot_ok": True}
+        more = {"reboot_timeout": 600, "allow_mitigations_off": False, "siblings": "kernel", "sample_seconds": "auto"}
+        self.asked = evaluation.Asked(**given, **more, directory=self.directory, check_mode=False, **asked)
 
     def ask(self, kind, module, arguments, task_vars):
         answer = self.host.answer(kind, module, arguments, task_vars)
@@ -86,23 +76,11 @@ def test_each_boot_is_measured_alike_and_the_host_has_the_time_of_a_reboot(evalu
     assert result["outcome"] == "completed" and not result["failed"] and result["restored"]["ok"]
     assert [arm["name"] for arm in result["arms"]] == ["smt_on", "nosmt"]
     assert evaluated.host.given == {"smt": "disabled", "owner": "the evaluation r", "seconds": 1200}
-    assert evaluated.measured == [
-        {
-            "arms": ["as_found"],
-            "budget": 40,
-            "goal": "precision",
-            "run": f"r-boot-{number}",
-            "dest": str(evaluated.directory / "boots"),
-            "sample_seconds": 0.5,
-            "probe": "never",
-        }
-        for number in (1, 2)
-    ]
-    assert evaluated.said == [
-        "db1: boot 1 of 2, smt_on.",
-        "db1: boot 2 of 2, nosmt.",
-        "db1: back to its own boot arguments.",
-    ]
+    options = {"arms": ["as_found"], "budget": 40, "goal": "precision", "sample_seconds": 0.5, "probe": "never"}
+    dest = str(evaluated.directory / "boots")
+    assert evaluated.measured == [{**options, "run": f"r-boot-{number}", "dest": dest} for number in (1, 2)]
+    said = ("boot 1 of 2, smt_on", "boot 2 of 2, nosmt", "back to its own boot arguments")
+    assert evaluated.said == [f"db1: {one}." for one in said]
 
 
 @pytest.mark.parametrize(
@@ -124,8 +102,7 @@ def test_a_boot_that_cannot_be_measured_ends_it_and_the_host_is_put_back(evaluat
     assert evaluated.host.log[-4:] == ["ended", "reboot", "cleaned", "ended"]
 
 
-def test_a_host_that_does_not_come_back_leaves_what_was_measured_before(evaluated):
-    evaluated.happens = {1: {"failed": False}}
+def test_a_host_that_does_not_come_back_leaves_what_was_measured_before(evaluated, monkeypatch):
     entered = evaluation.Visit.enter
 
     def lost(visit, options, seconds=0):
@@ -133,10 +110,9 @@ def test_a_host_that_does_not_come_back_leaves_what_was_measured_before(evaluate
             evaluated.host.fails = dict.fromkeys(("smt_boot_visit", "reboot", "command", "boot_id"), "lost")
         entered(visit, options, seconds)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluation.Visit, "enter", lost)
-        with pytest.raises(AnsibleConnectionFailure, match=r"db1: boot 2 of 2, nosmt: .*It goes back by itself"):
-            evaluated.run()
+    monkeypatch.setattr(evaluation.Visit, "enter", lost)
+    with pytest.raises(AnsibleConnectionFailure, match=r"db1: boot 2 of 2, nosmt: .*It goes back by itself"):
+        evaluated.run()
     saved = evaluated.saved()
     assert {sample["boot"] for sample in saved["samples"]} == {1} and saved["restored"] is None
     assert "no route to host" in saved["message"]
@@ -169,22 +145,17 @@ def test_without_any_measurement_there_is_no_file(evaluated):
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
-        ({"siblings": "measured"}, "smt_eval_siblings is not kernel"),
-        ({"reboot_ok": False}, "would be rebooted 3 times"),
-        ({"boots": 1001}, "from 1 to 1000"),
+        ({"siblings": "measured"}, "db1 was not rebooted: .*smt_eval_siblings is not kernel"),
+        ({"reboot_ok": False}, "db1 was not rebooted: .*would be rebooted 3 times"),
+        ({"boots": 1001}, "db1 was not rebooted: .*from 1 to 1000"),
+        ({}, "None of the workloads can be measured here; gzip is not installed"),
     ],
 )
-def test_what_is_refused_asks_nothing_of_the_host(evaluated, changed, why):
+def test_what_is_refused_asks_nothing_of_the_host(evaluated, monkeypatch, changed, why):
+    if not changed:
+        monkeypatch.setitem(DESCRIBED, "workloads", [])
+        monkeypatch.setitem(DESCRIBED, "workloads_left_out", [{"name": "gzip", "reason": "gzip is not installed"}])
     evaluated.asked = evaluation.dataclasses.replace(evaluated.asked, **changed)
-    with pytest.raises(HostFailedError, match=f"db1 was not rebooted: .*{why}"):
-        evaluated.run()
-    assert evaluated.host.log == []
-
-
-def test_obstacles_are_found_before_the_first_reboot(evaluated, monkeypatch):
-    missing = [{"name": "gzip", "reason": "gzip is not installed"}]
-    monkeypatch.setitem(DESCRIBED, "workloads", [])
-    monkeypatch.setitem(DESCRIBED, "workloads_left_out", missing)
-    with pytest.raises(HostFailedError, match="None of the workloads can be measured here; gzip is not installed"):
+    with pytest.raises(HostFailedError, match=why):
         evaluated.run()
     assert evaluated.host.log == []

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._slot import settings
 from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import reboot, visit
@@ -60,8 +58,7 @@ def of(host, wanted=SLOT):
 def test_each_boot_of_a_visit_has_a_slot_and_a_measurement_has_none(host):
     there = host.visit(wanted=SLOT)
     there.enter(NOSMT)
-    slot = {"slot": {"fleetlock": URL}, "group": "db", "window": {}, "alerts": {}}
-    assert host.given["slot"] == {**slot, "host": "db1"}
+    assert host.given["slot"] == {"slot": {"fleetlock": URL}, "group": "db", "window": {}, "alerts": {}, "host": "db1"}
     there.back()
     assert [one for one in host.log if one != "cleaned"] == [
         *("slot acquired", "begun", "reboot", "slot released"),
@@ -70,11 +67,15 @@ def test_each_boot_of_a_visit_has_a_slot_and_a_measurement_has_none(host):
     assert len({one["owner"] for one in host.slots}) == 1 and host.slots[0]["owner"]
 
 
-def test_without_a_slot_nothing_is_asked(host):
-    there = host.visit()
+@pytest.mark.parametrize("alerts", [{}, {"prometheus": URL, "query": "ALERTS"}])
+def test_without_a_slot_nothing_is_asked_and_with_alerts_alone_those(host, alerts):
+    there = host.visit(wanted=reboot.Wanted(alerts=alerts))
     there.enter(NOSMT)
     there.back()
-    assert host.slots == [] and "slot" not in host.given
+    assert {(str(one.get("slot")), str(one.get("alerts"))) for one in host.slots[:1]} == (
+        {("{}", str(alerts))} if alerts else set()
+    )
+    assert ("slot" in host.given) == bool(alerts)
 
 
 def test_a_host_that_may_not_be_rebooted_is_left_as_it_is(host, clock, said):
@@ -103,12 +104,6 @@ def test_a_wait_is_told_again_after_a_while_and_ends_with_the_slot(host, clock, 
     assert len(said) > 2
 
 
-def test_a_host_that_has_alerts_alone_asks_for_them_and_gives_nothing_back(host):
-    there = host.visit(wanted=reboot.Wanted(alerts=ALERTS))
-    there.enter(NOSMT)
-    assert host.slots[0]["alerts"] == ALERTS and host.slots[0]["slot"] == {}
-
-
 def test_a_window_that_opens_too_late_is_not_waited_for(host, clock):
     host.answers = [{"granted": False, "msg": "its smt_reboot_window opens at Sat", "wait_seconds": 101.0}]
     with pytest.raises(reboot.NoSlotError, match="its smt_reboot_window opens at Sat"):
@@ -118,23 +113,27 @@ def test_a_window_that_opens_too_late_is_not_waited_for(host, clock):
 
 def test_what_it_may_hold_after_a_wait_is_said(host, clock):
     host.answers = [FULL, {"holds": {"granted": False, "since": "2026-11-25T10:00:00Z"}}]
-    wanted = reboot.Wanted(SLOT.slot, "db", timeout=0)
     with pytest.raises(reboot.NoSlotError, match=r"full\. db1 has asked for a slot of the group db at ") as raised:
-        of(host, wanted).take()
+        of(host, reboot.Wanted(SLOT.slot, "db", timeout=0)).take()
     assert str(raised.value).endswith(f" since 2026-11-25T10:00:00Z: the next run that finds it well {BY_HAND}")
 
 
-@pytest.mark.parametrize("since", ["2026", "2026\n; rm -rf /\x1b[2J"])
-def test_how_a_slot_is_released_is_what_the_user_wrote(since):
-    said = reboot.held(SLOT, "db1", {"granted": True, "since": since})
-    assert said.startswith(f"db1 holds a slot of the group db at {URL} since 2026") and said.isprintable()
-    assert said.endswith(f": the next run that finds it well {BY_HAND}")
-
-
-@pytest.mark.parametrize("slot", [None, settings.Slot(kured="/run/reboot-required")])
-def test_a_slot_of_which_the_user_wrote_nothing_has_no_command(slot):
-    said = reboot.held(reboot.Wanted(slot), "db1", {"granted": True, "since": "2026"})
-    assert "smt_slot names nobody here who gave it" in said and "/var/lib/threadwise-smt/reboot-slot.json" in said
+@pytest.mark.parametrize(
+    ("wanted", "begin", "end"),
+    [
+        (SLOT, f"db1 holds a slot of the group db at {URL} since 2026", f": the next run that finds it well {BY_HAND}"),
+        (
+            reboot.Wanted(None),
+            "db1 holds a slot since 2026",
+            "remove /var/lib/threadwise-smt/reboot-slot.json on the host",
+        ),
+        (reboot.Wanted(settings.Slot(kured="/x")), "db1 holds a slot since 2026", "reboot-slot.json on the host"),
+    ],
+)
+def test_how_a_slot_is_released_is_what_the_user_wrote(wanted, begin, end):
+    for since in ("2026", "2026\n; rm -rf /\x1b[2J"):
+        said = reboot.held(wanted, "db1", {"granted": True, "since": since})
+        assert said.startswith(begin) and said.endswith(end) and said.isprintable()
 
 
 @pytest.mark.parametrize("fails", ["reboot", "differences"])
@@ -183,27 +182,17 @@ ALERTS = {"prometheus": URL, "query": "ALERTS"}
 GIVEN = {"smt_slot": {"fleetlock": URL}, "smt_policy_group": "db", "smt_slot_timeout": 5}
 
 
+HOURS = {"from": "02:00", "to": "03:00"}
+
+
 @pytest.mark.parametrize(
     ("given", "wanted"),
     [
         ({}, reboot.NOTHING),
         (GIVEN, reboot.Wanted(SLOT.slot, "db", timeout=5)),
         ({"smt_slot": {"fleetlock": URL}}, reboot.Wanted(SLOT.slot)),
-        (
-            {"smt_reboot_window": {"from": "02:00", "to": "03:00"}, "smt_slot": {}},
-            reboot.Wanted(window={"from": "02:00", "to": "03:00"}),
-        ),
+        ({"smt_reboot_window": HOURS, "smt_slot": {}}, reboot.Wanted(window=HOURS)),
         ({"smt_reboot_alerts": ALERTS}, reboot.Wanted(alerts=ALERTS)),
-    ],
-    ids=itertools.count(),
-)
-def test_what_variables_ask_for(given, wanted):
-    assert reboot.of_values(given, "db1") == wanted
-
-
-@pytest.mark.parametrize(
-    ("given", "part"),
-    [
         ({"smt_slot": "x"}, "smt_slot: it must be a mapping"),
         ({"smt_reboot_window": {"from": 1}}, "smt_reboot_window: it must be a mapping"),
         ({"smt_reboot_alerts": {"prometheus": URL}}, "smt_reboot_alerts: it must be a mapping"),
@@ -211,6 +200,9 @@ def test_what_variables_ask_for(given, wanted):
         ({**GIVEN, "smt_slot_timeout": "soon"}, "smt_slot_timeout: it must be a number"),
     ],
 )
-def test_what_variables_cannot_ask_for(given, part):
-    with pytest.raises(settings.SlotError, match=part):
+def test_what_variables_can_ask_for_and_what_not(given, wanted):
+    if not isinstance(wanted, str):
+        assert reboot.of_values(given, "db1") == wanted
+        return
+    with pytest.raises(settings.SlotError, match=wanted):
         reboot.of_values(given, "db1")

@@ -53,6 +53,7 @@ def test_shares_between_two_reads():
         ((0.0, 0.0), (0.0, 0.0), (0.0, 0.0)),
         ((1.0, 0.3), (1.0, 1.0), (0.3, 0.3)),
         ((0.4,), (0.4, 0.4), (0.0, 0.0)),
+        ((0.4,) * 4, (0.4, 1.0), (0.2, 0.8)),
     ],
 )
 def test_bounds_of_two_threads(usage, busy, several):
