@@ -13,7 +13,6 @@ import tracemalloc
 
 import pytest
 import result_maker
-from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import answers, facts, results, schema, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, policy, survey
 
@@ -21,67 +20,47 @@ ESCAPE = "\x1b[2J\x9b\u202e\nweb02 : ok=9"
 EVERYTHING = "0-65535"
 
 
+RESULT = result_maker.result(blocks=1)
+FACTS, WORKLOAD = RESULT["facts"], RESULT["plan"]["workloads"][0]
+
+
 def answer(**changed):
     """What smt_facts prints."""
-    actual = {
-        "changed": False,
-        "ansible_facts": {"smt": result_maker.result(blocks=1)["facts"]},
-        "invocation": {"module_args": {"sysroot": "/"}},
-    }
+    actual = {"changed": False, "ansible_facts": {"smt": FACTS}, "invocation": {"module_args": {"sysroot": "/"}}}
     return json.dumps({**actual, **changed})
 
 
 def with_facts(**changed):
-    return answer(ansible_facts={"smt": {**result_maker.result(blocks=1)["facts"], **changed}})
+    return answer(ansible_facts={"smt": {**FACTS, **changed}})
 
 
 # ---- answers of modules ----------------------------------------------------------------------------------------------
 
 
 def test_an_answer_keeps_its_fields_alone():
-    beside = {
-        "compliance": 5,
-        "add_host": {"host_name": "x"},
-        "ansible_stats": {"data": 5},
-        "failed": False,
-        "_ansible_x": 1,
-        "deprecations": [1],
-    }
-    actual = answers.accept("smt_facts", "motd\n" + answer(**beside))
-    assert set(actual) == {"changed", "ansible_facts"}
+    beside = {"compliance": 5, "add_host": {"host_name": "x"}, "ansible_stats": {"data": 5}, "failed": False}
+    found = answers.accept("smt_facts", "motd\n" + answer(**beside, _ansible_x=1, deprecations=[1]))
+    assert set(found) == {"changed", "ansible_facts"}
 
 
-@pytest.mark.parametrize(
-    "beside", [{"smt_survey_page": "inventory/host_vars/web02.yml"}, {"ansible_connection": "local"}]
-)
+@pytest.mark.parametrize("beside", [{"smt_survey_page": "inventory/host_vars/x.yml"}, {"ansible_connection": "local"}])
 def test_facts_beside_our_own_are_refused(beside):
     with pytest.raises(text.BorderError, match="ansible_facts"):
-        answers.accept("smt_facts", answer(ansible_facts={"smt": result_maker.result(blocks=1)["facts"], **beside}))
+        answers.accept("smt_facts", answer(ansible_facts={"smt": FACTS, **beside}))
 
 
 def test_of_a_failure_nothing_is_kept_but_its_words():
-    actual = answers.accept(
-        "smt_facts",
-        answer(
-            failed=True, msg=ESCAPE, verdict={"status": "compliant"}, unreachable=True, exception="Traceback\x1b[2J"
-        ),
-    )
+    beside = {"verdict": {"status": "compliant"}, "unreachable": True, "exception": "Traceback\x1b[2J"}
+    actual = answers.accept("smt_facts", answer(failed=True, msg=ESCAPE + "x" * 9000, **beside))
     assert set(actual) == {"failed", "msg", "exception"} and "\x1b" not in actual["exception"]
-    assert actual["msg"].isprintable() and "\n" not in actual["msg"] and "web02" in actual["msg"]
+    assert actual["msg"].isprintable() and "web02" in actual["msg"] and len(actual["msg"]) < 5000
 
 
 def test_a_refused_change_says_who_would_be_hurt():
-    refused = {
-        "failed": True,
-        "msg": "1 affinity conflict(s)",
-        "affinity_conflicts": ["CPU 3: pid 812 sleep"],
-        "changed": True,
-        "compliance": 5,
-    }
+    hurt = ["CPU 3: pid 812 sleep"]
+    refused = {"failed": True, "msg": "1 conflict", "affinity_conflicts": hurt, "changed": True, "compliance": 5}
     actual = answers.accept("smt_state", json.dumps(refused))
-    assert set(actual) == {"failed", "msg", "affinity_conflicts"} and actual["affinity_conflicts"] == [
-        "CPU 3: pid 812 sleep"
-    ]
+    assert actual == {"failed": True, "msg": "1 conflict", "affinity_conflicts": hurt}
     with pytest.raises(text.BorderError, match="affinity_conflicts"):
         answers.accept("smt_state", json.dumps({**refused, "affinity_conflicts": [{}]}))
 
@@ -147,10 +126,7 @@ def test_what_is_not_sound_is_refused(printed, words):
         ({"nodes": {str(number): EVERYTHING for number in range(200)}}, "more than 8192 CPUs"),
         ({"nodes": {str(number): "0-8191" for number in range(200)}}, "nodes: .* more than 0 CPUs"),
         ({"packages": ["0-3", "3-7"]}, "CPU 3 is named twice"),
-        (
-            {"cpus": {**dict.fromkeys(("present", "possible", "online", "offline", "isolated"), EVERYTHING)}},
-            "more than",
-        ),
+        ({"cpus": dict.fromkeys(("present", "possible", "online", "offline", "isolated"), EVERYTHING)}, "more than"),
         ({"hardware_class": {"a": 1}}, "hardware_class"),
         ({"hardware_class": 7}, "hardware_class"),
         ({"hardware_class": "x86_64-1s4c8t-split-0f3a9c1e"}, "not the class of the machine that these facts show"),
@@ -182,11 +158,8 @@ def test_refusing_costs_little_memory():
 def test_a_machine_of_4096_cpus_passes_and_is_judged():
     known = result_maker.result(shape=(16, 128, 2), blocks=1)["facts"]
     actual = answers.accept("smt_facts", answer(ansible_facts={"smt": known}))["ansible_facts"]["smt"]
-    assert actual == known
     verdict = compliance.judge(actual, policy.DesiredState(state=policy.DISABLED), policy.RUNTIME)
-    assert (
-        verdict["status"] == compliance.DRIFTED and cpulist.render(range(1, 4096, 2)) in verdict["sentence"]
-    ) or "..." in verdict["sentence"]
+    assert actual == known and verdict["status"] == compliance.DRIFTED
 
 
 def test_a_host_that_knows_nothing_passes():
@@ -203,113 +176,84 @@ def refusal(document):
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("where", "value", "words"),
-    [
-        (("restored", "before", "online"), [True], "restored.before.online.0"),
-        (("restored", "before", "online"), EVERYTHING, "restored.before.online"),
-        (("samples", 0, "placement"), "free_" + "9" * 30, "placement"),
-        (("samples", 0, "placement"), "packed_\u00b2", "placement"),
-        (("samples", 0, "placement"), "cpus" + 17 * "_1", "placement"),
-        (("samples", 0, "metrics", "throughput", "value"), 1e-100, "too close to zero"),
-        (("samples", 0, "metrics", "throughput", "value"), 1e308, "samples.0.metrics.throughput.value"),
-        (("samples", 0, "workload"), "another", "the plan has no workload another"),
-        (
-            ("samples", 0, "metrics", "throughput", "unit"),
-            "furlongs",
-            "does not declare the metric throughput like this",
-        ),
-        (
-            ("samples", 0, "metrics", "throughput", "better"),
-            "lower",
-            "does not declare the metric throughput like this",
-        ),
-        (
-            ("samples", 0, "metrics"),
-            {"another": {"value": 1, "unit": "s", "better": "lower"}},
-            "does not declare the metric another like this",
-        ),
-        (
-            ("samples", 0, "metrics"),
-            {f"m{number}": {"value": 1, "unit": "s", "better": "lower"} for number in range(101)},
-            "samples.0.metrics",
-        ),
-        (("samples", 0, "parameter"), 1, "does not measure gzip at 1"),
-        (("samples", 0, "workers"), [{"cpus": "0," * 50_000, "value": 1}], "cpus"),
-        (("samples", 0, "arm"), "on", "the result has no arm on"),
-        (("samples", 0, "arm"), "../on", "samples.0.arm"),
-        (("arms",), [], "arms: it must name each arm once"),
-        (("arms", 1, "baseline"), True, "arms: it must name each arm once"),
-        (("arms", 0, "baseline"), False, "arms: it must name each arm once"),
-        (("arms", 1, "name"), "smt_on", "arms: it must name each arm once"),
-        (("arms",), [result_maker.arm(f"a{number}", "x", number == 0) for number in range(21)], "arms"),
-        (("arms", 0, "settings"), {"x": [1]}, "arms.0.settings.x"),
-        (("arms", 0, "title"), "", "arms.0.title"),
-        (("plan", "placements", "another"), {}, "plan.placements: the result has no arm another"),
-        (
-            ("plan", "switches"),
-            {"another": {"count": 1, "seconds": 0.5}},
-            "plan.switches: the result has no arm another",
-        ),
-        (
-            ("plan", "looks"),
-            [{"blocks": 6, "share": 0.2}, {"blocks": 5, "share": 0.3}],
-            "plan.looks.1: blocks and share have to rise from look to look",
-        ),
-        (
-            ("plan", "looks"),
-            [{"blocks": 6, "share": 0.3}, {"blocks": 8, "share": 0.3}],
-            "plan.looks.1: blocks and share have to rise from look to look",
-        ),
-        (
-            ("plan", "looks"),
-            [{"blocks": 4, "share": 0.0}],
-            "plan.looks.0: blocks and share have to rise from look to look",
-        ),
-        (("plan", "workloads", 0, "primary"), "latency", "gzip has no metric latency"),
-        (
-            ("plan", "workloads", 0, "metrics", "throughput", "better"),
-            "lower",
-            "gzip has better lower instead of higher for throughput: a workload of this",
-        ),
-        (("plan", "workloads", 0, "metrics", "throughput", "unit"), "s" * 3000, "gzip has unit sss"),
-        (
-            ("plan", "workloads", 0, "metrics", "throughput", "aggregate"),
-            "mean",
-            "gzip has aggregate mean instead of sum for throughput",
-        ),
-        (
-            ("plan", "workloads", 0, "parameter"),
-            {"name": "n", "unit": None, "values": [1], "per_worker": False},
-            "gzip has a parameter with name n instead",
-        ),
-        (("events", 0, "detail"), [[[[]]]], "events.0.detail"),
-        (("events", 0, "detail"), {"a": {"b": 1}}, "events.0.detail"),
-        (("ansible_remote_tmp",), "{{ lookup('pipe', 'id') }}", "ansible_remote_tmp"),
-        (("finished",), "9999", "finished"),
-        (("finished",), "2026-02-31T00:00:00Z", "finished"),
-        (("run",), "../inventory/host_vars", "run"),
-        (("environment", "more"), 1, "environment"),
-        (("plan", "more"), 1, "plan"),
-    ],
-)
+def looks(*given):
+    return [{"blocks": blocks, "share": share} for blocks, share in given]
+
+
+VALUE, ARMS = {"value": 1, "unit": "s", "better": "lower"}, "arms: it must name each arm once"
+PARAMETER = {"name": "n", "unit": None, "values": [1], "per_worker": False}
+OF_SAMPLE, OF_PLAN = "samples.0.metrics.throughput", "plan.workloads.0.metrics.throughput"
+DECLARED, RISE = "does not declare the metric {} like this", ": blocks and share have to rise from look to look"
+NO_RESULTS = [
+    ("restored.before.online", [True], "restored.before.online.0"),
+    ("restored.before.online", EVERYTHING, "restored.before.online"),
+    ("samples.0.placement", "free_" + "9" * 30, "placement"),
+    ("samples.0.placement", "packed_\u00b2", "placement"),
+    ("samples.0.placement", "cpus" + 17 * "_1", "placement"),
+    (f"{OF_SAMPLE}.value", 1e-100, "too close to zero"),
+    (f"{OF_SAMPLE}.value", 1e308, f"{OF_SAMPLE}.value"),
+    (f"{OF_SAMPLE}.unit", "furlongs", DECLARED.format("throughput")),
+    (f"{OF_SAMPLE}.better", "lower", DECLARED.format("throughput")),
+    ("samples.0.metrics", {"another": VALUE}, DECLARED.format("another")),
+    ("samples.0.metrics", {"../x": VALUE}, "samples.0.metrics"),
+    ("samples.0.metrics", {f"m{number}": VALUE for number in range(101)}, "samples.0.metrics"),
+    ("samples.0.workload", "another", "the plan has no workload another"),
+    ("samples.0.parameter", 1, "does not measure gzip at 1"),
+    ("samples.0.workers", [{"cpus": "0," * 50_000, "value": 1}], "cpus"),
+    ("samples.0.arm", "on", "the result has no arm on"),
+    ("samples.0.arm", "../on", "samples.0.arm"),
+    ("arms", [], ARMS),
+    ("arms.1.baseline", True, ARMS),
+    ("arms.0.baseline", False, ARMS),
+    ("arms.1.name", "smt_on", ARMS),
+    ("arms", [result_maker.arm(f"a{number}", "x", number == 0) for number in range(21)], "arms"),
+    ("arms.0.settings", {"x": [1]}, "arms.0.settings.x"),
+    ("arms.0.title", "", "arms.0.title"),
+    ("plan.placements.another", {}, "plan.placements: the result has no arm another"),
+    ("plan.switches", {"another": {"count": 1, "seconds": 0.5}}, "plan.switches: the result has no arm another"),
+    ("plan.looks", looks((6, 0.2), (5, 0.3)), f"plan.looks.1{RISE}"),
+    ("plan.looks", looks((6, 0.3), (8, 0.3)), f"plan.looks.1{RISE}"),
+    ("plan.looks", looks((4, 0.0)), f"plan.looks.0{RISE}"),
+    ("plan.workloads.0.primary", "latency", "gzip has no metric latency"),
+    (f"{OF_PLAN}.better", "lower", "gzip has better lower instead of higher for throughput: a workload of this"),
+    (f"{OF_PLAN}.unit", "s" * 3000, "gzip has unit sss"),
+    (f"{OF_PLAN}.aggregate", "mean", "gzip has aggregate mean instead of sum for throughput"),
+    ("plan.workloads.0.parameter", PARAMETER, "gzip has a parameter with name n instead"),
+    ("plan.workloads.0.parameter", {**PARAMETER, "values": [1.0, 1.0000000000001]}, "is listed twice"),
+    ("plan.workloads.0.parameter", {**PARAMETER, "values": [1, 1.0]}, "is listed twice"),
+    ("plan.workloads", [{**WORKLOAD, "name": f"w{number}"} for number in range(4000)], "plan.workloads"),
+    ("events.0.detail", [[[[]]]], "events.0.detail"),
+    ("events.0.detail", {"a": {"b": 1}}, "events.0.detail"),
+    ("ansible_remote_tmp", "{{ lookup('pipe', 'id') }}", "ansible_remote_tmp"),
+    ("finished", "9999", "finished"),
+    ("finished", "2026-02-31T00:00:00Z", "finished"),
+    ("run", "../inventory/host_vars", "run"),
+    ("environment.more", 1, "environment"),
+    ("plan.more", 1, "plan"),
+    ("schema_version", True, "schema_version"),
+]
+
+
+@pytest.mark.parametrize(("where", "value", "words"), NO_RESULTS, ids=range(len(NO_RESULTS)))
 def test_a_result_of_no_host_is_refused(where, value, words):
     document = result_maker.result(blocks=1)
+    *way, last = [int(part) if part.isdigit() else part for part in where.split(".")]
     at = document
-    for part in where[:-1]:
+    for part in way:
         at = at[part]
-    at[where[-1]] = value
-    assert words in refusal(document)
+    at[last] = value
+    with pytest.raises(results.ResultError) as caught:
+        results.parse(json.dumps(document), "web01")
+    said = str(caught.value)
+    assert said.startswith("web01: ") and len(said) < 1000 and said.isprintable() and words in said
 
 
 @pytest.mark.parametrize(
     ("depth", "words"), [(5, "facts.measured"), (900, "facts.measured"), (5000, "nested too deeply")]
 )
 def test_facts_that_are_nested_are_refused(depth, words):
-    document = result_maker.result(blocks=1)
-    printed = json.dumps(document).replace(
-        '"measured": null', '"measured": ' + '{"facts": ' * depth + "1" + "}" * depth
-    )
+    nested = '"measured": ' + '{"facts": ' * depth + "1" + "}" * depth
+    printed = json.dumps(result_maker.result(blocks=1)).replace('"measured": null', nested)
     with pytest.raises(results.ResultError, match=words):
         results.parse(printed, "web01")
 
@@ -321,35 +265,13 @@ def test_a_refusal_has_no_cause_that_holds_what_was_refused():
     assert caught.value.__cause__ is None and caught.value.__suppress_context__
 
 
-def test_thousands_of_workloads_are_refused():
-    document = result_maker.result(blocks=1)
-    document["plan"]["workloads"] = [
-        {**document["plan"]["workloads"][0], "name": f"w{number}"} for number in range(4000)
-    ]
-    assert "plan.workloads" in refusal(document)
-
-
-@pytest.mark.parametrize("values", [[1.0, 1.0000000000001], [1, 1.0]])
-def test_parameter_values_that_look_the_same_are_refused(values):
-    document = result_maker.result(blocks=1)
-    document["plan"]["workloads"][0]["parameter"] = {
-        "name": "load",
-        "unit": None,
-        "values": values,
-        "per_worker": False,
-    }
-    assert "is listed twice" in refusal(document)
-
-
 @pytest.mark.parametrize("before", ["0-3", "", None])
 def test_results_of_earlier_versions_lack_a_fact(before):
-    document = result_maker.result(blocks=1)
-    assert "online_before" not in document["facts"]
-    facts.accept(document["facts"])
-    facts.accept(dict(document["facts"], online_before=before))
+    assert "online_before" not in facts.accept(FACTS)
+    facts.accept({**FACTS, "online_before": before})
     for wrong in ("0-x", "3-1", ["0"], 7):
         with pytest.raises(text.BorderError, match=r"^online_before: "):
-            facts.accept(dict(document["facts"], online_before=wrong))
+            facts.accept({**FACTS, "online_before": wrong})
 
 
 def test_a_documented_fact_needs_no_schema_of_its_own():
@@ -373,7 +295,7 @@ def test_a_new_fact_is_documented_and_read_and_that_is_all():
         and known["properties"]["microcode"]["description"] == "Such as 0xf0."
     )
     check = schema.Checker(known).check
-    before = result_maker.result(blocks=1)["facts"]
+    before = FACTS
     check(before)
     for said in ("0xf0", None):
         after = {**before, "microcode": said}

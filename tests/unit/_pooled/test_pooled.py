@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import math
-import re
 
+import night
 import numpy
 import pytest
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
@@ -44,25 +44,18 @@ def test_two_hosts_that_agree_closely_decide_for_their_class_and_one_alone_does_
     together, alone = combined(*hosts), combined(hosts[0])
     assert (together["verdict"], together["n"], together["blocks"]) == ("gain", 2, 12)
     assert together["ratio"] == pytest.approx(math.sqrt(hosts[0]["ratio"] * hosts[1]["ratio"]))
-    assert (alone["verdict"], alone["ci_low"], alone["tau"], alone["heterogeneity"]) == (
-        "inconclusive",
-        None,
-        None,
-        None,
-    )
+    unknown = (alone["ci_low"], alone["tau"], alone["heterogeneity"])
+    assert (alone["verdict"], *unknown) == ("inconclusive", None, None, None)
 
 
 def test_hosts_that_differ_widen_the_interval_however_well_each_is_known():
     hosts = [host(effect, noise=0.001, seed=seed) for seed, effect in enumerate((0.02, 0.06, 0.10, 0.14))]
     logs = [math.log(one["ratio"]) for one in hosts]
     one = combined(*hosts)
-    half = stats.t.ppf(0.975, 3) * numpy.std(logs, ddof=1) / 2
-    assert [math.log(one["ci_low"]), math.log(one["ci_high"])] == pytest.approx(
-        [numpy.mean(logs) - half, numpy.mean(logs) + half]
-    )
-    assert one["verdict"] == "inconclusive" and one["tau"] == pytest.approx(
-        math.expm1(numpy.std(logs, ddof=1)), rel=0.01
-    )
+    centre, scatter = numpy.mean(logs), numpy.std(logs, ddof=1)
+    half = stats.t.ppf(0.975, 3) * scatter / 2
+    assert numpy.log([one["ci_low"], one["ci_high"]]) == pytest.approx([centre - half, centre + half])
+    assert one["verdict"] == "inconclusive" and one["tau"] == pytest.approx(math.expm1(scatter), rel=0.01)
 
 
 def test_hosts_that_agree_by_luck_are_not_known_better_than_their_blocks_allow():
@@ -100,31 +93,28 @@ def test_a_host_that_claims_to_be_exact_has_no_more_weight_than_the_others():
 
 
 @pytest.mark.parametrize(
-    ("effects", "said"),
-    [((0.05, -0.05), {"gain": ["web0"], "loss": ["web1"]}), ((0.05, 0.0), {"gain": ["web0"], "equivalent": ["web1"]})],
+    ("hosts", "verdict", "said"),
+    [
+        # They are decided on both sides of the margin.
+        (((0.05, 0.003), (-0.05, 0.003)), "hosts_disagree", {"gain": ["web0"], "loss": ["web1"]}),
+        (((0.05, 0.003), (0.0, 0.003)), "hosts_disagree", {"gain": ["web0"], "equivalent": ["web1"]}),
+        # They differ, and say the same; or one of them is not decided.
+        (
+            tuple((effect, 0.003) for effect in (0.05, 0.10, 0.06, 0.07)),
+            "gain",
+            {"gain": ["web0", "web1", "web2", "web3"]},
+        ),
+        (((0.05, 0.003), (-0.01, 0.02)), "inconclusive", {"gain": ["web0"]}),
+    ],
 )
-def test_hosts_that_are_decided_on_both_sides_of_the_margin_disagree(effects, said):
-    one = combined(*(host(effect, noise=0.003, seed=seed) for seed, effect in enumerate(effects)))
-    assert (one["verdict"], one["said"]) == ("hosts_disagree", said)
-    assert one["heterogeneity"]["p_adjusted"] < 0.05
-
-
-def test_hosts_that_differ_and_say_the_same_do_not_disagree():
-    one = combined(*(host(effect, noise=0.003, seed=seed) for seed, effect in enumerate((0.05, 0.10, 0.06, 0.07))))
-    assert one["heterogeneity"]["p_adjusted"] < 0.05 and (one["verdict"], list(one["said"])) == ("gain", ["gain"])
-
-
-def test_hosts_of_which_one_is_not_decided_do_not_disagree():
-    one = combined(host(0.05, noise=0.003, seed=0), host(-0.01, noise=0.02, seed=1))
-    assert one["heterogeneity"]["p_adjusted"] < 0.05 and (one["verdict"], one["said"]) == (
-        "inconclusive",
-        {"gain": ["web0"]},
-    )
+def test_hosts_that_are_decided_on_both_sides_of_the_margin_disagree(hosts, verdict, said):
+    one = combined(*(host(*given, seed=seed) for seed, given in enumerate(hosts)))
+    assert one["heterogeneity"]["p_adjusted"] < 0.05 and (one["verdict"], one["said"]) == (verdict, said)
 
 
 def test_a_difference_that_may_be_chance_is_no_disagreement():
     # One of the two is just beyond the margin and the other within it.
-    gains, equal = moved(host(0.0, noise=0.005, seed=1), 1), moved(host(0.0, noise=0.005, seed=2), 1)
+    gains, equal = (host(0.0, noise=0.005, seed=seed) for seed in (1, 2))
     gains = {**moved(gains, 1.0125 / gains["ratio"]), "verdict": "gain"}
     equal = {**moved(equal, 1.0075 / equal["ratio"]), "verdict": "equivalent"}
     one = combined(gains, equal)
@@ -149,9 +139,10 @@ def test_the_test_for_differences_between_three_hosts_takes_into_account_that_si
 
 def test_differences_between_several_hosts_are_found_as_often_as_chance_has_it():
     """Hosts without a difference between them: one in twenty of their tests is below 5 %."""
-    pool = [host(0.0, blocks=5, seed=seed) for seed in range(400)]
-    p_values = [combined(*pool[start : start + 4])["heterogeneity"]["p_value"] for start in range(0, 400, 4)]
-    assert 0.01 <= numpy.mean(numpy.array(p_values) < 0.05) <= 0.12
+    count = night.number(160, 400)
+    pool = [host(0.0, blocks=5, seed=seed) for seed in range(count)]
+    p_values = [combined(*pool[start : start + 4])["heterogeneity"]["p_value"] for start in range(0, count, 4)]
+    assert 0 < numpy.mean(numpy.array(p_values) < 0.05) <= 0.12
 
 
 def test_many_workloads_find_no_more_by_chance():
@@ -160,9 +151,8 @@ def test_many_workloads_find_no_more_by_chance():
     alone = combined(*hosts)
     first = pooled.combine_family([{"web0": hosts[0], "web1": hosts[1]}, *[unsure] * 9])[0]
     assert alone["verdict"] == "gain" and first["verdict"] == "inconclusive"
-    assert first["p_value"] == alone["p_value"] and first["p_adjusted"] == pytest.approx(
-        min(1.0, 10 * alone["p_value"])
-    )
+    assert first["p_value"] == alone["p_value"]
+    assert first["p_adjusted"] == pytest.approx(min(1.0, 10 * alone["p_value"]))
     assert first["interval_confidence"] == pytest.approx(0.995) and first["ci_low"] < alone["ci_low"]
 
 
@@ -184,18 +174,21 @@ def test_exchanged_sides_give_the_reciprocal():
             **one,
             "baseline_value": one["candidate_value"],
             "candidate_value": one["baseline_value"],
-            **dict(zip(("ratio", "ci_low", "ci_high"), (1 / one["ratio"], 1 / one["ci_high"], 1 / one["ci_low"]))),
+            "ratio": 1 / one["ratio"],
+            "ci_low": 1 / one["ci_high"],
+            "ci_high": 1 / one["ci_low"],
             "verdict": {"gain": "loss"}.get(one["verdict"], one["verdict"]),
         }
         for one in hosts
     ]
     one, other = combined(*hosts), combined(*turned)
     assert (one["verdict"], other["verdict"]) == ("gain", "loss")
-    assert [other["ratio"], other["ci_low"], other["ci_high"]] == pytest.approx(
-        [1 / one["ratio"], 1 / one["ci_high"], 1 / one["ci_low"]]
-    )
+    ends = [other["ratio"], other["ci_low"], other["ci_high"]]
+    assert ends == pytest.approx([1 / one["ratio"], 1 / one["ci_high"], 1 / one["ci_low"]])
     lower = combined(*(host(effect, seed=seed, better="lower") for seed, effect in enumerate(effects)))
     assert lower["verdict"] == "gain" and lower["ratio"] > 1
+    with pytest.raises(paired.SampleError, match="differ in which direction is better"):
+        combined(hosts[0], host(0.05, better="lower"))
 
 
 # ---- one host alone --------------------------------------------------------------------------------------------------
@@ -203,11 +196,6 @@ def test_exchanged_sides_give_the_reciprocal():
 
 def named(*hosts):
     return {f"web{number}": one for number, one in enumerate(hosts)}
-
-
-def test_hosts_that_differ_in_what_is_better_are_not_combined():
-    with pytest.raises(paired.SampleError, match="differ in which direction is better"):
-        combined(host(0.05, seed=1), host(0.05, seed=2, better="lower"))
 
 
 def test_what_hosts_declare_is_told_apart_and_what_most_of_them_say_comes_first():
@@ -244,30 +232,21 @@ def test_no_host_alone_turns_what_the_others_say_as_well():
 def test_of_two_hosts_each_alone_turns_what_both_say():
     one = combined(host(0.08, noise=0.003, seed=1), host(0.08, noise=0.003, seed=2))
     assert (one["verdict"], one["turned_by"]) == ("gain", {"web0": "inconclusive", "web1": "inconclusive"})
-    assert re.fullmatch(
-        r"One host does not speak for its class, so each of web0 and web1 is needed for this; it takes about [0-9]+"
-        r" more hosts\.",
-        wording.turned(one, 2, of_class=True),
+    said = wording.turned(one, 2, of_class=True)
+    assert said.startswith(
+        "One host does not speak for its class, so each of web0 and web1 is needed for this; it take"
     )
 
 
-@pytest.mark.parametrize("lie", [1e-300, 1e-9, 0.5, 2.0, 1e9, 1e300])
-@pytest.mark.parametrize("place", [0, 3, 6])
+@pytest.mark.parametrize(("lie", "place"), [(1e-300, 0), (1e-9, 3), (0.5, 6), (2.0, 0), (1e9, 3), (1e300, 6)])
 def test_six_honest_hosts_are_not_overruled_by_a_seventh(lie, place):
     hosts = [host(-0.057, noise=0.003, seed=seed) for seed in range(6)]
     ratio = min(max(lie, 1e-90), 1e90)
-    hosts.insert(
-        place,
-        {
-            **moved(host(0.0, noise=0.003, seed=8), 1.0),
-            **dict.fromkeys(("ratio", "ci_low", "ci_high"), ratio),
-            "candidate_value": ratio,
-        },
-    )
-    one = combined(*hosts)
+    liar = {**host(0.0, noise=0.003, seed=8), **dict.fromkeys(("ratio", "ci_low", "ci_high", "candidate_value"), ratio)}
+    one = combined(*hosts[:place], liar, *hosts[place:])
     assert one["verdict"] in ("loss", "inconclusive", "hosts_disagree")
     if one["verdict"] == "inconclusive":
-        assert one["turned_by"] == {f"web{place}": "loss"}
+        assert one["turned_by"] == {f"web{place}": "loss"} and one["more_hosts"] is None
         assert wording.turned(one, 7) == f"web{place} alone keeps this open: without it the other 6 say loss."
 
 
@@ -278,10 +257,10 @@ def test_a_host_has_no_part_in_the_others_correction_by_workloads_of_its_own():
     assert pooled.shared([alone, *_own]) == [alone] and pooled.shared(_own) == _own
 
 
-@pytest.mark.night(after=3)
+@pytest.mark.night(after=2)
 @pytest.mark.parametrize("effect", [0.0105, 0.03, 0.0, 0.006])
 def test_of_many_hosts_those_are_found_that_leaving_out_each_one_finds(effect, monkeypatch):
-    for seed in range(6):
+    for seed in range(night.number(3, 6)):
         source = numpy.random.default_rng(seed)
         hosts = named(
             *(

@@ -20,9 +20,6 @@ class Host:
         self.now, self.until = 0.0, 0.0
         self.busy_seconds, self.quiet, self.window = busy_seconds, quiet, window
 
-    def switch(self):
-        self.until = self.now + self.busy_seconds
-
     def busy(self):
         self.sleep(self.window)
         return 2.0 if self.now <= self.until + 1e-9 else self.quiet
@@ -31,58 +28,38 @@ class Host:
         self.now += seconds
 
 
-def chosen(host, monkeypatch, seconds=None):
-    """The pause after two switches of a first block, and the seconds that each of these took."""
+@pytest.mark.parametrize(
+    ("host", "given", "seconds", "first"),
+    [
+        (Host(0.0), None, 0.2, 1.0),
+        (Host(0.4), None, 0.6, 1.0),
+        (Host(2.0), None, 3.0, 2.3),
+        (Host(60.0), None, 5.0, 5.0),
+        # One that is busy anyway is not waited for, nor are windows that take longer than they should.
+        (Host(0.0, quiet=3.0), None, 0.2, 1.0),
+        (Host(0.0, window=0.3), None, 0.2, 1.0),
+        (Host(2.0), 0.3, 0.3, 0.3),
+    ],
+)
+def test_the_pause_is_half_as_long_again_as_the_host_was_busier_than_before(monkeypatch, host, given, seconds, first):
     monkeypatch.setattr(settling, "time", types.SimpleNamespace(monotonic=lambda: host.now, sleep=host.sleep))
-    waits = settling.Settling(seconds, host.busy)
-    took = []
+    waits, took = settling.Settling(given, host.busy), []
     for _switch in range(2):
         waits.before_switch()
-        host.switch()
-        begun = host.now
+        begun, host.until = host.now, host.now + host.busy_seconds
         waits.wait()
-        took.append(round(host.now - begun, 6))
-    return waits.choose(), waits.seconds, took
-
-
-@pytest.mark.parametrize(
-    ("busy_seconds", "seconds", "first"),
-    [(0.0, 0.2, 1.0), (0.4, 0.6, 1.0), (2.0, 3.0, 2.3), (60.0, 5.0, 5.0)],
-)
-def test_the_pause_is_half_as_long_again_as_the_host_was_busier_than_before(monkeypatch, busy_seconds, seconds, first):
-    assert chosen(Host(busy_seconds), monkeypatch) == (
-        True,
-        pytest.approx(seconds, abs=0.16),
-        [pytest.approx(first, abs=0.11)] * 2,
-    )
-
-
-def test_a_host_that_is_busy_anyway_is_not_waited_for(monkeypatch):
-    assert chosen(Host(0.0, quiet=3.0), monkeypatch)[1] == 0.2
-
-
-def test_windows_that_take_longer_than_they_should_are_no_time_that_the_host_needs(monkeypatch):
-    assert chosen(Host(0.0, window=0.3), monkeypatch)[1] == 0.2
-
-
-def test_a_pause_that_is_given_is_kept(monkeypatch):
-    assert chosen(Host(2.0), monkeypatch, 0.3) == (False, 0.3, [0.3, 0.3])
-
-
-def test_without_a_switch_nothing_is_chosen():
+        took.append(host.now - begun)
+    assert took == [pytest.approx(first, abs=0.11)] * 2
+    assert waits.choose() == (given is None) and waits.seconds == pytest.approx(seconds, abs=0.16)
+    # Without a switch nothing is chosen.
     assert not settling.Settling(None).choose()
 
 
 def test_a_busy_process_of_this_machine_is_seen():
     cpu = min(os.sched_getaffinity(0))
-    spinner = subprocess.Popen(
-        [sys.executable, "-c", f"import os\nos.sched_setaffinity(0, [{cpu}])\nprint(flush=True)\nwhile True: pass"],
-        stdout=subprocess.PIPE,
-    )
-    try:
+    code = f"import os\nos.sched_setaffinity(0, [{cpu}])\nprint(flush=True)\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as spinner:
         spinner.stdout.readline()
-        seen = max(settling.busy_cpus() for _window in range(20))
-    finally:
+        seen = max(settling.busy_cpus() for _window in range(5))
         spinner.kill()
-        spinner.communicate()
     assert seen > 0.4

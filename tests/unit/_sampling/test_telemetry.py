@@ -49,35 +49,24 @@ def recorded(recorder, workers, during=lambda: None):
 
 def test_frequency_is_the_mean_of_start_and_end_and_throttling_the_difference(recorder):
     one, root = recorder
-
-    def hot():
-        tree(
-            root,
-            {
-                **cpu_file(4, "cpufreq/scaling_cur_freq", "1004000\n"),
-                **cpu_file(0, "thermal_throttle/core_throttle_count", "7\n"),
-                **cpu_file(4, "thermal_throttle/core_throttle_count", "7\n"),
-                **cpu_file(1, "thermal_throttle/core_throttle_count", "99\n"),
-            },
-        )
-
-    record = recorded(one, [[0], [4]], hot)
+    after = {**cpu_file(4, "cpufreq/scaling_cur_freq", "1004000\n")}
+    for cpu, count in ((0, "7\n"), (4, "7\n"), (1, "99\n")):
+        after.update(cpu_file(cpu, "thermal_throttle/core_throttle_count", count))
+    record = recorded(one, [[0], [4]], lambda: tree(root, after))
     assert record["frequency"] == {"0": 2000.0, "4": 1504.0}
     # Siblings show one counter: seven, not fourteen; events of the other core do not count for this sample.
     assert record["throttled"] == 7
 
 
-def test_a_host_that_reports_nothing_has_nothing_recorded(tmp_path):
-    record = recorded(telemetry.Recorder(CORES, tree(tmp_path, {})), [[0]])
+@pytest.mark.parametrize(
+    "shown", [{}, {"cpufreq/scaling_cur_freq": "<unknown>\n", "thermal_throttle/core_throttle_count": ""}]
+)
+def test_a_host_that_reports_nothing_has_nothing_recorded(tmp_path, monkeypatch, shown):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    files = tree(tmp_path, {path: text for name in shown for path, text in cpu_file(0, name, shown[name]).items()})
+    record = recorded(telemetry.Recorder(CORES, files), [[0]])
     assert (record["frequency"], record["throttled"]) == ({}, None)
-    garbled = tree(
-        tmp_path,
-        {
-            **cpu_file(0, "cpufreq/scaling_cur_freq", "<unknown>\n"),
-            **cpu_file(0, "thermal_throttle/core_throttle_count", ""),
-        },
-    )
-    assert recorded(telemetry.Recorder(CORES, garbled), [[0]])["frequency"] == {}
+    assert record["perf"] == {"reason": "perf is not installed"}
 
 
 def test_frequency_from_cpuinfo_where_there_is_no_cpufreq(tmp_path):
@@ -91,47 +80,36 @@ def test_usage_of_a_core_is_the_mean_of_its_online_threads(recorder):
     assert recorder[0].core_usage({}) == {}
 
 
-def test_each_sample_has_the_reason_for_missing_counters(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert recorded(telemetry.Recorder(CORES), [[0]])["perf"] == {"reason": "perf is not installed"}
+def perf(folder, monkeypatch, script):
+    (folder / "perf").write_text(f"#!/bin/sh\n{script}\nwhile :; do sleep 0.02; done\n")
+    (folder / "perf").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
+def await_text(path):
+    """The shell creates the file before it writes to it."""
+    while not (path.exists() and path.read_text().strip()):
+        pass
 
 
 def test_counters_where_perf_counts(tmp_path, monkeypatch):
-    """A stand-in for perf on a machine with a PMU, in the format of test_perf_counters;
-    the real perf is tested there.
-    """
+    """A stand-in for perf on a machine with a PMU; the real perf is in test_perf_counters."""
+    events = [(cpu, *one) for cpu in (0, 4) for one in (("cycles", 1000), ("instructions", 500 + cpu))]
     line = '{"cpu" : "%d", "counter-value" : "%d.000000", "event" : "%s"}'
-    output = "\n".join(
-        line % (cpu, count, event) for cpu in (0, 4) for event, count in (("cycles", 1000), ("instructions", 500 + cpu))
-    )
-    (tmp_path / "perf").write_text(
-        f"#!/bin/sh\nprint_counts() {{ cat >&2 <<'END'\n{output}\nEND\nexit 0\n}}\ncase \"$*\" in *true) print_counts;;"
-        " esac\ntrap print_counts INT\n"
-        f'echo "$*" > {tmp_path}/arguments\nwhile :; do sleep 0.02; done\n'
-    )
-    (tmp_path / "perf").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-
-    def until_it_counts():
-        while not (tmp_path / "arguments").exists():
-            pass
-
-    record = recorded(telemetry.Recorder(CORES), [[0], [4]], until_it_counts)
+    printed = "\n".join(line % (cpu, count, event) for cpu, event, count in events)
+    shown = f"shown() {{ cat >&2 <<'END'\n{printed}\nEND\nexit 0\n}}\n"
+    begun = f'case "$*" in *true) shown;; esac\ntrap shown INT\necho "$*" > {tmp_path}/arguments'
+    perf(tmp_path, monkeypatch, shown + begun)
+    record = recorded(telemetry.Recorder(CORES), [[0], [4]], lambda: await_text(tmp_path / "arguments"))
     assert record["perf"]["cores"] == {"0,4": {"cycles": 1000.0, "instructions": 1004.0, "ipc": 1.004, "cpi": 0.996}}
     assert "-A -C 0,4 -e cycles,instructions" in (tmp_path / "arguments").read_text()
 
 
 def test_perf_does_not_outlive_a_sample_that_fails(monkeypatch, tmp_path):
     monkeypatch.setattr(perf_counters, "unavailable_reason", lambda: None)
-    (tmp_path / "perf").write_text(
-        f"#!/bin/sh\necho $$ > {tmp_path}/pid\ntrap 'exit 0' INT\nwhile :; do sleep 0.02; done\n"
-    )
-    (tmp_path / "perf").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    perf(tmp_path, monkeypatch, f"echo $$ > {tmp_path}/pid\ntrap 'exit 0' INT")
     with pytest.raises(ZeroDivisionError), telemetry.Recorder(CORES).around([[0]], {}):
-        # The shell creates the file before it writes to it.
-        while not ((tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip()):
-            pass
+        await_text(tmp_path / "pid")
         raise ZeroDivisionError
     assert not os.path.exists(f"/proc/{(tmp_path / 'pid').read_text().strip()}")
 
@@ -145,5 +123,7 @@ def test_load_of_other_processes_is_measured_and_reported():
             one.kill()
             one.wait()
     assert others > 0.5
-    assert f"others used {round(100 * others)} % of the CPU time before this block" in telemetry.too_busy(others)
+    assert telemetry.too_busy(others).startswith(
+        f"others used {round(100 * others)} % of the CPU time before this block:"
+    )
     assert telemetry.too_busy(0.05) is None

@@ -25,18 +25,8 @@ FOUR = Topology(
 
 
 def measured(**changes):
-    found = {
-        "cpus": "0-3",
-        "pairs": ["0-1", "2-3"],
-        "singles": "",
-        "unclear": "",
-        "ratios": [],
-        "rounds": 60,
-        "seconds": 3.0,
-        "confidence": 0.99,
-        "agrees_with_kernel": False,
-    }
-    return {**found, **changes}
+    found = {"cpus": "0-3", "pairs": ["0-1", "2-3"], "singles": "", "unclear": "", "ratios": [], "rounds": 60}
+    return {**found, "seconds": 3.0, "confidence": 0.99, "agrees_with_kernel": False, **changes}
 
 
 @pytest.mark.parametrize(
@@ -51,13 +41,10 @@ def measured(**changes):
 )
 def test_what_can_be_asked_for(given, cores):
     found = source.applied(FOUR, given, measured())
-    assert found.cores == cores and found.complete
-    assert found.source == {"kernel": "sysfs", "measured": "measured"}.get(
-        given if isinstance(given, str) else "", "declared"
-    )
-    assert (source.method(found), source.described(found) is None) == (
-        ("auto", True) if given == "kernel" else ("cpu_online", False)
-    )
+    kind = given if isinstance(given, str) else "declared"
+    assert found.cores == cores and found.complete and found.source == {"kernel": "sysfs"}.get(kind, kind)
+    method = "auto" if kind == "kernel" else "cpu_online"
+    assert (source.method(found), source.described(found) is None) == (method, kind == "kernel")
 
 
 @pytest.mark.parametrize(
@@ -112,12 +99,8 @@ def test_disabled_and_restored_by_measured_siblings(misled):
     assert misled.ask("disabled", siblings="measured")["changed"]
     assert smt_state.read(files=misled)["online"] == [0, 2]
     assert not misled.ask("disabled", siblings="measured")["changed"]
-    assert smt_snapshot.seen_cores(HostFs(misled.sysroot)) == [
-        [0],
-        [1],
-        [2],
-        [3],
-    ], "what is saved is what the kernel shows"
+    seen = smt_snapshot.seen_cores(HostFs(misled.sysroot))
+    assert seen == [[0], [1], [2], [3]], "what is saved is what the kernel shows"
     assert misled.ask("enabled", siblings=[[0, 1], [2, 3]])["changed"]
     assert smt_state.read(files=misled) == before
     misled.ask("disabled", siblings=["0,2", "1,3"])
@@ -139,13 +122,7 @@ def test_restoring_needs_no_siblings(misled):
 
 def test_the_kernels_control_is_not_used_for_other_siblings(tmp_path):
     host = Host(tmp_path)
-    with pytest.raises(
-        SmtError,
-        match=(
-            "the method smt_control switches the kernel's siblings, and these are declared: use the method auto or"
-            " cpu_online"
-        ),
-    ):
+    with pytest.raises(SmtError, match="these are declared: use the method auto or cpu_online"):
         host.ask("disabled", siblings=[[0, 2], [1, 3]], method="smt_control")
     host.ask("disabled", siblings=[[0, 2], [1, 3], [4, 6], [5, 7]])
     state = smt_state.read(files=host)
@@ -161,26 +138,15 @@ def test_facts_arms_and_placements_follow_them(misled):
     kernels = smt_facts.gather(filesystem)
     assert (kernels["source"], kernels["supported"], kernels["cores"]) == ("sysfs", False, 4)
     facts = smt_facts.gather(filesystem, "measured")
-    shown = {
-        name: facts[name]
-        for name in ("source", "supported", "active", "cores", "sibling_groups", "numbering", "complete")
-    }
-    assert shown == {
-        "source": "measured",
-        "supported": True,
-        "active": True,
-        "cores": 2,
-        "sibling_groups": ["0-1", "2-3"],
-        "numbering": "adjacent",
-        "complete": True,
-    }
+    wanted = {"source": "measured", "supported": True, "active": True, "cores": 2, "sibling_groups": ["0-1", "2-3"]}
+    wanted.update(numbering="adjacent", complete=True)
+    assert {name: facts[name] for name in wanted} == wanted
     assert facts["hardware_class"] == kernels["hardware_class"]
     reasons = facts["methods"]["runtime"]["impossible"]
     assert reasons["smt_control"] == "smt/control knows only the kernel's siblings, and these are measured"
     assert "recorded tree" in reasons["cpu_online"], "not that there is no sibling"
-    assert not topology_cache.save(filesystem, source.read(filesystem, "measured")), (
-        "only what the kernel shows is saved"
-    )
+    is_saved = topology_cache.save(filesystem, source.read(filesystem, "measured"))
+    assert not is_saved, "only what the kernel shows is saved"
 
 
 def switched(facts, topology):

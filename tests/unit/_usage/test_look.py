@@ -191,7 +191,7 @@ class Bursts(Host):
 @pytest.mark.parametrize(("number", "length"), [(3, 4), (1, 12), (6, 2), (1, 5), (0, 1)])
 @pytest.mark.parametrize("share", [0.04, 0.0])
 def test_bursts_that_windows_can_miss_are_within_the_limit(number, length, share, looked):
-    source, looks, held = random.Random(number), night.number(20, 60), 0
+    source, looks, held = random.Random(number), night.number(12, 60), 0
     for _turn in range(looks):
         host = Bursts(source, number, length, share)
         truth = host.within(0, 600) / 600
@@ -204,7 +204,7 @@ def test_bursts_that_windows_can_miss_are_within_the_limit(number, length, share
 
 def test_work_that_comes_at_regular_times_is_seen_by_windows_that_take_half_of_the_time(looked):
     """Of windows that ended within their part the ends of parts were seen too seldom."""
-    source, held, looks = random.Random(3), 0, night.number(20, 60)
+    source, held, looks = random.Random(3), 0, night.number(10, 60)
     for _turn in range(looks):
         host, offset = Bursts(source, 0, 1, 0.0, 0.05), source.uniform(0, 2)
         host.bursts = [(2 * number + offset, 2 * number + offset + 0.2) for number in range(40)]
@@ -271,4 +271,7 @@ def test_a_look_ends_when_its_reader_has_gone():
     with subprocess.Popen([sys.executable, "-c", code], stdout=end) as process:
         os.close(end)
         os.close(begin)
-        assert process.wait(60) == 143
+        try:
+            assert process.wait(60) == 143
+        finally:
+            process.kill()
