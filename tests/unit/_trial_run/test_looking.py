@@ -245,10 +245,7 @@ def announced(trial, *guardrails):
             announced(drawn_trial()),
             "A switchback trial of SMT on and SMT off on 4 hosts, judged by rate (higher is better).",
         ),
-        (
-            announced(drawn_trial()),
-            "in 12 periods of about 60 s, about 12 min in all, or less once it is decided.",
-        ),
+        (announced(drawn_trial()), "in 12 periods of about 60 s, about 12 min in all, or less once it is decided."),
         (
             announced(drawn_trial()),
             "rate counts samples from up to 9 s before; the first 10 s of a period are not counted.",
