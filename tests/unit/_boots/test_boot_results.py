@@ -178,12 +178,6 @@ def test_what_was_switched_within_boots_rests_on_blocks_and_what_was_booted_on_b
         assert sides[others] == ("boots", 4) and sides["smt_on", "smt_off"][0] == "blocks"
 
 
-def test_one_boot_of_each_confounds_only_what_was_booted():
-    result = joined_mix(1)
-    assert not whole_machine(result, "smt_off")["confounded"] and whole_machine(result, "nosmt")["confounded"]
-    assert all(one["basis"] == "blocks" for one in compared(result) if one["kind"] == "placement")
-
-
 def test_each_arm_keeps_what_the_kernel_showed_and_what_was_seen_within_a_boot():
     def with_memory(arm, whole):
         observed = [{"arm": name, "asked_bytes": number} for number, name in enumerate(("smt_off", "smt_on"), 1)]

@@ -76,14 +76,6 @@ def test_a_host_of_one_block_is_taken_to_be_as_noisy_as_the_others():
     assert math.log(one["ci_high"] / one["ci_low"]) / 2 == pytest.approx(half)
 
 
-def test_the_standard_error_is_that_of_the_blocks():
-    source = numpy.random.default_rng(3)
-    logs = source.normal(0.02, 0.01, 4)
-    for confidence in (0.9, 0.999):
-        one = paired.compare([1.0] * 4, numpy.exp(logs).tolist(), confidence=confidence)
-        assert pooled.standard_error(one) == pytest.approx(logs.std(ddof=1) / 2)
-
-
 def test_a_host_that_claims_to_be_exact_has_no_more_weight_than_the_others():
     hosts = [host(0.0, seed=seed) for seed in range(3)]
     exact = host(0.3, noise=1e-9, seed=9)
@@ -189,9 +181,6 @@ def test_exchanged_sides_give_the_reciprocal():
     assert lower["verdict"] == "gain" and lower["ratio"] > 1
     with pytest.raises(paired.SampleError, match="differ in which direction is better"):
         combined(hosts[0], host(0.05, better="lower"))
-
-
-# ---- one host alone --------------------------------------------------------------------------------------------------
 
 
 def named(*hosts):

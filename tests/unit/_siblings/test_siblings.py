@@ -19,7 +19,6 @@ from ansible_collections.threadwise.smt.plugins.module_utils._siblings import ca
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings.inference import APART, SHARES, groups
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings.workers import ProbeError, Workers
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology
-from hypothesis import given, settings, strategies as st
 
 HERE = sorted(os.sched_getaffinity(0))
 
@@ -111,29 +110,10 @@ def test_no_wrong_core_is_claimed_on_a_very_noisy_machine(threads):
         assert sorted(named) == sorted(machine.core), seed
 
 
-SHARE = st.floats(0.0, 0.6)
-
-
-@pytest.mark.night
-@settings(max_examples=40, deadline=None)
-@given(st.integers(2, 12), st.sampled_from([1, 2, 4]), SHARE, SHARE, SHARE, st.integers(0, 10000))
-def test_what_is_claimed_is_true_whatever_the_noise(count, threads, spread, stolen, bursts, seed):
-    machine = machine_of(count, threads, order=seed, cost=0.6, spread=spread, stolen=stolen, bursts=bursts, seed=seed)
-    assert measured(machine, 4.0, seed)[0].issubset(machine.core.values())
-
-
 def test_a_machine_that_only_makes_noise_is_unclear():
     machine = machine_of(6, 2, cost=0.0, spread=2.0)
     cores, result = measured(machine, 3.0)
     assert (cores, result["unclear"]) == (set(), "0-5")
-
-
-def test_late_samples_are_ignored():
-    machine = machine_of(4, 2)
-    machine.sample = lambda cpu, active: None
-    cores, result = measured(machine, 2.0)
-    assert (cores, result["unclear"]) == (set(), "0-3")
-    assert all(pair["ratio"] is None for pair in result["ratios"])
 
 
 def test_the_ratio_of_siblings_is_within_its_interval():
@@ -315,12 +295,6 @@ def test_a_damaged_sibling_cache_is_noted_and_ignored(host, damage):
     host.write(sibling_cache.PATH, json.dumps(data))
     assert sibling_cache.load(host) is None
     assert "cannot be used" in host.problems[0]
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{}", "null", "\0", "[" * 100000])
-def test_a_foreign_file_is_noted(host, text):
-    host.write(sibling_cache.PATH, text)
-    assert sibling_cache.load(host) is None and len(host.problems) == 1
 
 
 @pytest.mark.parametrize(

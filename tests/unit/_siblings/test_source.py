@@ -7,8 +7,6 @@ what is not valid or not known is refused with the reason.
 from __future__ import annotations
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._arms import base
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import selection
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache, source
@@ -147,17 +145,3 @@ def test_facts_arms_and_placements_follow_them(misled):
     assert "recorded tree" in reasons["cpu_online"], "not that there is no sibling"
     is_saved = topology_cache.save(filesystem, source.read(filesystem, "measured"))
     assert not is_saved, "only what the kernel shows is saved"
-
-
-def switched(facts, topology):
-    facts["methods"]["runtime"] = {"chosen": "cpu_online", "possible": ["cpu_online"], "impossible": {}}
-    origin = {"control": "notsupported", "active": None, "online": [0, 1, 2, 3], "present": [0, 1, 2, 3]}
-    return selection.Arms(["smt_on", "smt_off"], base.Host(facts, topology, origin, []))
-
-
-def test_an_evaluation_switches_them(misled):
-    filesystem = HostFs(misled.sysroot)
-    arms = switched(smt_facts.gather(filesystem, "measured"), source.read(filesystem, "measured"))
-    assert arms.compared and arms["smt_off"].online() == {0, 2} and arms["smt_on"].online() == {0, 1, 2, 3}
-    alone = switched(smt_facts.gather(filesystem, [[0], [1]]), source.read(filesystem, [[0], [1]]))
-    assert alone.reason == "no core of this host has a second thread by the siblings declared"

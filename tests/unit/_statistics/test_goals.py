@@ -8,7 +8,7 @@ import collections
 import math
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._statistics import goals, verdicts
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import goals
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics.ranks import Paired
 
 ASSIGNMENT = {"workers": [[0], [1]], "same_as": None, "reason": None}
@@ -64,10 +64,6 @@ def test_the_size_of_the_effect_does_not_matter(effect, name, reason):
     assert is_enough([effect * (1 + noise) for noise in (0, 0.2, -0.2, 0.3, 0, -0.3)], name) is None
 
 
-def test_few_blocks_are_never_enough():
-    assert not is_enough([1.0] * (verdicts.MIN_BLOCKS_RANKED - 1)) and is_enough([1.0] * verdicts.MIN_BLOCKS_RANKED)
-
-
 def test_each_workload_and_each_parameter_value_must_be_precise():
     precision = measured(NOISY, measured(EVEN), of=("sysbench_cpu", None))
     assert not precision.after_block(9, 9)
@@ -100,13 +96,6 @@ def test_when_nothing_is_switched_siblings_are_compared_with_cores():
         add(precision, block, "as_found", "cores", 100.0)
         add(precision, block, "as_found", "siblings", 60.0)
     assert precision.after_block(9, 9)
-
-
-def test_blocks_in_which_a_side_failed_do_not_count():
-    precision = measured([1.0] * 5)
-    for block in range(5, 9):
-        add(precision, block, "smt_on", "all_threads", 100.0)
-    assert not precision.after_block(9, 9)
 
 
 @pytest.mark.parametrize(("noise", "reason"), [(0.0, goals.PRECISE), (0.1, None)])

@@ -50,9 +50,6 @@ def noisy(effect, scatter=0.03, seed=1, level=0.5):
     return value
 
 
-# ---- units -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("value", "ratio", "hosts"),
     [
@@ -118,9 +115,6 @@ def test_hosts_that_left_do_not_hold_up_a_look():
     periods["web3"] = periods["web3"][:3]
     assert units.blocks_over(one.design, periods, ()) == {0: 6, 1: 1}
     assert units.blocks_over(one.design, periods, {"web3"}) == {0: 6, 1: 6}
-
-
-# ---- comparisons and looks -------------------------------------------------------------------------------------------
 
 
 def test_levels_of_hosts_and_times_do_not_widen_an_interval():
@@ -192,14 +186,6 @@ def test_nothing_is_looked_at_once_all_is_decided_and_units_that_are_lost_or_not
     assert [look.blocks for look in lost.taken] == [5] and lost.taken[0].share == pytest.approx(5 / 6)
 
 
-def test_without_the_traffic_swapping_two_arms_changes_the_sign_of_one_residual_alone():
-    source = random.Random(2)
-    logs, traffic = ([source.gauss(0, 1) for _unit in range(9)] for _side in range(2))
-    before = evidence.without_traffic(logs, traffic)
-    logs[4], traffic[4] = -logs[4], -traffic[4]
-    assert evidence.without_traffic(logs, traffic) == pytest.approx([*before[:4], -before[4], *before[5:]])
-
-
 def test_traffic_explains_what_goes_along_with_it():
     source = random.Random(5)
 
@@ -212,9 +198,6 @@ def test_traffic_explains_what_goes_along_with_it():
     rate, _requests = evidence.compare(one, measured(one, value))
     rest = rate["adjusted"]
     assert rest["verdict"] == "loss" and rest["ci_high"] - rest["ci_low"] < (rate["ci_high"] - rate["ci_low"]) / 3
-
-
-# ---- what was assumed ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("cost", [0.0, 0.1])
@@ -270,9 +253,6 @@ def test_a_host_with_numbers_beyond_all_sense_stops_neither_the_looks_nor_the_re
     assert answer.sentences(one, found, looks) and answer.rests_on(one, found, periods)
 
 
-# ---- one host alone --------------------------------------------------------------------------------------------------
-
-
 def lied(hosts, lie, name=design.SWITCHBACK, liar=0, effect=0.0, better="higher"):
     """What is said where one host's rate is another one with SMT off: (comparison, sentence, that host)."""
     one, honest = trial(hosts=hosts, name=name, metrics=(dataclasses.replace(RATE, better=better),)), noisy(effect)
@@ -304,14 +284,6 @@ def test_where_all_hosts_say_the_same_or_nothing_is_decided_none_is_named(hosts,
         {},
         None,
     ) and "alone" not in sentence
-
-
-def test_a_pair_of_hosts_that_alone_turns_a_parallel_trial_is_named():
-    found, _sentence, _host = lied(12, 0.0, design.PARALLEL, effect=-0.2)
-    assert found["verdict"] == "loss" and set(found["turned_by"].values()) <= {"inconclusive"}
-
-
-# ---- sentences -------------------------------------------------------------------------------------------------------
 
 
 def said_of(one, value, looks=None, periods=24):

@@ -132,15 +132,6 @@ def test_an_end_that_is_damaged_is_its_hosts_failure(made, damaged):
     assert list(looking.known(files, trial).unreadable) == ["web2"]
 
 
-def test_a_directory_of_hosts_that_is_a_link_has_no_host(made, tmp_path):
-    files, trial = made
-    (files.path / "hosts").rename(tmp_path / "elsewhere")
-    (files.path / "hosts").symlink_to(tmp_path / "elsewhere")
-    assert len(looking.known(files, trial).unreadable) == 4
-    report(files)
-    assert json.loads((files.path / "results.json").read_text())["comparisons"] == []
-
-
 def test_a_report_replaces_links_and_pipes_and_does_not_write_through_them(made, tmp_path):
     files, _trial = made
     (tmp_path / "precious").write_text("precious")
@@ -252,20 +243,3 @@ def test_a_trial_does_not_begin_through_a_link(tmp_path, place):
     with pytest.raises(directory.TrialFileError, match="it is a link"):
         directory.TrialDirectory(tmp_path / "run").create("{}")
     assert [path.read_text() for path in (tmp_path / "elsewhere").iterdir()] == ["precious"]
-
-
-def test_the_directory_of_trials_may_be_a_link_of_the_user(tmp_path):
-    (tmp_path / "disk").mkdir()
-    (tmp_path / "trials").symlink_to("disk")
-    files = directory.TrialDirectory(tmp_path / "trials" / "october")
-    files.create("{}")
-    files.append(files.host_file("web1"), "x\n")
-    assert (tmp_path / "disk/october/hosts/web1.periods.jsonl").read_text() == "x\n"
-
-
-def test_a_trial_directory_has_the_modes_of_the_umask_but_for_its_lock(made):
-    files, _trial = made
-    umask = os.umask(0)
-    os.umask(umask)
-    modes = {path.name: path.stat().st_mode & 0o777 for path in files.path.iterdir() if path.is_file()}
-    assert modes.pop(".lock") == 0o600 and set(modes.values()) == {0o666 & ~umask}

@@ -32,15 +32,6 @@ def bare(**fields):
     return action
 
 
-def test_what_cannot_be_removed_from_a_lost_host_is_not_its_result(monkeypatch):
-    def lost(_self, force=False):
-        raise AnsibleConnectionFailure("no route")
-
-    monkeypatch.setattr(HostAction, "cleanup", lost, raising=False)
-    # Without a task: Ansible calls this one after the task has its result.
-    bare().cleanup()
-
-
 @pytest.mark.parametrize("refused", [True, False])
 def test_an_arm_is_asked_for_with_its_rollback_timer_before_the_trial_and_what_it_warns_of_is_said(
     monkeypatch, refused
@@ -136,14 +127,6 @@ def test_a_host_that_is_lost_before_its_first_check_has_an_end_and_is_not_waited
         for number in range(4):
             part.period(trial_maker.record(number, trial.design.schedule[host][number]))
     assert looking.looks_of(files).taken
-
-
-def test_a_host_follows_the_times_of_the_trial_that_was_drawn(action, monkeypatch):
-    """Those were seen to keep its periods apart."""
-    followed = []
-    monkeypatch.setattr(follower.Follower, "follow", lambda part, *given: followed.append((part._times, given[2])))
-    carry_out(action[0], CHECKED)
-    assert followed == [(follower.Times(300, 60, 10), 0.0)]
 
 
 def test_a_host_without_a_design_has_an_end_too_and_one_that_is_left_out_has_none(action):

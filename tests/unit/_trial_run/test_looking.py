@@ -97,18 +97,6 @@ def test_observations_without_a_value_are_told_from_those_that_count(files, tria
     assert any(line.startswith("6 of 12 observations (2 without a value), SMT off: rate −50") for line in lines), lines
 
 
-def test_processes_of_all_hosts_take_each_look_once(files, trial):
-    fork = multiprocessing.get_context("fork").Process
-    processes = [fork(target=follow, args=(files, trial, [host], range(12))) for host in trial.design.schedule]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(60)
-    assert [process.exitcode for process in processes] == [0] * 4 and files.ended() is not None
-    blocks = [look.blocks for look in looking.looks_of(files).taken]
-    assert blocks == sorted(set(blocks))
-
-
 def test_each_host_writes_while_no_other_looks(files, trial):
     with files.alone(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(directory, "LOCK_SECONDS", 0.0)

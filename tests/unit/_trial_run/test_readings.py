@@ -106,28 +106,6 @@ def test_a_server_that_is_lost_shows_without_a_guardrail():
     assert said[6] == "nothing was known of p99 for 60 s: no series for p99"
 
 
-def test_a_guardrail_of_the_server():
-    server = Server(p99=1.0, errors=0.4)
-    _found, check = of([P99], [{"name": "errors", "query": "errors", "above": 0.5}], server)
-    assert check() is None
-    server.values["errors"] = 0.6
-    assert check() == "the guardrail errors was breached: above 0.5 (0.6)"
-
-
-def test_a_host_has_a_value_in_every_period_of_a_real_server(tmp_path):
-    """Ten minutes at checks of 2 s, whose numbers are known: the hour of the server's clock."""
-    with prometheus_server.prometheus(tmp_path, []) as url:
-        metrics = settings.metrics([{"name": "clock", "query": "time()", "better": "higher", "primary": True}])
-        limits = settings.guardrails([{"name": "late", "query": "time()", "below": 1}])
-        source = prometheus.Prometheus(access({"url": url}.get))
-        found = readings.HostReadings(metrics, limits, source, lambda: START, 2.0)
-        assert found.watch(2.0, host_check.Checked((0, 1), True, ())) is None
-        for minutes in (1, 10):
-            record, points = period(found, 60 * minutes), 30 * minutes + 1
-            assert record["metrics"]["clock"] == value(START.timestamp() + 30 * minutes, points, points)
-            assert record["series"]["clock"][-1] == [60.0 * minutes, START.timestamp() + 60 * minutes]
-
-
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 # Each is what a server may do, and a word of the reason for which the host goes back after a minute.
 FAULTS = {

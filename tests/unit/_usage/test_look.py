@@ -259,6 +259,14 @@ def test_a_machine_that_changes_or_is_not_known_is_not_judged(cores, after, reas
     assert (found["use"], found["cores"], found["use_reason"]) == (None, [], reason)
 
 
+def test_what_processes_left_that_are_gone_is_removed_and_nothing_of_others(tmp_path):
+    left, own, others = f"{tracing.PREFIX}999999999", f"{tracing.PREFIX}{os.getpid()}", ["999999999", "trace-cmd"]
+    for name in (left, own, *others):
+        (tmp_path / name).mkdir()
+    tracing._sweep(str(tmp_path))
+    assert set(os.listdir(tmp_path)) == {own, *others}
+
+
 def test_a_look_ends_when_its_reader_has_gone():
     """The module itself, in a process of its own: its look would take a day."""
     begin, end = os.pipe()

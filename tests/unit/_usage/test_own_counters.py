@@ -5,8 +5,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 
 import own_counters
 import pytest
@@ -93,9 +91,6 @@ def test_no_number_of_a_host_ends_a_look(tmp_path, looked, text):
     assert found["source"] == "proc_stat" and found["source_reason"]
 
 
-# ---- one of two threads ----------------------------------------------------------------------------------------------
-
-
 def printed(**by_cpu):
     """What perf 6.1 prints with -j of two CPUs: event -> the counts of both."""
     return "".join(
@@ -155,23 +150,6 @@ def test_a_processor_that_counts_it_says_how_long_siblings_were_busy_together(tm
     assert found["cores"][0]["several"] == pytest.approx([0.25, 0.25]) and found["shared_ratio"] == [0.2, 0.2]
     # 0.75 of the time with one thread, 0.25 with both: (0.75 + 0.25 * 1.25) / 1.25.
     assert found["use"]["work"] == pytest.approx([0.85, 0.85])
-
-
-def test_the_perf_of_this_machine_counts_two_events_together(monkeypatch, tmp_path):
-    if shutil.which("perf") is None:
-        pytest.skip("perf is not installed here")
-    cpus = sorted(os.sched_getaffinity(0))
-    if len(cpus) < 2:
-        pytest.skip("one CPU")
-    # Events that each kernel has, and each CPU counts all the time.
-    monkeypatch.setattr(one_thread, "INTEL", (NEW._replace(alone="cpu-clock", other="task-clock"),))
-    for seconds in (0.1, 2, 20):
-        with one_thread.Counting(machine(tmp_path / str(seconds)), [tuple(cpus[:2])]) as counting:
-            look.time.sleep(seconds)
-        if counting.alone or counting.reason != "perf counted no cpu-clock, or more of it than there was":
-            break
-    assert counting.reason is None or counting.reason.startswith("perf stat failed"), counting.reason
-    assert counting.reason or counting.alone == {tuple(cpus[:2]): pytest.approx(1.0, abs=0.05)}
 
 
 @pytest.mark.parametrize(

@@ -33,20 +33,9 @@ def test_two_that_overlap_a_quarter():
     assert spent.pairs == pytest.approx({("/a", "/b"): 0.25})
 
 
-def test_two_that_alternate_share_nothing():
-    half = SECOND // 2
-    shares, spent = judged({0: [(0, 0, 1), (half, 1, 0)], 1: [(half, 0, 2)]})
-    assert shares == pytest.approx((1.0, 1.0, 0.0)) and not spent.beside and not spent.pairs
-
-
 def test_siblings_of_one_unit_are_beside_each_other_and_not_apart():
     _shares, spent = judged({0: [(0, 0, 1)], 1: [(0, 0, 3)]})
     assert spent.ran == pytest.approx({"/a": 2.0}) == spent.beside and not spent.apart and not spent.pairs
-
-
-def test_who_ran_before_the_first_switch_is_in_it():
-    shares, spent = judged({0: [(SECOND // 2, 2, 0)], 1: []})
-    assert shares == pytest.approx((0.5, 0.5, 0.0)) and spent.ran == pytest.approx({"/b": 0.5})
 
 
 @pytest.mark.parametrize(("usage", "busy"), [(0.98, 1.0), (0.0, 0.0)])
