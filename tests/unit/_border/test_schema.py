@@ -114,7 +114,7 @@ OBJECT = schema.strict(("a",), a=schema.or_null(schema.count(5)), b=schema.text(
         (
             schema.mapping(OBJECT, 1, "^[a-z]$"),
             {"K": {"a": 1}},
-            r"the document: expected `str` matching regex '^[a-z]\Z'",
+            r"the document: expected `str` matching regex '^[a-z]\\Z'",
         ),
         (schema.items(schema.BOOL, 2), [True, False, True], "the document: expected `array` of length <= 2"),
         (schema.items(schema.BOOL, 2), [True, 0], "1: expected `bool`, got `int`"),
