@@ -71,10 +71,7 @@ def test_each_boot_of_a_visit_has_a_slot_and_a_measurement_has_none(host):
 def test_without_a_slot_nothing_is_asked_and_with_alerts_alone_those(host, alerts):
     there = host.visit(wanted=reboot.Wanted(alerts=alerts))
     there.enter(NOSMT)
-    there.back()
-    assert {(str(one.get("slot")), str(one.get("alerts"))) for one in host.slots[:1]} == (
-        {("{}", str(alerts))} if alerts else set()
-    )
+    assert [(one["slot"], one["alerts"]) for one in host.slots[:1]] == ([({}, alerts)] if alerts else [])
     assert ("slot" in host.given) == bool(alerts)
 
 

@@ -200,7 +200,7 @@ def test_the_trial_goes_on_without_a_host_that_left_or_whose_file_is_damaged_and
 def test_a_host_that_wrote_nothing_is_not_waited_for_without_end_and_counts_again_when_it_writes(files, trial):
     """One that was never reached, or whose worker was killed, has no end."""
     now = [0.0]
-    late, *others = (part_of(files, trial, host, print, lambda: now[0]) for host in trial.design.schedule)
+    late, *others = (part_of(files, trial, host, str, lambda: now[0]) for host in trial.design.schedule)
     for number in range(12):
         now[0] = (number + 1) * trial.period_seconds
         for host, part in zip(list(trial.design.schedule)[1:], others):
