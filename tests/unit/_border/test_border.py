@@ -54,10 +54,10 @@ def test_of_a_failure_nothing_is_kept_but_its_words():
 
 
 def test_a_refused_change_says_who_would_be_hurt():
-    hurt = ["CPU 3: pid 812 sleep"]
-    refused = {"failed": True, "msg": "1 conflict", "affinity_conflicts": hurt, "changed": True, "compliance": 5}
+    pinned = ["CPU 3: pid 812 sleep"]
+    refused = {"failed": True, "msg": "1 conflict", "affinity_conflicts": pinned, "changed": True, "compliance": 5}
     actual = answers.accept("smt_state", json.dumps(refused))
-    assert actual == {"failed": True, "msg": "1 conflict", "affinity_conflicts": hurt}
+    assert actual == {"failed": True, "msg": "1 conflict", "affinity_conflicts": pinned}
     with pytest.raises(text.BorderError, match="affinity_conflicts"):
         answers.accept("smt_state", json.dumps({**refused, "affinity_conflicts": [{}]}))
 

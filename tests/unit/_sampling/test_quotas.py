@@ -69,7 +69,7 @@ SAID = (
         ([FULL], [FULL], None),
         ([FULL], [FULL._replace(stopped=10.079)], None),
         ([FULL], [FULL._replace(stopped=10.081)], SAID),
-        # One that came or went meanwhile has no beginning.
+        # One that came or went has no beginning.
         ([], [FULL], None),
         ([FULL], [], None),
     ],
