@@ -11,9 +11,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
+import pytest
 import tour
 
 
+@pytest.mark.night
 def test_the_newest_page_is_drawn_in_the_size_that_was_asked_for(tmp_path, monkeypatch):
     monkeypatch.setattr(tour, "ROOT", tmp_path)
     drawn = []

@@ -94,7 +94,6 @@ class Play:
     arguments: tuple[str, ...] = ()
     variables: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
     forks: int = 5
-    pipelining: bool = True
     umask: int = 0o022
 
 
@@ -110,7 +109,6 @@ class Run:
     changed: list[str]
     logs: dict[str, list[str]]
     seconds: float
-    cpu_seconds: float
     memory: int
     killed: str | None
 
@@ -120,11 +118,6 @@ class Run:
 
     def text(self) -> str:
         return self.terminal.decode("utf-8", "replace")
-
-    @property
-    def delivered(self) -> int:
-        """How many answers were not the real ones."""
-        return sum(line.split(" ")[1] == "mutants" for lines in self.logs.values() for line in lines)
 
 
 PROJECT = {
@@ -178,7 +171,7 @@ def play(
     begun = time.monotonic()
     with (directory / "terminal").open("wb") as terminal:
         process = subprocess.Popen(
-            _command(wanted),
+            [ANSIBLE_PLAYBOOK, wanted.playbook, "--forks", str(wanted.forks), *wanted.arguments],
             cwd=project,
             env=_environment(directory, wanted),
             stdin=subprocess.DEVNULL,
@@ -187,31 +180,16 @@ def play(
             start_new_session=True,
             umask=wanted.umask,
         )
-        memory, killed, usage = _watch(process, most, seconds, directory / "terminal")
+        memory, killed = _watch(process, most, seconds, directory / "terminal")
     took = time.monotonic() - begun
     changed = [line for place in places for line in _differences(place, before[place], _snapshot(place))]
     # What was killed could not clear its temporary files away.
-    kept = (
-        f"{project}/out/",
-        f"{project}/out:",
-        *([f"{directory}/home/.ansible/tmp/ansible-local-"] if killed else []),
-    )
-    changed = [line for line in changed if not line.startswith(kept)]
+    temporary = [f"{directory}/home/.ansible/tmp/ansible-local-"] if killed else []
+    changed = [one for one in changed if not one.startswith((f"{project}/out/", f"{project}/out:", *temporary))]
     logs = {host.name: _lines(directory / "hosts" / host.name / "log") for host in hosts}
     results = [json.loads(line) for line in _lines(directory / "results.jsonl")]
-    return Run(
-        directory,
-        wanted,
-        process.returncode,
-        (directory / "terminal").read_bytes(),
-        results,
-        changed,
-        logs,
-        took,
-        usage,
-        memory,
-        killed,
-    )
+    terminal = (directory / "terminal").read_bytes()
+    return Run(directory, wanted, process.returncode, terminal, results, changed, logs, took, memory, killed)
 
 
 def _prepare(directory, hosts, answers):
@@ -252,10 +230,6 @@ def _prepare(directory, hosts, answers):
     return project
 
 
-def _command(wanted):
-    return [ANSIBLE_PLAYBOOK, wanted.playbook, "--forks", str(wanted.forks), *wanted.arguments]
-
-
 def _environment(directory, wanted):
     return {
         "PATH": os.environ["PATH"],
@@ -264,7 +238,7 @@ def _environment(directory, wanted):
         "TMPDIR": str(directory / "tmp"),
         "PYTHONDONTWRITEBYTECODE": "1",
         "ANSIBLE_NOCOLOR": "1",
-        "ANSIBLE_PIPELINING": str(int(wanted.pipelining)),
+        "ANSIBLE_PIPELINING": "1",
         "ANSIBLE_CALLBACK_PLUGINS": str(HERE / "callback"),
         "ANSIBLE_CALLBACKS_ENABLED": "keep_results",
         "KEEP_RESULTS_PATH": str(directory / "results.jsonl"),
@@ -282,15 +256,13 @@ def _lines(path):
 def _watch(process, most, seconds, terminal):
     """Wait for a process.
 
-    Returns (most memory it held at once, why it was killed, its CPU seconds with all that it waited for).
+    Returns (most memory it held at once, why it was killed).
     """
     begun = time.monotonic()
     memory, killed = 0, None
     while True:
-        pid, status, usage = os.wait4(process.pid, os.WNOHANG)
-        if pid:
-            process.returncode = os.waitstatus_to_exitcode(status)
-            return memory, killed, usage.ru_utime + usage.ru_stime
+        if process.poll() is not None:
+            return memory, killed
         tree = _tree(process.pid)
         memory = max(memory, sum(_memory(one) for one in tree if _command_line(one) == _command_line(process.pid)))
         if killed is None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import collections
 import json
 import re
 
@@ -34,31 +35,18 @@ MOMENTS = (
 
 
 def faults(run: arena.Run, baseline: arena.Run) -> list[str]:
-    """What is not as it would be without the compromised hosts.
-
-    Args:
-        run: a call with compromised hosts.
-        baseline: the same call with the honest hosts alone.
-    """
+    """What is not as it would be without the compromised hosts, by the same call with the honest ones alone."""
     found = [f"it was killed: {run.killed}"] if run.killed else []
     found += [f"the controller's file {line}" for line in run.changed[:10]]
     found += _terminal(run, baseline)
-    found += [
-        f"in the result of {line['host']}, {line['task']!r}: {line['msg'][:300]}"
-        for line in run.results
-        for broken in BROKEN
-        if broken in line["msg"]
-    ][:5]
-    found += [
-        f"the controller broke by {line['broke']} at {line['task']!r} of {line['host']}: {line['msg'][:300]}"
-        for line in run.results
-        if line["broke"]
-    ][:5]
-    found += [
-        f"the task for all, {line['task']!r}, failed: {line['msg'][:200]}"
-        for line in run.results
-        if line["once"] and line["status"] in ("failed", "unreachable")
-    ]
+    for line in run.results:
+        where = f"{line['task']!r} of {line['host']}: {line['msg'][:300]}"
+        if any(broken in line["msg"] for broken in BROKEN):
+            found.append(f"in the result of {where}")
+        if line["broke"]:
+            found.append(f"the controller broke by {line['broke']} at {where}")
+        if line["once"] and line["status"] in ("failed", "unreachable"):
+            found.append(f"the task for all failed: {where}")
     there, wanted = honest_parts(run), honest_parts(baseline)
     assert wanted[f"results of {arena.HONEST[0]}"], baseline.text()
     for name in sorted(wanted):
@@ -122,13 +110,9 @@ def _content(path):
     if BELIEVED.encode() in path.read_bytes():
         found.append("a host's own verdict is in it")
     if path.suffix == ".prom":
-        series = [
-            line.rpartition(" ")[0]
-            for line in path.read_text(encoding="utf-8").splitlines()
-            if not line.startswith("#")
-        ]
-        twice = sorted({one for one in series if series.count(one) > 1}) if len(series) != len(set(series)) else []
-        found += [f"twice: {one[:200]}" for one in twice[:3]]
+        lines = path.read_text(encoding="utf-8").splitlines()
+        series = collections.Counter(line.rpartition(" ")[0] for line in lines if not line.startswith("#"))
+        found += [f"twice: {one[:200]}" for one, times in series.items() if times > 1][:3]
     return found
 
 
@@ -139,10 +123,8 @@ def _forgotten(run):
         # A host forgets a run when it learns that the controller has it.
         forgotten = {line.split(" ")[2] for line in log if line.startswith("smt_benchmark.forget ")}
         kept = list(run.out.rglob(f"{host}.json"))
-        found += [
-            f"{host} was asked to forget the run {lost}, which is not here"
-            for lost in sorted(forgotten - {path.parent.name for path in kept})[:3]
-        ]
+        lost = sorted(forgotten - {path.parent.name for path in kept})[:3]
+        found += [f"{host} was asked to forget the run {one}, which is not here" for one in lost]
         for path in kept if forgotten else ():
             try:
                 result_files.load(path)
@@ -157,10 +139,9 @@ def _not_of_its_place(path):
         document = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         return [str(error)]
+    names = {"run": path.parent.name, "host": path.stem}
     wrong = [
-        f"it says that it is of {key} {document.get(key)!r:.100}"
-        for key, name in (("run", path.parent.name), ("host", path.stem))
-        if document.get(key) != name
+        f"it says that it is of {key} {document.get(key)!r:.100}" for key in names if document.get(key) != names[key]
     ]
     return wrong + [f"it holds {key!r:.100}" for key in document if key.startswith(("ansible_", "_"))]
 
@@ -170,11 +151,7 @@ def _refuse(constant):
 
 
 def honest_parts(run: arena.Run) -> dict[str, object]:
-    """What tells of an honest host, by where it stands; moments and the run's own folder are made the same.
-
-    Args:
-        run: a call of a playbook.
-    """
+    """What tells of an honest host, by where it stands; moments and the run's own folder are made the same."""
     parts: dict[str, object] = {}
     for host in arena.HONEST:
         index = _cells(run, host)
@@ -217,26 +194,16 @@ def _rows(page, host):
 
 def _of_host(path, host):
     """What a file tells of a host, as text."""
-    if path.stem == host and path.suffix == ".html":
-        return path.read_text(encoding="utf-8", errors="replace")
+    text = path.read_text(encoding="utf-8", errors="replace")
     if path.stem == host:
-        return path.read_bytes().decode("latin-1")
-    lines = None
+        return text if path.suffix == ".html" else path.read_bytes().decode("latin-1")
     if path.suffix in (".prom", ".csv", ".md"):
-        lines = [
-            line
-            for line in path.read_text(encoding="utf-8", errors="replace").splitlines()
-            if re.search(rf"\b{host}\b", line)
-        ]
-    elif path.suffix == ".html" and path.stem != "index":
-        lines = _rows(path.read_text(encoding="utf-8", errors="replace"), host)
-    if lines is not None:
-        return "\n".join(lines)
+        return "\n".join(line for line in text.splitlines() if re.search(rf"\b{host}\b", line))
+    if path.suffix == ".html" and path.stem != "index":
+        return "\n".join(_rows(text, host))
     if path.suffix == ".json" and path.stem in ("results", "smt"):
         try:
-            return json.dumps(
-                [one for one in json.loads(path.read_text(encoding="utf-8"))["hosts"] if one["host"] == host]
-            )
+            return json.dumps([one for one in json.loads(text)["hosts"] if one["host"] == host])
         except (ValueError, KeyError, TypeError):
             return None
     return None
@@ -253,13 +220,11 @@ def _first_difference(wanted, there):
     if there is None:
         return "it is not there"
     if isinstance(wanted, frozenset):
-        return f"{sorted(wanted - there)[:3]} {'is' if len(wanted - there) == 1 else 'are'} not there"
+        return f"{sorted(wanted - there)[:3]} missing"
     if isinstance(wanted, list):
         for number, line in enumerate(wanted):
             if number >= len(there) or there[number] != line:
                 return f"{line[:300]!r} became {there[number][:300] if number < len(there) else 'nothing'!r}"
         return f"more than there was: {there[len(wanted)][:300]!r}"
-    place = next(
-        (number for number, (one, other) in enumerate(zip(wanted, there)) if one != other), min(len(wanted), len(there))
-    )
+    place = next((number for number, pair in enumerate(zip(wanted, there)) if pair[0] != pair[1]), 0)
     return f"{wanted[max(0, place - 60) : place + 100]!r} became {there[max(0, place - 60) : place + 100]!r}"

@@ -20,305 +20,121 @@ FORGED = "FORGED"
 # Stands in a verdict that a host made for itself.
 BELIEVED = "BELIEVED"
 
+WORDS = """. .. ~ ~root -rf x/y / /etc ../inventory/host_vars ../../host_vars ansible.cfg r1 honest1 localhost all index
+    results compare enabled disabled restored none null true completed failed drifted compliant unknown 0 1 -1 0- ,, 3-1
+    0-65535 0-99999999999 0-1,0-1 65536 1e999 0x10 9999-12-31T23:59:59Z 0000-00-00T00:00:00Z 2026-01-01
+    1970-01-01T00:00:00+99:99 {{ {# !unsafe =cmd|'/C @SUM(1) <script>alert(1)</script> </title></style></svg>"""
 TEXTS = (
-    "",
-    " ",
-    "\x1b[2J\x1b[1;1H\x1b]0;owned\x07",
-    f"x\n{FORGED} PLAY RECAP ***\n{FORGED} honest1 : ok=9",
-    f"\r{FORGED}\r\n{FORGED}",
-    "\x00",
-    "a\x00b",
-    "\x7f\x9b31m\x85",
-    "\u202eevil\u2066\u2069",
-    "\u2028line\u2029",
-    "\ud800",
-    "\udfff\ud800",
-    "\ufeff",
-    "\U0001f4a9",
-    "\t",
-    f"{{{{ lookup('ansible.builtin.pipe', 'touch {PWNED}') }}}}",
-    "{% for x in range(99999999) %}x{% endfor %}",
-    "{{ 7 * 7 }}",
-    "{{",
-    "{#",
-    "!unsafe x",
-    f"$(touch {PWNED})",
-    f"; touch {PWNED} #",
-    f"`touch {PWNED}`",
-    f"' || touch {PWNED} || '",
-    "<script>alert(1)</script>",
-    '"><img src=x onerror=alert(1)>',
-    "</title></style></svg>",
-    "=cmd|' /C calc'!A0",
-    "@SUM(1)",
-    'a,b;c\td"e',
-    "|x|\n|y|",
-    "# HELP x y",
-    "../inventory/host_vars",
-    "../../host_vars",
-    "/etc",
-    "/",
-    ".",
-    "..",
-    "~",
-    "~root",
-    "-rf",
-    "x/y",
-    "host_vars\x00",
-    "x" * 300,
-    "../" * 50 + "tmp",
-    "ansible.cfg",
-    "r1\n",
-    "r1",
-    "honest1",
-    "localhost",
-    "all",
-    "index",
-    "results",
-    "compare",
-    "enabled",
-    "disabled",
-    "restored",
-    "none",
-    "null",
-    "true",
-    "0",
-    "1",
-    "0-65535",
-    "0-99999999999",
-    "3-1",
-    "0-",
-    ",,",
-    "0-1,0-1",
-    "0," * 1000,
-    "65536",
-    "-1",
-    "٣",
-    "²",
-    "free_²",
-    "free_" + "9" * 30,
-    "1e999",
-    "0x10",
-    "9999-12-31T23:59:59Z",
-    "0000-00-00T00:00:00Z",
-    "1970-01-01T00:00:00+99:99",
-    "2026-01-01",
-    "completed",
-    "failed",
-    "drifted",
-    "compliant",
-    "unknown",
+    *WORDS.split(),
+    *json.loads(r"""["", " ", "\t", "r1\n", "host_vars\u0000", "\u0000", "a\u0000b",
+    "\u001b[2J\u001b[1;1H\u001b]0;owned",
+        "x\nFORGED PLAY RECAP ***\nFORGED honest1 : ok=9", "\rFORGED\r\nFORGED", "\u007f\u009b31m\u0085",
+        "\ud83d\udca9",
+        "\u202eevil\u2066\u2069", "\u2028line\u2029", "\ud800", "\udfff\ud800", "\ufeff", "\u0663", "\u00b2",
+        "free_\u00b2", "{{ lookup('ansible.builtin.pipe', 'touch @PWNED@') }}",
+        "{% for x in range(99999999) %}x{% endfor %}",
+        "{{ 7 * 7 }}", "$(touch @PWNED@)", "; touch @PWNED@ #", "`touch @PWNED@`", "' || touch @PWNED@ || '",
+        "\"><img src=x onerror=alert(1)>", "a,b;c\td\"e", "|x|\n|y|", "# HELP x y"]"""),
+    *("free_" + "9" * 30, "0," * 1000, "x" * 300, "../" * 50 + "tmp"),
 )
 NUMBERS = (
-    0,
-    -1,
-    1,
-    2**31,
-    2**63,
-    -(2**63) - 1,
-    10**30,
-    10**400,
-    -0.0,
-    0.1,
-    1e-100,
-    1e308,
-    -1e308,
-    5e-324,
-    float("nan"),
-    float("inf"),
-    float("-inf"),
-    1.0000000000001,
+    *(0, -1, 1, 2**31, 2**63, -(2**63) - 1, 10**30, 10**400, -0.0, 0.1, 1e-100, 1e308, -1e308, 5e-324),
+    *(float("nan"), float("inf"), float("-inf"), 1.0000000000001),
 )
 PLAIN = (None, True, False, [], {}, [[]], [None], {"": None}, [True], {"a": {"b": {}}})
-
 # What no module of ours says, and Ansible or the playbooks may believe.
-EXTRA: tuple[tuple[str, t.Any], ...] = (
-    ("failed", True),
-    ("failed", "yes"),
-    ("failed", {}),
-    ("failed", 1),
-    ("unreachable", True),
-    ("unreachable", "x"),
-    ("skipped", True),
-    ("changed", "maybe"),
-    ("changed", []),
-    ("msg", None),
-    ("msg", 5),
-    ("msg", ["a"]),
-    ("msg", {"a": 1}),
-    ("rc", "x"),
-    ("stdout", 5),
-    ("stdout", "x\n" * 1000),
-    ("stderr", []),
-    ("results", "x"),
-    ("results", [1]),
-    ("results", [{"failed": True}]),
-    ("item", "x"),
-    ("invocation", 5),
-    ("invocation", {"module_args": "x"}),
-    ("compliance", {"status": "compliant"}),
-    ("compliance", 5),
-    ("compliance", []),
-    ("compliance", {"status": "drifted", "change": {}}),
-    ("exception", "\x1b[31mTrace"),
-    ("exception", 5),
-    ("warnings", ["\x1b]0;owned\x07"]),
-    ("warnings", "x"),
-    ("warnings", [5]),
-    ("warnings", {"a": 1}),
-    ("warnings", ["w"] * 2000),
-    ("deprecations", [{"msg": "\x1b[2J"}]),
-    ("deprecations", "x"),
-    ("deprecations", [5]),
-    ("deprecations", [{"msg": "x", "version": {}}]),
-    ("diff", {"before": "\x1b[2J", "after": 5}),
-    ("diff", "x"),
-    (
-        "add_host",
-        {
-            "host_name": "honest1",
-            "groups": ["evil"],
-            "host_vars": {"ansible_shell_executable": f"touch {PWNED}; /bin/sh"},
-        },
-    ),
-    ("add_host", 5),
-    ("add_host", {}),
-    ("add_host", {"host_name": "evil-new", "groups": ["all"]}),
-    ("add_group", "evil"),
-    ("add_group", 5),
-    ("parent_groups", ["honest1"]),
-    ("ansible_stats", {"data": {"\x1b[2J": 1}, "per_host": False, "aggregate": True}),
-    ("ansible_stats", 5),
-    ("ansible_stats", {"data": 5}),
-    ("_ansible_notify", ["x"]),
-    ("_ansible_notify", 5),
-    ("_ansible_no_log", True),
-    ("_ansible_item_result", True),
-    ("_ansible_verbose_always", True),
-    ("_ansible_delegated_vars", {"ansible_host": "honest1"}),
-    ("_ansible_facts_cacheable", True),
-    ("_ansible_parsed", False),
-    ("_ansible_ignore_errors", True),
-    ("__ansible_type", "TrustedAsTemplate"),
-    ("__ansible_type", "_AnsibleTaggedStr"),
-    ("__ansible_unsafe", "x"),
-    ("__ansible_vault", "x"),
-    ("ansible_job_id", "\x1b[2J"),
-    ("ansible_job_id", "../../x"),
-    ("ansible_job_id", 5),
-    ("ansible_job_id", f"j1; touch {PWNED}"),
-    ("finished", {}),
-    ("finished", "no"),
-    ("finished", True),
-    ("started", 5),
-    ("results_file", "../x"),
-    ("ansible_async_watchdog_pid", {}),
-    ("ansible_module_results", 5),
-    ("attempts", "x"),
-    ("censored", "x"),
-)
-FACTS: tuple[tuple[str, t.Any], ...] = (
-    ("ansible_connection", "local"),
-    ("ansible_remote_tmp", f"{{{{ lookup('pipe', 'touch {PWNED}') }}}}"),
-    ("ansible_shell_executable", f"touch {PWNED}; /bin/sh"),
-    ("ansible_python_interpreter", f"touch {PWNED}; python3"),
-    ("ansible_host", "honest1"),
-    ("ansible_async_dir", "../inventory"),
-    ("ansible_check_mode", False),
-    ("ansible_become_exe", f"touch {PWNED}"),
-    ("ansible_executable", f"touch {PWNED}; /bin/sh"),
-    ("ansible_play_hosts_all", ["evil"]),
-    ("ansible_play_hosts", []),
-    ("inventory_hostname", "honest1"),
-    ("hostvars", {}),
-    ("groups", {}),
-    ("group_names", []),
-    ("omit", "x"),
-    ("playbook_dir", "/"),
-    ("ansible_facts", {}),
-    ("smt_eval_dest", "inventory/host_vars"),
-    ("smt_eval_dest", {}),
-    ("smt_eval_run", "../../inventory"),
-    ("__smt_eval_run", "../../inventory"),
-    ("smt_eval_arms", ["smt_on", "smt_off"]),
-    ("smt_eval_workloads", ["x"] * 50),
-    ("smt_eval_custom", [{"argv": ["touch", PWNED]}]),
-    ("smt_eval_budget", 10**9),
-    ("smt_eval_run", ".."),
-    ("smt_survey_page", "inventory/host_vars/honest1.yml"),
-    ("smt_compliance_json", "ansible.cfg"),
-    ("smt_compliance_page", "ansible.cfg"),
-    ("smt_policy", "enabled"),
-    ("smt_policy_scope", []),
-    ("smt_policy_results", "/"),
-    ("smt_policy_reboot_ok", True),
-    ("smt_policy_group", "honest"),
-    ("smt_policy_judged", {"compliance": 5}),
-    ("smt_policy_before", {}),
-    ("smt_enforce_waves", ["x"]),
-    ("smt_enforce_max_fail_percentage", 100),
-    ("smt_enforce_health_check", "/etc/passwd"),
-    ("__smt_survey_facts", 5),
-    ("__smt_policy_back", {"back_to": "/etc"}),
-    ("__smt_enforce_done", True),
-    ("smt_facts_sysroot", "../.."),
-    ("smt_memory", 5),
-    ("smt", 5),
-    ("discovered_interpreter_python", "touch"),
-    ("smt_report_results", ["/etc/passwd"]),
-    ("smt_report_before", "/etc"),
-    ("ansible_local", {"a": "\x1b"}),
-    ("smt_runtime_rollback_after", "x"),
-)
-
+EXTRA: list[tuple[str, t.Any]] = [
+    *json.loads(r"""[["failed", true], ["failed", "yes"], ["failed", {}], ["unreachable", true], ["unreachable", "x"],
+        ["skipped", true], ["changed", "maybe"], ["changed", []], ["msg", null], ["msg", 5], ["msg", {"a": 1}],
+        ["rc", "x"],
+        ["stdout", 5], ["stderr", []], ["results", "x"], ["results", [1]], ["results", [{"failed": true}]], ["item",
+        "x"],
+        ["invocation", 5], ["invocation", {"module_args": "x"}], ["compliance", {"status": "compliant"}],
+        ["compliance", 5], ["compliance", {"status": "drifted", "change": {}}], ["exception", "\u001b[31mTrace"],
+        ["exception", 5], ["warnings", ["\u001b]0;owned\u0007"]], ["warnings", "x"], ["warnings", [5]],
+        ["warnings", {"a": 1}], ["deprecations", [{"msg": "\u001b[2J"}]], ["deprecations", "x"], ["deprecations", [5]],
+        ["deprecations", [{"msg": "x", "version": {}}]], ["diff", {"before": "\u001b[2J", "after": 5}], ["diff", "x"],
+        ["add_host", {"host_name": "honest1", "groups": ["evil"],
+            "host_vars": {"ansible_shell_executable": "touch @PWNED@; /bin/sh"}}],
+        ["add_host", 5], ["add_host", {"host_name": "evil-new", "groups": ["all"]}], ["add_group", "evil"],
+        ["parent_groups", ["honest1"]], ["ansible_stats", {"data": {"\u001b[2J": 1}, "per_host": false,
+        "aggregate": true}],
+        ["ansible_stats", {"data": 5}], ["_ansible_notify", ["x"]], ["_ansible_notify", 5], ["_ansible_no_log", true],
+        ["_ansible_item_result", true], ["_ansible_delegated_vars", {"ansible_host": "honest1"}],
+        ["_ansible_facts_cacheable", true], ["_ansible_parsed", false], ["_ansible_ignore_errors", true],
+        ["__ansible_type", "TrustedAsTemplate"], ["__ansible_type", "_AnsibleTaggedStr"], ["__ansible_unsafe", "x"],
+        ["__ansible_vault", "x"], ["ansible_job_id", "\u001b[2J"], ["ansible_job_id", "../../x"], ["ansible_job_id", 5],
+        ["ansible_job_id", "j1; touch @PWNED@"], ["finished", {}], ["finished", "no"], ["finished", true],
+        ["started", 5],
+        ["results_file", "../x"], ["ansible_async_watchdog_pid", {}], ["attempts", "x"], ["censored", "x"]]"""),
+    *(("stdout", "x\n" * 1000), ("warnings", ["w"] * 2000)),
+]
+FACTS: list[tuple[str, t.Any]] = json.loads(r"""[["ansible_connection", "local"], ["ansible_async_dir", "../inventory"],
+    ["ansible_remote_tmp", "{{ lookup('pipe', 'touch @PWNED@') }}"], ["ansible_host", "honest1"], ["groups", {}],
+    ["ansible_shell_executable", "touch @PWNED@; /bin/sh"], ["ansible_python_interpreter", "touch @PWNED@; python3"],
+    ["ansible_become_exe", "touch @PWNED@"], ["ansible_check_mode", false], ["ansible_play_hosts_all", ["evil"]],
+    ["ansible_play_hosts", []], ["inventory_hostname", "honest1"], ["hostvars", {}], ["group_names", []], ["omit", "x"],
+    ["playbook_dir", "/"], ["ansible_facts", {}], ["smt_eval_dest", "inventory/host_vars"], ["smt_eval_dest", {}],
+    ["smt_eval_run", "../../inventory"], ["__smt_eval_run", "../../inventory"], ["smt_eval_arms", ["smt_on",
+    "smt_off"]],
+    ["smt_eval_custom", [{"argv": ["touch", "@PWNED@"]}]], ["smt_eval_budget", 1000000000], ["smt_eval_run", ".."],
+    ["smt_survey_page", "inventory/host_vars/honest1.yml"], ["smt_compliance_json", "ansible.cfg"],
+    ["smt_compliance_page", "ansible.cfg"], ["smt_policy", "enabled"], ["smt_policy_scope", []],
+    ["smt_policy_results", "/"], ["smt_policy_reboot_ok", true], ["smt_policy_group", "honest"],
+    ["smt_policy_judged", {"compliance": 5}], ["smt_policy_before", {}], ["smt_enforce_waves", ["x"]],
+    ["smt_enforce_max_fail_percentage", 100], ["smt_enforce_health_check", "/etc/passwd"], ["__smt_survey_facts", 5],
+    ["__smt_policy_back", {"back_to": "/etc"}], ["__smt_enforce_done", true], ["smt_facts_sysroot", "../.."],
+    ["smt_memory", 5], ["smt", 5], ["discovered_interpreter_python", "touch"], ["smt_report_results", ["/etc/passwd"]],
+    ["smt_report_before", "/etc"], ["ansible_local", {"a": "\u001b"}], ["smt_runtime_rollback_after", "x"]]""")
 # Bytes for bytes: how a real answer is spoilt whatever it says.
 WHOLE: tuple[bytes, ...] = (
-    b"",
-    b"\n",
-    b"null",
-    b"5",
-    b"[]",
-    b"{}",
-    b'"x"',
-    b"true",
-    b"NaN",
-    b"not json",
-    b"{",
-    b"}",
-    b'{"a":',
-    b'{"failed": true}',
-    b'{"unreachable": true, "msg": "\\u001b[2J"}',
-    b"\xff\xfe{\x00}\x00",
-    b'\xef\xbb\xbf{"changed": false}',
-    b"\x1b[2J\x1b]0;owned\x07",
-    b"\x00" * 100,
-    b'{"changed": false}\n{"changed": true}',
-    b'{"changed": false}\nFORGED after\n\x1b[2J',
-    b'FORGED before\n\x1b[2J\n{"changed": false}',
-    b'{"changed": false} \x9b2J',
-    b'{"ansible_facts": null}',
-    b'{"ansible_facts": []}',
-    b'{"ansible_facts": {"smt": null}}',
-    b'{"ansible_facts": {"smt": []}}',
-    b'{"ansible_facts": "x"}',
-    b'{"ansible_facts": {"smt_memory": 5}}',
-    b'{"a": ' * 900 + b"1" + b"}" * 900,
-    b"[" * 100_000,
-    b'{"a": ' * 100_000,
+    *b'||5|[]|{}|null|true|NaN|"x"|not json|{|}|{"a":|/bin/sh: 1: python: not found'.split(b"|"),
+    *(b"\n", b"\x00" * 100, b"\xff\xfe{\x00}\x00", b'\xef\xbb\xbf{"changed": false}', b"\x1b[2J\x1b]0;owned\x07"),
+    *rb"""{"failed": true}
+{"unreachable": true, "msg": "\u001b[2J"}
+{"ansible_facts": null}
+{"ansible_facts": []}
+{"ansible_facts": "x"}
+{"ansible_facts": {"smt": null}}
+{"ansible_facts": {"smt": []}}
+{"ansible_facts": {"smt_memory": 5}}
+{"ansible_facts": {"smt": {}, "smt": {"supported": {}}}}
+{"changed": 1e400}
+{"a": "\ud800"}
+{"\ud800": 1}
+{"msg": "\u001b[2J\nFORGED", "failed": true}
+{"msg": "MODULE FAILURE", "exception": "x\nFORGED\u001b[2J", "failed": true}""".split(b"\n"),
+    *(b'{"changed": false}\n{"changed": true}', b'{"changed": false}\nFORGED after\n\x1b[2J'),
+    *(b'FORGED before\n\x1b[2J\n{"changed": false}', b'{"changed": false} \x9b2J'),
+    *(b'{"a": ' * 900 + b"1" + b"}" * 900, b"[" * 100_000, b'{"a": ' * 100_000, b'{"changed": ' + b"9" * 400 + b"}"),
     b'{"ansible_facts": {"smt": ' + b"[" * 960 + b"]" * 960 + b"}}",
     b'{"ansible_facts": {"smt": {"x": ' + b"1" * 5000 + b"}}}",
-    b'{"changed": ' + b"9" * 400 + b"}",
-    b'{"changed": 1e400}',
-    b'{"a": "\\ud800"}',
-    b'{"\\ud800": 1}',
-    b'{"ansible_facts": {"smt": {}, "smt": {"supported": {}}}}',
-    b"/bin/sh: 1: python: not found",
-    b'{"msg": "\\u001b[2J\\nFORGED", "failed": true}',
-    b'{"msg": "MODULE FAILURE", "exception": "x\\nFORGED\\u001b[2J", "failed": true}',
+)
+MANNERS = (
+    *({"exit": 1}, {"exit": 255}, {"exit": 137}, {"signal": int(signal.SIGKILL)}, {"signal": int(signal.SIGSEGV)}),
+    *({"sleep": 2}, {"times": 2}, {"times": 0}, {"times": 50}, {"stderr": "\x1b[2J\nFORGED\n", "exit": 3}),
+    {"stderr": "x" * 1000 + "\n", "stderr_times": 500, "exit": 2},
 )
 MANY = 100_000
 LONG = 1_000_000
-NOISE = 20_000_000
+
+
+def nested(depth: int) -> t.Any:
+    """Data that is so deep."""
+    value: t.Any = 1
+    for _again in range(depth):
+        value = {"a": value}
+    return value
+
+
+# What costs far more to work with than to send.
+LARGE = (
+    *("x" * LONG, "\x1b" * LONG, "\U0001f4a9" * LONG, "0-65535," * 20_000, "{{ 1 }}" * MANY, "\n" * LONG),
+    *([0] * MANY, ["0-65535"] * 20, ["0-65535"] * 400, [{}] * MANY, 10**4000, nested(300), nested(963)),
+    *({str(one): "0-65535" for one in range(200)}, {str(one): {} for one in range(MANY)}),
+    *(["free_" + "9" * 30] * 1000, [f"workload{one}" for one in range(4000)]),
+)
+NOISE = (b"x", b"{", b"\n", b"\xf0\x9f\x92\xa9", b"{}\n", b"[[", b"\x1b[2J\n")
 
 
 class Mutator:
@@ -344,68 +160,27 @@ class Mutator:
         """
         choose = self._random.random()
         if large:
-            body, how = self._large(real), {}
+            body = self._large(real)
         elif choose < 0.12 or not isinstance(real, dict):
-            body, how = self._random.choice(WHOLE), {}
+            body = self._random.choice(WHOLE)
         elif choose < 0.22:
-            body, how = self._damaged(_bytes(real)), {}
+            body = self._damaged(_bytes(real))
         else:
-            body, how = _bytes(self._changed(real)), {}
-        if self._random.random() < 0.08:
-            how = self._manner()
-        return Answer(body, how)
+            body = _bytes(self._changed(real))
+        return Answer(body, self._random.choice(MANNERS) if self._random.random() < 0.08 else {})
 
     def text_answer(self, real: str) -> Answer:
-        """What is said instead of a text that is no answer of a module."""
-        lines = real.split("\n")
-        try:
-            shown = json.loads(lines[0])
-        except ValueError:
-            shown = {}
-        choose = self._random.random()
-        if choose < 0.3:
-            return Answer(self._random.choice(WHOLE), self._manner() if choose < 0.05 else {})
-        return Answer(
-            b"\n".join([_bytes(self._changed({**shown, **self._progress()})), *(line.encode() for line in lines[1:])])
-        )
-
-    def _progress(self):
-        """A plan's progress while it measures."""
-        metric = {"name": "throughput", "value": self._number(), "unit": self._random.choice(TEXTS)}
-        return {
-            "phase": self._random.choice(("measuring", "ended", *TEXTS)),
-            "fraction": self._number(),
-            "block": self._number(),
-            "seconds_left": self._number(),
-            "last": {
-                "workload": "gzip",
-                "placement": self._random.choice(("single", *TEXTS)),
-                "arm": "as_found",
-                "metric": metric,
-            },
-        }
-
-    def _number(self):
-        return self._random.choice((0.5, 3, *NUMBERS))
-
-    def _manner(self):
-        return self._random.choice(
-            (
-                {"exit": 1},
-                {"exit": 255},
-                {"exit": 137},
-                {"signal": int(signal.SIGKILL)},
-                {"signal": int(signal.SIGSEGV)},
-                {"sleep": 2},
-                {"stderr": "\x1b[2J\nFORGED\n", "exit": 3},
-                {"stderr": "x" * 1000 + "\n", "stderr_times": 500, "exit": 2},
-                {"times": 2},
-                {"times": 0},
-                {"times": 50},
-            )
-        )
-
-    # Documents
+        """What is said instead of a plan's progress, which is no answer of a module."""
+        if self._random.random() < 0.3:
+            return Answer(self._random.choice(WHOLE), self._random.choice((*MANNERS, {}, {}, {})))
+        shown, *lines = real.split("\n")
+        value, *numbers = (self._random.choice((0.5, 3, *NUMBERS)) for _one in range(4))
+        metric = {"name": "throughput", "value": value, "unit": self._random.choice(TEXTS)}
+        last = {"workload": "gzip", "placement": self._random.choice(TEXTS), "arm": "as_found", "metric": metric}
+        progress = {"phase": self._random.choice(("measuring", "ended", *TEXTS)), "last": last}
+        progress |= dict(zip(("fraction", "block", "seconds_left"), numbers))
+        known = json.loads(shown) if shown.startswith("{") else {}
+        return Answer(b"\n".join([_bytes(self._changed({**known, **progress})), *(line.encode() for line in lines)]))
 
     def _changed(self, real):
         document = json.loads(json.dumps(real))
@@ -416,15 +191,11 @@ class Mutator:
 
     def _once(self, document):
         choose = self._random.random()
-        if choose < 0.25 and isinstance(document, dict):
-            key, value = self._random.choice(EXTRA)
-            document[key] = value
-            return document
         if choose < 0.4 and isinstance(document, dict):
-            facts = document.setdefault("ansible_facts", {})
-            key, value = self._random.choice(FACTS)
-            if isinstance(facts, dict):
-                facts[key] = value
+            key, value = self._random.choice(EXTRA if choose < 0.25 else FACTS)
+            inside = document if choose < 0.25 else document.setdefault("ansible_facts", {})
+            if isinstance(inside, dict):
+                inside[key] = value
             return document
         places = list(_places(document))
         if not places:
@@ -437,96 +208,49 @@ class Mutator:
             holder[self._random.choice(TEXTS)] = holder.pop(key)
         elif change == 2 and isinstance(holder, dict):
             holder[self._random.choice(TEXTS)] = self._value()
-        elif change == 3:
-            holder[key] = self._more(holder[key])
         else:
-            holder[key] = self._value()
+            holder[key] = self._more(holder[key]) if change == 3 else self._value()
         return document
 
     def _value(self):
-        kind = self._random.randrange(10)
-        if kind < 5:
-            return self._random.choice(TEXTS)
-        if kind < 7:
-            return self._random.choice(NUMBERS)
-        if kind < 9:
-            return json.loads(json.dumps(self._random.choice(PLAIN)))
-        return [self._random.choice(TEXTS) for _one in range(self._random.choice((1, 3, 50)))]
+        kind = self._random.choice((TEXTS, TEXTS, TEXTS, NUMBERS, PLAIN, None))
+        if kind is None:
+            return [self._random.choice(TEXTS) for _one in range(self._random.choice((1, 3, 50)))]
+        return json.loads(json.dumps(self._random.choice(kind)))
 
     def _more(self, value):
         """The same, more of it."""
         times = self._random.choice((2, 30, 400))
-        if isinstance(value, str):
-            return value * times
-        if isinstance(value, list):
-            return (value or [None]) * times
         if isinstance(value, dict):
             kept = list(value.values()) or [None]
-            return {
-                **value,
-                **{f"{self._random.choice(TEXTS)[:20]}{number}": kept[number % len(kept)] for number in range(times)},
-            }
-        return [value] * times
+            names = [f"{self._random.choice(TEXTS)[:20]}{number}" for number in range(times)]
+            return {**value, **{name: kept[number % len(kept)] for number, name in enumerate(names)}}
+        return (value if isinstance(value, (str, list)) else [value]) * times
 
     def _large(self, real):
-        """What costs far more to work with than to send."""
         document = json.loads(json.dumps(real)) if isinstance(real, dict) else {}
         document.pop("invocation", None)
-        value = self._random.choice(
-            (
-                "x" * LONG,
-                "\x1b" * LONG,
-                "\U0001f4a9" * LONG,
-                "0-65535," * 20_000,
-                "{{ 1 }}" * MANY,
-                "\n" * LONG,
-                [0] * MANY,
-                ["0-65535"] * 20,
-                ["0-65535"] * 400,
-                [{}] * MANY,
-                [[]] * MANY,
-                {str(number): "0-65535" for number in range(200)},
-                {str(number): {} for number in range(MANY)},
-                ["free_" + "9" * 30] * 1000,
-                10**4000,
-                [f"workload{number}" for number in range(4000)],
-                _nested(300),
-                _nested(963),
-            )
-        )
-        kind = self._random.randrange(6)
+        value, kind = self._random.choice(LARGE), self._random.randrange(6)
         places = list(_places(document))
         if kind == 0:
-            return self._random.choice((b"x", b"{", b"\n", b"\xf0\x9f\x92\xa9", b"{}\n", b"[[", b"\x1b[2J\n")) * (
-                NOISE // 8
-            )
-        if kind == 1:
-            return _bytes(
-                {
-                    **document,
-                    self._random.choice(
-                        ("msg", "warnings", "ansible_facts", "exception", "stdout", "failed", "x")
-                    ): value,
-                }
-            )
+            return self._random.choice(NOISE) * 2_500_000
         if kind == 2 or not places:
             return b"x\n" * (LONG // 2) + _bytes(document)
         holder, key = self._random.choice(places)
+        if kind == 1:
+            names = ("msg", "warnings", "ansible_facts", "exception", "stdout", "failed", "x")
+            holder, key = document, self._random.choice(names)
         holder[key] = value
         return _bytes(document)
 
     def _damaged(self, data):
         """The bytes, some of them others."""
-        kind = self._random.randrange(5)
-        place = self._random.randrange(1, max(2, len(data)))
+        place, kind = self._random.randrange(1, max(2, len(data))), self._random.randrange(5)
         if kind == 0:
             return data[:place]
         if kind == 1:
-            return (
-                data[:place]
-                + self._random.choice((b"\x1b[2J", b"\xff", b"\x00", b"\n", b"}", b'"', b"{", b"NaN", b"\\ud800"))
-                + data[place:]
-            )
+            inside = self._random.choice((b"\x1b[2J", b"\xff", b"\x00", b"\n", b"}", b'"', b"{", b"NaN", b"\\ud800"))
+            return data[:place] + inside + data[place:]
         if kind == 2:
             return self._random.choice((b"Last login: now\n", b"\x1b]0;owned\x07\n", b"[1]\n", b"{\n")) + data
         if kind == 3:
@@ -541,21 +265,9 @@ def _bytes(document: t.Any) -> bytes:
     return b"\n" + json.dumps(document).encode("utf-8", "surrogatepass") + b"\n"
 
 
-def _nested(depth: int) -> t.Any:
-    value: t.Any = 1
-    for _again in range(depth):
-        value = {"a": value}
-    return value
-
-
 def _places(value):
     """(container, key) of each place in a document."""
-    if isinstance(value, dict):
-        entries = list(value)
-    elif isinstance(value, list):
-        entries = list(range(len(value)))[:50]
-    else:
-        return
-    for key in entries:
-        yield value, key
-        yield from _places(value[key])
+    if isinstance(value, (dict, list)):
+        for key in list(value) if isinstance(value, dict) else range(min(50, len(value))):
+            yield value, key
+            yield from _places(value[key])

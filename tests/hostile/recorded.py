@@ -80,13 +80,8 @@ class Recordings:
 
     @classmethod
     def of(cls, directory: pathlib.Path) -> Recordings:
-        """Those in a folder, which is filled when it is not there."""
-        if not directory.exists():
-            fresh = directory.with_name(f"{directory.name}.new")
-            shutil.rmtree(fresh, ignore_errors=True)
-            fresh.mkdir()
-            _record(fresh)
-            fresh.rename(directory)
+        """Fill an empty folder."""
+        _record(directory)
         return cls(directory)
 
     def folder(self, play: arena.Play) -> pathlib.Path:

@@ -26,20 +26,13 @@ AUTO = dataclasses.replace(
 )
 # A short playbook of one's own, which asks no host.
 REPORT = arena.Play("report", "report.yml")
-REPORT_TEXT = json.dumps(
-    [
-        {
-            "hosts": "honest1",
-            "gather_facts": False,
-            "tasks": [
-                {
-                    "threadwise.smt.smt_report": {"run_dir": "out/results/r1", "before": "out/results/r0"},
-                    "delegate_to": "localhost",
-                }
-            ],
-        }
-    ]
-)
+REPORTED = {"run_dir": "out/results/r1", "before": "out/results/r0"}
+REPORT_TASKS = [{"threadwise.smt.smt_report": REPORTED, "delegate_to": "localhost"}]
+REPORT_TEXT = json.dumps([{"hosts": "honest1", "gather_facts": False, "tasks": REPORT_TASKS}])
+
+
+# Each takes runs of its own.
+pytestmark = pytest.mark.night
 
 
 def honest():
@@ -66,7 +59,7 @@ OVERRULED = {
             "sockets": 1,
             "cores": 1,
             "sibling_groups": ["0-1"],
-            "cpus": {"present": "0-1", "possible": "0-1", "online": "0-1", "offline": "", "isolated": ""},
+            "cpus": {**dict.fromkeys(("present", "possible", "online"), "0-1"), "offline": "", "isolated": ""},
             "packages": ["0-1"],
             "nodes": {"0": "0-1"},
             "threads_per_core": {"min": 2, "max": 2, "online_max": 2},
@@ -77,7 +70,6 @@ OVERRULED = {
 
 @pytest.mark.parametrize("how", OVERRULED)
 def test_one_host_does_not_overrule_the_evaluations_of_four(how, tmp_path, recordings):
-    """Row 6."""
     changes, facts = OVERRULED[how]
     evidence = [evaluation(recordings, f"e{number}", "r1", 4.0) for number in range(4)]
     liar = evaluation(recordings, "third", "r2", 0.25, **changes)
@@ -101,7 +93,6 @@ def test_one_host_does_not_overrule_the_evaluations_of_four(how, tmp_path, recor
 
 
 def test_a_host_that_is_called_as_a_page_of_the_report_has_its_page(tmp_path, recordings):
-    """Row 12."""
 
     def place(project):
         (project / "report.yml").write_text(REPORT_TEXT)
@@ -119,7 +110,6 @@ def test_a_host_that_is_called_as_a_page_of_the_report_has_its_page(tmp_path, re
 
 
 def test_files_are_for_whom_the_umask_lets_in(tmp_path, recordings):
-    """Row 12."""
     for play in (recorded.COMPLIANCE, recorded.SURVEY):
         run = arena.play(
             tmp_path / play.name, recordings.folder(play), dataclasses.replace(play, umask=0o027), honest()
@@ -129,7 +119,6 @@ def test_files_are_for_whom_the_umask_lets_in(tmp_path, recordings):
 
 
 def test_results_go_to_the_users_home_by_its_short_name(tmp_path, recordings):
-    """Row 12."""
     play = dataclasses.replace(recorded.EVALUATION, variables={**recorded.SHORT, "smt_eval_dest": "~/res"})
     run = arena.play(tmp_path / "run", recordings.folder(play), play, honest())
     assert (run.directory / "home/res" / arena.RUN / "honest1.json").exists(), run.changed

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import pathlib
 import shutil
-import subprocess
 import sys
 import textwrap
 import uuid
@@ -112,7 +111,7 @@ module.exit_json(changed=True)
 # In the place of one evaluation by the action of smt_benchmark: a result of the arms that are asked for, with the facts
 # of the tree. And what smt_boot_visit reboots with sets what a kernel would.
 MEASURED = f"""
-import sys, time
+import sys
 {COLLECTION}_facts import facts
 {COLLECTION}_host import files
 sys.path.insert(0, {str(ROOT / "tests/unit/support")!r})
@@ -125,9 +124,6 @@ def evaluate(self, task_vars):
                  "missing_packages": [], "obstacles": []}}
     if given.get("_step") == "describe":
         return dict(described, changed=False)
-    if given["run"] == task_vars.get("waits_in"):
-        (place / "waits").touch()
-        time.sleep(600)
     seen = facts.gather(files.HostFs(str(place / "root")))
     one = result_maker.result(host=task_vars["inventory_hostname"], run=given["run"], blocks=3)
     arms = given["arms"]
@@ -208,33 +204,15 @@ class BootFleet(Fleet):
         self.before = boot_maker.snapshot(self.tree)
 
     def evaluate(
-        self, *arguments: str, arms: list[str] | None = None, boots: int = 2, **variables
+        self, *words: str, arms: list[str] | None = None, boots: int = 2, **variables
     ) -> tuple[int, str, list[str]]:
         """Evaluate. Returns (exit code, what a person sees, what was done on the host)."""
-        with self.start_evaluation(*arguments, arms=arms, boots=boots, **variables) as process:
-            seen = process.communicate()[0]
-        return process.returncode, " ".join(seen.split()), self.changes().get("db1", [])
-
-    def start_evaluation(
-        self, *arguments: str, arms: list[str] | None = None, boots: int = 2, **variables
-    ) -> subprocess.Popen:
-        """Start an evaluation."""
-        playbook = [
-            {
-                "hosts": "all",
-                "gather_facts": False,
-                "tasks": [{"name": "Evaluate", "ansible.builtin.import_role": {"name": "threadwise.smt.smt_eval"}}],
-            }
-        ]
-        (self.directory / "evaluate.yml").write_text(yaml.safe_dump(playbook))
-        known = {
-            "smt_eval_run": "r",
-            "smt_eval_arms": arms or ARMS,
-            "smt_eval_boots": boots,
-            "smt_boot_reboot_ok": True,
-            "smt_eval_budget": 80,
-        }
-        return self.start("evaluate.yml", *arguments, **{**known, **variables})
+        role = {"ansible.builtin.import_role": {"name": "threadwise.smt.smt_eval"}}
+        play = {"hosts": "all", "gather_facts": False, "tasks": [role]}
+        (self.directory / "evaluate.yml").write_text(yaml.safe_dump([play]))
+        known = {"smt_eval_run": "r", "smt_eval_arms": arms or ARMS, "smt_eval_boots": boots, "smt_eval_budget": 80}
+        code, seen = self.play("evaluate.yml", *words, **{**known, "smt_boot_reboot_ok": True, **variables})
+        return code, " ".join(seen.split()), self.changes().get("db1", [])
 
     def result(self):
         """The data of the combined result."""

@@ -5,14 +5,7 @@
 from __future__ import annotations
 
 # Whoever of several workers is left with one of these at the end keeps the others waiting.
-LONGEST = (
-    "test_trial.py",
-    "test_trial_secrets.py",
-    "test_pull.py",
-    "test_policy_fleet.py",
-    "test_playbooks.py",
-    "test_archive.py",
-)
+LONGEST = ("test_trial.py", "test_trial_secrets.py", "test_pull.py", "test_policy_fleet.py", "test_evaluation.py")
 
 
 def pytest_collection_modifyitems(items):

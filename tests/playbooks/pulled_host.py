@@ -99,7 +99,7 @@ class PulledHost(Fleet):
             HOME=str(self.place),
         )
 
-    def commit(self, files: dict[str, str | None], *options: str) -> str:
+    def commit(self, files: dict[str, str | None]) -> str:
         """Commit files of the repository, None for one that goes. Returns the commit."""
         for name, content in files.items():
             path = self.repository / name
@@ -109,7 +109,7 @@ class PulledHost(Fleet):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(content)
         git(self.repository, "add", "--all")
-        git(self.repository, *options, "commit", "-qm", "x", "--allow-empty")
+        git(self.repository, "commit", "-qm", "x", "--allow-empty")
         return git(self.repository, "rev-parse", "HEAD")
 
     def unit(self, **given: object) -> str:
@@ -126,14 +126,11 @@ class PulledHost(Fleet):
         }
         return TEMPLATES.get_template("threadwise-smt-pull.service.j2").render(variables)
 
-    def command(self, directive: str = "ExecStart", **given: object) -> list[str]:
-        (line,) = re.findall(f"^{directive}=(.*)$", self.unit(**given), re.MULTILINE)
-        return shlex.split(line)
-
-    def pull(self, *before: str, **given: object) -> tuple[int, str]:
-        """Run what the unit runs, behind another command. Returns its exit status and what it said."""
+    def pull(self, **given: object) -> tuple[int, str]:
+        """Run what the unit runs. Returns its exit status and what it said."""
+        (line,) = re.findall("^ExecStart=(.*)$", self.unit(**given), re.MULTILINE)
         done = subprocess.run(
-            [*before, *self.command(**given)],
+            shlex.split(line),
             cwd=self.place,
             env=self.environment,
             stdout=subprocess.PIPE,
@@ -154,5 +151,6 @@ class PulledHost(Fleet):
                 found[f"{name}_{sample.labels['use']}" if "use" in sample.labels else name] = kind or sample.value
         return found
 
-    def record(self, kind: str = "pulled") -> dict[str, object]:
-        return json.loads((self.place / kind / "record.json").read_text())
+    @property
+    def record(self) -> dict[str, object]:
+        return json.loads((self.place / "pulled/record.json").read_text())

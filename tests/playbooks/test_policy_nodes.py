@@ -11,12 +11,14 @@ import sys
 
 import pytest
 from simulated_fleet import Fleet
+from this_machine import GONE, line
 
 SUPPORT = pathlib.Path(__file__).parents[1] / "unit" / "support"
 sys.path.insert(0, str(SUPPORT))
 import cluster  # it is beside the unit tests
 
 POLICY = {"smt_policy": "disabled", "smt_policy_kubernetes": True, "smt_policy_kubernetes_node": "worker"}
+DRAINED = ["patch", "drain", "patch"]
 
 
 class Nodes(Fleet):
@@ -45,24 +47,30 @@ class Nodes(Fleet):
         self.change(calls=[])
         return calls
 
+    @property
+    def labels(self):
+        return self.state["node"]["metadata"]["labels"]
+
 
 @pytest.fixture(name="nodes")
 def a_node(tmp_path, monkeypatch):
-    found = Nodes(tmp_path)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
-    return found
+    return Nodes(tmp_path)
 
 
 def test_a_node_is_drained_before_its_cpus_change_and_gets_pods_again(nodes):
+    code, seen = nodes.play("smt_enforce", **POLICY)
+    assert code == 0 and "h1: drains node worker" in seen, seen
+    assert nodes.asked() == DRAINED and nodes.state["node"] == cluster.NODE
+    assert nodes.changes() == {"h1": ['consumers {"kubelet": "restart"}', "smt false"]}
+
+
+@pytest.mark.night
+def test_what_changes_no_cpu_drains_no_node(nodes):
     code, seen = nodes.play("smt_enforce", "--check", **POLICY)
     assert code == 0 and nodes.asked() == ["drain"] and nodes.changes() == {}, seen
-    code, seen = nodes.play("smt_enforce", **POLICY)
-    assert code == 0 and "h1: drains node worker, which may take 600 s" in seen, seen
-    assert nodes.asked() == ["patch", "drain", "patch"] and nodes.state["node"] == cluster.NODE
-    assert nodes.changes() == {"h1": ['consumers {"kubelet": "restart"}', "smt false"]}
-    # A node that is as wanted is left alone.
-    code, seen = nodes.play("smt_enforce", **POLICY)
-    assert code == 0 and nodes.asked() == [] and nodes.changes() == {}, seen
+    code, seen = nodes.play("smt_enforce", **{**POLICY, "smt_policy_scope": "boot"})
+    assert code == 0 and nodes.asked() == [] and nodes.get("configured") == {"h1": ["nosmt"]}, seen
 
 
 @pytest.mark.night
@@ -70,7 +78,7 @@ def test_a_node_that_cannot_be_drained_is_left_as_it_was(nodes):
     nodes.change(stuck=["lone"])
     for words in (["--check"], []):
         code, seen = nodes.play("smt_enforce", *words, **POLICY)
-        assert code != 0 and "cannot delete Pods that declare no controller: lone" in " ".join(seen.split()), seen
+        assert code != 0 and "cannot delete Pods that declare no controller: lone" in line(seen), seen
         assert nodes.changes() == {} and nodes.state["node"] == cluster.NODE
     # Nothing waits for a rollback.
     nodes.change(stuck=[])
@@ -78,31 +86,24 @@ def test_a_node_that_cannot_be_drained_is_left_as_it_was(nodes):
     assert code == 0 and nodes.changes()["h1"][-1] == "smt false", seen
 
 
+@pytest.mark.night
 @pytest.mark.parametrize("playbook", ["smt_enforce", "play.yml"])
 def test_a_node_whose_host_cannot_be_changed_gets_pods_as_before(nodes, playbook):
     (nodes.directory / "play.yml").write_text(
-        "- hosts: h1\n  gather_facts: false\n  roles: [{role: threadwise.smt.smt_policy}]\n"
+        "- {hosts: h1, gather_facts: false, roles: [{role: threadwise.smt.smt_policy}]}\n"
     )
     nodes.set("h1", refuses=True)
     code, seen = nodes.play(playbook, **POLICY)
-    assert code != 0 and "the kernel refuses CPU 3" in " ".join(seen.rpartition("RECAP")[0].split()), seen
+    assert code != 0 and "the kernel refuses CPU 3" in line(seen.rpartition("RECAP")[0]), seen
     # Drained once: there is nothing to put back.
-    assert nodes.asked() == ["patch", "drain", "patch"] and nodes.state["node"] == cluster.NODE
-
-
-def test_what_changes_no_cpu_drains_no_node(nodes):
-    code, seen = nodes.play("smt_enforce", **{**POLICY, "smt_policy_scope": "boot"})
-    assert code == 0 and nodes.asked() == [] and nodes.get("configured") == {"h1": ["nosmt"]}, seen
+    assert nodes.asked() == DRAINED and nodes.state["node"] == cluster.NODE
 
 
 @pytest.mark.night
 def test_a_node_that_does_not_come_back_is_rolled_back_and_cordoned_until_it_does(nodes):
     nodes.change(speaks=False)
     code, seen = nodes.play("smt_enforce", **POLICY, smt_policy_kubernetes_timeout=10)
-    shown = " ".join(seen.split())
-    assert code != 0 and "node worker stays cordoned: its kubelet did not say within 10 s that it is ready" in shown, (
-        seen
-    )
+    assert code != 0 and "node worker stays cordoned: its kubelet did not say within 10 s" in line(seen), seen
     assert nodes.get("smt") == {"h1": True} and nodes.state["node"]["spec"] == {"unschedulable": True}
     # It is well again: the next rollout takes it on.
     nodes.change(speaks=True)
@@ -113,46 +114,44 @@ def test_a_node_that_does_not_come_back_is_rolled_back_and_cordoned_until_it_doe
 @pytest.mark.night
 def test_a_node_has_labels_of_its_state_where_they_are_asked_for(nodes):
     policy = {**POLICY, "smt_policy_kubernetes_labels": True}
-
-    def labels():
-        return nodes.state["node"]["metadata"]["labels"]
-
     for words in (["--check"], []):
-        assert labels() == {}
+        assert nodes.labels == {}
         code, seen = nodes.play("smt_enforce", *words, **policy)
         assert code == 0, seen
     off = {"threadwise-smt/threads-per-core": "1", "threadwise-smt/status": "compliant"}
-    assert labels() == off and nodes.asked()[-1] == "patch"
+    assert nodes.labels == off and nodes.asked()[-1] == "patch"
     code, seen = nodes.play("smt_enforce", **policy)
     assert code == 0 and nodes.asked() == [] and "changed=0" in seen, seen
     # Somebody has removed them, and the host is as wanted.
     nodes.change(node={**nodes.state["node"], "metadata": cluster.NODE["metadata"]})
     code, seen = nodes.play("smt_enforce", **policy)
-    assert code == 0 and labels() == off and nodes.asked() == ["patch"], seen
-    code, seen = nodes.play("smt_enforce", ansible_connection="ssh", ansible_host="127.0.0.1", ansible_port=1, **policy)
-    assert code == 4 and labels()["threadwise-smt/status"] == "unreachable" and nodes.asked() == ["patch"], seen
-    assert labels()["threadwise-smt/threads-per-core"] == "unknown"
+    assert code == 0 and nodes.labels == off and nodes.asked() == ["patch"], seen
+    code, seen = nodes.play("smt_enforce", **GONE, **policy)
+    assert code == 4 and nodes.asked() == ["patch"], seen
+    assert nodes.labels == {"threadwise-smt/threads-per-core": "unknown", "threadwise-smt/status": "unreachable"}
     # What is rolled back has the labels of what it is, under the policy that it does not have.
     (nodes.directory / "health.yml").write_text("- name: Fail\n  ansible.builtin.fail:\n")
     health = {"smt_policy": "enabled", "smt_enforce_health_check": "health.yml"}
     code, seen = nodes.play("smt_enforce", **{**policy, **health})
-    assert code != 0 and labels() == {**off, "threadwise-smt/status": "drifted"}, seen
+    assert code != 0 and nodes.labels == {**off, "threadwise-smt/status": "drifted"}, seen
 
 
+@pytest.mark.night
 def test_without_kubectl_nothing_is_changed_and_it_is_said_what_to_do(nodes, monkeypatch):
     (nodes.directory / "bin/kubectl").unlink()
     # The machine of the tests may have one.
     monkeypatch.setenv("PATH", str(pathlib.Path(sys.executable).parent))
     code, seen = nodes.play("smt_enforce", **POLICY)
-    assert code != 0 and "kubectl is not installed on the controller" in " ".join(seen.split()), seen
+    assert code != 0 and "kubectl is not installed on the controller" in line(seen), seen
     assert nodes.changes() == {}
 
 
+@pytest.mark.night
 def test_the_name_of_a_node_is_no_fact_of_its_host(nodes):
+    fact = {"ansible.builtin.set_fact": {"smt_policy_kubernetes_node": "other"}}
+    role = {"ansible.builtin.include_role": {"name": "threadwise.smt.smt_policy"}}
     (nodes.directory / "play.yml").write_text(
-        "- hosts: h1\n  gather_facts: false\n  tasks:\n"
-        "    - ansible.builtin.set_fact: {smt_policy_kubernetes_node: other}\n"
-        "    - ansible.builtin.include_role: {name: threadwise.smt.smt_policy}\n"
+        json.dumps([{"hosts": "h1", "gather_facts": False, "tasks": [fact, role]}])
     )
     code, seen = nodes.play("play.yml", smt_policy="disabled", smt_policy_kubernetes=True)
     assert code != 0 and nodes.asked() == [] and nodes.changes() == {}, seen

@@ -13,13 +13,13 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 import yaml
 from booted_fleet import BootFleet, simulate_reboots
 from pulled_host import BIN, PulledHost
 from simulated_fleet import ROOT, SHEBANG, Fleet
+from this_machine import line
 
 sys.path.insert(0, str(ROOT / "tests/unit/support"))
 from ansible_collections.threadwise.smt.plugins.module_utils._slot import record
@@ -34,12 +34,14 @@ for where in ("down", "up"):
     urllib.request.urlopen(request).close()
     time.sleep(1)
 """
+FREE = {"db": set()}
 
 
 @pytest.fixture(name="server")
 def a_server():
     with FleetLock().running() as server:
         yield server
+    assert server.faults == []
 
 
 def hook(place, server, name):
@@ -52,21 +54,21 @@ def hook(place, server, name):
 class Booted(BootFleet):
     """A controller of its own, with a host of its own that tells the server when it is down."""
 
-    def __init__(self, directory, server, name="db1", **variables):
+    def __init__(self, directory, server, name="db1"):
         directory.mkdir(parents=True, exist_ok=True)
-        super().__init__(directory, name=name, smt_policy_group="db", **variables)
+        super().__init__(directory, name=name, smt_policy_group="db")
         self.name, self.slot = name, {"smt_slot": {"fleetlock": server.url}}
         hook(self.place, server, name)
         (directory / "boot.yml").write_text(yaml.safe_dump(ROLE))
 
-    def begin(self, *arguments, **variables):
+    def begin(self, *words, **variables):
         known = {"smt_boot_reboot_ok": True, "smt_boot_smt": "disabled", **self.slot}
-        return self.start("boot.yml", *arguments, **{**known, **variables})
+        return self.start("boot.yml", *words, **{**known, **variables})
 
-    def boot(self, *arguments, **variables):
-        with self.begin(*arguments, **variables) as process:
+    def boot(self, *words, **variables):
+        with self.begin(*words, **variables) as process:
             seen = process.communicate()[0]
-        return process.returncode, " ".join(seen.split())
+        return process.returncode, line(seen)
 
     @property
     def kept(self):
@@ -75,44 +77,23 @@ class Booted(BootFleet):
 
 
 @pytest.mark.night
-def test_two_controllers_that_know_nothing_of_each_other_take_turns(tmp_path, server):
-    server.holders = {"db": {"other"}}
-    fleets = [Booted(tmp_path / name, server, name) for name in ("db1", "db2")]
-    processes = [fleet.begin() for fleet in fleets]
-    while {host for _endpoint, _group, host in list(server.asked)} != {"db1", "db2"}:
-        assert all(process.poll() is None for process in processes), "one has not waited for its slot"
-        time.sleep(0.1)
-    assert server.boots == 0
-    server.holders["db"].discard("other")
-    for fleet, process in zip(fleets, processes, strict=True):
-        seen = " ".join(process.communicate()[0].split())
-        assert process.returncode == 0, seen
-        assert f"{fleet.name}: waits for its reboot since 2" in seen and FULL["value"] in seen
-        assert f"{fleet.name}: it may be rebooted, after" in seen
-        assert fleet.changes() == {fleet.name: ["boot nosmt"]} and fleet.kept is None
-    assert (server.faults, server.most_down, server.boots, server.holders) == ([], 1, 2, {"db": set()})
-
-
-@pytest.mark.night
 def test_a_host_that_does_not_come_back_keeps_its_slot_until_somebody_releases_it(tmp_path, server):
     lost, other = (Booted(tmp_path / name, server, name) for name in ("db1", "db2"))
     (lost.place / "fails-with-nosmt").touch()
     code, seen = lost.boot()
     assert code != 0 and server.holders == {"db": {"db1"}} and lost.kept["is_held"], seen
-    assert f"db1 keeps its slot of the group db at {server.url}: the next run that finds it well gives it back" in seen
+    assert f"db1 keeps its slot of the group db at {server.url}" in seen
     # Others wait for smt_slot_timeout and no longer.
     code, seen = other.boot(smt_slot_timeout=1)
     assert code != 0 and "db2 is not rebooted: it has waited since" in seen and FULL["value"] in seen
-    assert "Its server knows who holds the slots of the group" in seen and other.kept is None
-    assert other.changes() == {} and server.holders == {"db": {"db1"}}
+    assert other.kept is None and other.changes() == {} and server.holders == {"db": {"db1"}}
     # The command that was printed, on a machine that is none of the hosts.
     (printed,) = set(re.findall(r"by its name, HOST: (ansible localhost [^']*'[^']*')", seen))
     command = shlex.split(printed.replace("HOST", "db1"))
     done = subprocess.run([BIN / command[0], *command[1:]], capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and server.holders == {"db": set()}, done.stdout + done.stderr
+    assert done.returncode == 0 and server.holders == FREE, done.stdout + done.stderr
     code, seen = other.boot()
     assert code == 0 and other.changes() == {"db2": ["boot nosmt"]}, seen
-    assert server.faults == []
 
 
 @pytest.mark.night
@@ -131,85 +112,39 @@ def test_the_next_run_gives_back_what_a_killed_controller_has_left(tmp_path, ser
     assert process.returncode == -signal.SIGKILL and server.boots == 1
     assert fleet.kept["is_held"] and server.holders == {"db": {"db1"}}
     code, seen = fleet.boot()
-    assert code == 0 and fleet.kept is None and server.holders == {"db": set()}, seen
-    assert server.faults == []
+    assert code == 0 and fleet.kept is None and server.holders == FREE, seen
 
 
-@pytest.mark.parametrize(
-    ("answer", "reason"),
-    [
-        pytest.param(
-            (500, {"kind": "error", "value": "no etcd"}), "answers with status 500: no etcd", marks=pytest.mark.night
-        ),
-        ((200, {"status": "ok"}), "answers with status 200, and not as FleetLock does"),
-    ],
-)
-def test_a_server_that_says_something_else_leaves_the_host_as_it_is(tmp_path, server, answer, reason):
-    fleet = Booted(tmp_path, server)
-    server.answer = answer
-    code, seen = fleet.boot(smt_slot_timeout=1)
-    assert code != 0 and f"{server.url} {reason}" in seen and "db1 is not rebooted" in seen
-    assert fleet.changes() == {} and server.boots == 0
-    # It may have been granted: the host says so, until somebody takes it back.
-    assert fleet.kept is not None and not fleet.kept["is_held"] and "has asked for a slot" in seen
-    server.answer = None
-    code, seen = fleet.boot()
-    assert code == 0 and fleet.kept is None and server.holders == {"db": set()} and server.faults == [], seen
-
-
-def test_check_mode_asks_nobody_and_says_whom_it_would(tmp_path, server):
+@pytest.mark.night
+def test_check_mode_asks_nobody_and_kured_reboots_instead(tmp_path, server):
     fleet = Booted(tmp_path, server)
     code, seen = fleet.boot("--check")
     assert code == 0 and f"db1: would ask for a slot of the group db at {server.url}" in seen, seen
-    assert server.asked == [] and fleet.kept is None and fleet.changes() == {}
-
-
-def test_kured_reboots_instead(tmp_path, server):
-    fleet = Booted(tmp_path, server)
+    assert fleet.kept is None
     code, seen = fleet.boot(smt_slot={"kured": "/var/run/reboot-required"})
     assert code == 0 and "db1: kured reboots it" in seen and fleet.changes() == {}, seen
     assert (fleet.place / "var/run/reboot-required").exists() and server.asked == []
 
 
+@pytest.mark.night(after=1)
 @pytest.mark.parametrize(
-    ("variables", "sentence"),
+    ("variables", "said"),
     [
         ({"smt_slot": {"fleetlock": "lock.example.com"}}, "smt_slot: fleetlock is no address"),
         ({"smt_policy_group": "db_1"}, "smt_policy_group is"),
-        ({"smt_reboot_window": {"from": 2, "to": 5}}, "smt_reboot_window: its from must be a time of UTC"),
-        ({"smt_reboot_alerts": {"prometheus": "p"}}, "smt_reboot_alerts: it must be a mapping"),
+        ({"smt_reboot_window": {"from": 2, "to": 5}}, "smt_reboot_window: its from"),
+        ({"smt_reboot_alerts": {"prometheus": "p"}}, "smt_reboot_alerts: "),
         ({"smt_slot_timeout": 0}, "smt_slot_timeout is 0"),
     ],
-    ids=lambda one: next(iter(one)) if isinstance(one, dict) else None,
 )
-def test_what_cannot_be_asked_is_refused_before_anything_is_changed(tmp_path, server, variables, sentence):
+def test_what_cannot_be_asked_is_refused_before_anything_is_changed(tmp_path, server, variables, said):
     fleet = Booted(tmp_path, server)
     code, seen = fleet.boot(**variables)
-    assert code != 0 and sentence in seen and server.asked == [], seen
+    assert code != 0 and said in seen and server.asked == [], seen
     fleet.assert_as_before()
 
 
-@pytest.mark.night
-def test_an_evaluation_by_boots_takes_a_slot_for_each_boot(tmp_path, server):
-    fleet = Booted(tmp_path, server)
-    code, seen, done = fleet.evaluate(arms=["smt_on", "nosmt"], boots=1, **fleet.slot)
-    assert code == 0, seen
-    boots = sum(line.startswith("boot") for line in done)
-    assert (server.boots, server.faults, server.holders) == (boots, [], {"db": set()}) and boots == 3
-    # While it measures it holds none.
-    assert [one for one, _group, _host in server.asked] == ["pre-reboot", "steady-state"] * boots
-    assert fleet.kept is None
-
-
-def test_an_evaluation_by_boots_does_not_leave_its_boots_to_kured(tmp_path, server):
-    fleet = Booted(tmp_path, server)
-    code, seen, done = fleet.evaluate(arms=["smt_on", "nosmt"], boots=1, smt_slot={"kured": "/run/reboot-required"})
-    assert code != 0 and "smt_slot has kured reboot the host, at a time of its own" in seen and done == [], seen
-
-
 POLICY = {"smt_policy": "disabled", "smt_policy_scope": "boot", "smt_policy_reboot_ok": True}
-
-
 BOOTS = (
     SHEBANG
     + """
@@ -241,64 +176,51 @@ def test_a_rollout_holds_the_slot_until_the_host_is_found_healthy(tmp_path, serv
         "- ansible.builtin.command: 'false'\n  when: unhealthy | default(false)\n"
         f"- ansible.builtin.shell: cat {place}/{record.FILE.path} >{tmp_path}/seen\n"
     )
-    given = {
-        **POLICY,
-        "smt_slot": {"fleetlock": server.url},
-        "smt_enforce_health_check": str(tmp_path / "health.yml"),
-    }
+    slot = {"smt_slot": {"fleetlock": server.url}}
+    given = {**POLICY, **slot, "smt_enforce_health_check": str(tmp_path / "health.yml")}
     code, seen = fleet.play("smt_enforce", **given, unhealthy=True)
-    shown = " ".join(seen.split())
-    assert code != 0 and "h1 was brought back to the state before the wave" in shown, seen
-    assert "h1 holds a slot of the group db at" in shown and "by hand: ansible localhost -m" in shown, seen
+    assert code != 0 and "h1 was brought back to the state before the wave" in line(seen), seen
+    assert "h1 holds a slot of the group db at" in line(seen) and "by hand: ansible localhost -m" in line(seen), seen
     # It was rebooted, and what the rollout has done is put back, which the next boot has.
     assert server.holders == {"db": {"h1"}} and server.boots == 1
-    code, seen = fleet.play("smt_compliance", **POLICY)
-    assert "h1 holds a slot since 2" in " ".join(seen.split()) and "smt_slot names nobody here" in seen, seen
-    code, seen = fleet.play("smt_compliance", **{**POLICY, "smt_slot": given["smt_slot"]})
-    assert f"h1 holds a slot of the group db at {server.url} since 2" in " ".join(seen.split()), seen
+    for asked, said in (({}, "smt_slot names nobody here"), (slot, f"a slot of the group db at {server.url} since 2")):
+        code, seen = fleet.play("smt_compliance", **POLICY, **asked)
+        assert "h1 holds a slot" in line(seen) and said in line(seen), seen
     code, seen = fleet.play("smt_enforce", **given)
-    assert code == 0 and server.holders == {"db": set()} and not (place / record.FILE.path).exists(), seen
-    assert json.loads((tmp_path / "seen").read_text())["is_held"] and server.faults == []
+    assert code == 0 and server.holders == FREE and not (place / record.FILE.path).exists(), seen
+    assert json.loads((tmp_path / "seen").read_text())["is_held"]
 
 
 @pytest.mark.night
 def test_a_host_that_pulls_reboots_in_its_slot_and_gives_it_back_after_the_boot(tmp_path, server):
-    variables = {**POLICY, "smt_slot": {"fleetlock": server.url}, "smt_policy_group": "web"}
-    host = PulledHost(tmp_path, **variables)
-    place = tmp_path / "hosts/h1"
+    host = PulledHost(tmp_path, **POLICY, smt_slot={"fleetlock": server.url}, smt_policy_group="web")
+    place, asked, masked = tmp_path / "hosts/h1", tmp_path / "asked", tmp_path / "masked"
     boot_id = place / "proc/sys/kernel/random/boot_id"
     boot_id.parent.mkdir(parents=True)
     boot_id.write_text("1\n")
     (tmp_path / "bin").mkdir()
     systemctl = tmp_path / "bin/systemctl"
-    systemctl.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\ntest ! -e {tmp_path}/masked\n')
+    systemctl.write_text(f'#!/bin/sh\necho "$@" >>{asked}\ntest ! -e {masked}\n')
     systemctl.chmod(0o755)
     host.environment["PATH"] = f"{tmp_path}/bin:{host.environment['PATH']}"
     # Another one of its group is down.
     server.holders = {"web": {"other"}}
     host.commit({"inventory.yml": (host.repository / "inventory.yml").read_text() + "  vars: {smt_slot_timeout: 1}\n"})
     code, seen = host.pull()
-    assert "h1 is not rebooted" in seen and not (tmp_path / "asked").exists(), seen
+    assert "h1 is not rebooted" in seen and not asked.exists(), seen
     server.holders = {}
-    (tmp_path / "masked").touch()
+    masked.touch()
     code, seen = host.pull()
-    assert code == 1 and "h1 cannot be rebooted, and keeps its slot until the next pull" in seen, seen
-    assert server.holders == {"web": {"h1"}}
-    (tmp_path / "masked").unlink()
-    (tmp_path / "asked").unlink()
+    assert code == 1 and "keeps its slot until the next pull" in seen and server.holders == {"web": {"h1"}}, seen
+    masked.unlink()
+    asked.unlink()
     code, seen = host.pull()
-    assert code == 0 and "threadwise-smt-pull: h1 reboots, as its policy asks for" in seen, seen
-    assert (tmp_path / "asked").read_text() == "reboot\n" and server.holders == {"web": {"h1"}}
+    assert code == 0 and "h1 reboots, as its policy asks for" in seen, seen
+    assert asked.read_text() == "reboot\n" and server.holders == {"web": {"h1"}}
     assert "holds a slot of the group web" in (host.place / "smt_compliance.json").read_text()
     host.set("h1", booted=["nosmt"])
     boot_id.write_text("2\n")
-    (tmp_path / "asked").unlink()
+    asked.unlink()
     code, seen = host.pull()
     assert code == 0 and server.holders == {"web": set()} and not (place / record.FILE.path).exists(), seen
-    assert not (tmp_path / "asked").exists()
-
-
-def test_hosts_that_pull_do_not_reboot_without_a_slot(tmp_path):
-    host = PulledHost(tmp_path, **POLICY)
-    _code, seen = host.pull()
-    assert "h1 is not rebooted: all hosts that pull would reboot within minutes" in " ".join(seen.split())
+    assert not asked.exists()

@@ -10,11 +10,13 @@ scenarios on guests.
 from __future__ import annotations
 
 import json
-import re
 import textwrap
 
+import prometheus_server
 import pytest
 import simulated_fleet
+from simulated_trial import TrialFleet
+from this_machine import line
 
 HONEST, TALKATIVE, LOST, FULL = "a-honest", "b-talkative", "c-lost", "d-full"
 ALL, PRIMARIES = "0-3", "0-1"
@@ -125,43 +127,34 @@ def ends(path):
 
 @pytest.mark.night
 def test_hosts_that_end_in_ways_of_their_own_stop_nobody(played, fleet):
-    # One test: each worker would have a trial of its own for each of them.
-    see_that_each_has_its_own_end(played, fleet)
-    see_that_a_host_whose_part_failed_says_why(played)
-    see_that_the_trial_is_decided_without_them_and_its_report_names_them(played)
-
-
-def see_that_each_has_its_own_end(played, fleet):
+    """Each has its own end, and the trial is decided without them; its report names them."""
     code, said, path = played
-    assert (path / "trial.json").exists(), said
-    found = ends(path)
-    assert code != 0 and "Traceback" not in said, said
-    assert found[HONEST]["reason"].startswith("each arm is decided: SMT off: "), said
-    assert len(found[TALKATIVE]["reason"]) == 2000 and re.match(
-        "CPUs 0,2,4,.* instead of|CPUs 0,2,4,6,", found[TALKATIVE]["reason"]
-    )
-    assert found[LOST]["reason"].startswith("its answer has 0 lines instead of 3") and found[LOST]["before"] is None
-    assert "Is a directory" in found[FULL]["reason"] and f"{FULL}.periods.jsonl" in found[FULL]["reason"]
+    assert code != 0 and (path / "trial.json").exists() and "Traceback" not in said, said
+    found = {name: json.loads((path / "hosts" / f"{name}.ended.jsonl").read_text()) for name in OWN}
+    reasons = {name: one["reason"] for name, one in found.items()}
+    assert reasons[HONEST].startswith("each arm is decided: SMT off: "), said
+    assert len(reasons[TALKATIVE]) == 2000 and reasons[TALKATIVE].startswith("CPUs 0,2,4,")
+    assert reasons[LOST].startswith("its answer has 0 lines instead of 3") and found[LOST]["before"] is None
+    assert "Is a directory" in reasons[FULL] and f"{FULL}.periods.jsonl" in reasons[FULL]
     assert {name: one["restored"] for name, one in found.items()} == dict.fromkeys(OWN, True)
     assert fleet.get("smt") == dict.fromkeys(OWN, True)
-
-
-def see_that_a_host_whose_part_failed_says_why(played):
-    _code, said, _path = played
-    assert f"{LOST}: its answer has 0 lines instead of 3" in said
-    assert f"{FULL}: it left the trial, and is in its own state: " in said and "Is a directory" in said
-    assert f"{TALKATIVE}: left the trial, and is in its own state: CPUs 0,2,4," in said
-
-
-def see_that_the_trial_is_decided_without_them_and_its_report_names_them(played):
-    _code, said, path = played
+    for host, why in ((LOST, "its answer has 0 lines"), (FULL, "it left the trial"), (TALKATIVE, "left the trial")):
+        assert f"{host}: {why}" in said
     results = json.loads((path / "results.json").read_text())
-    assert results["answer"][0].startswith("With SMT off instead of SMT on, rate changes by "), results["answer"]
-    assert any(
-        one.startswith(f"{FULL} counts for nothing: hosts/{FULL}.periods.jsonl: cannot be read: ")
-        for one in results["others"]
-    ), results["others"]
-    page = (path / "index.html").read_text()
-    assert f"{LOST}: it was not switched: its answer has 0 lines" in " ".join(page.split())
     assert results["comparisons"][0]["verdict"] == "loss" and results["comparisons"][0]["n"] < 12
-    assert "The report: " in said
+    assert any(one.startswith(f"{FULL} counts for nothing: ") for one in results["others"]), results["others"]
+    assert f"{LOST}: it was not switched: " in " ".join((path / "index.html").read_text().split())
+
+
+def test_a_trial_whose_periods_count_each_others_samples_is_refused_before_any_switch(tmp_path):
+    """The server does not know how its rule is made: the user says how far it looks back."""
+    fleet = TrialFleet(tmp_path, {"web0": {}, "web1": {}})
+    number = json.dumps({"status": "success", "data": {"resultType": "scalar", "result": [1e9, "5"]}})
+    metric = {"name": "requests", "query": "vector(5)", "looks_back": "25s", "better": "higher", "primary": True}
+    times = {"smt_trial_period": 30, "smt_trial_settle": 20, "smt_trial_check": 2, "smt_trial_periods": 6}
+    with prometheus_server.serving(lambda handler: prometheus_server.send(handler, number)) as url:
+        asked = {"smt_trial_run": "one", "smt_trial_metrics": [metric], "smt_trial_metrics_url": url, **times}
+        code, said = fleet.play("smt_trial", **asked, smt_trial_after_switch=["true"])
+    assert code != 0 and "smt_trial_settle is 20, and requests counts samples from up to 25 s before" in line(said)
+    assert "Set smt_trial_settle to 25 or more" in line(said), said
+    assert not (tmp_path / "smt_trial_results").exists() and fleet.changes() == {}

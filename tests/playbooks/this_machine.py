@@ -14,10 +14,9 @@ import sys
 
 import yaml
 
-HOSTS = {
-    "here": {"ansible_connection": "local", "ansible_python_interpreter": sys.executable},
-    "gone": {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1},
-}
+LOCAL = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+GONE = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
+HOSTS = {"here": LOCAL, "gone": GONE}
 
 # What an evaluation of this machine takes at least.
 SHORT = {
@@ -39,29 +38,44 @@ def this_machine():
         yield
 
 
-def call(place, playbook, *words, hosts=(), **variables):
-    """Call a playbook of the collection in a directory, as users do.
+def start(place, playbook, *words, hosts=(), **variables):
+    """Start a playbook of the collection, or a file in the directory, as users do.
 
     Args:
         place: the directory; the inventory of some hosts is written into it.
         playbook: its name.
         words: more of the command line.
-        hosts: of HOSTS; without any there is no inventory.
+        hosts: of HOSTS, or others with their variables; without any there is no inventory.
         variables: extra variables.
     """
     inventory = place / "inventory.yml"
     if hosts:
-        inventory.write_text(yaml.safe_dump({"all": {"hosts": {name: HOSTS[name] for name in hosts}}}))
-    return subprocess.run(
+        found = hosts if isinstance(hosts, dict) else {name: HOSTS[name] for name in hosts}
+        inventory.write_text(yaml.safe_dump({"all": {"hosts": found}}, sort_keys=False))
+    return subprocess.Popen(
         [
             str(pathlib.Path(sys.executable).with_name("ansible-playbook")),
             *(("-i", str(inventory)) if hosts else ()),
-            *(f"threadwise.smt.{playbook}", "-e", json.dumps(variables), *words),
+            *(playbook if playbook.endswith(".yml") else f"threadwise.smt.{playbook}", *words),
+            *(("-e", json.dumps(variables)) if variables else ()),
         ],
         cwd=place,
         stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
-        check=False,
-        env=dict(os.environ, ANSIBLE_NOCOLOR="1"),
+        start_new_session=True,
+        env={**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_LOCALHOST_WARNING": "False"},
     )
+
+
+def call(place, playbook, *words, hosts=(), **variables):
+    """Do the same to its end. Returns (exit code, what a person sees)."""
+    with start(place, playbook, *words, hosts=hosts, **variables) as process:
+        seen = process.communicate()[0]
+    return process.returncode, seen
+
+
+def line(seen):
+    """What a person sees, without line breaks."""
+    return " ".join(seen.split())

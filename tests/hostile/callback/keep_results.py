@@ -12,19 +12,13 @@ description:
   - One JSON line for each task and host. C(broke) names the exception of Python by which an action ended, where it did
     not end by an error of its own.
 options:
-  path:
-    description: The file.
-    type: path
-    required: true
-    env:
-      - name: KEEP_RESULTS_PATH
+  path: {description: The file., type: path, required: true, env: [{name: KEEP_RESULTS_PATH}]}
   whole:
     description: Hosts whose results are kept whole.
     type: list
     elements: str
+    env: [{name: KEEP_RESULTS_WHOLE}]
     default: []
-    env:
-      - name: KEEP_RESULTS_WHOLE
 """
 
 import json

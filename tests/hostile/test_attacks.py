@@ -1,0 +1,172 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Compromised hosts beside two honest ones, many in one run, and fewer where that did harm, to name the one that did
+it: none harms anybody but itself. Attacks that have a name, and answers that are made from a seed.
+
+HOSTILE_SEED says which ones; a failure names the seed of the host that did it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import shutil
+
+import arena
+import judge
+import mutate
+import named
+import night
+import one_run
+import pytest
+import recorded
+from ansible_collections.threadwise.smt.plugins.action.smt_benchmark import FEW_HOSTS
+
+# A host that is evaluated waits most of the time; the others keep the controller busy.
+FORKS = {"eval": 25, "eval of a sample": 10}
+# Where most of many hosts do harm, naming each of them would take hours.
+MAX_RUNS = 24
+# By day all together, of two playbooks.
+BY_DAY = (recorded.SURVEY, recorded.COMPLIANCE)
+SEED = os.environ.get("HOSTILE_SEED", "1")
+# How many generated answers are for which playbook at night: those that ask a host more often cost more.
+ANSWERS = {"survey": 1200, "compliance": 900, "enforce": 450, "eval": 450}
+# Hosts of one run; and of so many one tells megabytes.
+MAX_HOSTS = 100
+LARGE_EACH = 40
+# What a role asks by modules that come with Ansible goes through nothing of ours.
+NOT_OURS = ("file", "sysctl")
+PLAYS = {play.name: play for play in recorded.PLAYS}
+
+
+class Gauntlet:
+    """Runs of one test.
+
+    Args:
+        directory: of the runs, an empty one. What did harm is left there, with what was printed and each host's
+            answers.
+    """
+
+    def __init__(self, directory, recordings):
+        self.directory, self.recordings, self.runs = directory, recordings, 0
+        self.baseline = functools.cache(self._baseline)
+
+    def faults(self, play, hosts, time_limit=300):
+        """What each of the hosts did to a play, by its name; those that harmed nobody are left out."""
+        if len(hosts) > play.forks:
+            play = dataclasses.replace(play, forks=FORKS.get(play.name, play.forks))
+        found = self._try(play, hosts, time_limit)
+        if not found:
+            return {}
+        if len(hosts) == 1 or self.runs >= MAX_RUNS:
+            return {" or ".join(host.name for host in hosts): found}
+        # Halves first: a few hosts among many are found in a few runs.
+        middle = len(hosts) // 2
+        halves = [self.faults(play, half, time_limit) for half in (hosts[:middle], hosts[middle:])]
+        return {**halves[0], **halves[1]} or {" with ".join(host.name for host in hosts): found}
+
+    def _try(self, play, hosts, time_limit):
+        many = play.playbook == recorded.EVALUATION.playbook and len(hosts) + len(arena.HONEST) > FEW_HOSTS
+        baseline = self.baseline(play.name, many)
+        run = self._play(play, hosts, baseline, time_limit)
+        # What was not tried has harmed nobody.
+        delivered = sum(one.split(" ")[1] == "mutants" for lines in run.logs.values() for one in lines)
+        assert delivered, f"no answer reached the controller: {run.text()[-2000:]}"
+        found = judge.faults(run, baseline)
+        if not found:
+            shutil.rmtree(run.directory)
+        return found
+
+    def _baseline(self, name, many):
+        """The play with the honest hosts alone; beside further honest ones where others are many,
+        since each host then gets fewer lines.
+        """
+        further = [arena.Host(f"further{number}") for number in range(FEW_HOSTS)] if many else ()
+        run = self._play({**PLAYS, named.SAMPLE.name: named.SAMPLE}[name], further, None, 600)
+        assert all(run.logs[host] for host in arena.HONEST), f"the honest hosts were not asked: {run.text()[-2000:]}"
+        return run
+
+    def _play(self, play, hosts, baseline, time_limit):
+        self.runs += 1
+        honest = [arena.Host(name) for name in arena.HONEST]
+        # What is done once for all is done with the variables of the first host. Of a rollout the honest ones come
+        # first: it stops where one fails. So they do among honest ones only: a sample takes the first of a class.
+        first = baseline is None or play.playbook == recorded.ENFORCE.playbook
+        order = [*honest, *hosts] if first else [*hosts, *honest]
+        place = self.directory / f"{self.runs:04d}-{play.name.replace(' ', '-')}"
+        return arena.play(place, self.recordings.folder(play), play, order, baseline, time_limit)
+
+
+def group(one):
+    """Cases that are tried in one run: alone is how it was asked for."""
+    return one.name if one.alone or night.NIGHT else one.play.name
+
+
+def of_day(one):
+    return one.play in BY_DAY and not one.alone and not one.large
+
+
+GROUPS = {}
+for _case in named.CASES:
+    if night.NIGHT or of_day(_case):
+        GROUPS.setdefault(group(_case), []).append(_case)
+
+
+@pytest.fixture(scope="session", name="found")
+def _found(tmp_path_factory, recordings):
+    """What the cases of a group did: {host: case}, what hosts did by their names."""
+
+    @functools.cache
+    def faults(name):
+        hosts = {f"third{number}": one for number, one in enumerate(GROUPS[name])}
+
+        def tried(directory):
+            answering = [arena.Host(host, one.answers(recordings)) for host, one in hosts.items()]
+            return Gauntlet(directory, recordings).faults(GROUPS[name][0].play, answering)
+
+        return hosts, one_run.once(tmp_path_factory, f"named {name}", tried)
+
+    return faults
+
+
+@pytest.mark.parametrize(
+    "one", [pytest.param(one, marks=() if of_day(one) else pytest.mark.night, id=str(one)) for one in named.CASES]
+)
+def test_an_attack_harms_nobody_but_the_host_that_tries_it(one, found):
+    hosts, reported = found(group(one))
+    mine = next(host for host, that in hosts.items() if that is one)
+    # Several that could not be distinguished are named together.
+    wrong = [f"{names}: {line}" for names, lines in reported.items() if mine in names.split() for line in lines]
+    assert not wrong, f"{one.name}:\n" + "\n".join(wrong)
+
+
+def generated(recordings, play, number):
+    """The host of a number: it answers one call in another way, or several."""
+    seed = f"{SEED}-{play.name}-{number}"
+    source = mutate.Mutator(seed)
+    keys = recordings.keys(play)
+    answers = {}
+    for place in source.some([place for place, key in enumerate(keys) if key not in NOT_OURS]):
+        key = keys[place]
+        # The one of several calls, where a module is asked again.
+        nth = f"{key}.{keys[: place + 1].count(key)}" if keys.count(key) > 1 else key
+        if key == "look":
+            answers["look.1"] = source.text_answer(recordings.text(play, key))
+        else:
+            answers[nth] = source.answer(recordings.answer(play, key), large=number % LARGE_EACH == LARGE_EACH - 1)
+    return arena.Host(f"seed-{seed}", answers)
+
+
+BATCHES = [(name, first) for name, count in ANSWERS.items() for first in range(0, count, MAX_HOSTS)]
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [pytest.param(*one, marks=() if one == ("compliance", 0) else pytest.mark.night) for one in BATCHES],
+)
+def test_generated_answers_harm_nobody_else(name, first, tmp_path, recordings):
+    numbers = range(first, first + night.number(10, min(MAX_HOSTS, ANSWERS[name] - first)))
+    hosts = [generated(recordings, PLAYS[name], number) for number in numbers]
+    reported = Gauntlet(tmp_path, recordings).faults(PLAYS[name], hosts, time_limit=1200)
+    assert not reported, "\n".join(f"{one}: {line}" for one, lines in reported.items() for line in lines)

@@ -1,0 +1,264 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Evaluations as a user calls them, on this machine, where they switch nothing."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+import signal
+import socket
+import sys
+
+import jsonschema_rs
+import one_run
+import pytest
+import yaml
+from interruption import interrupt, lose
+from this_machine import GONE, LOCAL, SHORT, call, line, start, this_machine
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+# What a user says of a host, as a command line has it.
+STATED = {"smt_eval_nominal_ghz": "2.75", "smt_eval_price_per_hour": "0.5", "smt_eval_licence_per": "core"}
+
+
+def play(directory, playbook, *words, hosts=("here",), **variables):
+    """Call a playbook that no other test may disturb. Returns (exit code, what a person sees)."""
+    with this_machine():
+        return call(directory, playbook, *words, hosts=hosts, **variables)
+
+
+@pytest.fixture(scope="module", name="evaluated")
+def evaluation(tmp_path_factory):
+    """A directory in which an evaluation was called, and what a person saw."""
+
+    def make(directory):
+        code, seen = play(directory, "smt_eval", smt_eval_run="one", **SHORT, **STATED)
+        assert code == 0, seen
+        return directory, seen
+
+    return one_run.once(tmp_path_factory, "evaluated", make)
+
+
+def result_of(directory, run="one", host="here"):
+    return json.loads((directory / "smt_eval_results" / run / f"{host}.json").read_text(encoding="utf-8"))
+
+
+def test_an_evaluation_leaves_its_result_and_report_and_says_both_at_the_end(evaluated):
+    directory, seen = evaluated
+    for name, schema in (("here.json", "host"), ("results.json", "results")):
+        published = json.loads((ROOT / f"docs/{schema}.schema.json").read_text(encoding="utf-8"))
+        written = json.loads((directory / "smt_eval_results/one" / name).read_text(encoding="utf-8"))
+        jsonschema_rs.Draft202012Validator(published).validate(written)
+    result = result_of(directory)
+    assert result["environment"]["nominal_mhz"] == 2750 and result["restored"]["ok"]
+    assert result["costs"] == {"price_per_hour": 0.5, "licence_per": "core"}
+    assert {(one["workload"], one["placement"]) for one in result["samples"] if one["ok"]} == {("gzip", "single")}
+    left = {path.name for path in (directory / "smt_eval_results/one").iterdir()}
+    assert {"index.html", "here.html", "here.json", "results.json", "results.csv", "summary.md"} - {"here.html"} <= left
+    assert len(seen.splitlines()) <= 30 and "skipping" not in seen and "smt_eval_stop" in seen, seen
+    # The last task fails hosts that could not be evaluated.
+    answer, report, task = seen.split("PLAY RECAP")[0].splitlines()[-7:-4]
+    assert answer.startswith("here: ") and task.startswith("ok"), seen
+    assert report == f"The report: {directory}/smt_eval_results/one/index.html"
+    # Each host is as it was.
+    assert re.search(r"^here +: .*changed=0 ", seen, re.MULTILINE), seen
+
+
+def test_a_report_is_built_again_of_what_was_measured(evaluated):
+    directory = evaluated[0]
+    page = directory / "smt_eval_results/one/index.html"
+    before = page.read_text()
+    page.write_text(before.replace("</body>", "<p>gone</p></body>"))
+    code, seen = call(directory, "smt_report", smt_report_run_dir="smt_eval_results/one")
+    assert code == 0 and page.read_text() == before, seen
+
+
+@pytest.mark.night(after=1)
+@pytest.mark.parametrize("words", [("--check",), ()])
+def test_an_evaluation_under_the_name_of_an_earlier_one_is_refused(evaluated, words):
+    def written():
+        paths = (directory / "smt_eval_results").rglob("[a-z]*.*")
+        return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in paths}
+
+    directory = evaluated[0]
+    before = written()
+    code, seen = play(directory, "smt_eval", *words, smt_eval_run="one", **SHORT)
+    assert code == 2 and "smt_eval_results/one/here.json exists" in line(seen), seen
+    assert written() == before
+
+
+def test_an_evaluation_in_check_mode_leaves_nothing(tmp_path):
+    code, seen = play(tmp_path, "smt_eval", "--check", smt_eval_run="one", **SHORT)
+    assert code == 0 and "here: " in seen, seen
+    assert [path.name for path in tmp_path.iterdir()] == ["inventory.yml"]
+
+
+@pytest.mark.night
+def test_results_can_be_asked_by_json_query_as_they_are(tmp_path, evaluated):
+    """By the filter that playbooks use, on the result of a host and on the report's."""
+    results = evaluated[0] / "smt_eval_results/one"
+    asked = {
+        "here.json": "samples[?ok && placement == 'single'].workers[].value | length(@)",
+        "results.json": "hosts[].comparisons[?starts_with(effect, 'smt')].verdict[] | length(@)",
+    }
+    answers = {
+        name: f"{{{{ lookup('ansible.builtin.file', '{results / name}') | from_json |"
+        f" community.general.json_query(asked['{name}']) }}}}"
+        for name in asked
+    }
+    copy = {"dest": f"{tmp_path}/answers.json", "mode": "0600", "content": "{{ answers | to_json }}"}
+    tasks = [{"ansible.builtin.copy": copy, "vars": {"answers": answers}}]
+    (tmp_path / "ask.yml").write_text(
+        json.dumps([{"hosts": "all", "gather_facts": False, "vars": {"asked": asked}, "tasks": tasks}])
+    )
+    code, seen = call(tmp_path, "ask.yml", hosts=["here"])
+    assert code == 0, seen
+    samples = sum(one["ok"] for one in result_of(evaluated[0])["samples"])
+    assert json.loads((tmp_path / "answers.json").read_text()) == {"here.json": samples, "results.json": 0}
+
+
+@pytest.mark.night
+def test_failures_come_last_each_once_and_the_others_have_their_report(tmp_path):
+    # Only the host knows that it has no such CPU.
+    hosts = {"a": LOCAL, "b": {**LOCAL, "smt_eval_siblings": [[0, 4000]]}, "c": GONE}
+    code, seen = play(tmp_path, "smt_eval", hosts=hosts, smt_eval_run="one", smt_eval_serial="34%", **SHORT)
+    assert code in (2, 4), seen
+    report, _path, failures = seen.partition("The report: ")
+    assert {"a.json", "index.html"} <= {path.name for path in (tmp_path / "smt_eval_results/one").iterdir()}
+    assert "fatal" not in report and len(re.findall(r"^fatal: \[b\].*CPU 4000", failures, re.MULTILINE)) == 1, seen
+    assert len(re.findall("^fatal: .*UNREACHABLE", failures, re.MULTILINE)) == 1, seen
+    for host, unreachable, failed in (("a", 0, 0), ("b", 0, 1), ("c", 1, 0)):
+        counted = f"^{host} .*changed=0 +unreachable={unreachable} +failed={failed}"
+        assert re.search(counted, failures, re.MULTILINE), seen
+
+
+LONG = {**SHORT, "smt_eval_budget": 3600, "smt_eval_margin": 0.0001, "smt_eval_progress": 1000}
+
+
+@pytest.mark.night
+def test_ctrl_c_leaves_a_plan_that_can_be_ended_fetched_and_reported(tmp_path):
+    # No other test evaluates this machine before the plan has ended.
+    with this_machine():
+        try:
+            process = start(tmp_path, "smt_eval", hosts=["here"], smt_eval_run="long", **LONG)
+            lines = iter(process.stdout.readline, "")
+            assert any(" %, block " in one for one in lines)
+            # As a terminal does: to all of Ansible's processes.
+            interrupt(process, signal.SIGINT)
+            lose(process)
+            code, seen = call(tmp_path, "smt_eval_stop", "--check", hosts=["here"])
+            assert code == 0 and not list(tmp_path.rglob("smt_eval_results/long/*.json")), seen
+            code, seen = call(tmp_path, "smt_eval_stop", hosts=["here"])
+            assert code == 0 and re.search(r"\d+ samples: .*smt_eval_results/long/here.json", seen), seen
+        finally:
+            # Also of a test that failed no plan goes on.
+            seen = call(tmp_path, "smt_eval_stop", hosts=["here"])[1]
+    assert "no evaluation is running here" in seen
+    result = result_of(tmp_path, "long")
+    assert result["outcome"] == "interrupted" and "SIGTERM" in result["message"], result["message"]
+    code, seen = call(tmp_path, "smt_report", smt_report_run_dir="smt_eval_results/long")
+    assert code == 0 and (tmp_path / "smt_eval_results/long/index.html").is_file(), seen
+
+
+@pytest.mark.night
+def test_a_reader_that_goes_in_the_middle_ends_the_plan_and_the_host_is_restored(tmp_path):
+    """As the end of a pager does. What was measured is fetched; its report can be built later."""
+    with (
+        this_machine(),
+        start(tmp_path, "smt_eval", hosts=["here"], smt_eval_run="one", smt_eval_goal="precision", **LONG) as process,
+    ):
+        next(one for one in process.stdout if " left" in one)
+        process.stdout.close()
+        assert process.wait(600) == 2
+    result = result_of(tmp_path)
+    assert result["outcome"] == "interrupted" and result["restored"]["ok"], result["message"]
+    assert not (tmp_path / "smt_eval_results/one/index.html").exists()
+
+
+@pytest.mark.night
+def test_two_evaluations_in_one_call_are_two_runs(tmp_path):
+    """Before an upgrade and after it, by one playbook: what the first one has set does not name the second one."""
+    runs = [
+        {"import_playbook": str(ROOT / "playbooks/smt_eval.yml"), "vars": {"smt_eval_run": run}}
+        for run in ("before", "after")
+    ]
+    (tmp_path / "both.yml").write_text(json.dumps(runs), encoding="utf-8")
+    code, seen = play(tmp_path, "both.yml", **SHORT)
+    assert code == 0 and [result_of(tmp_path, run)["run"] for run in ("before", "after")] == ["before", "after"], seen
+
+
+@pytest.mark.night
+def test_a_sample_of_each_class_is_measured_and_the_hosts_of_a_class_share_the_work_of_one(tmp_path):
+    hosts = dict.fromkeys(("one", "two", "three"), LOCAL)
+    code, seen = play(tmp_path, "smt_eval", hosts=hosts, smt_eval_run="s", smt_eval_sample=1, **SHORT)
+    assert code == 0 and "one measured, for one, two, three." in seen, seen
+    assert {path.name for path in (tmp_path / "smt_eval_results/s").glob("*.json")} == {"one.json", "results.json"}
+    options = {**SHORT, "smt_eval_run": "t", "smt_eval_sample": 2, "smt_eval_budget": 60}
+    code, seen = play(tmp_path, "smt_eval", "--check", hosts=hosts, **options)
+    assert code == 0 and "one, two measured, for one, two, three." in seen, seen
+    for host in ("one", "two"):
+        assert re.search(f"^{host}: .*about 30 s of about 60 s", seen, re.MULTILINE), seen
+    assert "three: " not in seen.replace("[three]", "")
+
+
+@pytest.mark.night
+def test_a_command_in_one_line_with_the_number_that_it_prints(tmp_path):
+    """As it is typed in a shell, which takes the quotes: Ansible alone would keep the first word."""
+    command = "smt_eval_command=sh -c 'echo progress 1 req/s; echo total 1.5k req/s'"
+    short = {name: value for name, value in SHORT.items() if name != "smt_eval_workloads"}
+    words = ("-e", command, "-e", r"smt_eval_metric=(\S+) req/s")
+    code, seen = play(tmp_path, "smt_eval", *words, smt_eval_run="one", **short)
+    assert code == 0, seen
+    result = result_of(tmp_path)
+    assert [one["name"] for one in result["plan"]["workloads"]] == ["command"]
+    metrics = [one["metrics"]["throughput"] for one in result["samples"]]
+    assert {(one["value"], one["unit"]) for one in metrics} == {(1500.0, "req/s")}
+
+
+# In the place of Flink, with the commands of examples/nexmark/nexmark.sh: a cluster that knows its slots, and queries
+# that reach their rate.
+JOB = """
+import json, socket, sys
+verb, *words = sys.argv[2:]
+if verb == "cluster":
+    listening = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+    while True:
+        asked = listening.accept()[0]
+        asked.sendall(words[1].encode())
+        asked.close()
+try:
+    slots = socket.create_connection(("127.0.0.1", int(sys.argv[1]))).recv(9).decode()
+except OSError:
+    sys.exit(1)
+if verb == "ready":
+    sys.exit(slots != words[0])
+rate = float(words[1])
+print(json.dumps({"records_per_second": rate, "cores": 1, "per_core": rate}))
+"""
+
+
+@pytest.mark.night
+def test_the_queries_of_the_example_nexmark_are_measured_at_each_rate_on_a_cluster_of_their_own(tmp_path):
+    (example,) = yaml.safe_load((ROOT / "examples/nexmark/nexmark.yml").read_text(encoding="utf-8"))
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port = str(found.getsockname()[1])
+    (tmp_path / "job.py").write_text(JOB)
+    custom = example["vars"]["smt_eval_custom"]
+    for one in custom:
+        for key in ("argv", "start", "ready"):
+            assert one[key][0] == "/opt/nexmark/nexmark.sh"
+            one[key] = [sys.executable, str(tmp_path / "job.py"), port, *one[key][1:]]
+    options = {**SHORT, "smt_eval_run": "one", "smt_eval_workloads": [], "smt_eval_placements": ["all_threads"]}
+    code, seen = play(tmp_path, "smt_eval", **options, smt_eval_custom=custom)
+    assert code == 0, seen
+    samples = result_of(tmp_path)["samples"]
+    rates = custom[0]["parameters"]["values"]
+    assert {(one["workload"], one["parameter"]) for one in samples if one["ok"]} == {
+        (one["name"], rate) for one in custom for rate in rates
+    }, samples
+    for one in samples:
+        values = {name: metric["value"] for name, metric in one["metrics"].items()}
+        expected = {"throughput": one["parameter"], "throughput_per_core": one["parameter"], "used_cores": 1}
+        assert values.items() >= expected.items(), values

@@ -1,0 +1,263 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Playbooks that look, as users call them: on this machine, beside a host that is gone, or without any host."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import json
+import pathlib
+import re
+import sys
+
+import pytest
+import yaml
+from ansible_collections.threadwise.smt.plugins.plugin_utils._history import checks
+from this_machine import HOSTS, call, line, start
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PLAYBOOKS = sorted({path.stem for path in (ROOT / "playbooks").glob("*.yml")})
+# A report needs no hosts, and neither do two files.
+NEED_HOSTS = [one for one in PLAYBOOKS if one not in ("smt_report", "smt_compare", "smt_history")]
+
+
+def test_a_survey_shows_a_table_and_leaves_a_page(tmp_path):
+    code, seen = call(tmp_path, "smt_survey", hosts=HOSTS)
+    assert code == 4 and re.search(r"^here +\S", seen, re.MULTILINE) and "2 hosts: " in seen, seen
+    # Who asks for no look sees nothing of it but one line.
+    assert "of its work" not in seen and "[WARNING]" not in seen, seen
+    page = (tmp_path / "smt_survey.html").read_text()
+    assert all(re.search(rf"\b{host}\b", page) for host in HOSTS)
+
+
+@pytest.mark.night
+def test_a_survey_looks_in_check_mode_too(tmp_path):
+    code, seen = call(tmp_path, "smt_survey", "--check", hosts=HOSTS, smt_survey_usage_seconds=1)
+    assert code == 4 and "of its work" in seen, seen
+    assert re.search("^here .* % ", seen, re.MULTILINE), seen
+    assert [path.name for path in tmp_path.iterdir()] == ["inventory.yml"]
+
+
+def test_a_look_at_this_machine_and_a_host_that_is_gone(tmp_path):
+    seconds, textfile = {"smt_exposure_seconds": 1}, {"smt_exposure_textfile": str(tmp_path / "smt.prom")}
+    code, seen = call(tmp_path, "smt_exposure", hosts=HOSTS, **seconds, **textfile)
+    assert code == 4 and f"The page: {tmp_path}/smt_exposure.html" in seen, seen
+    gone, here = json.loads((tmp_path / "smt_exposure.json").read_text())["hosts"]
+    assert (gone["host"], here["host"]) == ("gone", "here") and "onnect" in gone["reason"]
+    # A virtual machine that sees no siblings is not judged.
+    use, why = here["use"], here["use_reason"] or ""
+    assert here["reason"] is None and ("virtual machine" in why if use is None else use["work"][0] <= use["work"][1])
+    assert 'threadwise_smt_sibling_info{cpu="' in (tmp_path / "smt.prom").read_text()
+    assert ">here<" in (tmp_path / "smt_exposure.html").read_text()
+
+
+@pytest.mark.night
+def test_a_look_replaces_no_file_of_somebody_else_and_in_check_mode_none(tmp_path):
+    asked = {"hosts": ["here"], "smt_exposure_seconds": 1, "smt_exposure_textfile": str(tmp_path / "smt.prom")}
+    code, seen = call(tmp_path, "smt_exposure", "--check", **asked)
+    assert code == 0 and "here: CPU usage is " in seen, seen
+    assert [path.name for path in tmp_path.iterdir()] == ["inventory.yml"]
+    (tmp_path / "smt.prom").write_text("mine\n")
+    code, seen = call(tmp_path, "smt_exposure", **asked)
+    assert code == 2 and (tmp_path / "smt.prom").read_text() == "mine\n", seen
+
+
+@pytest.mark.night
+def test_an_evaluation_that_cannot_be_read_is_named_and_the_page_is_made(tmp_path):
+    run_of_one = tmp_path / "results" / "2026-11-01\x1b[31m"
+    run_of_one.mkdir(parents=True)
+    (run_of_one / "here.json").write_text("{")
+    code, seen = call(tmp_path, "smt_exposure", hosts=["here"], smt_exposure_seconds=1, smt_exposure_results="results")
+    assert code == 0 and (tmp_path / "smt_exposure.html").exists(), seen
+    assert r"2026-11-01\x1b[31m: here.json" in line(seen) and "\x1b" not in seen
+
+
+@pytest.mark.night
+def test_a_check_of_compliance_with_a_look(tmp_path):
+    options = {"smt_policy": {"threads_per_core": 1}, "smt_policy_scope": "boot", "smt_compliance_usage_seconds": 1}
+    code, seen = call(tmp_path, "smt_compliance", hosts=HOSTS, **options)
+    assert code == 4, seen
+    gone, here = json.loads((tmp_path / "smt_compliance.json").read_text())["hosts"]
+    assert gone["look"] is None and here["look"]["reason"] is None
+    assert (here["look"]["method"], here["look"]["guessed"]) == ("counters", True)
+    assert 0 <= here["look"]["use"]["work"][0] <= here["look"]["use"]["work"][1] <= 1
+    assert 'data-head="of its work"' in (tmp_path / "smt_compliance.html").read_text()
+
+
+@pytest.mark.night
+def test_the_role_of_looks_removes_its_own_file_and_no_other_whatever_its_name_is(tmp_path):
+    """The task that looks for it: the others are for a host with systemd (molecule/smt_exposure)."""
+    names = ["*.prom", "[ab].prom", "a,b.prom", "a.prom"]
+    for name in (*names, "b.prom", "aXprom", "a.prom.old"):
+        (tmp_path / name).write_text("# HELP threadwise_smt_sibling_info 1 for each\n")
+    tasks = yaml.safe_load((ROOT / "roles/smt_usage/tasks/forget_files.yml").read_text())[:-1]
+    found = "{{ __smt_usage_textfiles.results | map(attribute='files') | flatten | map(attribute='path') | to_json }}"
+    (tmp_path / "usage.json").write_text(json.dumps({"textfile": str(tmp_path / "b.prom")}))
+    plays = []
+    for number, name in enumerate(names):
+        given = {
+            "__smt_usage_given": [str(tmp_path / name)],
+            "__smt_usage_kept": str(tmp_path / "b.prom") if number else "",
+            "__smt_usage_settings": str(tmp_path / "usage.json"),
+            "ansible_python_interpreter": sys.executable,
+        }
+        left = {"ansible.builtin.copy": {"dest": f"{tmp_path}/found-{number}", "content": found}}
+        plays.append({"hosts": "localhost", "gather_facts": False, "vars": given, "tasks": [*tasks, left]})
+    (tmp_path / "plays.yml").write_text(yaml.safe_dump(plays))
+    code, seen = call(tmp_path, "plays.yml")
+    assert code == 0, seen
+    for number, name in enumerate(names):
+        # The first time that of an earlier call, which the others keep.
+        expected = [str(tmp_path / name), *([] if number else [str(tmp_path / "b.prom")])]
+        assert sorted(json.loads((tmp_path / f"found-{number}").read_text())) == sorted(expected)
+
+
+def test_a_proof_in_check_mode_asks_the_kernel_and_its_tools_and_measures_nothing(tmp_path):
+    code, seen = call(tmp_path, "smt_proof", "--check", hosts=HOSTS)
+    assert code == 4 and "here: facts: holds." in seen and "lscpu" in seen, seen
+    assert "here: equal arms: not known." in seen and "2 hosts: 1 on which" in seen, seen
+    # What would be done to siblings is said before; of a machine without them, that there is nothing to do.
+    said = re.search("here: (would take its second threads offline once|no second thread is online)", seen)
+    assert said is not None and said.start() < seen.index("here: switch: "), seen
+    assert [path.name for path in tmp_path.iterdir()] == ["inventory.yml"]
+
+
+START = datetime.datetime(2026, 1, 30, 6, tzinfo=datetime.UTC)
+
+
+def test_a_history_says_and_writes_what_drifted(tmp_path):
+    checks.add(tmp_path / "checks", {"a": "drifted", "b\x1b[2J": "compliant"}, (), START)
+    checks.add(tmp_path / "checks", {"a": "compliant"}, ["b\x1b[2J"], START + datetime.timedelta(days=3))
+    code, seen = call(tmp_path, "smt_history", smt_history_checks="checks")
+    assert code == 0 and "1 host drifted" in seen and "\x1b" not in seen, seen
+    assert json.loads((tmp_path / "smt_history.json").read_text())["drifts"][0]["seconds"] == 3 * 86400
+    assert "3 days" in (tmp_path / "smt_history.html").read_text()
+
+
+@pytest.mark.night
+def test_a_check_of_compliance_leaves_its_line_and_in_check_mode_none(tmp_path):
+    asked = {"smt_policy": "disabled", "smt_policy_scope": "boot", "smt_compliance_history": "checks"}
+    check = functools.partial(call, tmp_path, "smt_compliance", **asked)
+    check("--check", hosts=HOSTS)
+    assert not (tmp_path / "checks").exists()
+    for hosts in (["here", "gone"], ["here"]):
+        code, seen = check(hosts=hosts)
+        assert code == (4 if "gone" in hosts else 2), seen
+    found = checks.read(tmp_path / "checks")
+    # A host that is in the inventory and not in the call is as it was; one that left it is gone.
+    assert [sum(one.counts.values()) for one in found.checks] == [2, 1] and list(found.statuses) == ["here"]
+    (tmp_path / "checks" / "checks-2099-01.jsonl").write_text("mine\n")
+    for words in (("--check",), ()):
+        code, seen = check(*words, hosts=["here"])
+        # Before a host is asked, and not as if one of them had drifted.
+        assert code == 1 and "checks-2099-01.jsonl" in line(seen), seen
+    assert "is no check" in json.loads((tmp_path / "smt_compliance.json").read_text())["error"]
+
+
+def test_two_files_are_compared_without_a_host(tmp_path):
+    for name, times in {"b.json": [16.1, 16.2, 16.0, 16.3, 16.1], "a.json": [12.4, 12.5, 12.3, 12.6]}.items():
+        results = [{"command": "{{ 1 + 1 }}\x1b[1m", "times": times}]
+        (tmp_path / name).write_text(json.dumps({"results": results}), encoding="utf-8")
+    code, seen = call(tmp_path, "smt_compare", before="b.json", after="a.json")
+    assert code == 0 and "{{ 1 + 1 }}" in seen and "\x1b" not in seen and "better, n = 4" in seen, seen
+    (found,) = json.loads((tmp_path / "smt_compare.json").read_text(encoding="utf-8"))["comparisons"]
+    assert (found["verdict"], found["n"], found["better"]) == ("gain", 4, "lower")
+
+
+@pytest.mark.night
+def test_what_was_compared_is_replaced_but_nothing_of_somebody_else(tmp_path):
+    for name in "ab":
+        (tmp_path / f"{name}.txt").write_text("1 2 3 4", encoding="utf-8")
+    asked = {"before": "b.txt", "after": "a.txt", "smt_compare_better": "lower"}
+    assert call(tmp_path, "smt_compare", "--check", **asked)[0] == 0 and not (tmp_path / "smt_compare.json").exists()
+    for _time in range(2):
+        assert call(tmp_path, "smt_compare", **asked)[0] == 0 and (tmp_path / "smt_compare.json").exists()
+    code, seen = call(tmp_path, "smt_compare", **asked, smt_compare_dest="a.txt")
+    assert code == 2 and (tmp_path / "a.txt").read_text() == "1 2 3 4", seen
+
+
+NAMES = {"before": "b.txt", "after": "b.txt"}
+WRONG = [
+    ("smt_exposure", {"smt_exposure_second": 5, "smt_exposure_windows": 5000}, ["second (set in", "windows is 5000"]),
+    ("smt_compare", {}, ["missing required arguments: after, before"]),
+    ("smt_history", {}, ["smt_history_checks", "smt_history_results"]),
+    ("smt_proof", {"smt_proof_second": 60, "smt_proof_seconds": 5}, ["smt_proof_second (set in", "_seconds is 5"]),
+    ("smt_exposure", {"smt_exposure_results": "nowhere"}, ["nowhere"]),
+    ("smt_exposure", {"smt_exposure_page": "page.txt"}, ["page.txt"]),
+    ("smt_compare", {"before": "none.txt", "after": "none.txt"}, ["none.txt", "No such file"]),
+    ("smt_compare", NAMES, ["it is not known which way"]),
+    ("smt_compare", {**NAMES, "smt_compare_bettr": "lower"}, ["the nearest is smt_compare_better"]),
+    ("smt_history", {"smt_history_checks": "nowhere"}, ["nowhere"]),
+    ("smt_history", {"smt_history_results": "."}, ["no report of a run"]),
+    ("smt_history", {"smt_history_results": ".", "smt_history_margin": 3}, ["smt_history_margin is 3"]),
+    ("smt_proof", {"smt_proof_run": "../x"}, ["../x"]),
+]
+
+
+@pytest.mark.night(after=1)
+@pytest.mark.parametrize(("playbook", "variables", "said"), WRONG)
+def test_wrong_values_are_named_before_anything_is_written(tmp_path, playbook, variables, said):
+    (tmp_path / "b.txt").write_text("1 2 3 4", encoding="utf-8")
+    code, seen = call(tmp_path, playbook, hosts=["here"] if playbook in NEED_HOSTS else (), **variables)
+    assert code == 2 and all(one in line(seen) for one in said), seen
+    assert {path.name for path in tmp_path.iterdir()} <= {"b.txt", "inventory.yml"}
+
+
+@pytest.fixture(name="unconfigured")
+def _unconfigured(tmp_path, monkeypatch):
+    """Without this machine's own configuration, which may name an inventory."""
+    (tmp_path / "ansible.cfg").write_text("")
+    monkeypatch.setenv("ANSIBLE_CONFIG", str(tmp_path / "ansible.cfg"))
+    return tmp_path
+
+
+@pytest.mark.night(after=1)
+@pytest.mark.parametrize("playbook", NEED_HOSTS)
+def test_without_an_inventory_a_playbook_says_so_and_fails(unconfigured, playbook):
+    code, seen = call(unconfigured, playbook)
+    assert code != 0 and "-i localhost, -c local" in line(seen) and "PLAY" not in seen, seen
+
+
+@pytest.mark.night
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("-e", "smt_survey_hosts=web"), "matches smt_survey_hosts=web"),
+        (("-e", '{"smt_survey_hosts": ["web", "db"]}'), "matches smt_survey_hosts=web"),
+        (("-e", "smt_survey_hosts=h1", "--limit", "h2"), "both smt_survey_hosts=h1 and --limit h2"),
+    ],
+)
+def test_a_pattern_that_no_host_matches_is_named(unconfigured, words, said):
+    code, seen = call(unconfigured, "smt_survey", "-i", "h1,h2,", *words)
+    assert code != 0 and said in line(seen), seen
+
+
+@pytest.mark.night
+@pytest.mark.parametrize("option", ["--syntax-check", "--list-tasks"])
+def test_a_playbook_can_be_read_without_an_inventory(unconfigured, option):
+    code, seen = call(unconfigured, "smt_survey", option)
+    assert code == 0, seen
+
+
+@pytest.mark.night(after=1)
+@pytest.mark.parametrize(
+    ("playbook", "words", "variables"),
+    [
+        ("smt_survey", (), {}),
+        ("smt_compliance", (), {"smt_policy": "enabled"}),
+        ("smt_eval", ("--check",), {}),
+        # The look itself would take a day.
+        ("smt_exposure", (), {"smt_exposure_seconds": 86400}),
+    ],
+)
+def test_a_reader_that_is_gone_after_the_first_line_keeps_no_playbook_waiting(tmp_path, playbook, words, variables):
+    """As with ``| head -1``: Ansible itself would wait for ever once one of our lines could not be printed."""
+    with start(tmp_path, playbook, *words, hosts=["here"], **variables) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        try:
+            # Of a machine that is busy; without the care it never ends.
+            process.wait(600)
+        finally:
+            process.kill()
