@@ -205,9 +205,8 @@ calibrate: setup ## record pinned samples for half an hour and print how often v
 	python tests/calibration/looks.py .cache/looks.json.gz --made-up 300
 
 .PHONY: bench
-bench: setup ## what reading a host's topology costs beside lscpu, pinning beside taskset, a report of many hosts, validation beside another library; not part of `make test`
+bench: setup ## what reading a host's topology costs beside lscpu, pinning beside taskset, a report of many hosts; not part of `make test`
 	PYTHONPATH=tests/unit/support python tests/benchmarks/bench_facts.py
 	python tests/benchmarks/bench_runner.py
 	PYTHONPATH=tests/unit/support python tests/benchmarks/bench_report.py --hosts 1000 10000
-	PYTHONPATH=tests/unit/support python tests/benchmarks/bench_border.py
 	PYTHONPATH=tests/unit/support:tests/playbooks python tests/benchmarks/bench_compliance.py

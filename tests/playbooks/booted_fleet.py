@@ -17,9 +17,6 @@ from simulated_fleet import ROOT, SHEBANG, Fleet
 
 sys.path.insert(0, str(ROOT / "tests/unit/support"))
 import boot_maker
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.visit import record
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 
 HEAD = 'import os\nfrom ansible.module_utils.basic import AnsibleModule\nROOT = os.environ["SMT_HOST"] + "/root"\n'
 COLLECTION = "from ansible_collections.threadwise.smt.plugins.module_utils."
@@ -46,33 +43,6 @@ except change.ERRORS as error:
     module.fail_json(msg=str(error))
 result.pop("warnings")
 module.exit_json(**result)
-"""
-    ),
-    # As the module does, below a tree; its systemd says that the service runs, and nothing does.
-    "smt_boot_visit": (
-        f"""{COLLECTION}_boot import change
-{COLLECTION}_boot.visit import change as visit, units
-{COLLECTION}_host import files
-names = ("owner", "smt", "maxcpus", "mitigations")
-module = AnsibleModule(dict({{"state": {{"default": "begun"}}, "seconds": {{"type": "int"}},
-    "slot": {{"type": "dict"}}}}, **{{name: {{}} for name in names}}), supports_check_mode=True)
-given, fs = module.params, files.HostFs(ROOT)
-units.processes.run = lambda argv, seconds=60: (0, "active", "")
-real = change.run
-change.run = lambda fs, request: real(fs, request, "x86_64", "6.1.0-13-amd64")
-request = change.Request(given["smt"], given["maxcpus"], False, module.check_mode, given["mitigations"])
-try:
-    if given["state"] == "ended":
-        ended = visit.end(fs, module.check_mode)
-        module.exit_json(changed=ended.changed, arguments=[], reboot_required=ended.reboot_required)
-    obstacle = visit.why_not(fs, given["owner"]) if module.check_mode else None
-    if obstacle:
-        module.fail_json(msg=obstacle)
-    result = change.run(fs, request) if module.check_mode else visit.begin(fs, request, given["seconds"],
-        given["owner"])
-except (visit.VisitError, *change.ERRORS) as error:
-    module.fail_json(msg=str(error))
-module.exit_json(changed=True, arguments=result["arguments"], reboot_required=result["reboot_required"])
 """
     ),
     "simulated_reboot": (
@@ -108,51 +78,13 @@ module.exit_json(changed=True)
 """
     ),
 }
-# In the place of one evaluation by the action of smt_benchmark: a result of the arms that are asked for, with the facts
-# of the tree. And what smt_boot_visit reboots with sets what a kernel would.
-MEASURED = f"""
-import sys
-{COLLECTION}_facts import facts
-{COLLECTION}_host import files
-sys.path.insert(0, {str(ROOT / "tests/unit/support")!r})
-import result_maker
-
-def evaluate(self, task_vars):
-    given, place = self._task.args, pathlib.Path(task_vars["smt_facts_sysroot"])
-    described = {{"announcement": ["SMT off: CPUs 4-7 go offline."], "arms": [], "arms_left_out": [],
-        "workloads": ["gzip"], "workloads_left_out": [],
-                 "missing_packages": [], "obstacles": []}}
-    if given.get("_step") == "describe":
-        return dict(described, changed=False)
-    seen = facts.gather(files.HostFs(str(place / "root")))
-    one = result_maker.result(host=task_vars["inventory_hostname"], run=given["run"], blocks=3)
-    arms = given["arms"]
-    kept = [dict(sample, arm="smt_on" if len(arms) > 1 and sample["arm"] == "smt_on" else sample["arm"])
-        for sample in one["samples"]]
-    if len(arms) == 1:
-        kept = [dict(sample, arm="as_found") for sample in kept
-            if sample["arm"] == ("smt_on" if seen["active"] else "smt_off")]
-        one["plan"]["placements"] = {{"as_found": one["plan"]["placements"]["smt_on" if seen["active"]
-            else "smt_off"]}}
-        one["arms"] = [result_maker.arm("as_found", "as found", True)]
-    one.update(samples=kept, facts=seen)
-    one["environment"]["cmdline"] = (place / "root/proc/cmdline").read_text().strip()
-    path = pathlib.Path(given["dest"]) / given["run"] / (task_vars["inventory_hostname"] + ".json")
-    path.parent.mkdir(parents=True)
-    path.write_text(json.dumps(one))
-    with open(place / "log", "a") as stream:
-        stream.write("measured %s for %s s\\n" % (",".join(arms), given["budget"]))
-    return dict(described, changed=False, error=None, outcome="completed", restored=None, path=str(path))
-
-ActionModule._evaluate = evaluate
-"""
 REBOOT = """from ansible.plugins.action import ActionBase
 
 class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         return dict(self._execute_module("threadwise.smt.simulated_reboot", self._task.args, task_vars=task_vars))
 """
-ARMS = ["smt_on", "maxcpus_4", "nosmt", "mitigations_auto_nosmt"]
+ROLE = [{"hosts": "all", "gather_facts": False, "roles": ["threadwise.smt.smt_boot"]}]
 
 
 class BootFleet(Fleet):
@@ -198,32 +130,14 @@ class BootFleet(Fleet):
         simulate_reboots(collection, self.place)
         (collection / "roles").unlink()
         shutil.copytree(ROOT / "roles", collection / "roles")
-        (collection / "plugins/action/smt_benchmark.py").write_text(
-            (ROOT / "plugins/action/smt_benchmark.py").read_text() + MEASURED
-        )
+        (directory / "boot.yml").write_text(yaml.safe_dump(ROLE))
         self.before = boot_maker.snapshot(self.tree)
-
-    def evaluate(
-        self, *words: str, arms: list[str] | None = None, boots: int = 2, **variables
-    ) -> tuple[int, str, list[str]]:
-        """Evaluate. Returns (exit code, what a person sees, what was done on the host)."""
-        role = {"ansible.builtin.import_role": {"name": "threadwise.smt.smt_eval"}}
-        play = {"hosts": "all", "gather_facts": False, "tasks": [role]}
-        (self.directory / "evaluate.yml").write_text(yaml.safe_dump([play]))
-        known = {"smt_eval_run": "r", "smt_eval_arms": arms or ARMS, "smt_eval_boots": boots, "smt_eval_budget": 80}
-        code, seen = self.play("evaluate.yml", *words, **{**known, "smt_boot_reboot_ok": True, **variables})
-        return code, " ".join(seen.split()), self.changes().get("db1", [])
-
-    def result(self):
-        """The data of the combined result."""
-        return parts.plain(result_files.load(self.directory / "smt_eval_results/r/db1.json"))
 
     def assert_as_before(self):
         """The boot configuration has the bytes that it had, and the host runs as it did."""
         assert boot_maker.snapshot(self.tree) == self.before
         assert (self.tree / "sys/devices/system/cpu/online").read_text() == "0-7\n"
         assert not (self.tree / "var/lib/threadwise-smt/boot-mitigations.json").exists()
-        assert not (self.tree / record.PROGRAM).exists()
 
 
 def simulate_reboots(collection: pathlib.Path, place: pathlib.Path) -> None:
@@ -241,7 +155,6 @@ def simulate_reboots(collection: pathlib.Path, place: pathlib.Path) -> None:
         ("reboot", '"ansible.builtin.reboot"', '"threadwise.smt.simulated_reboot"'),
         ("reboot", "/proc/sys/kernel/random/boot_id", f"{place}/boot_id"),
         ("reboot", "PAUSE_SECONDS = 30.0", "PAUSE_SECONDS = 0.5"),
-        ("visit", "self._signal(record.UNDO_NOW)", f"self._signal('echo goes back by itself >>{place}/log')"),
     ):
         path = collection / f"plugins/plugin_utils/_boots/{file}.py"
         text = path.read_text()

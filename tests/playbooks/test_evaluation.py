@@ -75,6 +75,11 @@ def test_a_report_is_built_again_of_what_was_measured(evaluated):
     assert code == 0 and page.read_text() == before, seen
 
 
+def test_where_nothing_runs_and_all_was_fetched_nothing_is_stopped(evaluated):
+    code, seen = play(evaluated[0], "smt_eval_stop")
+    assert code == 0 and "no evaluation is running here" in seen and "changed=0" in seen, seen
+
+
 @pytest.mark.night(after=1)
 @pytest.mark.parametrize("words", [("--check",), ()])
 def test_an_evaluation_under_the_name_of_an_earlier_one_is_refused(evaluated, words):

@@ -8,14 +8,13 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 
 import pytest
 import sysfs_tree
 import yaml
-from simulated_fleet import ROOT, Fleet
+from simulated_fleet import ROOT
 from this_machine import LOCAL
 
 EDA = ROOT / "examples" / "eda"
@@ -29,38 +28,6 @@ NO_NAMES = [
 ]
 # Of these some have the form of a name: who asks for them is known by the inventory alone.
 NAMES_OF_FORM = {"all", "pair", "nobody"}
-
-
-@pytest.fixture(name="fleet")
-def _fleet(tmp_path):
-    fleet = Fleet(tmp_path, {name: {"smt_policy": "disabled", "smt_policy_scope": "runtime"} for name in HOSTS})
-    inventory = yaml.safe_load((tmp_path / "inventory.yml").read_text())
-    inventory["pair"] = {"hosts": {"h1": None, "h2": None}}
-    (tmp_path / "inventory.yml").write_text(yaml.safe_dump(inventory))
-    (tmp_path / "limit").write_text("h1\n")
-    shutil.copy(EDA / "enforce.yml", tmp_path)
-    return fleet
-
-
-@pytest.mark.night
-def test_no_limit_but_the_name_of_one_host_changes_anything(fleet):
-    calls = {name: fleet.start("enforce.yml", f"--limit={name}") for name in NO_NAMES}
-    calls["no limit"] = fleet.start("enforce.yml")
-    for name, process in calls.items():
-        seen = process.communicate()[0]
-        assert process.returncode, (name, seen)
-        assert "Find the hosts that do not comply" not in seen, (name, seen)
-    assert fleet.changes() == {} and set(fleet.calls().values()) == {0}
-
-
-@pytest.mark.night
-def test_the_host_that_a_limit_names_gets_its_policy_and_no_other(fleet):
-    code, seen = fleet.play("enforce.yml", "--limit=h2")
-    assert code == 0, seen
-    assert fleet.changes() == {"h2": ["smt false"]}
-    # What the check after it says is of that host.
-    answer = json.loads((fleet.directory / "smt_compliance.json").read_text())
-    assert [(host["host"], host["status"]) for host in answer["hosts"]] == [("h2", "compliant")]
 
 
 def test_the_condition_takes_names_alone():

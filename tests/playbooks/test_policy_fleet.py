@@ -459,17 +459,6 @@ def test_variables_of_a_host_that_cannot_be_read_end_the_call_and_the_host_is_na
 
 
 @pytest.mark.night
-def test_a_host_that_a_pattern_cannot_name_is_named_by_a_file(tmp_path):
-    fleet = Fleet(tmp_path, {"my host": {}, "my": {}})
-    fleet.play("smt_compliance", smt_policy="disabled")
-    assert "--limit @FILE" in written(fleet)[1]["my host"]["remediation"]
-    (tmp_path / "file").write_text("my host\n")
-    fleet.play("smt_compliance", "--limit", "@file", smt_policy="disabled")
-    document, hosts = written(fleet)
-    assert list(hosts) == ["my host"] and document["left_out"] == ["my"]
-
-
-@pytest.mark.night
 def test_variables_of_a_role_in_a_play_of_ones_own_are_checked_and_what_is_not_defined_is_no_default(tmp_path):
     hosts = {
         "h1": {"smt_policy": False},
@@ -495,18 +484,6 @@ def test_a_playbook_takes_the_hosts_that_it_is_given(tmp_path, playbook):
     for variables, hosts in (({f"{playbook}_hosts": "h2:h3:!h3"}, {"h2"}), ({}, {"h1", "h2", "h3"})):
         code, seen = fleet.play(playbook, "--list-hosts", **variables)
         assert code == 0 and set(re.findall(r"^ +(h\d)$", seen, re.MULTILINE)) == hosts, seen
-
-
-@pytest.mark.night
-def test_module_defaults_of_the_group_reach_the_modules(tmp_path):
-    fleet = Fleet(tmp_path, {"h1": {}})
-    play = {"hosts": "all", "gather_facts": False, "tasks": [{"threadwise.smt.smt_facts": None}]}
-    (tmp_path / "without.yml").write_text(json.dumps([play]))
-    defaults = {"module_defaults": {"group/threadwise.smt.smt": {"no_option": 1}}}
-    (tmp_path / "with.yml").write_text(json.dumps([{**play, **defaults}]))
-    assert fleet.play("without.yml")[0] == 0
-    code, seen = fleet.play("with.yml")
-    assert code == 2 and "no_option" in seen, seen
 
 
 @pytest.mark.night
@@ -569,22 +546,3 @@ def test_a_host_decides_for_the_class_that_it_has_and_no_other(tmp_path):
     assert "which alone decides" in hosts["liar"]["decided_by"], seen
     assert "liar does not count by run r2" in hosts["h1"]["decided_by"]
     assert fleet.calls() == {"h1": 2, "h2": 1, "liar": 2}, "a host that was evaluated is asked once more"
-
-
-@pytest.mark.night
-def test_one_host_of_seven_does_not_turn_a_decision(tmp_path):
-    """By a workload of this collection that it declares in another direction."""
-    fleet = Fleet(tmp_path, {"h1": {}})
-    for number in range(6):
-        evaluated(tmp_path, f"e{number}", "r1", KINDS[0], 1.18)
-    document = evaluated(tmp_path, "a_first", "r1", KINDS[0], 1.18)
-    for one in (document["plan"]["workloads"][0], *document["samples"]):
-        one["metrics"]["throughput"]["better"] = "lower"
-    (tmp_path / "results/r1/a_first.json").write_text(json.dumps(document))
-    code, seen = fleet.play("smt_compliance", **AUTO)
-    assert code == 0 and "evaluation of 6 hosts" in written(fleet)[1]["h1"]["decided_by"], seen
-    code, seen = fleet.play("smt_report", smt_report_run_dir=str(tmp_path / "results/r1"))
-    assert "gzip has better lower instead of higher" in line(seen), seen
-    report = json.loads((tmp_path / "results/r1/results.json").read_text())
-    assert (report["classes"][0]["recommendation"], report["classes"][0]["workloads"][0]["n"]) == ("on", 6)
-    assert len(report["refused"]) == 1

@@ -15,7 +15,6 @@ import subprocess
 import sys
 
 import pytest
-import yaml
 from booted_fleet import BootFleet, simulate_reboots
 from pulled_host import BIN, PulledHost
 from simulated_fleet import ROOT, SHEBANG, Fleet
@@ -25,7 +24,6 @@ sys.path.insert(0, str(ROOT / "tests/unit/support"))
 from ansible_collections.threadwise.smt.plugins.module_utils._slot import record
 from fleetlock_server import FULL, FleetLock
 
-ROLE = [{"hosts": "all", "gather_facts": False, "roles": ["threadwise.smt.smt_boot"]}]
 # Down for a while, so that two at once would be seen.
 ON_REBOOT = """#!{python}
 import json, sys, time, urllib.request
@@ -59,7 +57,6 @@ class Booted(BootFleet):
         super().__init__(directory, name=name, smt_policy_group="db")
         self.name, self.slot = name, {"smt_slot": {"fleetlock": server.url}}
         hook(self.place, server, name)
-        (directory / "boot.yml").write_text(yaml.safe_dump(ROLE))
 
     def begin(self, *words, **variables):
         known = {"smt_boot_reboot_ok": True, "smt_boot_smt": "disabled", **self.slot}
