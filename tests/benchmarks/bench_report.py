@@ -1,16 +1,14 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the report of a fleet costs: wall time, CPU time and peak memory of building it,
-and when a browser shows its first content.
+"""What the report of a fleet costs: wall time, CPU time and peak memory of building it.
 
     PYTHONPATH=tests/unit .venv/bin/python tests/benchmarks/bench_report.py [--hosts 100 1000] [--workloads 8]
-    [--samples 30] [--browser] [--directory DIR]
+    [--samples 30] [--directory DIR]
 
 Each host has its own result file, as the playbook leaves it: 2 x 2 x 2 CPUs, every online thread busy, half of the
 samples with SMT on and half with SMT off in as many blocks, and values of its own. Building runs in a fresh process
 from nothing but these files. Memory is the largest sum of the proportional shares (PSS) of that process and its
-children, looked at ten times a second. First content is what headless Chromium tells of the overview
-(first-contentful-paint), the least of five. Prints a table; asserts nothing.
+children, looked at ten times a second. Prints a table; asserts nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +18,6 @@ import json
 import os
 import random
 import resource
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,10 +25,7 @@ import time
 from pathlib import Path
 
 import result_maker
-from selenium import webdriver
-from selenium.webdriver.support.ui import WebDriverWait
 
-FIRST_PAINT = "return performance.getEntriesByName('first-contentful-paint').map((one) => one.startTime)"
 BUILD = """
 import sys
 from pathlib import Path
@@ -48,26 +42,20 @@ def main():
     parser.add_argument("--hosts", type=int, nargs="+", default=[100, 1000])
     parser.add_argument("--workloads", type=int, default=8)
     parser.add_argument("--samples", type=int, default=30)
-    parser.add_argument("--browser", action="store_true")
     parser.add_argument("--directory")
     options = parser.parse_args()
     print(
         f"{len(os.sched_getaffinity(0))} CPUs, load average {os.getloadavg()[0]:.1f}, {options.workloads} workloads x"
         f" {options.samples} samples a host"
     )
-    print(
-        f"{'hosts':>7} {'wall s':>8} {'CPU s':>8} {'ms a host':>10} {'peak MB':>8} {'pages MB':>9}"
-        f" {'first content ms':>17}"
-    )
+    print(f"{'hosts':>7} {'wall s':>8} {'CPU s':>8} {'ms a host':>10} {'peak MB':>8} {'pages MB':>9}")
     for hosts in options.hosts:
         with tempfile.TemporaryDirectory(prefix="bench_report.", dir=options.directory) as directory:
             write(Path(directory), hosts, options.workloads, options.samples)
             wall, seconds, peak = build(directory)
             size = sum(path.stat().st_size for path in Path(directory).glob("*.html")) / 1e6
-            first = f"{first_content(Path(directory, 'index.html')):.0f}" if options.browser else "not asked"
             print(
-                f"{hosts:>7} {wall:>8.1f} {seconds:>8.1f} {1000 * wall / hosts:>10.1f} {peak:>8.0f} {size:>9.1f}"
-                f" {first:>17}",
+                f"{hosts:>7} {wall:>8.1f} {seconds:>8.1f} {1000 * wall / hosts:>10.1f} {peak:>8.0f} {size:>9.1f}",
                 flush=True,
             )
 
@@ -133,23 +121,6 @@ def memory(pid):
         return 0
     own = next((int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:")), 0)
     return own + sum(memory(int(child)) for child in children)
-
-
-def first_content(page):
-    """Milliseconds until headless Chromium painted the first content of a page, the least of five."""
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium")
-    for argument in ("--headless=new", "--no-sandbox"):
-        options.add_argument(argument)
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which("chromedriver")))
-    try:
-        times = []
-        for _turn in range(5):
-            driver.get(page.as_uri())
-            times += WebDriverWait(driver, 60).until(lambda browser: browser.execute_script(FIRST_PAINT))
-        return min(times)
-    finally:
-        driver.quit()
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ from __future__ import annotations
 import datetime
 import shutil
 import sys
-import urllib.parse
 from pathlib import Path
 
 import pytest
@@ -281,19 +280,6 @@ def test_a_wide_screen_is_used_and_nothing_but_tables_is_wider_than_a_telephone(
 
 
 @pytest.mark.night
-@pytest.mark.parametrize("width", [1280, 390])
-def test_what_each_arm_leaves_open_is_seen_whole(browser, tmp_path, width):
-    document = result_maker.result(blocks=4)
-    for name in ("indirect_target_selection", "mmio_stale_data"):
-        document["facts"]["vulnerabilities"][name] = {"status": "Vulnerable; SMT Host state unknown", "smt": "unknown"}
-    show(browser, build(tmp_path, [document]) / "index.html", width)
-    seen, whole = browser.execute_script(
-        "const wide = document.querySelector('.exposure').parentElement; return [wide.clientWidth, wide.scrollWidth]"
-    )
-    assert seen == whole
-
-
-@pytest.mark.night
 def test_tables_of_hosts_are_seen_whole_where_everything_is_known(browser, tmp_path, three_hosts):
     assert is_whole(browser, three_hosts / "index.html", 1280)
     facts = result_maker.result(shape=(1, 1, 2))["facts"]
@@ -385,20 +371,6 @@ def column(browser, table, number):
 
 
 @pytest.mark.night
-def test_numbers_are_sorted_as_numbers(browser, one_host):
-    show(browser, one_host / "index.html")
-    browser.execute_script("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
-    table = browser.find_element(By.CSS_SELECTOR, "div[aria-label=Samples] table")
-    WebDriverWait(browser, 10).until(lambda driver: table.find_elements(By.CSS_SELECTOR, "tbody tr"))
-    table.find_elements(By.CSS_SELECTOR, "thead button")[5].click()
-    values = [
-        float(field.text.replace("\u202f", ""))
-        for field in table.find_elements(By.CSS_SELECTOR, "tbody td:nth-child(6)")
-    ]
-    assert len(values) == 200 and values == sorted(values)
-
-
-@pytest.mark.night
 def test_hosts_are_filtered_by_words(browser, three_hosts):
     show(browser, three_hosts / "index.html")
     field = browser.find_element(By.CSS_SELECTOR, "input[type=search]")
@@ -457,38 +429,6 @@ def test_a_status_is_chosen_by_a_link_and_stays_in_the_address(browser, judged):
     browser.get(judged.as_uri() + "#status=bad+policy")
     assert shown_hosts(browser) == ["d-refused"]
     assert browser.get_log("browser") == []
-
-
-@pytest.mark.night
-def test_an_address_chooses_among_many_hosts(browser, fleet_of_5000):
-    show(browser, fleet_of_5000 / "index.html")
-    browser.get((fleet_of_5000 / "index.html").as_uri() + "#hardware+class=class-3&hosts=web000")
-    assert browser.find_element(By.ID, "count-hosts").text == "1 of 5000"
-    browser.get((fleet_of_5000 / "index.html").as_uri() + "#conclusion=SMT+off")
-    WebDriverWait(browser, 10).until(lambda driver: driver.find_element(By.ID, "count-hosts").text == "0 of 5000")
-    assert browser.get_log("browser") == []
-
-
-@pytest.mark.night
-def test_a_star_after_a_conclusion_is_no_part_of_what_is_chosen(browser, three_hosts):
-    show(browser, three_hosts / "index.html")
-    starred = next(text for text in column(browser, "#hosts", 1) if text.endswith(" *"))
-    browser.get((three_hosts / "index.html").as_uri() + f"#conclusion={urllib.parse.quote(starred[:-2])}")
-    WebDriverWait(browser, 10).until(lambda _driver: set(column(browser, "#hosts", 1)) == {starred})
-
-
-@pytest.mark.night
-def test_the_reason_is_on_the_screen_of_a_telephone(browser, judged):
-    show(browser, judged, 400)
-    places = browser.execute_script("""
-        return [...document.querySelectorAll('#hosts td.note')].filter((cell) => cell.textContent)
-            .map((cell) => cell.getBoundingClientRect()).map((box) => [box.left, box.right]);
-    """)
-    # The reason of each, and what to do.
-    assert len(places) == 8 and all(left >= 0 and right <= 400 for left, right in places)
-    assert browser.execute_script("return document.documentElement.scrollWidth") <= 400
-    browser.find_element(By.LINK_TEXT, "unknown 1").click()
-    WebDriverWait(browser, 10).until(lambda _driver: shown_hosts(browser) == ["b-unknown"])
 
 
 @pytest.mark.night

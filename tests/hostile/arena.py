@@ -44,12 +44,7 @@ RUN = "r1"
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What a host answers to one call instead of the truth.
-
-    Attributes:
-        body: what it prints.
-        how: as `host_program` reads it from KEY.how.
-    """
+    """What a host prints to one call instead of the truth, and how, as `host_program` reads it from KEY.how."""
 
     body: bytes
     how: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
@@ -148,12 +143,12 @@ def play(
 
     Args:
         directory: a new one.
-        answers: a folder of what real modules answered, by key.
         wanted: the playbook and its variables.
+        answers: a folder of what real modules answered, by key.
         hosts: in the order of the inventory.
         baseline: the same call without the hosts in question: what takes more memory than that and `MAX_BYTES` is
             killed.
-        time_limit: seconds after which the call is killed, counted from when `baseline` was done.
+        time_limit: seconds more than the baseline took after which the call is killed.
         place: called with the folder of the call, to put further files there.
     """
     project = _prepare(directory, hosts, answers)

@@ -17,20 +17,11 @@ import named
 import pytest
 import recorded
 import result_maker
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import registry
 from this_machine import this_machine
 
 AUTO = dataclasses.replace(
     recorded.COMPLIANCE, variables={**recorded.FILES, "smt_policy": "auto", "smt_policy_results": "evidence"}
 )
-# A short playbook of one's own, which asks no host.
-REPORT = arena.Play("report", "report.yml")
-REPORTED = {"run_dir": "out/results/r1", "before": "out/results/r0"}
-REPORT_TASKS = [{"threadwise.smt.smt_report": REPORTED, "delegate_to": "localhost"}]
-REPORT_TEXT = json.dumps([{"hosts": "honest1", "gather_facts": False, "tasks": REPORT_TASKS}])
-
-
 # Each takes runs of its own.
 pytestmark = pytest.mark.night
 
@@ -92,23 +83,6 @@ def test_one_host_does_not_overrule_the_evaluations_of_four(how, tmp_path, recor
     )
 
 
-def test_a_host_that_is_called_as_a_page_of_the_report_has_its_page(tmp_path, recordings):
-
-    def place(project):
-        (project / "report.yml").write_text(REPORT_TEXT)
-        for run in ("r0", "r1"):
-            (project / "out/results" / run).mkdir(parents=True)
-            for host in ("compare", "honest1"):
-                (project / "out/results" / run / f"{result_files.file_stem(host)}.json").write_text(
-                    json.dumps(result_maker.result(host=host, run=run, blocks=4))
-                )
-
-    run = arena.play(tmp_path / "run", recordings.folder(recorded.EVALUATION), REPORT, honest()[:1], place=place)
-    pages = {path.name for path in (run.out / "results/r1").glob("*.html")}
-    of_hosts = {f"{result_files.file_stem(host)}.html" for host in ("compare", "honest1")}
-    assert pages == {*registry.page_names(), *of_hosts} and len(pages) == 5, run.text()
-
-
 def test_files_are_for_whom_the_umask_lets_in(tmp_path, recordings):
     for play in (recorded.COMPLIANCE, recorded.SURVEY):
         run = arena.play(
@@ -116,13 +90,6 @@ def test_files_are_for_whom_the_umask_lets_in(tmp_path, recordings):
         )
         modes = {path.name: oct(stat.S_IMODE(path.stat().st_mode)) for path in run.out.iterdir()}
         assert set(modes.values()) == {"0o640"}, modes
-
-
-def test_results_go_to_the_users_home_by_its_short_name(tmp_path, recordings):
-    play = dataclasses.replace(recorded.EVALUATION, variables={**recorded.SHORT, "smt_eval_dest": "~/res"})
-    run = arena.play(tmp_path / "run", recordings.folder(play), play, honest())
-    assert (run.directory / "home/res" / arena.RUN / "honest1.json").exists(), run.changed
-    assert not (run.directory / "project/~").exists()
 
 
 @pytest.mark.parametrize("dest", ["inventory/host_vars", "out/../group_vars", "filter_plugins"])

@@ -10,7 +10,7 @@ import pytest
 from booted_fleet import BootFleet
 
 
-@pytest.mark.night(after=1)
+@pytest.mark.night
 @pytest.mark.parametrize(
     ("variables", "booted"),
     [

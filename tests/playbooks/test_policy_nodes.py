@@ -74,19 +74,6 @@ def test_what_changes_no_cpu_drains_no_node(nodes):
 
 
 @pytest.mark.night
-def test_a_node_that_cannot_be_drained_is_left_as_it_was(nodes):
-    nodes.change(stuck=["lone"])
-    for words in (["--check"], []):
-        code, seen = nodes.play("smt_enforce", *words, **POLICY)
-        assert code != 0 and "cannot delete Pods that declare no controller: lone" in line(seen), seen
-        assert nodes.changes() == {} and nodes.state["node"] == cluster.NODE
-    # Nothing waits for a rollback.
-    nodes.change(stuck=[])
-    code, seen = nodes.play("smt_enforce", **POLICY)
-    assert code == 0 and nodes.changes()["h1"][-1] == "smt false", seen
-
-
-@pytest.mark.night
 @pytest.mark.parametrize("playbook", ["smt_enforce", "play.yml"])
 def test_a_node_whose_host_cannot_be_changed_gets_pods_as_before(nodes, playbook):
     (nodes.directory / "play.yml").write_text(
@@ -134,16 +121,6 @@ def test_a_node_has_labels_of_its_state_where_they_are_asked_for(nodes):
     health = {"smt_policy": "enabled", "smt_enforce_health_check": "health.yml"}
     code, seen = nodes.play("smt_enforce", **{**policy, **health})
     assert code != 0 and nodes.labels == {**off, "threadwise-smt/status": "drifted"}, seen
-
-
-@pytest.mark.night
-def test_without_kubectl_nothing_is_changed_and_it_is_said_what_to_do(nodes, monkeypatch):
-    (nodes.directory / "bin/kubectl").unlink()
-    # The machine of the tests may have one.
-    monkeypatch.setenv("PATH", str(pathlib.Path(sys.executable).parent))
-    code, seen = nodes.play("smt_enforce", **POLICY)
-    assert code != 0 and "kubectl is not installed on the controller" in line(seen), seen
-    assert nodes.changes() == {}
 
 
 @pytest.mark.night

@@ -113,6 +113,7 @@ def test_the_role_of_looks_removes_its_own_file_and_no_other_whatever_its_name_i
         assert sorted(json.loads((tmp_path / f"found-{number}").read_text())) == sorted(expected)
 
 
+@pytest.mark.night
 def test_a_proof_in_check_mode_asks_the_kernel_and_its_tools_and_measures_nothing(tmp_path):
     code, seen = call(tmp_path, "smt_proof", "--check", hosts=HOSTS)
     assert code == 4 and "here: facts: holds." in seen and "lscpu" in seen, seen
@@ -195,7 +196,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.night(after=1)
+@pytest.mark.night
 @pytest.mark.parametrize(("playbook", "variables", "said"), WRONG)
 def test_wrong_values_are_named_before_anything_is_written(tmp_path, playbook, variables, said):
     (tmp_path / "b.txt").write_text("1 2 3 4", encoding="utf-8")
@@ -212,7 +213,7 @@ def _unconfigured(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.night(after=1)
+@pytest.mark.night
 @pytest.mark.parametrize("playbook", NEED_HOSTS)
 def test_without_an_inventory_a_playbook_says_so_and_fails(unconfigured, playbook):
     code, seen = call(unconfigured, playbook)
@@ -240,7 +241,7 @@ def test_a_playbook_can_be_read_without_an_inventory(unconfigured, option):
     assert code == 0, seen
 
 
-@pytest.mark.night(after=1)
+@pytest.mark.night
 @pytest.mark.parametrize(
     ("playbook", "words", "variables"),
     [

@@ -199,17 +199,6 @@ def test_credentials_that_can_be_used_are_used_and_nothing_else(tmp_path, server
     )
 
 
-@pytest.mark.night
-def test_what_is_no_credential_is_refused_before_any_host_is_contacted(tmp_path, server):
-    found = fleet(tmp_path, REFUSED, server.url)
-    said = play(found, tmp_path, "smt_trial", smt_trial_run="one", smt_trial_periods=4)
-    for name, (_variables, sentence) in REFUSED.items():
-        assert re.search(rf"{re.escape(sentence)}.*\[[^]]*{name}", said), name
-    assert (
-        not server.got and not (found.directory / "smt_trial_results").exists() and set(found.calls().values()) == {0}
-    )
-
-
 OWN_PLAY = """
 - hosts: all
   gather_facts: false
