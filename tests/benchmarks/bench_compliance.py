@@ -49,27 +49,11 @@ def main(words: list[str]) -> int:
         place = pathlib.Path(directory)
         os.chdir(place)
         inventory(place, count)
+        where = ["-i", "inventory.yml", "-f", str(FORKS)]
+        compliance = ["threadwise.smt.smt_compliance", "-e", "smt_policy=disabled"]
         commands = {
-            "ping": [
-                str(BIN / "ansible"),
-                "all",
-                "-i",
-                "inventory.yml",
-                "-f",
-                str(FORKS),
-                "-m",
-                "ansible.builtin.ping",
-            ],
-            "compliance": [
-                str(BIN / "ansible-playbook"),
-                "-i",
-                "inventory.yml",
-                "-f",
-                str(FORKS),
-                "threadwise.smt.smt_compliance",
-                "-e",
-                "smt_policy=disabled",
-            ],
+            "ping": [str(BIN / "ansible"), "all", *where, "-m", "ansible.builtin.ping"],
+            "compliance": [str(BIN / "ansible-playbook"), *where, *compliance],
         }
         found: dict[str, list[tuple[float, int]]] = {name: [] for name in commands}
         for dummy in range(ROUNDS):

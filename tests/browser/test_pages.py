@@ -24,7 +24,7 @@ import result_maker
 import studies
 import trial_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, survey
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files import registry
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files.base import Check
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build as build_module, hardware_classes
@@ -280,25 +280,6 @@ def test_a_wide_screen_is_used_and_nothing_but_tables_is_wider_than_a_telephone(
 
 
 @pytest.mark.night
-def test_tables_of_hosts_are_seen_whole_where_everything_is_known(browser, tmp_path, three_hosts):
-    assert is_whole(browser, three_hosts / "index.html", 1280)
-    facts = result_maker.result(shape=(1, 1, 2))["facts"]
-    facts["hypervisor"] = "qemu"
-    facts["vulnerabilities"] = {"mds": {"smt": "unknown"}, "spectre_v2": {"smt": "vulnerable"}}
-    page = tmp_path / "survey.html"
-    page.write_text(survey.page([survey.row(host, facts) for host in ("web1", "web2")], "now"), encoding="utf-8")
-    assert is_whole(browser, page, 1100)
-
-
-def is_whole(browser, page, width):
-    """Whether the table of hosts is not wider than the page."""
-    show(browser, page, width)
-    return browser.execute_script(
-        "const wide = document.querySelector('#hosts').parentElement; return wide.clientWidth === wide.scrollWidth"
-    )
-
-
-@pytest.mark.night
 def test_paper_shows_what_is_folded_but_not_what_is_long(browser, host_pages):
     for page in host_pages:
         show(browser, page)
@@ -429,31 +410,6 @@ def test_a_status_is_chosen_by_a_link_and_stays_in_the_address(browser, judged):
     browser.get(judged.as_uri() + "#status=bad+policy")
     assert shown_hosts(browser) == ["d-refused"]
     assert browser.get_log("browser") == []
-
-
-@pytest.mark.night
-def test_no_word_is_divided_in_print(browser, judged, three_hosts):
-    for page in (judged, three_hosts / "index.html"):
-        show(browser, page, 718, media="print")
-        divided = browser.execute_script("""
-            return [...document.querySelectorAll('#hosts tbody td, #hosts thead th, td .verdict')].flatMap((cell) => {
-                const found = [];
-                const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
-                while (texts.nextNode()) {
-                    for (const word of texts.currentNode.data.matchAll(/\\p{L}+/gu)) {
-                        const range = document.createRange();
-                        range.setStart(texts.currentNode, word.index);
-                        range.setEnd(texts.currentNode, word.index + word[0].length);
-                        if (range.getClientRects().length > 1) found.push(word[0]);
-                    }
-                }
-                return found;
-            });
-        """)
-        assert divided == [] and browser.execute_script("return document.querySelectorAll('#hosts td').length") > 9
-        assert browser.execute_script(
-            "return [...document.querySelectorAll('tr')].every((row) => getComputedStyle(row).breakInside === 'avoid')"
-        )
 
 
 @pytest.mark.night

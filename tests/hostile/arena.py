@@ -29,9 +29,8 @@ ANSIBLE_PLAYBOOK = str(pathlib.Path(sys.executable).with_name("ansible-playbook"
 PROGRAM = (HERE / "host_program.py").read_text(encoding="utf-8")
 
 HONEST = ("honest1", "honest2")
-# What the answers may cost the controller more than without them: bytes of all its processes together, seconds.
+# What the answers may cost the controller more than without them: bytes of all its processes together.
 MAX_BYTES = 400 * 1000 * 1000
-MAX_SECONDS = 20
 # What one of Ansible's forks holds of its own while an honest host answers. Some more of these than the honest hosts
 # have are part of the former.
 FORK_BYTES = 30 * 1000 * 1000
@@ -59,13 +58,8 @@ def of(document: t.Any, **how: t.Any) -> Answer:
 
 @dataclasses.dataclass(frozen=True)
 class Host:
-    """A host of the play.
-
-    Attributes:
-        answers: key (see `host_program`) to what it says instead of what the real modules said.
-        variables: of the inventory.
-        python: path of a Python by which it runs what it is asked for; what was answered is kept as `said/KEY.N` in its
-            folder.
+    """A host of the play: by key (see `host_program`) what it says instead of what the real modules said, its variables
+    of the inventory, and a Python by which it runs what it is asked for.
     """
 
     name: str
@@ -76,12 +70,8 @@ class Host:
 
 @dataclasses.dataclass(frozen=True)
 class Play:
-    """A playbook as it is called; results go below `out`.
-
-    Attributes:
-        name: for people.
-        variables: of the inventory, for all hosts. What hosts tell of themselves goes before these, as far as Ansible
-            lets it.
+    """A playbook as it is called, with variables of all hosts in the inventory; results go below `out`. What hosts tell
+    of themselves goes before these, as far as Ansible lets it.
     """
 
     name: str

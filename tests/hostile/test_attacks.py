@@ -27,8 +27,6 @@ from ansible_collections.threadwise.smt.plugins.action.smt_benchmark import FEW_
 FORKS = {"eval": 25, "eval of a sample": 10}
 # Where most of many hosts do harm, naming each of them would take hours.
 MAX_RUNS = 24
-# By day all together, of two playbooks.
-BY_DAY = (recorded.SURVEY, recorded.COMPLIANCE)
 SEED = os.environ.get("HOSTILE_SEED", "1")
 # How many generated answers are for which playbook at night: those that ask a host more often cost more.
 ANSWERS = {"survey": 1200, "compliance": 900, "enforce": 450, "eval": 450}
@@ -103,14 +101,18 @@ def group(one):
     return one.name if one.alone or night.NIGHT else one.play.name
 
 
-def of_day(one):
-    return one.play in BY_DAY and not one.alone and not one.large
+def by_day():
+    """Of a survey the first ones: its answers go the same way through Ansible as those of a check."""
+    for play, most in ((recorded.SURVEY, 8), (recorded.COMPLIANCE, None)):
+        yield from [one for one in named.CASES if one.play is play and not one.alone and not one.large][:most]
+
+
+OF_DAY = list(by_day())
 
 
 GROUPS = {}
-for _case in named.CASES:
-    if night.NIGHT or of_day(_case):
-        GROUPS.setdefault(group(_case), []).append(_case)
+for _case in named.CASES if night.NIGHT else OF_DAY:
+    GROUPS.setdefault(group(_case), []).append(_case)
 
 
 @pytest.fixture(scope="session", name="found")
@@ -131,7 +133,7 @@ def _found(tmp_path_factory, recordings):
 
 
 @pytest.mark.parametrize(
-    "one", [pytest.param(one, marks=() if of_day(one) else pytest.mark.night, id=str(one)) for one in named.CASES]
+    "one", [pytest.param(one, marks=() if one in OF_DAY else pytest.mark.night, id=str(one)) for one in named.CASES]
 )
 def test_an_attack_harms_nobody_but_the_host_that_tries_it(one, found):
     hosts, reported = found(group(one))
@@ -166,7 +168,7 @@ BATCHES = [(name, first) for name, count in ANSWERS.items() for first in range(0
     [pytest.param(*one, marks=() if one == ("compliance", 0) else pytest.mark.night) for one in BATCHES],
 )
 def test_generated_answers_harm_nobody_else(name, first, tmp_path, recordings):
-    numbers = range(first, first + night.number(10, min(MAX_HOSTS, ANSWERS[name] - first)))
+    numbers = range(first, first + night.number(5, min(MAX_HOSTS, ANSWERS[name] - first)))
     hosts = [generated(recordings, PLAYS[name], number) for number in numbers]
     reported = Gauntlet(tmp_path, recordings).faults(PLAYS[name], hosts, time_limit=1200)
     assert not reported, "\n".join(f"{one}: {line}" for one, lines in reported.items() for line in lines)

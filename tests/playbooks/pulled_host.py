@@ -22,6 +22,7 @@ import yaml
 from ansible.plugins.filter.core import to_bool
 from prometheus_client import parser
 from simulated_fleet import ROOT, Fleet
+from this_machine import LOCAL, call
 
 BIN = pathlib.Path(sys.executable).parent
 TEMPLATES = jinja2.Environment(
@@ -44,21 +45,11 @@ def program():
     place = pathlib.Path(tempfile.mkdtemp())
     tasks = [task for task in of_role("tasks") if task["name"] == "Write the program"]
     assert len(tasks) == 1
-    given = {
-        **of_role("vars"),
-        "__smt_pull_state": str(place),
-        "role_path": str(ROOT / "roles/smt_pull"),
-        "ansible_python_interpreter": sys.executable,
-    }
-    (place / "play.yml").write_text(
-        yaml.safe_dump([{"hosts": "localhost", "gather_facts": False, "vars": given, "tasks": tasks}])
-    )
-    subprocess.run(
-        [BIN / "ansible-playbook", "-i", "localhost,", "-c", "local", place / "play.yml"],
-        check=True,
-        capture_output=True,
-        cwd=place,
-    )
+    given = {**of_role("vars"), "__smt_pull_state": str(place), "role_path": str(ROOT / "roles/smt_pull")}
+    play = {"hosts": "localhost", "gather_facts": False, "vars": given, "tasks": tasks}
+    (place / "play.yml").write_text(yaml.safe_dump([play]))
+    code, seen = call(place, "play.yml", hosts={"localhost": LOCAL})
+    assert code == 0, seen
     return place / "program"
 
 
@@ -78,16 +69,12 @@ class PulledHost(Fleet):
 
     def __init__(self, directory: pathlib.Path, **variables: object):
         super().__init__(directory, {"h1": {"smt_policy": "disabled", **variables}})
-        self.place, self.repository, self.metrics_file = (
-            directory / "state",
-            directory / "repository",
-            directory / "smt.prom",
-        )
-        self.place.mkdir()
+        self.metrics_file = directory / "smt.prom"
+        places = [directory / name for name in ("state", "repository", "scratch")]
+        for place in places:
+            place.mkdir()
+        self.place, self.repository, self.scratch = places
         shutil.copy(program(), self.place)
-        self.scratch = directory / "scratch"
-        self.scratch.mkdir()
-        self.repository.mkdir()
         git(self.repository, "init", "-q", "-b", "main")
         shutil.copy(directory / "inventory.yml", self.repository)
         self.commit({"local.yml": PLAYBOOK})

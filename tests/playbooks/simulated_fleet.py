@@ -17,6 +17,7 @@ import subprocess
 import sys
 import textwrap
 
+import this_machine
 import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -193,20 +194,10 @@ class Fleet:
             place.mkdir(parents=True)
             (place / "python").write_text(INTERPRETER.format(place=place, loaded=loaded, python=python))
             (place / "python").chmod(0o755)
-            inventory[name] = dict(
-                {
-                    "ansible_python_interpreter": str(place / "python"),
-                    "ansible_connection": "local",
-                    "smt_facts_sysroot": str(place),
-                },
-                **variables,
-            )
-            self.set(
-                name,
-                smt=True,
-                configured=[],
-                hardware_class=variables.get("simulated_class", "x86_64-1s2c4t-split-00000000"),
-            )
+            known = {"ansible_python_interpreter": str(place / "python"), "smt_facts_sysroot": str(place)}
+            inventory[name] = {**known, "ansible_connection": "local", **variables}
+            kind = variables.get("simulated_class", "x86_64-1s2c4t-split-00000000")
+            self.set(name, smt=True, configured=[], hardware_class=kind)
         (directory / "inventory.yml").write_text(yaml.safe_dump({"all": {"hosts": inventory}}, sort_keys=False))
 
     def set(self, host: str, **state) -> None:
@@ -217,9 +208,8 @@ class Fleet:
 
     def get(self, name: str) -> dict[str, object]:
         """Host -> a field of its state."""
-        return {
-            host: json.loads((self.directory / "hosts" / host / "host.json").read_text())[name] for host in self.hosts
-        }
+        paths = {host: self.directory / "hosts" / host / "host.json" for host in self.hosts}
+        return {host: json.loads(path.read_text())[name] for host, path in paths.items()}
 
     def changes(self) -> dict[str, list[str]]:
         """Host -> what was changed on it since the last call; hosts without a change are left out."""
@@ -251,30 +241,10 @@ class Fleet:
 
     def start(self, playbook: str, *arguments: str, **variables) -> subprocess.Popen:
         """Start a playbook of the collection, or a file in the directory, in a session of its own."""
-        command = [
-            str(pathlib.Path(self.python).with_name("ansible-playbook")),
-            "-i",
-            "inventory.yml",
-            playbook if playbook.endswith(".yml") else f"threadwise.smt.{playbook}",
-            "-e",
-            json.dumps(variables),
-            *arguments,
-        ]
-        environment = dict(
-            os.environ,
-            ANSIBLE_COLLECTIONS_PATH=str(self.directory / "collections"),
-            ANSIBLE_NOCOLOR="1",
-            ANSIBLE_PIPELINING="1",
-        )
-        return subprocess.Popen(
-            command,
-            cwd=self.directory,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
+        collections = str(self.directory / "collections")
+        environment = {"ANSIBLE_COLLECTIONS_PATH": collections, "ANSIBLE_PIPELINING": "1"}
+        known = {"python": self.python, "environment": environment}
+        return this_machine.start(self.directory, playbook, "-i", "inventory.yml", *arguments, **known, **variables)
 
     def play(self, playbook: str, *arguments: str, **variables) -> tuple[int, str]:
         """Call a playbook of the collection. Returns (exit code, what a person sees)."""

@@ -42,6 +42,7 @@ def of_hosts(fleet):
     }
 
 
+@pytest.mark.night
 def test_slices_are_the_check_of_all_and_nobody_is_asked(fleet):
     common = {"smt_policy": "disabled"}
     assert fleet.play("smt_compliance", **common)[0] == 4
@@ -124,6 +125,7 @@ def made(fleet, statuses):
     return {"smt_compliance_source": "files", "smt_compliance_files": ["other.json"]}
 
 
+@pytest.mark.night
 def test_its_play_has_one_host_and_is_about_all_that_a_pattern_names(fleet):
     asked = made(fleet, dict.fromkeys([*HOSTS, "h5"], "drifted"))
     # All of them fail: the pattern of the second play is that of all.
@@ -136,6 +138,7 @@ def test_its_play_has_one_host_and_is_about_all_that_a_pattern_names(fleet):
         assert document(fleet)["left_out"] == sorted({*HOSTS, "h5"} - expected)
 
 
+@pytest.mark.night
 def test_the_one_host_of_its_play_may_be_a_refused_one(fleet):
     poison = {"smt_compliance_hosts": "h1", "smt_compliance_page": "other.html", "cacheable": True}
     plays = [
@@ -148,6 +151,7 @@ def test_the_one_host_of_its_play_may_be_a_refused_one(fleet):
     assert "h1 is refused" in " ".join(seen.split()) and not (fleet.directory / "other.html").exists(), seen
 
 
+@pytest.mark.night(after=1)
 @pytest.mark.parametrize("source", ["files", "push"])
 def test_two_checks_in_one_call_each_fail_their_own_hosts(fleet, source):
     asked = made(fleet, {"h1": "compliant", "h3": "drifted"}) if source == "files" else {"smt_policy": "disabled"}
@@ -160,6 +164,7 @@ def test_two_checks_in_one_call_each_fail_their_own_hosts(fleet, source):
     assert code == 2 and recap(seen, "failed") == {"h3"}, seen
 
 
+@pytest.mark.night
 @pytest.mark.parametrize("option", ["--list-hosts", "--list-tasks", "--syntax-check"])
 def test_what_would_run_can_be_listed(fleet, option):
     code, seen = fleet.play("smt_compliance", option, smt_compliance_source="files")
@@ -167,6 +172,7 @@ def test_what_would_run_can_be_listed(fleet, option):
     assert option != "--list-hosts" or seen.count("h4") == seen.count("play #"), seen
 
 
+@pytest.mark.night
 @pytest.mark.parametrize(
     ("variables", "said"),
     [

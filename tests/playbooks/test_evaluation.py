@@ -8,13 +8,10 @@ import json
 import pathlib
 import re
 import signal
-import socket
-import sys
 
 import jsonschema_rs
 import one_run
 import pytest
-import yaml
 from interruption import interrupt, lose
 from this_machine import GONE, LOCAL, SHORT, call, line, start, this_machine
 
@@ -219,50 +216,3 @@ def test_a_command_in_one_line_with_the_number_that_it_prints(tmp_path):
     assert [one["name"] for one in result["plan"]["workloads"]] == ["command"]
     metrics = [one["metrics"]["throughput"] for one in result["samples"]]
     assert {(one["value"], one["unit"]) for one in metrics} == {(1500.0, "req/s")}
-
-
-# In the place of Flink, with the commands of examples/nexmark/nexmark.sh: a cluster that knows its slots, and queries
-# that reach their rate.
-JOB = """
-import json, socket, sys
-verb, *words = sys.argv[2:]
-if verb == "cluster":
-    listening = socket.create_server(("127.0.0.1", int(sys.argv[1])))
-    while True:
-        asked = listening.accept()[0]
-        asked.sendall(words[1].encode())
-        asked.close()
-try:
-    slots = socket.create_connection(("127.0.0.1", int(sys.argv[1]))).recv(9).decode()
-except OSError:
-    sys.exit(1)
-if verb == "ready":
-    sys.exit(slots != words[0])
-rate = float(words[1])
-print(json.dumps({"records_per_second": rate, "cores": 1, "per_core": rate}))
-"""
-
-
-@pytest.mark.night
-def test_the_queries_of_the_example_nexmark_are_measured_at_each_rate_on_a_cluster_of_their_own(tmp_path):
-    (example,) = yaml.safe_load((ROOT / "examples/nexmark/nexmark.yml").read_text(encoding="utf-8"))
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port = str(found.getsockname()[1])
-    (tmp_path / "job.py").write_text(JOB)
-    custom = example["vars"]["smt_eval_custom"]
-    for one in custom:
-        for key in ("argv", "start", "ready"):
-            assert one[key][0] == "/opt/nexmark/nexmark.sh"
-            one[key] = [sys.executable, str(tmp_path / "job.py"), port, *one[key][1:]]
-    options = {**SHORT, "smt_eval_run": "one", "smt_eval_workloads": [], "smt_eval_placements": ["all_threads"]}
-    code, seen = play(tmp_path, "smt_eval", **options, smt_eval_custom=custom)
-    assert code == 0, seen
-    samples = result_of(tmp_path)["samples"]
-    rates = custom[0]["parameters"]["values"]
-    assert {(one["workload"], one["parameter"]) for one in samples if one["ok"]} == {
-        (one["name"], rate) for one in custom for rate in rates
-    }, samples
-    for one in samples:
-        values = {name: metric["value"] for name, metric in one["metrics"].items()}
-        expected = {"throughput": one["parameter"], "throughput_per_core": one["parameter"], "used_cores": 1}
-        assert values.items() >= expected.items(), values

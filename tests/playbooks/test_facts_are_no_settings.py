@@ -113,6 +113,7 @@ def said(seen):
     return " ".join(seen.split())
 
 
+@pytest.mark.night
 @pytest.mark.parametrize("means", ["cache", "set_fact"])
 def test_no_fact_names_the_files_of_compliance(tmp_path, monkeypatch, means):
     elsewhere = tmp_path / "elsewhere"
@@ -161,6 +162,7 @@ def test_no_fact_has_a_file_of_the_controller_run_or_makes_one_wave_of_all(tmp_p
     }
 
 
+@pytest.mark.night
 def test_odd_facts_stop_the_playbook_for_their_host_alone(tmp_path, monkeypatch):
     odd = ["smt_policy_x", "smt_eval_boots", "smt_facts_sysroot", "__smt_policy_rollout", "smt_policy_judged"]
     world = World(tmp_path, {"smt_policy": "enabled"}, {name: {"compliance": {"status": "compliant"}} for name in odd})
@@ -172,6 +174,7 @@ def test_odd_facts_stop_the_playbook_for_their_host_alone(tmp_path, monkeypatch)
     ), seen
 
 
+@pytest.mark.night
 def test_a_fact_that_only_a_setting_refers_to_does_not_count_either(tmp_path, monkeypatch):
     world = World(tmp_path, {"root": "mine", "smt_survey_page": "{{ root }}.html"}, {"root": "theirs"})
     code, seen = world.play("smt_survey", "cache", monkeypatch, "-v")
@@ -181,6 +184,7 @@ def test_a_fact_that_only_a_setting_refers_to_does_not_count_either(tmp_path, mo
     )
 
 
+@pytest.mark.night
 def test_a_setting_that_only_facts_can_tell_is_refused_before_any_host_is_contacted(tmp_path, monkeypatch):
     world = World(tmp_path, {"smt_survey_page": "{{ root }}.html"}, {"root": "theirs"})
     code, seen = world.play("smt_survey", "cache", monkeypatch)
@@ -191,6 +195,7 @@ def test_a_setting_that_only_facts_can_tell_is_refused_before_any_host_is_contac
     ), seen
 
 
+@pytest.mark.night(after=1)
 @pytest.mark.parametrize("place", ["extra", "play"])
 @pytest.mark.parametrize(
     ("playbook", "name", "others", "written"),
@@ -217,6 +222,7 @@ def test_no_fact_decides_by_way_of_hostvars(tmp_path, monkeypatch, place, playbo
     assert world.fleet.changes() == {}, seen
 
 
+@pytest.mark.night
 def test_hosts_that_differ_in_what_there_is_one_of_are_named(tmp_path):
     fleet = Fleet(tmp_path, {"b": {"smt_survey_page": "b.html"}, "c": {}})
     code, seen = fleet.play("smt_survey")
@@ -243,6 +249,7 @@ def servers():
 TOKEN = "the-token-of-the-metrics-server"
 
 
+@pytest.mark.night(after=1)
 @pytest.mark.parametrize(
     ("means", "direct"), [("set_fact", True), ("cache", False)], ids=["direct", "by another variable"]
 )
@@ -278,6 +285,7 @@ ROLES = {
 }
 
 
+@pytest.mark.night
 def test_each_role_in_a_play_of_ones_own_refuses_the_host_too(tmp_path):
     number = {"name": "latency", "command": ["echo", "5"], "unit": "ms", "better": "lower", "primary": True}
     needed = {

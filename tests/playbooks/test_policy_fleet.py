@@ -15,8 +15,6 @@ import time
 
 import pytest
 import result_maker
-from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
-from ansible_collections.threadwise.smt.plugins.module_utils._rollback import record
 from simulated_fleet import Fleet
 from this_machine import GONE, line
 
@@ -197,26 +195,6 @@ def test_a_waiver_is_said_and_kept_to_everywhere(tmp_path):
     assert code == 0 and "h1 is left as it is: " in line(seen) and fleet.changes() == {}, seen
 
 
-@pytest.mark.night
-def test_an_interrupted_rollout_of_a_waived_host_waits_for_the_end_of_its_waiver(tmp_path):
-    said = {"reason": "the vendor", "owner": "jo"}
-    fleet = Fleet(tmp_path, {"h1": {"smt_policy_waiver": {"until": datetime.date(2099, 3, 1), **said}}})
-    saved = {"saved_at": "2026-03-01T12:00:00Z", "rollout": True, "host": {"smt": True}, "back_to": "smt true"}
-    (tmp_path / "hosts/h1/var/lib/threadwise-smt").mkdir(parents=True)
-    assert record.FILE.save(host_files.HostFs(str(tmp_path / "hosts/h1")), saved)
-    fleet.set("h1", smt=False)
-    code, seen = fleet.play("smt_compliance", smt_policy="disabled")
-    assert code == 0 and table(seen) == {"h1": "compliant"}, seen
-    assert written(fleet)[1]["h1"]["remediation"].startswith("Nothing before its waiver ends.")
-    code, seen = fleet.play("smt_enforce", smt_policy="disabled")
-    assert code == 0 and "h1 is left out: " in line(seen) and fleet.changes() == {}, seen
-    # When it is over, the rollout is finished, and a host that is not healthy is what it was before.
-    (tmp_path / "sick.yml").write_text("- ansible.builtin.fail:\n")
-    over = {"smt_policy": "disabled", "smt_policy_waiver": {"until": "2026-03-01", **said}}
-    code, seen = fleet.play("smt_enforce", smt_enforce_health_check="sick.yml", **over)
-    assert code == 2 and fleet.changes() == {"h1": ["smt true"]}, seen
-
-
 def kill_in_wave_of(fleet, *hosts):
     """A rollout that is killed when these are changed and the health of the last is not known;
     the waves before are done.
@@ -342,23 +320,6 @@ def test_a_group_waits_for_its_host_that_is_gone_and_the_others_for_nobody(tmp_p
 
 
 @pytest.mark.night
-def test_a_controller_without_ssh_says_so_once_for_all_hosts_and_asks_the_others(tmp_path):
-    lost = {"ansible_connection": "ssh", "ansible_ssh_executable": "no-such-ssh"}
-    fleet = Fleet(tmp_path, {"h1": lost, "h2": {"smt_policy": "auto"}, "h3": lost, "h4": {"smt_policy": "enabled"}})
-    message = "this controller has no no-such-ssh, which 2 of 4 hosts need for their connection (h1, h3)"
-    code, seen = fleet.play("smt_compliance", smt_policy_results="nowhere")
-    gone = {"h1": "unreachable", "h3": "unreachable"}
-    assert code == 4 and table(seen) == {**gone, "h2": "unknown", "h4": "compliant"}, seen
-    assert recap(seen, "failed") == {"h2"} and recap(seen, "unreachable") == {"h1", "h3"}
-    assert line(seen).count(message) == 1 and "Unable to execute" not in seen
-    # What is done once is done, although the first host is not reached.
-    assert "nowhere: cannot be listed" in seen
-    code, seen = fleet.play("smt_survey")
-    assert code == 4 and "4 hosts: " in seen and "2 without facts." in seen, seen
-    assert "Unable to execute" not in seen and recap(seen, "unreachable") == {"h1", "h3"}
-
-
-@pytest.mark.night
 def test_a_policy_for_a_part_of_the_machine(tmp_path):
     """It reaches smt_state as it was written. A host that does not have the part is told, and others are changed."""
     parts = {"h1": {"package": 0}, "h2": {"node": 3}, "h4": {"unit": "db.service"}}
@@ -429,25 +390,6 @@ def test_a_call_that_checks_nothing_says_so_and_leaves_no_answer_of_another(tmp_
         assert code in (1, 4) and (tmp_path / "c.xml").read_text() == "mine", seen
         assert "this collection did not write it" in line(seen), seen
     assert [path.name for path in tmp_path.glob("smt_*")] == ["smt_compliance.prom"]
-
-
-@pytest.mark.night
-def test_variables_of_a_role_in_a_play_of_ones_own_are_checked_and_what_is_not_defined_is_no_default(tmp_path):
-    hosts = {
-        "h1": {"smt_policy": False},
-        "h2": {"smt_policy": "enabled", "smt_policy_scop": "both"},
-        "h3": {"smt_polcy": "disabled", "smt_policy": "enabled"},
-        "h4": {"smt_policy": "{{ no_such }}"},
-        "h5": {"smt_policy": "enabled", "smt_memory_overcommit": "{{ no_such }}"},
-    }
-    fleet = Fleet(tmp_path, hosts)
-    (tmp_path / "own.yml").write_text("- {hosts: all, gather_facts: false, roles: [threadwise.smt.smt_policy]}\n")
-    code, seen = fleet.play("own.yml", "--check")
-    assert code == 2 and recap(seen, "failed") == {"h2", "h3", "h4", "h5"} and recap(seen, "changed") == {"h1"}, seen
-    assert "the nearest is smt_policy_scope" in seen and fleet.calls() == {**dict.fromkeys(hosts, 0), "h1": 1}
-    code, seen = fleet.play("smt_compliance", "--limit", "h1,h4,h5")
-    assert code == 2 and table(seen) == {"h1": "drifted", "h4": "bad_policy", "h5": "bad_policy"}, seen
-    assert seen.count("'no_such' is undefined") >= 2, seen
 
 
 AUTO = {"smt_policy": "auto", "smt_policy_results": "results"}

@@ -74,18 +74,6 @@ def test_an_evaluation_that_cannot_be_read_is_named_and_the_page_is_made(tmp_pat
 
 
 @pytest.mark.night
-def test_a_check_of_compliance_with_a_look(tmp_path):
-    options = {"smt_policy": {"threads_per_core": 1}, "smt_policy_scope": "boot", "smt_compliance_usage_seconds": 1}
-    code, seen = call(tmp_path, "smt_compliance", hosts=HOSTS, **options)
-    assert code == 4, seen
-    gone, here = json.loads((tmp_path / "smt_compliance.json").read_text())["hosts"]
-    assert gone["look"] is None and here["look"]["reason"] is None
-    assert (here["look"]["method"], here["look"]["guessed"]) == ("counters", True)
-    assert 0 <= here["look"]["use"]["work"][0] <= here["look"]["use"]["work"][1] <= 1
-    assert 'data-head="of its work"' in (tmp_path / "smt_compliance.html").read_text()
-
-
-@pytest.mark.night
 def test_the_role_of_looks_removes_its_own_file_and_no_other_whatever_its_name_is(tmp_path):
     """The task that looks for it: the others are for a host with systemd (molecule/smt_exposure)."""
     names = ["*.prom", "[ab].prom", "a,b.prom", "a.prom"]
@@ -218,27 +206,6 @@ def _unconfigured(tmp_path, monkeypatch):
 def test_without_an_inventory_a_playbook_says_so_and_fails(unconfigured, playbook):
     code, seen = call(unconfigured, playbook)
     assert code != 0 and "-i localhost, -c local" in line(seen) and "PLAY" not in seen, seen
-
-
-@pytest.mark.night
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("-e", "smt_survey_hosts=web"), "matches smt_survey_hosts=web"),
-        (("-e", '{"smt_survey_hosts": ["web", "db"]}'), "matches smt_survey_hosts=web"),
-        (("-e", "smt_survey_hosts=h1", "--limit", "h2"), "both smt_survey_hosts=h1 and --limit h2"),
-    ],
-)
-def test_a_pattern_that_no_host_matches_is_named(unconfigured, words, said):
-    code, seen = call(unconfigured, "smt_survey", "-i", "h1,h2,", *words)
-    assert code != 0 and said in line(seen), seen
-
-
-@pytest.mark.night
-@pytest.mark.parametrize("option", ["--syntax-check", "--list-tasks"])
-def test_a_playbook_can_be_read_without_an_inventory(unconfigured, option):
-    code, seen = call(unconfigured, "smt_survey", option)
-    assert code == 0, seen
 
 
 @pytest.mark.night

@@ -38,7 +38,7 @@ def this_machine():
         yield
 
 
-def start(place, playbook, *words, hosts=(), **variables):
+def start(place, playbook, *words, hosts=(), python=sys.executable, environment=None, **variables):
     """Start a playbook of the collection, or a file in the directory, as users do.
 
     Args:
@@ -46,6 +46,8 @@ def start(place, playbook, *words, hosts=(), **variables):
         playbook: its name.
         words: more of the command line.
         hosts: of HOSTS, or others with their variables; without any there is no inventory.
+        python: of the environment whose Ansible is called.
+        environment: more of it.
         variables: extra variables.
     """
     inventory = place / "inventory.yml"
@@ -54,7 +56,7 @@ def start(place, playbook, *words, hosts=(), **variables):
         inventory.write_text(yaml.safe_dump({"all": {"hosts": found}}, sort_keys=False))
     return subprocess.Popen(
         [
-            str(pathlib.Path(sys.executable).with_name("ansible-playbook")),
+            str(pathlib.Path(python).with_name("ansible-playbook")),
             *(("-i", str(inventory)) if hosts else ()),
             *(playbook if playbook.endswith(".yml") else f"threadwise.smt.{playbook}", *words),
             *(("-e", json.dumps(variables)) if variables else ()),
@@ -65,7 +67,7 @@ def start(place, playbook, *words, hosts=(), **variables):
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
-        env={**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_LOCALHOST_WARNING": "False"},
+        env={**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_LOCALHOST_WARNING": "False", **(environment or {})},
     )
 
 
