@@ -351,17 +351,6 @@ def column(browser, table, number):
     return [row.find_elements(By.CSS_SELECTOR, "th, td")[number].text for row in rows if row.is_displayed()]
 
 
-@pytest.mark.night
-def test_hosts_are_filtered_by_words(browser, three_hosts):
-    show(browser, three_hosts / "index.html")
-    field = browser.find_element(By.CSS_SELECTOR, "input[type=search]")
-    field.send_keys("SMT-  decided")
-    assert column(browser, "#hosts", 0) == ["smt-split"]
-    assert browser.find_element(By.ID, "count-hosts").text == "1 of 3"
-    field.send_keys(Keys.CONTROL, "a", Keys.DELETE)
-    assert len(column(browser, "#hosts", 0)) == 3
-
-
 def shown_hosts(browser):
     return [name for name in column(browser, "#hosts", 0) if name]
 
@@ -447,20 +436,6 @@ def test_five_thousand_hosts_are_filtered_and_sorted(browser, fleet_of_5000):
         browser, "#hosts", 0
     )
     assert "web4321 (gzip" in browser.find_element(By.CSS_SELECTOR, "[aria-label='What stands out']").text
-
-
-@pytest.mark.night
-def test_samples_are_made_when_they_are_unfolded(browser, one_host):
-    show(browser, one_host / "index.html")
-    assert browser.execute_script("return document.querySelectorAll('#samples tbody tr').length") == 0
-    browser.execute_script("document.querySelector('#samples').closest('details').open = true")
-    WebDriverWait(browser, 10).until(
-        lambda driver: driver.execute_script("return document.querySelectorAll('#samples tbody tr').length") == 200
-    )
-    arms = browser.execute_script(
-        "return [...document.querySelectorAll('#samples td:nth-child(5)')].map((one) => one.textContent)"
-    )
-    assert len(arms) == 200 and set(arms) == {"SMT on", "SMT off"}
 
 
 def test_no_text_of_a_host_runs_or_leads_anywhere(browser, hostile_runs):

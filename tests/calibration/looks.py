@@ -23,7 +23,6 @@ import stopping
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics import (
     decisions,
     distributions,
-    early,
     ranks,
     schedule,
     spending,
@@ -35,7 +34,6 @@ from scipy import stats
 ALPHA = 0.05
 TOTAL = evaluate.WINDOW // 2
 EFFECTS = (0.02, 0.03, 0.05, 0.10)
-EARLY = 300
 HEAD_EQUAL = (
     "| noise | windows | called, % | equivalent, % | futile, % | of these decided by the rest, % | time / 20 runs, /"
     " budget | interval holds 1, % | called: fixed 20 | Mann-Whitney | Welch |"
@@ -194,39 +192,6 @@ def print_spending(kinds: t.Mapping[str, t.Sequence[Window]]) -> None:
     spending._stage.cache_clear()
 
 
-def print_early(plans: int) -> None:
-    """What stopping early does to the ratio: normal log-ratios of blocks, with and without the correction."""
-    print("\n### Estimates of plans of 28 blocks, normal noise: mean - truth, as measured -> corrected, in per cent\n")
-    print("| standard deviation of a block | " + " | ".join(f"{effect:.0%}" for effect in EFFECTS) + " |")
-    print("|---|" + "---|" * len(EFFECTS))
-    looks = schedule.Schedule()
-    places = [blocks for blocks in range(1, TOTAL + 1) if looks.take(blocks, TOTAL - blocks)]
-    taken = tuple(looks.looks)
-    levels = spending.levels(taken, ALPHA)
-    margin = math.log1p(stopping.MARGIN)
-    for deviation in (0.01, 0.02, 0.05):
-        cells = []
-        for effect in EFFECTS:
-            truth = math.log1p(effect)
-            found = []
-            for sums in numpy.random.default_rng(5).normal(truth, deviation, (plans, TOTAL)).cumsum(axis=1):
-                for number, (blocks, level) in enumerate(zip(places, levels, strict=True)):
-                    centre, error = sums[blocks - 1] / blocks, deviation / math.sqrt(blocks)
-                    half = distributions.normal_quantile(level / 2) * error
-                    if (
-                        blocks == TOTAL
-                        or verdicts.verdict(centre, centre - half, centre + half, margin) != verdicts.INCONCLUSIVE
-                    ):
-                        kept = early.share_kept(
-                            math.erfc(abs(centre) / error / math.sqrt(2)), taken[: number + 1], ALPHA
-                        )
-                        found.append((centre, centre * kept))
-                        break
-            naive, corrected = numpy.mean(found, axis=0) - truth
-            cells.append(f"{100 * naive:+.2f} -> {100 * corrected:+.2f}")
-        print(f"| {deviation:.0%} | " + " | ".join(cells) + " |", flush=True)
-
-
 def recorded(paths: t.Sequence[str]) -> dict[str, list[Window]]:
     """Windows of equal work that share no sample, by kind of noise."""
     series = evaluate.load(paths)
@@ -258,7 +223,6 @@ def main() -> None:
         if any(kinds.values()):
             print_tables(title, kinds)
             print_spending(kinds)
-    print_early(EARLY)
 
 
 if __name__ == "__main__":

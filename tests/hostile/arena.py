@@ -23,6 +23,8 @@ import sys
 import time
 import typing as t
 
+from interruption import descendants
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HERE = pathlib.Path(__file__).resolve().parent
 ANSIBLE_PLAYBOOK = str(pathlib.Path(sys.executable).with_name("ansible-playbook"))
@@ -248,7 +250,7 @@ def _watch(process, most, seconds, terminal):
     while True:
         if process.poll() is not None:
             return memory, killed
-        tree = _tree(process.pid)
+        tree = [process.pid, *descendants(process.pid)]
         memory = max(memory, sum(_memory(one) for one in tree if _command_line(one) == _command_line(process.pid)))
         if killed is None:
             if most is not None and memory > most:
@@ -258,23 +260,10 @@ def _watch(process, most, seconds, terminal):
             elif terminal.stat().st_size > 1 << 30:
                 killed = "it printed more than 1 GB"
             if killed:
-                for one in [process.pid, *tree]:
+                for one in tree:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(one, signal.SIGKILL)
         time.sleep(LOOK_SECONDS)
-
-
-def _tree(pid):
-    """A process and all that come from it."""
-    children: dict[int, list[int]] = {}
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError), open(f"/proc/{entry.name}/stat", "rb") as file:
-                children.setdefault(int(file.read().rpartition(b")")[2].split()[1]), []).append(int(entry.name))
-    found = [pid]
-    for one in found:
-        found.extend(children.get(one, []))
-    return found
 
 
 def _command_line(pid):

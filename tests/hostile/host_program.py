@@ -2,15 +2,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A host of a play, as far as Ansible sees it: the program that stands for its shell and for its Python.
 
-It lies as `shell` and as `python` in the host's folder. A call of a module, a look at a plan's progress, and a look at
-the rollback timer is answered from `mutants/KEY` or `answers/KEY`, and nothing of it is run. Where `real` holds the
-path of a real Python, only `mutants/KEY` is; that runs everything else, and what it answered is kept as `said/KEY.N`. What
-only serves the transport (a temporary folder) is run for real.
+It lies as `shell` and as `python` in the host's folder. A call of a module, a look at a plan's progress, and a look
+at the rollback timer is answered from `mutants/KEY` or `answers/KEY`, and nothing of it is run. Where `real` holds
+the path of a real Python, only `mutants/KEY` is; that runs everything else, and what it answered is kept as
+`said/KEY.N`. What only serves the transport (a temporary folder) is run for real.
 
 KEY is the module and what it was asked for (`smt_benchmark.collect`); `KEY.N` is the answer to the Nth call and goes
 before `KEY`. Beside `mutants/KEY` may lie `KEY.how`, JSON: `times` (the answer is repeated), `stderr` and
 `stderr_times`, `exit`, `signal`, `sleep` (seconds, before the answer). `log` gets a line for each call: the key,
-whether the answer was a mutant, and which run it is about. Started with -I and -S, because it is started thousands of times.
+whether the answer was a mutant, and which run it is about. Started with -I and -S, because it is started thousands of
+times.
 """
 
 import json

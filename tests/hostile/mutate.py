@@ -138,11 +138,7 @@ NOISE = (b"x", b"{", b"\n", b"\xf0\x9f\x92\xa9", b"{}\n", b"[[", b"\x1b[2J\n")
 
 
 class Mutator:
-    """Makes answers of one seed.
-
-    Args:
-        seed: any text or number.
-    """
+    """Makes answers of one seed, any text or number."""
 
     def __init__(self, seed: t.Any):
         self._random = random.Random(str(seed))

@@ -88,29 +88,18 @@ ROLE = [{"hosts": "all", "gather_facts": False, "roles": ["threadwise.smt.smt_bo
 
 
 class BootFleet(Fleet):
-    """One host with a made-up kernel, grub and a boot loader's configuration.
+    """One host with a made-up kernel, grub and a boot loader's configuration."""
 
-    Args:
-        directory: an empty one.
-        numbering: split or adjacent.
-        own: arguments of the host's own.
-        name: of the host.
-    """
-
-    def __init__(
-        self, directory: pathlib.Path, numbering: str = "split", own: str = "", name: str = "db1", **variables
-    ) -> None:
+    def __init__(self, directory: pathlib.Path, name: str = "db1", **variables) -> None:
         super().__init__(directory, {name: variables})
         self.place = directory / "hosts" / name
-        self.tree = boot_maker.grub_tree(
-            self.place / "root", f'GRUB_CMDLINE_LINUX_DEFAULT="quiet"\nGRUB_CMDLINE_LINUX="{own}"\n'
-        )
-        boot_maker.running(self.tree, f"root=UUID=1 ro {own} quiet".replace("  ", " "), numbering=numbering)
+        defaults = 'GRUB_CMDLINE_LINUX_DEFAULT="quiet"\nGRUB_CMDLINE_LINUX=""\n'
+        self.tree = boot_maker.grub_tree(self.place / "root", defaults)
+        boot_maker.running(self.tree, "root=UUID=1 ro quiet", numbering="split")
         (self.tree / "run/systemd/system").mkdir(parents=True)
-        boot_maker.write(self.tree, "primaries", "0-3" if numbering == "split" else "0,2,4,6")
-        boot_maker.write(
-            self.tree, "sys/devices/system/cpu/vulnerabilities/mds", "Mitigation: Clear CPU buffers; SMT vulnerable\n"
-        )
+        boot_maker.write(self.tree, "primaries", "0-3")
+        vulnerability = "sys/devices/system/cpu/vulnerabilities/mds"
+        boot_maker.write(self.tree, vulnerability, "Mitigation: Clear CPU buffers; SMT vulnerable\n")
         collection = directory / "collections/ansible_collections/threadwise/smt"
         for module, text in MODULES.items():
             (collection / "plugins/modules" / f"{module}.py").unlink(missing_ok=True)

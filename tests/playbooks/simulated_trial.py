@@ -48,22 +48,12 @@ end(module, "smt", wanted, before=now, after=after, affinity_conflicts=[], not_r
 
 
 class TrialFleet(Fleet):
-    """Simulated hosts that a trial can switch.
-
-    Args:
-        directory: an empty one.
-        hosts: names to variables of the inventory.
-    """
+    """Simulated hosts that a trial can switch."""
 
     def __init__(self, directory: pathlib.Path, hosts: dict[str, dict]):
         places = {name: directory / "hosts" / name for name in hosts}
-        super().__init__(
-            directory,
-            {
-                name: {"ansible_shell_executable": str(places[name] / "sh"), **variables}
-                for name, variables in hosts.items()
-            },
-        )
+        shells = {name: {"ansible_shell_executable": str(place / "sh")} for name, place in places.items()}
+        super().__init__(directory, {name: {**shells[name], **variables} for name, variables in hosts.items()})
         modules = directory / "collections/ansible_collections/threadwise/smt/plugins/modules"
         head = (modules / "smt_state.py").read_text().partition("if __name__")[0]
         assert head.startswith(SHEBANG)

@@ -97,30 +97,6 @@ def test_an_evaluation_in_check_mode_leaves_nothing(tmp_path):
 
 
 @pytest.mark.night
-def test_results_can_be_asked_by_json_query_as_they_are(tmp_path, evaluated):
-    """By the filter that playbooks use, on the result of a host and on the report's."""
-    results = evaluated[0] / "smt_eval_results/one"
-    asked = {
-        "here.json": "samples[?ok && placement == 'single'].workers[].value | length(@)",
-        "results.json": "hosts[].comparisons[?starts_with(effect, 'smt')].verdict[] | length(@)",
-    }
-    answers = {
-        name: f"{{{{ lookup('ansible.builtin.file', '{results / name}') | from_json |"
-        f" community.general.json_query(asked['{name}']) }}}}"
-        for name in asked
-    }
-    copy = {"dest": f"{tmp_path}/answers.json", "mode": "0600", "content": "{{ answers | to_json }}"}
-    tasks = [{"ansible.builtin.copy": copy, "vars": {"answers": answers}}]
-    (tmp_path / "ask.yml").write_text(
-        json.dumps([{"hosts": "all", "gather_facts": False, "vars": {"asked": asked}, "tasks": tasks}])
-    )
-    code, seen = call(tmp_path, "ask.yml", hosts=["here"])
-    assert code == 0, seen
-    samples = sum(one["ok"] for one in result_of(evaluated[0])["samples"])
-    assert json.loads((tmp_path / "answers.json").read_text()) == {"here.json": samples, "results.json": 0}
-
-
-@pytest.mark.night
 def test_failures_come_last_each_once_and_the_others_have_their_report(tmp_path):
     # Only the host knows that it has no such CPU.
     hosts = {"a": LOCAL, "b": {**LOCAL, "smt_eval_siblings": [[0, 4000]]}, "c": GONE}

@@ -40,18 +40,6 @@ def test_the_condition_takes_names_alone():
     assert rule["throttle"]["group_by_attributes"] == ["event.labels.host"]
 
 
-def test_nothing_else_of_an_alert_gets_through_and_nobody_without_the_token():
-    (source,) = RULES["sources"]
-    webhook = source["eda.builtin.webhook"]
-    assert webhook["host"] == "127.0.0.1" and "SMT_EDA_TOKEN" in webhook["token"]
-    names = [next(iter(one)).rpartition(".")[2] for one in source["filters"]]
-    # What names hosts comes from an alert's labels, so after everything else of it is gone.
-    assert names == ["event_splitter", "json_filter", "insert_hosts_to_meta"]
-    kept = source["filters"][1]["eda.builtin.json_filter"]
-    assert kept == {"exclude_keys": ["*"], "include_keys": ["status", "labels", "alertname", "host"]}
-    assert RULES["execution_strategy"] == "sequential"
-
-
 @pytest.fixture(name="place")
 def _place(tmp_path):
     """An inventory of three hosts that comply and one that has drifted."""

@@ -5,9 +5,8 @@
 from __future__ import annotations
 
 import bmc_server
-import pytest
 import yaml
-from this_machine import LOCAL, call, line
+from this_machine import LOCAL, call
 
 # A module of somebody else's, whose host says of itself what the user has set.
 EVIL = """#!/usr/bin/python
@@ -48,12 +47,3 @@ def test_a_play_says_what_does_not_fit_and_a_host_does_not_say_where_the_passwor
     assert other.asked == [] and bmc.asked and bmc.sessions == 0
     assert "the firmware says LogicalProc=Enabled" in printed and "LogicalProc=Disabled is pending" in printed
     assert bmc_server.PASSWORD not in printed and bmc_server.TOKEN not in printed
-
-
-@pytest.mark.night
-def test_a_loop_over_bmcs_says_what_to_do_instead(tmp_path):
-    asked = {**ASKED, "baseuri": "{{ item }}", "kernel": "{{ omit }}"}
-    asks = {"threadwise.smt.smt_firmware_facts": asked, "delegate_to": "localhost", "loop": ["{{ bmc_address }}"]}
-    with bmc_server.serving(bmc_server.recorded("hpe_ilo5")) as bmc:
-        printed = play(tmp_path, bmc, tasks=[asks])
-    assert "cannot be worked out without facts of hosts" in line(printed) and bmc.asked == []

@@ -307,19 +307,6 @@ def test_without_a_rollout_the_role_can_be_rolled_back_too(tmp_path):
 
 
 @pytest.mark.night
-def test_a_group_waits_for_its_host_that_is_gone_and_the_others_for_nobody(tmp_path):
-    groups = {"h1": "db", "h2": "db", "h3": "", "h4": ""}
-    gone = {"h1": GONE, "h4": GONE}
-    fleet = Fleet(tmp_path, {host: {**gone.get(host, {}), "smt_policy_group": group} for host, group in groups.items()})
-    code, seen = fleet.play("smt_enforce", smt_policy="disabled")
-    statuses = {"h1": "unreachable", "h2": "drifted", "h3": "compliant", "h4": "unreachable"}
-    assert code != 0 and table(seen) == statuses, seen
-    assert "h2 is left out: h1 of its smt_policy_group db cannot be reached" in seen
-    code, seen = fleet.play("smt_enforce", "--limit", "h2,h3", smt_policy="disabled")
-    assert code == 0, seen
-
-
-@pytest.mark.night
 def test_a_policy_for_a_part_of_the_machine(tmp_path):
     """It reaches smt_state as it was written. A host that does not have the part is told, and others are changed."""
     parts = {"h1": {"package": 0}, "h2": {"node": 3}, "h4": {"unit": "db.service"}}

@@ -9,10 +9,8 @@ import functools
 import json
 import pathlib
 import re
-import sys
 
 import pytest
-import yaml
 from ansible_collections.threadwise.smt.plugins.plugin_utils._history import checks
 from this_machine import HOSTS, call, line, start
 
@@ -74,34 +72,6 @@ def test_an_evaluation_that_cannot_be_read_is_named_and_the_page_is_made(tmp_pat
 
 
 @pytest.mark.night
-def test_the_role_of_looks_removes_its_own_file_and_no_other_whatever_its_name_is(tmp_path):
-    """The task that looks for it: the others are for a host with systemd (molecule/smt_exposure)."""
-    names = ["*.prom", "[ab].prom", "a,b.prom", "a.prom"]
-    for name in (*names, "b.prom", "aXprom", "a.prom.old"):
-        (tmp_path / name).write_text("# HELP threadwise_smt_sibling_info 1 for each\n")
-    tasks = yaml.safe_load((ROOT / "roles/smt_usage/tasks/forget_files.yml").read_text())[:-1]
-    found = "{{ __smt_usage_textfiles.results | map(attribute='files') | flatten | map(attribute='path') | to_json }}"
-    (tmp_path / "usage.json").write_text(json.dumps({"textfile": str(tmp_path / "b.prom")}))
-    plays = []
-    for number, name in enumerate(names):
-        given = {
-            "__smt_usage_given": [str(tmp_path / name)],
-            "__smt_usage_kept": str(tmp_path / "b.prom") if number else "",
-            "__smt_usage_settings": str(tmp_path / "usage.json"),
-            "ansible_python_interpreter": sys.executable,
-        }
-        left = {"ansible.builtin.copy": {"dest": f"{tmp_path}/found-{number}", "content": found}}
-        plays.append({"hosts": "localhost", "gather_facts": False, "vars": given, "tasks": [*tasks, left]})
-    (tmp_path / "plays.yml").write_text(yaml.safe_dump(plays))
-    code, seen = call(tmp_path, "plays.yml")
-    assert code == 0, seen
-    for number, name in enumerate(names):
-        # The first time that of an earlier call, which the others keep.
-        expected = [str(tmp_path / name), *([] if number else [str(tmp_path / "b.prom")])]
-        assert sorted(json.loads((tmp_path / f"found-{number}").read_text())) == sorted(expected)
-
-
-@pytest.mark.night
 def test_a_proof_in_check_mode_asks_the_kernel_and_its_tools_and_measures_nothing(tmp_path):
     code, seen = call(tmp_path, "smt_proof", "--check", hosts=HOSTS)
     assert code == 4 and "here: facts: holds." in seen and "lscpu" in seen, seen
@@ -154,18 +124,6 @@ def test_two_files_are_compared_without_a_host(tmp_path):
     assert (found["verdict"], found["n"], found["better"]) == ("gain", 4, "lower")
 
 
-@pytest.mark.night
-def test_what_was_compared_is_replaced_but_nothing_of_somebody_else(tmp_path):
-    for name in "ab":
-        (tmp_path / f"{name}.txt").write_text("1 2 3 4", encoding="utf-8")
-    asked = {"before": "b.txt", "after": "a.txt", "smt_compare_better": "lower"}
-    assert call(tmp_path, "smt_compare", "--check", **asked)[0] == 0 and not (tmp_path / "smt_compare.json").exists()
-    for _time in range(2):
-        assert call(tmp_path, "smt_compare", **asked)[0] == 0 and (tmp_path / "smt_compare.json").exists()
-    code, seen = call(tmp_path, "smt_compare", **asked, smt_compare_dest="a.txt")
-    assert code == 2 and (tmp_path / "a.txt").read_text() == "1 2 3 4", seen
-
-
 NAMES = {"before": "b.txt", "after": "b.txt"}
 WRONG = [
     ("smt_exposure", {"smt_exposure_second": 5, "smt_exposure_windows": 5000}, ["second (set in", "windows is 5000"]),
@@ -173,12 +131,8 @@ WRONG = [
     ("smt_history", {}, ["smt_history_checks", "smt_history_results"]),
     ("smt_proof", {"smt_proof_second": 60, "smt_proof_seconds": 5}, ["smt_proof_second (set in", "_seconds is 5"]),
     ("smt_exposure", {"smt_exposure_results": "nowhere"}, ["nowhere"]),
-    ("smt_exposure", {"smt_exposure_page": "page.txt"}, ["page.txt"]),
     ("smt_compare", {"before": "none.txt", "after": "none.txt"}, ["none.txt", "No such file"]),
-    ("smt_compare", NAMES, ["it is not known which way"]),
     ("smt_compare", {**NAMES, "smt_compare_bettr": "lower"}, ["the nearest is smt_compare_better"]),
-    ("smt_history", {"smt_history_checks": "nowhere"}, ["nowhere"]),
-    ("smt_history", {"smt_history_results": "."}, ["no report of a run"]),
     ("smt_history", {"smt_history_results": ".", "smt_history_margin": 3}, ["smt_history_margin is 3"]),
     ("smt_proof", {"smt_proof_run": "../x"}, ["../x"]),
 ]
