@@ -1,0 +1,68 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How many verdicts of a hardware class hold without any one of its hosts, by the number of hosts,
+how much they differ, and their noise.
+
+    .venv/bin/python tests/calibration/one_host.py
+
+Noise is made up, Gaussian, as in pooled.py. It takes some minutes of CPU time.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import verdicts
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled import pooled
+
+HOSTS = (2, 3, 4, 5, 6, 8)
+BETWEEN = (0.0, 0.005, 0.02)
+NOISE = (0.01, 0.03)
+EFFECTS = (0.03, 0.05, 0.2)
+BLOCKS, MARGIN, POOL, CLASSES = 6, 0.01, 300, 100
+ENDS = ("ratio", "ci_low", "ci_high")
+
+
+def host(source, noise):
+    """Return the comparison of a host without an effect."""
+    before, after = numpy.exp(source.normal(0, noise / math.sqrt(2), (2, BLOCKS))).tolist()
+    one = paired.compare(before, after)
+    return {**one, "baseline_value": 1.0, "candidate_value": one["ratio"], "better": "higher", "confounded": False}
+
+
+def moved(one, log):
+    """Return the same host with an effect."""
+    ends = {name: one[name] * math.exp(log) for name in ENDS}
+    verdict = verdicts.verdict(*(math.log(ends[name]) for name in ENDS), math.log1p(MARGIN))
+    return {**one, **ends, "candidate_value": ends["ratio"], "verdict": verdict}
+
+
+def main():
+    source = numpy.random.default_rng(3)
+    print(
+        "| hosts | they differ by | noise | " + " | ".join(f"{effect:.0%}: called, held" for effect in EFFECTS) + " |"
+    )
+    for noise in NOISE:
+        pool = [host(source, noise) for _host in range(POOL)]
+        for between in BETWEEN:
+            for count in HOSTS:
+                cells = []
+                for effect in EFFECTS:
+                    called = held = 0
+                    for _class in range(CLASSES):
+                        drawn = source.choice(POOL, count, replace=False)
+                        hosts = {
+                            str(number): moved(pool[place], effect + source.normal(0, between))
+                            for number, place in enumerate(drawn)
+                        }
+                        (one,) = pooled.combine_family([hosts], MARGIN)
+                        called += one["verdict"] in (paired.GAIN, paired.LOSS)
+                        held += one["verdict"] in (paired.GAIN, paired.LOSS) and not one["turned_by"]
+                    cells.append(f"{called}, {held}")
+                print(f"| {count} | {between:.1%} | {noise:.0%} | {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
