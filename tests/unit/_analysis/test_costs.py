@@ -58,21 +58,13 @@ def test_the_same_throughput_for_a_third_fewer_cpu_seconds():
     assert one["change"] == pytest.approx(-1 / 3, abs=0.01) and (one["verdict"], one["better"]) == ("gain", "lower")
     assert not one["primary"] and one["aggregate"] == "mean_per_job"
     said = conclusion.conclude(host_analysis.HostAnalysis(result))["costs"]
-    assert said[0].startswith(
-        "service, SMT off against SMT on: the same primary, and its CPU seconds per unit of work change by −33."
-    )
+    assert "the same primary, and its CPU seconds per unit of work change by −33." in said[0]
+    assert said[0].endswith(": fewer threads are charged for the same time.")
     assert [one.metric for one in measures.levels(result)].count(costs.CPU_BY_WORK) == 2
 
 
 def test_costs_leave_all_else_as_it_was():
-    document = studies.hp(numbers=(4, 8), tests=("inner", "outer"))
-    stored = accepted(document)
-    before = parts.plain(stored)
-    result = costs.added(stored)
-    assert parts.plain(stored) == before and result is stored
-
-    document = studies.overhead()
-    stored = accepted(document)
+    stored = accepted(studies.overhead())
     without = host_comparisons.compare_host(stored)
     found = host_comparisons.compare_host(costs.added(stored))
     assert [one for one in found if one["metric"] not in costs.METRICS] == without and len(found) > len(without)

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 
+import night
 import numpy
 import pytest
 import yaml
@@ -18,6 +19,7 @@ from ansible_collections.threadwise.smt.plugins.filter.smt_compare import smt_co
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 from hypothesis import assume, given, settings, strategies as st
 
+ENDS = ("ratio", "ci_low", "ci_high")
 RATES = st.floats(min_value=1e-3, max_value=1e6)
 
 
@@ -36,19 +38,9 @@ def noisy(blocks, ratio, deviation=0.01, seed=7):
     return (100 * before).tolist(), (100 * ratio * after).tolist()
 
 
-def test_contract():
+def test_what_the_filter_returns_is_documented_and_plain():
     result = smt_compare(*noisy(14, 1.03))
-    assert {
-        "ratio",
-        "ci_low",
-        "ci_high",
-        "confidence",
-        "n",
-        "margin",
-        "minimum_detectable",
-        "verdict",
-        "method",
-    } <= set(result)
+    assert set(yaml.safe_load(sys.modules[smt_compare.__module__].RETURN)["_value"]["contains"]) == set(result)
     assert json.loads(json.dumps(result, allow_nan=False)) == result
     assert {type(value) for value in result.values()} <= {float, int, str}
     assert (result["n"], result["margin"], result["confidence"]) == (14, 0.01, 0.95)
@@ -62,7 +54,6 @@ def test_contract():
         (0.97, "higher", "loss"),
         (1.03, "lower", "loss"),
         (0.97, "lower", "gain"),
-        (1.0, "higher", "equivalent"),
         (1.0, "lower", "equivalent"),
     ],
 )
@@ -72,51 +63,37 @@ def test_verdict_follows_the_way_the_metric_points(ratio, better, verdict):
     assert result["ratio"] == pytest.approx(ratio if better == "higher" else 1 / ratio, abs=0.005)
 
 
-def test_noise_that_hides_the_effect_is_inconclusive():
+def test_what_noise_or_the_margin_hides_is_not_called():
     result = smt_compare(*noisy(8, 1.01, 0.1))
-    assert result["verdict"] == "inconclusive"
-    assert result["minimum_detectable"] > 0.05
-
-
-def test_an_effect_within_the_margin_is_no_gain_however_sure():
+    assert result["verdict"] == "inconclusive" and result["minimum_detectable"] > 0.05
+    # An effect within the margin is no gain however sure, and one barely clear of none is not called.
     sides = noisy(200, 1.006)
     result = smt_compare(*sides, margin=0.007)
     assert result["ci_low"] > 1 and result["verdict"] == "inconclusive"
-    assert smt_compare(*sides, margin=0.02)["verdict"] == "equivalent"
-    assert smt_compare(*sides, margin=0.001)["verdict"] == "gain"
+    assert [smt_compare(*sides, margin=margin)["verdict"] for margin in (0.02, 0.001)] == ["equivalent", "gain"]
+    result = smt_compare(*noisy(14, 1.02, 0.02, seed=17))
+    assert 1 < result["ci_low"] < 1.0025 and result["ratio"] > 1.01 and result["verdict"] == "inconclusive"
 
 
-def test_an_effect_barely_clear_of_none_is_not_called():
-    sides = noisy(14, 1.02, 0.02, seed=17)
-    result = smt_compare(*sides)
-    assert 1 < result["ci_low"] < 1.0025 and result["ratio"] > 1.01
-    assert result["verdict"] == "inconclusive"
-
-
-def test_a_single_burst_changes_next_to_nothing():
+def test_a_burst_or_a_drift_far_larger_than_the_effect_is_taken_out():
     before, after = noisy(14, 1.03)
     calm = smt_compare(before, after)
     before[5][1] *= 10
-    assert smt_compare(before, after)["ratio"] == pytest.approx(calm["ratio"], abs=0.005)
-    assert smt_compare(before, after)["verdict"] == "gain"
-
-
-def test_drift_far_larger_than_the_effect_is_taken_out():
-    before, after = (numpy.array(side) for side in noisy(14, 1.03, 0.005))
+    burst = smt_compare(before, after)
+    assert burst["ratio"] == pytest.approx(calm["ratio"], abs=0.005) and burst["verdict"] == "gain"
     drift = numpy.linspace(1, 2, 14)[:, None]
-    result = smt_compare((before * drift).tolist(), (after * drift).tolist())
+    result = smt_compare(*((numpy.array(side) * drift).tolist() for side in noisy(14, 1.03, 0.005)))
     assert result["verdict"] == "gain" and result["ratio"] == pytest.approx(1.03, abs=0.01)
 
 
-@pytest.mark.parametrize("blocks", [1, 2, 3])
+@pytest.mark.parametrize("blocks", [1, 3])
 def test_few_blocks_are_never_called(blocks):
     result = smt_compare([100.0] * blocks, [50.0] * blocks)
-    assert result["verdict"] == "inconclusive"
-    assert f"at least {paired.MIN_BLOCKS} blocks" in result["method"]
+    assert result["verdict"] == "inconclusive" and f"at least {paired.MIN_BLOCKS} blocks" in result["method"]
     assert (result["ci_low"] is None) == (blocks == 1)
 
 
-@pytest.mark.parametrize("blocks", [4, 5, 6, 14])
+@pytest.mark.parametrize("blocks", [4, 5, 14])
 def test_samples_without_any_scatter(blocks):
     assert smt_compare([100] * blocks, [100] * blocks)["verdict"] == "equivalent"
     result = smt_compare([100] * blocks, [103] * blocks)
@@ -131,46 +108,34 @@ def test_a_coarse_clock_bounds_what_is_known():
     assert result["verdict"] == "inconclusive"
 
 
-@given(two_sides())
-@settings(max_examples=30, deadline=None)
-def test_swapping_the_sides_mirrors_the_result(sides):
+@given(two_sides(), st.floats(min_value=1e-6, max_value=1e6), st.sampled_from([0.8, 0.95, 0.99]))
+@settings(max_examples=night.number(15, 100), deadline=None)
+def test_swapping_the_sides_mirrors_the_result_the_unit_does_not_matter_and_more_confidence_is_no_narrower(
+    sides, factor, confidence
+):
     one, other = smt_compare(*sides), smt_compare(*reversed(sides))
-    assert one["ratio"] * other["ratio"] == pytest.approx(1)
-    assert (one["ci_low"] * other["ci_high"], one["ci_high"] * other["ci_low"]) == (pytest.approx(1), pytest.approx(1))
-    mirrored = {"gain": "loss", "loss": "gain"}
-    assert other["verdict"] == mirrored.get(one["verdict"], one["verdict"])
+    assert (one["ratio"] * other["ratio"], one["ci_low"] * other["ci_high"]) == (pytest.approx(1), pytest.approx(1))
+    assert other["verdict"] == {"gain": "loss", "loss": "gain"}.get(one["verdict"], one["verdict"])
+    assert smt_compare(*sides, better="lower") == pytest.approx(other)
+    scaled = smt_compare(*[[[value * factor for value in block] for block in side] for side in sides])
+    assert [scaled[name] for name in ENDS] == pytest.approx([one[name] for name in ENDS], rel=1e-6)
+    wide, narrow = (smt_compare(*sides, confidence=confidence + more) for more in (0.005, 0))
+    assert wide["ci_low"] <= narrow["ci_low"] and narrow["ci_high"] <= wide["ci_high"]
 
 
 def test_wild_samples_are_mirrored_too():
     # Ranks of such samples do not fall strictly with the supposed ratio: an end that is sought from one side alone is
     # another one when sides are swapped.
-    for seed in range(300):
+    for seed in range(night.number(60, 300)):
         source = numpy.random.default_rng(seed)
         before, after = numpy.exp(source.normal(0, 0.5, (2, 5 + seed % 6, 1 + seed % 3))).tolist()
         one, other = smt_compare(before, after), smt_compare(after, before)
-        assert (one["ci_low"] * other["ci_high"], one["ci_high"] * other["ci_low"]) == (
-            pytest.approx(1),
-            pytest.approx(1),
-        ), seed
-
-
-@given(two_sides())
-@settings(max_examples=20, deadline=None)
-def test_lower_is_better_mirrors_higher(sides):
-    assert smt_compare(*sides, better="lower") == pytest.approx(smt_compare(*reversed(sides)))
-
-
-@given(two_sides(), st.floats(min_value=1e-6, max_value=1e6))
-@settings(max_examples=20, deadline=None)
-def test_the_unit_does_not_matter(sides, factor):
-    scaled = [[[value * factor for value in block] for block in side] for side in sides]
-    one, other = smt_compare(*sides), smt_compare(*scaled)
-    for name in ("ratio", "ci_low", "ci_high"):
-        assert one[name] == pytest.approx(other[name], rel=1e-6)
+        ends = one["ci_low"] * other["ci_high"], one["ci_high"] * other["ci_low"]
+        assert ends == pytest.approx((1, 1)), seed
 
 
 @given(two_sides(least=1))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=night.number(10, 100), deadline=None)
 def test_the_interval_holds_the_ratio_and_the_result_is_always_the_same(sides):
     result = smt_compare(*sides)
     assert smt_compare(*sides) == result
@@ -178,83 +143,57 @@ def test_the_interval_holds_the_ratio_and_the_result_is_always_the_same(sides):
         assert 0 < result["ci_low"] <= result["ratio"] <= result["ci_high"] < math.inf
 
 
-@given(two_sides(), st.sampled_from([0.8, 0.95, 0.99]))
-@settings(max_examples=20, deadline=None)
-def test_more_confidence_is_never_a_narrower_interval(sides, confidence):
-    wide, narrow = smt_compare(*sides, confidence=confidence + 0.005), smt_compare(*sides, confidence=confidence)
-    assert wide["ci_low"] <= narrow["ci_low"] and narrow["ci_high"] <= wide["ci_high"]
-
-
-HUGE = 10**5000
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ([], [], "before is empty"),
+        ([1.0], [1.0, 2.0], "before has 1 blocks and after has 2"),
+        ([1.0, True], [1.0, 1.0], "before, block 2: True is not a number"),
+        ([1.0], ["1.0"], "after, block 1: '1.0' is not a number"),
+        ([1.0], [{"a": 1}], "a mapping of 1 is not a number"),
+        ([[1.0], [math.nan]], [[1.0], [1.0]], "before, block 2: nan is not a finite number"),
+        ([math.inf], [1.0], "inf is not a finite number"),
+        ([[1.0], [1.0]], [[1.0], [0.0]], "after, block 2: 0.0 has no ratio"),
+        ([-2.0], [1.0], "-2.0 has no ratio"),
+        ([[1.0], []], [[1.0], [1.0]], "before, block 2: has no values"),
+        ([[[1.0]]], [1.0], "nested too deep"),
+        ([10**5000], [1.0], "an integer of 16610 bits is not between"),
+        ([1e-200], [1.0], "is not between"),
+        ([[1.0] * 60_000] * 2, [1.0], "more than 100000 values"),
+        ("x" * 10_000, [1.0], "before is "),
+        (None, [1.0], "before is None"),
+    ],
+)
+def test_what_cannot_be_compared_is_named(before, after, words):
+    with pytest.raises(AnsibleFilterError) as error:
+        smt_compare(before, after)
+    assert words in str(error.value) and len(str(error.value)) < 300
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "settings_", "words"),
+    ("name", "value"),
     [
-        ([], [], {}, "before is empty"),
-        ([1.0], [1.0, 2.0], {}, "before has 1 blocks and after has 2"),
-        ([1.0, True], [1.0, 1.0], {}, "before, block 2: True is not a number"),
-        ([1.0], ["1.0"], {}, "after, block 1: '1.0' is not a number"),
-        ([1.0], [None], {}, "after, block 1: None is not a number"),
-        ([1.0], [{"a": 1}], {}, "a mapping of 1 is not a number"),
-        ([math.nan], [1.0], {}, "nan is not a finite number"),
-        ([[1.0], [math.nan]], [[1.0], [1.0]], {}, "before, block 2: nan is not a finite number"),
-        ([[1.0], [1.0]], [[1.0], [0.0]], {}, "after, block 2: 0.0 has no ratio"),
-        ([[1.0], []], [[1.0], [1.0]], {}, "before, block 2: has no values"),
-        ([math.inf], [1.0], {}, "inf is not a finite number"),
-        ([0], [1.0], {}, "before, block 1: 0 has no ratio"),
-        ([-2.0], [1.0], {}, "-2.0 has no ratio"),
-        ([[]], [1.0], {}, "before, block 1: has no values"),
-        ([[[1.0]]], [1.0], {}, "nested too deep"),
-        ([HUGE], [1.0], {}, "an integer of 16610 bits is not between"),
-        ([1e-200], [1.0], {}, "is not between"),
-        ([[1.0] * 60_000] * 2, [1.0], {}, "more than 100000 values"),
-        ("12", [1.0], {}, "before is '12'"),
-        (None, [1.0], {}, "before is None"),
-        ({"a": 1}, [1.0], {}, "before is a mapping of 1"),
-        ("x" * 10_000, [1.0], {}, "before is "),
-        ([1.0], [1.0], {"better": "more"}, "better is 'more'"),
-        ([1.0], [1.0], {"better": None}, "better is None"),
-        ([1.0], [1.0], {"better": ["higher"]}, "better is a list of 1"),
-        ([1.0], [1.0], {"margin": -0.1}, "margin is -0.1"),
-        ([1.0], [1.0], {"margin": 1}, "margin is 1"),
-        ([1.0], [1.0], {"margin": math.nan}, "margin is nan"),
-        ([1.0], [1.0], {"margin": "0.01"}, "margin is '0.01'"),
-        ([1.0], [1.0], {"confidence": 95}, "confidence is 95"),
-        ([1.0], [1.0], {"confidence": 1.0}, "confidence is 1.0"),
-        ([1.0], [1.0], {"confidence": True}, "confidence is True"),
+        *(("better", value) for value in ("more", None, ["higher"])),
+        *(("margin", value) for value in (-0.1, 1, math.nan, "0.01")),
+        *(("confidence", value) for value in (95, 1.0, 0.4, True)),
     ],
 )
-def test_what_cannot_be_compared_is_named(before, after, settings_, words):
-    with pytest.raises(AnsibleFilterError) as error:
-        smt_compare(before, after, **settings_)
-    assert words in str(error.value)
-    assert len(str(error.value)) < 300
+def test_settings_that_are_none_are_named(name, value):
+    with pytest.raises(AnsibleFilterError, match=f"{name} is "):
+        smt_compare([1.0], [1.0], **{name: value})
 
 
+@pytest.mark.night
 def test_in_a_playbook(tmp_path):
     before, after = noisy(8, 1.05)
-    playbook = [
-        {
-            "hosts": "localhost",
-            "connection": "local",
-            "gather_facts": False,
-            "vars": {"before": before, "after": after},
-            "tasks": [
-                {
-                    "ansible.builtin.copy": {
-                        "content": "{{ before | threadwise.smt.smt_compare(after, margin=0.02) | to_json }}",
-                        "dest": str(tmp_path / "result.json"),
-                        "mode": "0600",
-                    }
-                },
-            ],
-        }
-    ]
+    content = "{{ before | threadwise.smt.smt_compare(after, margin=0.02) | to_json }}"
+    task = {"ansible.builtin.copy": {"content": content, "dest": str(tmp_path / "result.json"), "mode": "0600"}}
+    play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [task]}
+    playbook = [{**play, "vars": {"before": before, "after": after}}]
     (tmp_path / "play.yml").write_text(json.dumps(playbook), encoding="utf-8")
     settings_ = {**os.environ, "ANSIBLE_PYTHON_INTERPRETER": sys.executable}
     command = [sys.executable, "-m", "ansible", "playbook", "-i", "localhost,", "play.yml"]
-    run = subprocess.run(command, cwd=tmp_path, env=settings_, capture_output=True, text=True, timeout=120, check=False)
+    run = subprocess.run(command, cwd=tmp_path, env=settings_, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     assert json.loads((tmp_path / "result.json").read_text(encoding="utf-8")) == smt_compare(before, after, margin=0.02)
 
@@ -264,9 +203,7 @@ def test_holm_adjusts_as_its_paper_does():
     assert paired.holm([0.03, 0.01, 0.04, 0.02]) == pytest.approx([0.06, 0.04, 0.06, 0.06])
     assert paired.holm([0.9, 0.8]) == [1.0, 1.0]
     assert paired.holm([]) == []
-
-
-def test_holm_goes_on_only_while_it_rejects():
+    # It goes on only while it rejects.
     assert paired.holm_levels([0.04, 0.001], 0.05) == [0.05, 0.025]
     assert paired.holm_levels([0.04, 0.03], 0.05) == [0.025, 0.025]
 
@@ -302,28 +239,18 @@ def test_minimum_detectable_is_found_in_nine_of_ten():
     source = numpy.random.default_rng(3)
     least = paired.compare(*noisy(14, 1.0, 0.02))["minimum_detectable"]
     found = 0
-    for _time in range(100):
+    for _time in range(50):
         before, after = numpy.exp(source.normal(0, 0.02, (2, 14, 2)))
         found += paired.compare(before.tolist(), (after * (1 + least)).tolist())["verdict"] == "gain"
-    assert 80 <= found <= 99
+    assert 40 <= found <= 49
 
 
 def test_level_of_one_side():
-    values = [[98.0, 102.0], 100.0, 101.0, 99.0]
-    found = paired.level(values)
+    found = paired.level([[98.0, 102.0], 100.0, 101.0, 99.0])
     assert found.low < found.value < found.high and found.n == 4
     assert found.value == pytest.approx(100, abs=0.1)
-    single = paired.level([5.0])
-    assert single[:3] == (pytest.approx(5.0), None, None)
-
-
-def test_few_blocks_have_students_interval():
-    """The 95 % quantile of Student's t with two degrees of freedom is 4.30265 (any table of it)."""
+    assert paired.level([5.0])[:3] == (pytest.approx(5.0), None, None)
+    # The 95 % quantile of Student's t with two degrees of freedom is 4.30265 (any table of it).
     found = paired.level([math.exp(value) for value in (1.0, 2.0, 3.0)])
     half = 4.30265 * 1.0 / math.sqrt(3)
     assert tuple(map(math.log, found[:3])) == pytest.approx((2.0, 2.0 - half, 2.0 + half), rel=1e-5)
-
-
-def test_what_the_filter_returns_is_documented():
-    documented = yaml.safe_load(sys.modules[smt_compare.__module__].RETURN)["_value"]["contains"]
-    assert set(documented) == set(smt_compare([1.0, 1.1, 1.0, 1.2], [2.0, 2.1, 2.0, 2.2]))

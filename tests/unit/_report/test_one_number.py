@@ -28,99 +28,82 @@ TIME = {
 }
 
 
-def test_a_change_has_the_same_sign_and_size_wherever_it_stands(tmp_path):
-    result_files.save(tmp_path, result_maker.result(blocks=8, workloads={"gzip": result_maker.GZIP, "orders": TIME}))
-    build.build(result_files.result_paths(tmp_path), tmp_path)
-    files = {
-        name: (tmp_path / name).read_text(encoding="utf-8")
-        for name in ("index.html", "summary.md", "comparisons.csv", "results.json", "metrics.prom")
-    }
-    page, text = html.unescape(files["index.html"]), re.sub(r"\\(.)", r"\1", files["summary.md"])
+def read(directory, document):
+    """What each file of the report says, in plain words: page, Markdown, and rows, host and metrics for programs."""
+    result_files.save(directory, document)
+    assert build.build(result_files.result_paths(directory), directory).refused == []
+    files = {one.name: one.read_text(encoding="utf-8") for one in directory.iterdir() if one.suffix != ".parquet"}
+    page = html.unescape(files["index.html"]).replace("\u00a0", " ")
+    summary = re.sub(r"\\(.)", r"\1", files["summary.md"]).replace("\u00a0", " ")
     rows = list(csv.DictReader(files["comparisons.csv"].splitlines()))
-    (of_host,) = json.loads(files["results.json"])["hosts"]
+    (host,) = json.loads(files["results.json"])["hosts"]
+    return page, summary, rows, host, files["metrics.prom"]
+
+
+def test_a_change_has_the_same_sign_and_size_wherever_it_stands(tmp_path):
+    document = result_maker.result(blocks=8, workloads={"gzip": result_maker.GZIP, "orders": TIME})
+    page, summary, rows, host, metrics = read(tmp_path, document)
     assert {row["better"] for row in rows} == {"higher", "lower"}
-    for row, one in zip(rows, of_host["comparisons"], strict=True):
+    for row, one in zip(rows, host["comparisons"], strict=True):
         sign = 1 if one["better"] == "higher" else -1
         assert one["change"] == pytest.approx(one["ratio"] ** sign - 1)
         assert one["change"] == pytest.approx(one["candidate_value"] / one["baseline_value"] - 1, abs=1e-9)
         assert [float(row[key]) for key in ENDS] == [one[key] for key in ENDS]
         assert one["change_low"] <= one["change"] <= one["change_high"]
         said = wording.change_and_interval(change.Change.read(one))
-        assert said in text and said.split(" (", 1)[0].replace(" %", "\u00a0%") in page.replace(" %", "\u00a0%")
+        assert said in summary and said.split(" (", 1)[0] in page
         if one["primary"] and (one["effect"], one["placement"]) == ("smt_off", "all_threads"):
-            assert f"by {said}, {wording.VERDICT_TITLES[one['verdict']]}" in of_host["conclusion"]["sentence"]
+            assert f"by {said}, {wording.VERDICT_TITLES[one['verdict']]}" in host["conclusion"]["sentence"]
+            labels = f'workload="{one["workload"]}",metric="{one["metric"]}"'
             (line,) = [
-                line
-                for line in files["metrics.prom"].splitlines()
-                if line.startswith("threadwise_smt_change{")
-                and f'workload="{one["workload"]}",metric="{one["metric"]}"' in line
+                line for line in metrics.splitlines() if line.startswith("threadwise_smt_change{") and labels in line
             ]
             assert float(line.rsplit(" ", 1)[1]) == one["change"]
 
 
 def test_sap_serves_18_percent_more_users_wherever_it_is_said(tmp_path):
-    result_files.save(tmp_path, studies.sap())
-    build.build(result_files.result_paths(tmp_path), tmp_path)
-    files = {
-        name: re.sub(r"\\(.)", r"\1", html.unescape((tmp_path / name).read_text(encoding="utf-8"))).replace(
-            "\u00a0", " "
-        )
-        for name in ("index.html", "summary.md")
-    }
-    (row,) = [
-        row
-        for row in csv.DictReader((tmp_path / "comparisons.csv").read_text(encoding="utf-8").splitlines())
-        if row["metric"] == "most_load"
-    ]
+    page, summary, rows, host, metrics = read(tmp_path, studies.sap())
+    (row,) = [row for row in rows if row["metric"] == "most_load"]
     assert [float(row[name]) for name in ("candidate_value", "baseline_value")] == [650, 550]
     assert float(row["change"]) == pytest.approx(100 / 550) and row["primary"] == "True"
-    (of_host,) = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["hosts"]
     said = "650 users with SMT on against 550 with SMT off, +18 % in each block"
-    assert said in of_host["conclusion"]["sentence"]
-    for text in files.values():
+    for text in (page, summary, host["conclusion"]["sentence"]):
         assert said in text and "−15 %" not in text and not re.search(r"\d samples failed", text)
-    assert (
-        "| SAP SD, most users within 2 s | SMT on against SMT off, every online thread busy | +18 % (no interval)"
-        in (files["summary.md"])
-    )
-    metrics = (tmp_path / "metrics.prom").read_text(encoding="utf-8")
+    assert "| SMT on against SMT off, every online thread busy | +18 % (no interval)" in summary
     assert 'arm="smt_on",placement="all_threads"} 650.0\n' in metrics and "} 550.0\n" in metrics
     assert not re.search(r'^threadwise_smt_change.*metric="most_load"', metrics, re.MULTILINE)
 
 
 ARMS = {"smt_on": 1.0, "smt_off": 0.8, "isolated": 1.02, "mitigations_off": 1.1, "thp_never": 0.97}
+BOTH = {"orders": TIME, "gzip": result_maker.GZIP}
+# The most different ones first.
 MADE = {
+    "five arms": lambda: result_maker.result(blocks=8, workloads=BOTH, arms=ARMS),
     "hp": studies.hp,
-    "hp with few streams": lambda: studies.hp((1, 2, 4, 8, 12), tests=["inner", "outer"]),
     "sap": studies.sap,
     "pythian": studies.pythian_pinned,
+    "noise": lambda: result_maker.result(blocks=6, noise=0.1, workloads=BOTH),
+    "arm": studies.arm,
+    "hp with few streams": lambda: studies.hp((1, 2, 4, 8, 12), tests=["inner", "outer"]),
     "2014": studies.threads_2014,
     "2014 beside others": studies.busy_2014,
     "2016": studies.overhead,
-    "arm": studies.arm,
-    "five arms": lambda: result_maker.result(
-        blocks=8, workloads={"orders": TIME, "gzip": result_maker.GZIP}, arms=ARMS
-    ),
-    "noise": lambda: result_maker.result(blocks=6, noise=0.1, workloads={"orders": TIME, "gzip": result_maker.GZIP}),
     "one core": lambda: result_maker.result(blocks=8, workloads={"orders": TIME}, shape=(1, 1, 2)),
-    "few blocks": lambda: result_maker.result(blocks=3, workloads={"orders": TIME, "gzip": result_maker.GZIP}),
+    "few blocks": lambda: result_maker.result(blocks=3, workloads=BOTH),
 }
 
 
+@pytest.mark.night(after=6)
 @pytest.mark.parametrize("made", MADE.values(), ids=MADE)
-def test_each_change_that_a_sentence_names_is_one_of_a_comparison(tmp_path, made):
-    result_files.save(tmp_path, made())
-    build.build(result_files.result_paths(tmp_path), tmp_path)
-    (of_host,) = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["hosts"]
+def test_each_change_that_a_sentence_names_is_one_of_a_comparison(made):
+    host = result_maker.summarised(made())
     known = {
-        text
-        for one in of_host["comparisons"]
+        text.removesuffix(" %")
+        for one in host["comparisons"]
         for text in re.findall(r"[+−±][\d.]+", wording.change_and_interval(change.Change.read(one)))
         + [wording.signed(1 + one[name]) for name in ENDS if one[name] is not None]
     }
-    concluded = of_host["conclusion"]
-    said = [*concluded["statements"], *(reason["text"] for reason in of_host["recommendation"]["reasons"])]
-    known = {text.removesuffix(" %") for text in known}
+    said = [*host["conclusion"]["statements"], *(reason["text"] for reason in host["recommendation"]["reasons"])]
     assert {number for text in said for number in re.findall(r"[+−±][\d.]*\d", text)} <= known
 
 
@@ -175,14 +158,9 @@ def random_result(seed):
 
 @pytest.mark.parametrize("seed", range(night.number(2, 400)))
 def test_whatever_was_measured_no_two_places_contradict_each_other(tmp_path, seed):
-    result_files.save(tmp_path, random_result(seed))
-    assert build.build(result_files.result_paths(tmp_path), tmp_path).refused == []
-    (of_host,) = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["hosts"]
-    page = html.unescape((tmp_path / "index.html").read_text(encoding="utf-8")).replace("\u00a0", " ")
-    summary = re.sub(r"\\(.)", r"\1", (tmp_path / "summary.md").read_text(encoding="utf-8")).replace("\u00a0", " ")
-    rows = csv.DictReader((tmp_path / "comparisons.csv").read_text(encoding="utf-8").splitlines())
+    page, summary, rows, host, _metrics = read(tmp_path, random_result(seed))
     verdicts: dict[str, set[str]] = {}
-    for row, one in zip(rows, of_host["comparisons"], strict=True):
+    for row, one in zip(rows, host["comparisons"], strict=True):
         sign = 1 if one["better"] == "higher" else -1
         assert [row[key] for key in ENDS] == ["" if one[key] is None else str(one[key]) for key in ENDS]
         assert one["change"] == pytest.approx(one["ratio"] ** sign - 1)
@@ -191,5 +169,5 @@ def test_whatever_was_measured_no_two_places_contradict_each_other(tmp_path, see
         said = wording.change_and_interval(change.Change.read(one))
         assert said in summary
         verdicts.setdefault(said, set()).add(wording.VERDICT_TITLES[one["verdict"]])
-    for text in (page, summary, " ".join(of_host["conclusion"]["statements"])):
+    for text in (page, summary, " ".join(host["conclusion"]["statements"])):
         assert all(word in verdicts.get(said, ()) for said, word in JUDGED.findall(text))

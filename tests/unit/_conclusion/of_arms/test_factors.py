@@ -10,6 +10,7 @@ import math
 import pathlib
 
 import jsonschema_rs
+import night
 import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import order
@@ -41,43 +42,54 @@ def found(document):
 
 def test_an_effect_that_turns_with_the_other_factor_is_said_at_each_of_its_levels():
     """SMT off costs 4 % with huge pages and gives 9.5 % without."""
-    document = planted(1, 1.05, 0.96, 1.15)
-    (one,) = found(document)
-    here, there = one.first_at
-    assert here.change.value == pytest.approx(-0.04, abs=0.002)
-    assert there.change.value == pytest.approx(1.15 / 1.05 - 1, abs=0.002)
-    assert one.main[0].change.value == pytest.approx(math.sqrt(0.96 * 1.15 / 1.05) - 1, abs=0.002)
-    assert one.main[1].change.value == pytest.approx(math.sqrt(1.05 * 1.15 / 0.96) - 1, abs=0.002)
+    analysis = result_maker.analysed(planted(1, 1.05, 0.96, 1.15))
+    (one,) = factors.of_host(analysis)
+    changes = [effect.change.value for effect in (*one.first_at, *one.main)]
+    truth = (0.96, 1.15 / 1.05, math.sqrt(0.96 * 1.15 / 1.05), math.sqrt(1.05 * 1.15 / 0.96))
+    assert changes == pytest.approx([ratio - 1 for ratio in truth], abs=0.002)
     assert one.interaction.ratio == pytest.approx(1.15 / 1.05 / 0.96, abs=0.003) and one.interaction.is_called
-    said = conclusion.conclude(result_maker.analysed(document))["sentence"]
-    assert said.startswith(
+    # The first of both is a comparison of arms, too, and is the same number there.
+    here = one.first_at[0]
+    (compared,) = [one for one in analysis.against_baseline if one["effect"] == ARMS[2]]
+    assert (here.low, here.high, here.verdict) == (compared["ci_low"], compared["ci_high"], compared["verdict"])
+    assert conclusion.conclude(analysis)["sentence"].startswith(
         "gzip of a fixed stream: with transparent huge pages: always, SMT off changes it by \u22123.9 % (\u22124.1 to"
         " \u22123.8 %), worse; with transparent huge pages: never, SMT off changes it by +9.5 %"
     )
-    # The first of both is a comparison of arms, too, and is the same number there.
-    analysis = result_maker.analysed(document)
-    (compared,) = [one for one in analysis.against_baseline if one["effect"] == ARMS[2]]
-    assert (here.low, here.high, here.verdict) == (compared["ci_low"], compared["ci_high"], compared["verdict"])
 
 
-def test_factors_that_do_not_depend_on_each_other_are_said_by_themselves():
-    (one,) = found(planted(1, 1.05, 0.96, 1.05 * 0.96))
-    assert one.interaction.verdict == "equivalent"
-    assert one.sentence().endswith(
-        "transparent huge pages: never changes it by +5.0 % (+4.8 to +5.0 %), better; neither depends on the other."
-    )
+NOISY = {"noise": 0.1, "blocks": 6}
 
 
-def test_an_interaction_that_is_not_decided_is_said_to_be_that():
-    (one,) = found(planted(1, 1.05, 0.96, 1.02, noise=0.1, blocks=6))
-    assert "whether one depends on the other is not decided" in one.sentence()
+@pytest.mark.parametrize(
+    ("effects", "options", "interaction", "words"),
+    [
+        (
+            (1, 1.05, 0.96, 1.05 * 0.96),
+            {},
+            "equivalent",
+            "huge pages: never changes it by +5.0 % (+4.8 to +5.0 %), better; neither depends on the other.",
+        ),
+        (
+            (1, 1, 1, 1),
+            {},
+            "equivalent",
+            "SMT off leaves it within 1 %; transparent huge pages: never leaves it",
+        ),
+        ((1, 1.05, 0.96, 1.02), NOISY, "inconclusive", "whether one depends on the other is not decided"),
+        ((1, 1, 1, 1), NOISY, "inconclusive", "transparent huge pages: never is not decided ("),
+        ((1, 1.3, 0.7, 1), {"blocks": 1}, "inconclusive", "what SMT off does 1 block cannot say"),
+    ],
+)
+def test_what_is_said_of_both(effects, options, interaction, words):
+    (one,) = found(planted(*effects, **options))
+    assert one.interaction.verdict == interaction and words in one.sentence(), one.sentence()
 
 
 def test_a_metric_of_which_less_is_better_has_its_own_signs():
     times = {"rate": 10.0, "share": 0.625, "unit": "ms", "title": "answer", "better": "lower"}
-    document = result_maker.result(
-        workloads={"own": times}, names=("single",), arms=dict(zip(ARMS, (1, 1.05, 0.96, 1.15)))
-    )
+    arms = dict(zip(ARMS, (1, 1.05, 0.96, 1.15)))
+    document = result_maker.result(workloads={"own": times}, names=("single",), arms=arms)
     (workload,) = document["plan"]["workloads"]
     metric = workload["primary"]
     workload["metrics"][metric].update(better="lower", aggregate="mean")
@@ -85,37 +97,45 @@ def test_a_metric_of_which_less_is_better_has_its_own_signs():
         sample["metrics"][metric]["better"] = "lower"
     (one,) = found(document)
     assert one.first_at[0].change.value == pytest.approx(-0.04, abs=0.002) and one.first_at[0].ratio > 1
-    assert f"answer {metric}: with transparent huge pages: always, SMT off changes it by \u22124." in one.sentence()
     assert "%), better; with" in one.sentence()
 
 
+def without(document, left_out):
+    for sample in document["samples"]:
+        if left_out(sample):
+            sample.update(ok=False, error="exit status 1", metrics={}, workers=[])
+    return document
+
+
 @pytest.mark.parametrize(
-    "arms",
+    "document",
     [
-        ("smt_on", "smt_off", "thp_always", "thp_never"),
-        (*ARMS[:3], "smt_off"),
-        (ARMS[0], ARMS[3], ARMS[1], ARMS[2]),
-        ("smt_on__thp_always", "smt_on__thp_never", "smt_off__thp_always", "smt_off__thp_madvise"),
+        *(
+            planted(1, 1, 1, 1, arms=arms)
+            for arms in (
+                ("smt_on", "smt_off", "thp_always", "thp_never"),
+                (*ARMS[:3], "smt_off"),
+                (ARMS[0], ARMS[3], ARMS[1], ARMS[2]),
+                (*ARMS[:3], "smt_off__thp_madvise"),
+            )
+        ),
+        # An arm that was left out, and blocks without all four arms.
+        without(planted(1, 1.05, 0.96, 1.15), lambda one: one["arm"] == ARMS[3]),
+        without(planted(1, 1.05, 0.96, 1.15, blocks=4), lambda one: ARMS.index(one["arm"]) == one["block"]),
     ],
 )
-def test_other_arms_are_no_factors(arms):
-    assert found(planted(1, 1, 1, 1, arms=arms)) == []
-
-
-def test_an_arm_that_was_left_out_leaves_no_factors():
-    document = planted(1, 1.05, 0.96, 1.15)
-    document["samples"] = [one for one in document["samples"] if one["arm"] != ARMS[3]]
+def test_other_arms_are_no_factors(document):
     assert found(document) == []
+    assert "of a fixed stream" in conclusion.conclude(result_maker.analysed(document))["sentence"]
 
 
 def test_page_and_data_have_them():
     document = planted(1, 1.05, 0.96, 1.15)
     summary = result_maker.summarised(document)
-    schema = json.loads(SCHEMA.read_text())
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
     jsonschema_rs.validator_for({**schema, "$ref": "#/$defs/host", "properties": {}, "required": []}).validate(summary)
     assert summary["factors"][0]["interaction"]["verdict"] == "gain"
     shown = host_page.render(result_maker.analysed(document), summary, True)
-    assert "What does SMT off do with transparent huge pages: always, and with" in shown.replace("\u00a0", " ")
     assert "<h2>Two factors" in shown and "SMT off, with transparent huge pages: never" in shown
 
 
@@ -147,29 +167,7 @@ def test_intervals_hold_a_planted_interaction_on_recorded_noise():
         (one,) = found(document)
         for name, effect in (("interaction", one.interaction), ("main", one.main[1])):
             held[name] += effect.low <= truth[name] <= effect.high
-    print(f"of {COUNT} intervals so many hold the planted effect: {held}")
     assert min(held.values()) >= 0.95 * COUNT, held
-
-
-def test_blocks_without_all_four_arms_say_nothing():
-    document = planted(1, 1.05, 0.96, 1.15, blocks=4)
-    for sample in document["samples"]:
-        if ARMS.index(sample["arm"]) == sample["block"]:
-            sample.update(ok=False, error="exit status 1", metrics={}, workers=[])
-    assert found(document) == []
-    assert "of a fixed stream" in conclusion.conclude(result_maker.analysed(document))["sentence"]
-
-
-def test_effects_that_are_none_or_not_decided_are_said_to_be_that():
-    (one,) = found(planted(1, 1, 1, 1))
-    assert one.sentence().endswith(
-        "SMT off leaves it within 1 %; transparent huge pages: never leaves it within 1 %; neither depends on the"
-        " other."
-    )
-    (one,) = found(planted(1, 1, 1, 1, noise=0.1, blocks=6))
-    assert "transparent huge pages: never is not decided (" in one.sentence()
-    (one,) = found(planted(1, 1.3, 0.7, 1, blocks=1))
-    assert "what SMT off does 1 block cannot say" in one.sentence()
 
 
 @pytest.mark.parametrize(
@@ -179,7 +177,7 @@ def test_effects_that_are_none_or_not_decided_are_said_to_be_that():
 def test_a_plan_goes_on_until_its_question_is_answered(effects, noise, verdict):
     """A plan that looked at each arm against the first one ended before the interaction was known in two of three."""
     said = []
-    for seed in range(10):
+    for seed in range(night.number(4, 10)):
         document = result_maker.result(
             names=("all_threads",), arms=dict(zip(ARMS, effects)), blocks=40, noise=noise, seed=seed
         )
@@ -197,4 +195,4 @@ def test_a_plan_goes_on_until_its_question_is_answered(effects, noise, verdict):
         assert {one.arm for one in goal.decided} == set(ARMS[1:])
         (one,) = found(document)
         said.append(one.interaction.verdict)
-    assert said.count(verdict) >= 9, said
+    assert said.count(verdict) >= 0.9 * len(said) - 0.5, said

@@ -53,19 +53,25 @@ def test_background_load_on_the_other_thread_of_a_core():
     assert any("other processes used 6.0 CPUs" in sentence for sentence in found), found
 
 
-@pytest.mark.parametrize("change", [{"steal": 0.3}, {"throttled": 5}, {"frequency": {"0": 1000.0}}, {}])
-def test_what_both_sides_had_is_no_caution_of_a_comparison(change):
-    assert cautions(lambda _sample: True, **change) == []
+@pytest.mark.parametrize(
+    ("disturbed", "change"),
+    [
+        # What both sides had, and throttling in few samples.
+        *(
+            (lambda _sample: True, change)
+            for change in ({"steal": 0.3}, {"throttled": 5}, {"frequency": {"0": 1e3}}, {})
+        ),
+        (lambda sample: off(sample) and sample["block"] == 0, {"throttled": 1}),
+    ],
+)
+def test_what_is_not_of_one_arm_is_no_caution_of_a_comparison(disturbed, change):
+    assert cautions(disturbed, **change) == []
 
 
 def test_what_each_cpu_has_by_itself_disturbs_no_side_more():
     """Each idle CPU is busy for 2 %, and with SMT on there are twice as many of them."""
     analysis = analysed(result_maker.result(shape=(2, 24, 2), blocks=4, names=("single", "all_threads")))
     assert not disturbances.cautions(analysis.result, analysis.comparisons)
-
-
-def test_throttling_in_few_samples_is_none_of_the_arm():
-    assert cautions(lambda sample: off(sample) and sample["block"] == 0, throttled=1) == []
 
 
 def test_work_of_others_is_seen_where_workers_end_at_different_times():
