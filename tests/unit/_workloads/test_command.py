@@ -92,6 +92,8 @@ def test_a_command_is_measured_alone_unless_others_are_named():
         ([5.0, 2.0, 1.0], False),
         ([1.0, 1.05, 1.0], True),
         ([2.0, 1.2, 1.1], True),
+        # Two take too long: that is no waiting.
+        ([1.0, WorkloadError("own did not end within 60 s")], False),
     ],
 )
 def test_a_time_that_is_set_is_no_time_of_work(seconds, refused, files, monkeypatch):
@@ -99,8 +101,11 @@ def test_a_time_that_is_set_is_no_time_of_work(seconds, refused, files, monkeypa
 
     def timed(self, workers):
         asked.append(len(workers))
-        self._alone = next(times)
-        return self._alone
+        taken = next(times)
+        if isinstance(taken, WorkloadError):
+            raise taken
+        self._alone = taken
+        return taken
 
     monkeypatch.setattr(prepared.PreparedWorkload, "_time", timed)
     one = prepared.PreparedWorkload(declared("true"), files, {}, 0.1, len(HERE))
@@ -115,19 +120,9 @@ def test_a_time_that_is_set_is_no_time_of_work(seconds, refused, files, monkeypa
     assert asked == [1, 2, 1][: len(seconds)] and next(times, None) is None
 
 
-def test_a_command_of_which_two_take_too_long_is_no_waiting_one(files, monkeypatch):
-    def timed(self, workers):
-        if len(workers) > 1:
-            raise WorkloadError("own did not end within 60 s")
-        self._alone = 1.0
-        return self._alone
-
-    monkeypatch.setattr(prepared.PreparedWorkload, "_time", timed)
-    one = prepared.PreparedWorkload(declared("true"), files, {}, 0.1, len(HERE))
-    assert one.calibrate([[HERE[0]]]) == "command: 1.00 s per sample"
-
-
-def test_a_number_of_its_own_or_a_worker_without_a_cpu_needs_no_such_proof(files):
-    printed = declared("sh -c 'sleep 0.1; echo 5 ops/s'", r"(\d+) ops/s")
-    assert prepared.PreparedWorkload(printed, files, {}, 0.1, len(HERE)).calibrate([[HERE[0]]])
-    assert prepared.PreparedWorkload(declared("sleep 0.1"), files, {}, 0.1, len(HERE)).calibrate([[]])
+@pytest.mark.parametrize(
+    ("line", "pattern", "cpus"),
+    [("sh -c 'sleep 0.1; echo 5 ops/s'", r"(\d+) ops/s", HERE[:1]), ("sleep 0.1", None, [])],
+)
+def test_a_number_of_its_own_or_a_worker_without_a_cpu_needs_no_such_proof(line, pattern, cpus, files):
+    assert prepared.PreparedWorkload(declared(line, pattern), files, {}, 0.1, len(HERE)).calibrate([cpus])

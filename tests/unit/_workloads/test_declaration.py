@@ -17,22 +17,17 @@ def executable(path):
     path.chmod(0o755)
 
 
-def test_a_missing_command_is_reported_with_its_package(tmp_path):
-    assert (
-        declaration.missing(BUILT_IN["sysbench_cpu"], str(tmp_path)) == "sysbench is not installed (package sysbench)"
-    )
-    executable(tmp_path / "sysbench")
-    assert declaration.missing(BUILT_IN["sysbench_cpu"], f"/nowhere:{tmp_path}") is None
-
-
-def test_a_missing_compiler_is_reported_for_a_compiled_workload(tmp_path):
-    assert (
-        declaration.missing(BUILT_IN["stream"], str(tmp_path))
-        == "no C compiler is installed: none of cc, gcc, clang (package gcc)"
-    )
-    executable(tmp_path / "clang")
-    assert declaration.missing(BUILT_IN["stream"], str(tmp_path)) is None
-    assert declaration.compiler(str(tmp_path)) == str(tmp_path / "clang")
+@pytest.mark.parametrize(
+    ("name", "said", "program"),
+    [
+        ("sysbench_cpu", "sysbench is not installed (package sysbench)", "sysbench"),
+        ("stream", "no C compiler is installed: none of cc, gcc, clang (package gcc)", "clang"),
+    ],
+)
+def test_a_missing_command_is_reported_with_its_package(name, said, program, tmp_path):
+    assert declaration.missing(BUILT_IN[name], str(tmp_path)) == said
+    executable(tmp_path / program)
+    assert declaration.missing(BUILT_IN[name], f"/nowhere:{tmp_path}") is None
 
 
 def test_the_newest_version_of_a_server_is_found_by_number_not_by_name(tmp_path):
@@ -79,29 +74,18 @@ def test_the_numbers_of_clients_depend_on_the_number_of_cpus(cpus, clients):
 
 
 def test_the_part_of_a_declaration_in_a_result():
-    assert declaration.described(BUILT_IN["load_levels"], 4)["parameter"] == {
-        "name": "load",
-        "unit": "of each CPU",
-        "values": [0.14, 0.29, 0.43, 0.57, 0.71, 0.86, 1.0],
-        "per_worker": True,
-    }
-    gzip = declaration.described(BUILT_IN["gzip"], 4)
-    assert gzip["argv"] == ["gzip", "-6", "-c"]
-    assert gzip["primary"] == "throughput" and gzip["parameter"] is None and gzip["server"] is False
-    assert declaration.described(BUILT_IN["oltp"], 4)["server"] is True
+    gzip, oltp = (declaration.described(BUILT_IN[name], 4) for name in ("gzip", "oltp"))
+    assert (gzip["argv"], gzip["primary"], gzip["parameter"]) == (["gzip", "-6", "-c"], "throughput", None)
     assert gzip["metrics"] == {"throughput": {"unit": "MB/s", "better": "higher", "aggregate": "sum"}}
-
-
-def test_the_arguments_of_a_users_own_command_are_not_in_a_result():
+    assert (gzip["server"], oltp["server"]) == (False, True)
+    levels = [0.14, 0.29, 0.43, 0.57, 0.71, 0.86, 1.0]
+    parameter = {"name": "load", "unit": "of each CPU", "values": levels, "per_worker": True}
+    assert declaration.described(BUILT_IN["load_levels"], 4)["parameter"] == parameter
+    # The arguments of a user's own command are not in it.
     metric = {"name": "tps", "unit": "1/s", "better": "higher", "pattern": "tps = ([0-9.]+)"}
-    given = {
-        "name": "own",
-        "title": "pgbench",
-        "argv": ["env", "PGPASSWORD=hunter2hunter2", "pgbench"],
-        "metric": metric,
-    }
+    given = {"name": "own", "argv": ["env", "PGPASSWORD=hunter2hunter2", "pgbench"], "metric": metric}
     own = declaration.described(custom.declarations([given])[0], 4)
-    assert (own["argv"], own["title"]) == (["env"], "pgbench") and "hunter2" not in str(own)
+    assert own["argv"] == ["env"] and "hunter2" not in str(own)
 
 
 @pytest.mark.parametrize(("given", "seconds"), [("2.0 s", 2.0), ("500ms", 0.5), ("250 us", 0.00025)])

@@ -48,7 +48,7 @@ def affinities(folder):
     return found
 
 
-@pytest.mark.night(after=3)
+@pytest.mark.night(after=1)
 @pytest.mark.parametrize("name", ["nginx", "jvm"])
 def test_a_server_is_measured_on_other_cores_than_what_makes_its_load(name, ready, files):
     workload = ready(name)
@@ -69,21 +69,18 @@ def test_a_server_is_measured_on_other_cores_than_what_makes_its_load(name, read
     assert affinities(folder) == [] and not os.path.exists(folder)
 
 
-@pytest.mark.parametrize("spoilt", ["rm pages/index.html", "chmod 0 pages/index.html"])
-def test_answers_that_are_errors_are_no_throughput(spoilt, ready):
+def test_answers_that_are_errors_are_no_throughput(ready):
     """They take less work than good ones. Public reports of load generators have such rates as results."""
     made = BUILT_IN["nginx"]["server"]
-    workload = ready("nginx", server={**made, "fill": [["sh", "-c", spoilt]]})
-    with pytest.raises(declaration.WorkloadError, match=r"h2load printed no throughput: .* [1-9]\d* 4xx"):
+    workload = ready("nginx", server={**made, "fill": [["sh", "-c", "chmod 0 pages/index.html"]]})
+    with pytest.raises(declaration.WorkloadError, match=r"no throughput: .* [1-9]\d* 4xx"):
         workload.calibrate([[CPUS[0]]])
 
 
 def test_a_sample_of_clients_that_were_busy_all_the_time_is_none_of_the_server(ready, monkeypatch):
     workload = ready("nginx")
     monkeypatch.setattr(prepared, "MAX_CLIENT_SHARE", 0.001)
-    with pytest.raises(
-        declaration.WorkloadError, match=r"h2load, which makes the load, used \d+% of its own CPUs [\d,-]+: it was"
-    ):
+    with pytest.raises(declaration.WorkloadError, match=r"h2load, .*, used \d+% of its own CPUs [\d,-]+"):
         workload.calibrate([[CPUS[0]]])
 
 
@@ -92,9 +89,7 @@ def test_a_port_that_is_taken_is_said(ready, monkeypatch):
         taken.bind((server.LOOPBACK, 0))
         taken.listen()
         monkeypatch.setattr(server, "_free_port", lambda: taken.getsockname()[1])
-        with pytest.raises(
-            declaration.WorkloadError, match=r"the server nginx did not start: .*Address already in use"
-        ):
+        with pytest.raises(declaration.WorkloadError, match=r"did not start: .*Address already in use"):
             ready("nginx")
 
 
@@ -109,13 +104,13 @@ def test_a_port_that_is_taken_is_said(ready, monkeypatch):
         ([(cpu,) for cpu in range(8)], range(8), ([0, 1, 2, 4, 5, 6], [3, 7])),
         # Only a part of the cores is online.
         (FOUR, [0, 3, 4, 7], ([0, 4], [3, 7])),
+        # One core.
+        *((cores, usable, None) for cores, usable in (([(0, 1)], [0, 1]), (FOUR, [0, 1]), (FOUR, [3]), ([], []))),
     ],
 )
 def test_clients_have_the_same_quarter_of_the_cores_in_each_arm(cores, usable, expected):
-    assert prepared.apart(cores, usable) == expected
-
-
-@pytest.mark.parametrize(("cores", "usable"), [([(0, 1)], [0, 1]), (FOUR, [0, 1]), (FOUR, [3]), ([], [])])
-def test_what_has_one_core_cannot_be_measured(cores, usable):
+    if expected:
+        assert prepared.apart(cores, usable) == expected
+        return
     with pytest.raises(declaration.WorkloadError, match="one core only"):
         prepared.apart(cores, usable)

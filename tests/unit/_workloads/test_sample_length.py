@@ -17,18 +17,12 @@ TIME = {"name": "wall_time", "unit": "s", "better": "lower", "aggregate": "mean"
 WORK = {"unit": "pieces", "start": 2, "step": 1, "limit": 100_000}
 
 
-@pytest.mark.parametrize("start", [0.0, 0.004, 0.3])
-def test_the_start_is_what_two_runs_have_in_common(start):
-    timings = (sample_length.Timing(work, start + work * UNIT_SECONDS) for work in (50, 200))
-    assert sample_length.start_seconds(*timings) == pytest.approx(start)
-
-
-def test_a_start_below_zero_is_noise():
-    assert sample_length.start_seconds(sample_length.Timing(50, 0.04), sample_length.Timing(200, 0.2)) == 0.0
-
-
 @pytest.mark.parametrize(("start", "seconds"), [(0.0, 0.2), (0.002, 0.2), (0.005, 0.5), (0.02, 1.0)])
 def test_a_sample_is_a_hundred_times_as_long_as_its_start_within_limits(start, seconds):
+    # The start is what two runs have in common; below zero it is noise.
+    timings = (sample_length.Timing(work, start + work * UNIT_SECONDS) for work in (50, 200))
+    assert sample_length.start_seconds(*timings) == pytest.approx(start)
+    assert sample_length.start_seconds(sample_length.Timing(50, 0.04), sample_length.Timing(200, 0.2)) == 0.0
     assert sample_length.enough(start) == pytest.approx(seconds)
 
 
@@ -43,16 +37,8 @@ def calibrated(files, monkeypatch, start, seconds, **changed):
         return {"workers": [worker], "timed_out": False, "cpu_usage": {}, "steal": 0.0, "co_runners": 0}
 
     monkeypatch.setattr(prepared.runner, "run", run)
-    declaration = {
-        **PLAIN,
-        "name": "own",
-        "title": "own",
-        "argv": ["true", "{work}"],
-        "metrics": [RATE],
-        "work": WORK,
-        **changed,
-    }
-    one = prepared.PreparedWorkload(declaration, files, {}, seconds, os.cpu_count())
+    own = {"name": "own", "title": "own", "argv": ["true", "{work}"], "metrics": [RATE], "work": WORK}
+    one = prepared.PreparedWorkload({**PLAIN, **own, **changed}, files, {}, seconds, os.cpu_count())
     said = one.calibrate([[0]])
     return one.work, said
 

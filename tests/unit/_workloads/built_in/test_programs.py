@@ -32,11 +32,13 @@ def output(*argv):
 
 @needs_compiler
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_the_sources_compile_without_a_warning(name, tmp_path):
+def test_the_sources_compile_without_a_warning_and_wrong_arguments_have_an_exit_status_of_their_own(name, tmp_path):
     (tmp_path / name).write_text(sources()[name], encoding="utf-8")
     argv = [compiler(PATH), *STRICT, "-o", str(tmp_path / "program"), str(tmp_path / name)]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+    wrong = subprocess.run([tmp_path / "program"], capture_output=True, text=True, check=False)
+    assert wrong.returncode == 2 and wrong.stderr.startswith("usage: ")
 
 
 @needs_compiler
@@ -63,13 +65,6 @@ def test_each_thread_of_the_cache_line_is_pinned(tmp_path):
         assert output(program, cpus, "100000")["million_per_second"] > 0
     wrong = subprocess.run([program, f"{cpu},16383", "1000"], capture_output=True, text=True, check=False)
     assert wrong.returncode == 1 and "cannot start a thread on CPU 16383" in wrong.stderr
-
-
-@needs_compiler
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_wrong_arguments_have_an_exit_status_of_their_own(name, tmp_path):
-    wrong = subprocess.run([built(name, tmp_path)], capture_output=True, text=True, check=False)
-    assert wrong.returncode == 2 and wrong.stderr.startswith("usage: ")
 
 
 @needs_compiler

@@ -15,42 +15,18 @@ def number(text, declared, before="", behind="", unit=None, scale=1.0):
     return printed.number(printed.Place(before, text, behind, unit), declared, scale)
 
 
-@pytest.mark.parametrize(
-    ("unit", "declared", "factor"),
-    [
-        ("ms", "s", 1e-3),
-        ("us", "ms", 1e-3),
-        ("\u00b5s", "us", 1),
-        ("\u03bcs", "ns", 1e3),
-        ("msec", "us", 1e3),
-        ("seconds", "ms", 1e3),
-        ("m", "s", 60),
-        ("h", "min", 60),
-        ("us/op", "ns/op", 1e3),
-        ("us", "ns/op", 1e3),
-        ("GB/s", "MB/s", 1e3),
-        ("kB/s", "MB/s", 1e-3),
-        ("MB/sec", "MB/s", 1),
-        ("MiB/s", "KiB/s", 1024),
-        ("GiB", "MiB/s", 1024),
-        ("MBps", "GB/s", 1e-3),
-        ("Gbits/sec", "Mbit/s", 1e3),
-        ("Mbit/s", "MB/s", 0.125),
-        ("Kbytes/sec", "KB/s", 1),
-        ("kB/s", "KB/s", 1),
-        ("KB", "KiB/s", 1),
-        ("k", "requests/s", 1e3),
-        ("M", "kIOPS", 1e3),
-        ("k", "keys/s", 1e3),
-        ("kreq/s", "req/s", 1e3),
-        ("ops/s", "Mops/s", 1e-6),
-        ("Mops/s", "kops/s", 1e3),
-        ("M", "MB/s", 1),
-    ],
-)
+UNITS = """
+ms s 1e-3; us ms 1e-3; \u00b5s us 1; \u03bcs ns 1e3; msec us 1e3; seconds ms 1e3; m s 60; h min 60; us/op ns/op 1e3;
+us ns/op 1e3; GB/s MB/s 1e3; kB/s MB/s 1e-3; MB/sec MB/s 1; MiB/s KiB/s 1024; GiB MiB/s 1024; MBps GB/s 1e-3;
+Gbits/sec Mbit/s 1e3; Mbit/s MB/s 0.125; Kbytes/sec KB/s 1; kB/s KB/s 1; KB KiB/s 1; k requests/s 1e3; M kIOPS 1e3;
+k keys/s 1e3; kreq/s req/s 1e3; ops/s Mops/s 1e-6; Mops/s kops/s 1e3; M MB/s 1
+"""
+
+
+@pytest.mark.parametrize(("unit", "declared", "factor"), map(str.split, UNITS.split(";")))
 def test_a_unit_is_converted_to_that_of_the_metric(unit, declared, factor):
-    assert printed.ratio(unit, declared) == pytest.approx(factor, rel=1e-12)
-    assert number("2.5", declared, unit=unit) == pytest.approx(2.5 * factor, rel=1e-12)
+    assert printed.ratio(unit, declared) == pytest.approx(float(factor), rel=1e-12)
+    assert number("2.5", declared, unit=unit) == pytest.approx(2.5 * float(factor), rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +36,7 @@ def test_a_unit_is_converted_to_that_of_the_metric(unit, declared, factor):
 def test_a_unit_with_two_meanings_is_refused(unit, declared):
     assert math.isnan(printed.ratio(unit, declared))
     for how in ({"unit": unit}, {"behind": unit + "\n"}):
-        with pytest.raises(UnreadableError, match="K, and a prefix alone, is 1000 for some tools and 1024 for others"):
+        with pytest.raises(UnreadableError, match="is 1000 for some tools and 1024"):
             number("2.5", declared, **how)
 
 
@@ -97,26 +73,15 @@ def test_a_unit_that_follows_the_number_counts(behind, declared, value):
     assert number("2.5", declared, behind=behind) == pytest.approx(value)
 
 
-@pytest.mark.parametrize(
-    ("text", "declared", "seconds"),
-    [
-        ("0m1.250s", "s", 1.25),
-        ("1m2.5s", "ms", 62500),
-        ("1h2m3s", "s", 3723),
-        ("1s500ms", "s", 1.5),
-        ("2ms10us", "us", 2010),
-        ("0:01.50", "s", 1.5),
-        ("1:02:03", "s", 3723),
-        ("12.5ms,", "us", 12500),
-        ("950\u00b5s)", "ms", 0.95),
-        ("12.31k", "requests/s", 12310),
-        ("1.1GB/s", "MB/s", 1100),
-        ("1.5e+06", "1/s", 1.5e6),
-        (".5", "1/s", 0.5),
-    ],
-)
-def test_what_a_group_may_have_beside_digits(text, declared, seconds):
-    assert number(text, declared) == pytest.approx(seconds, rel=1e-12)
+BESIDE = """
+0m1.250s s 1.25; 1m2.5s ms 62500; 1h2m3s s 3723; 1s500ms s 1.5; 2ms10us us 2010; 0:01.50 s 1.5; 1:02:03 s 3723;
+12.5ms, us 12500; 950\u00b5s) ms 0.95; 12.31k requests/s 12310; 1.1GB/s MB/s 1100; 1.5e+06 1/s 1.5e6; .5 1/s 0.5
+"""
+
+
+@pytest.mark.parametrize(("text", "declared", "value"), map(str.split, BESIDE.split(";")))
+def test_what_a_group_may_have_beside_digits(text, declared, value):
+    assert number(text, declared) == pytest.approx(float(value), rel=1e-12)
 
 
 @pytest.mark.parametrize("text", ["none", "", "inf", "nan", "1.2.3", "0x1f", "-", "1_000x"])
