@@ -1,16 +1,18 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From a result to comparisons: held against results whose truth is known."""
+"""From a result to comparisons: held against results whose truth is known; of many arms, which with which."""
 
-from __future__ import annotations
-
+import itertools
 import json
 
 import pytest
 import result_maker
+import studies
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     comparisons as host_comparisons,
     measures,
+    paired,
+    recorded,
     smt_metrics,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
@@ -97,24 +99,6 @@ def test_a_metric_that_is_better_when_lower_is_turned():
     assert one["candidate_value"] > one["baseline_value"]
 
 
-@pytest.mark.parametrize("better", ["higher", "lower"])
-def test_the_change_is_that_of_the_values_beside_it(better):
-    """Where samples scatter, means differ by something else than the estimate by ranks:
-    a table must not contradict itself.
-    """
-    result = result_maker.result(workloads=OWN, blocks=9, noise=0.2)
-    declared(result)["better"] = better
-    for sample in result["samples"]:
-        sample["metrics"]["throughput"]["better"] = better
-        if sample["block"] == 4 and sample["arm"] == "smt_on":
-            sample["metrics"]["throughput"]["value"] *= 30
-    levels = [level.value for level in measures.levels(accepted(result))]
-    for found in compared(result):
-        quotient = found["candidate_value"] / found["baseline_value"]
-        assert (quotient if better == "higher" else 1 / quotient) == pytest.approx(found["ratio"])
-        assert min(levels) / 1.5 < found["baseline_value"] < 1.5 * max(levels)
-
-
 def test_a_drift_that_dwarfs_the_effect_does_not_show():
     one = of_smt(result_maker.result(workloads=EVEN, drift=0.5, blocks=20))
     assert one["ci_low"] <= 1 <= one["ci_high"]
@@ -148,8 +132,7 @@ def with_further(**values):
     """A workload whose further metrics have these values in each arm."""
     rate = {"throughput": {"unit": "1/s", "better": "higher", "aggregate": "sum"}}
     further = {name: {"unit": f"{name}/s", "better": "lower", "aggregate": "max"} for name in values}
-    model = lambda _arm, _spot, workers: [5.0] * len(workers)  # noqa: E731
-    own = {"title": "own", "metrics": {**rate, **further}, "model": model}
+    own = {"title": "own", "metrics": {**rate, **further}, "model": lambda _arm, _spot, workers: [5.0] * len(workers)}
     own["further"] = lambda arm, _spot: {name: value[arm == "smt_off"] for name, value in values.items()}
     return result_maker.result(workloads={"own": own}, names=["all_threads"], blocks=8)
 
@@ -180,18 +163,6 @@ def test_a_further_metric_that_is_often_0_has_the_mean_of_all_its_samples():
         ("faults", "smt_off"): (0.0, None, 8, 0),
     }.items():
         assert (levels[key].value, levels[key].low, levels[key].n, levels[key].failed) == expected, key
-
-
-def test_levels_stand_in_the_order_a_person_reads():
-    levels = measures.levels(accepted(result_maker.result()))
-    assert [(level.placement, level.arm) for level in levels] == [
-        (placement, arm)
-        for placement in result_maker.ORDER
-        for arm in ("smt_on", "smt_off")
-        if (placement, arm) != ("siblings", "smt_off")
-    ]
-    whole = levels[-1]
-    assert whole.measured_as == "one_per_core" and whole.low < 400 * 1.005 and whole.high > 400 * 0.995
 
 
 def test_what_does_not_exist_is_listed_with_its_reason():
@@ -255,3 +226,73 @@ def test_of_explicit_cpus_the_first_of_the_plan_is_the_baseline(names):
     """Not the one that comes first in a set, which differs from process to process."""
     found = [one for one in compared(result_maker.result(names=names, blocks=4)) if one["effect"] == "other_cpus"]
     assert {(one["baseline"]["placement"], one["candidate"]["placement"]) for one in found} == {names}
+
+
+CPU = {"rate": 500.0, "share": 0.5, "unit": "events/s", "title": "sysbench cpu"}
+BOTH = {"gzip": result_maker.GZIP, "even": CPU}
+ARMS = {"smt_on": 1.0, "smt_off": 1.0, "isolated": 0.9, "threads_per_core_2": 1.0}
+
+
+ALL = ["smt_on", "smt_off", "isolated", "threads_per_core_2"]
+
+
+def of_many(**options):
+    usual = {"arms": ARMS, "workloads": BOTH, "blocks": 6, "shape": (1, 2, 2), "names": ("single", "all_threads")}
+    return result_maker.result(**{**usual, **options})
+
+
+def of_all_arms(comparisons, placement="all_threads"):
+    return [one for one in comparisons if (one["kind"], one["placement"]) == ("arm", placement)]
+
+
+def pairs(comparisons):
+    return list(dict.fromkeys(map(host_comparisons.sides_of, comparisons)))
+
+
+def test_all_arms_and_workloads_of_a_placement_are_one_family():
+    comparisons = compared(of_many())
+    for placement in ("all_threads", "single"):
+        found = of_all_arms(comparisons, placement)
+        assert pairs(found) == [("smt_on", arm) for arm in ALL[1:]]
+        assert len(found) == 6 and {one["family"] for one in found} == {6}
+        p_values = [one["p_value"] for one in found]
+        assert [one["p_adjusted"] for one in found] == pytest.approx(paired.holm(p_values))
+
+
+def test_on_demand_the_others_are_compared_among_each_other_in_the_same_family():
+    found = of_all_arms(compared(of_many(), compare="all"))
+    assert pairs(found) == list(itertools.combinations(ALL, 2))
+    assert len(found) == 12 and {one["family"] for one in found} == {12}
+    last = found[-2]
+    assert last["effect"] == "threads_per_core_2" and last["ratio"] == pytest.approx(1 / 0.9, rel=0.01)
+    title = result_maker.title_of("isolated")
+    assert last["baseline"] == {"arm": "isolated", "arm_title": title, "placement": "all_threads"}
+
+
+def test_other_metrics_are_a_family_of_their_own():
+    latency = {"latency_p99": {"unit": "ms", "better": "lower", "aggregate": "max"}}
+    gzip = {**result_maker.GZIP, "metrics": {**studies.RATES, **latency}, "further": lambda *_at: {"latency_p99": 2.0}}
+    found = of_all_arms(compared(of_many(workloads={"gzip": gzip})))
+    assert [(one["metric"], one["family"]) for one in found] == [("throughput", 3)] * 3 + [("latency_p99", 3)] * 3
+
+
+def test_an_arm_that_was_not_measured_is_compared_with_none():
+    result = of_many()
+    result["samples"] = [one for one in result["samples"] if one["arm"] != "isolated"]
+    found = of_all_arms(compared(result, compare="all"))
+    assert pairs(found) == list(itertools.combinations([arm for arm in ALL if arm != "isolated"], 2))
+    assert {one["family"] for one in found} == {6}
+
+
+@pytest.mark.parametrize(
+    ("arms", "concerned"),
+    [
+        (ALL[:2], True),
+        (ALL[:3], True),
+        (["as_found"], True),
+        (["smt_on", "isolated"], False),
+        (["as_found", "x"], False),
+    ],
+)
+def test_a_run_concerns_smt_when_it_asks_for_on_and_off(arms, concerned):
+    assert recorded.concerns_smt(accepted(of_many(arms=dict.fromkeys(arms, 1.0)))) is concerned

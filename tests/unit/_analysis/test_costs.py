@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What work costs in CPU seconds and joules."""
 
-from __future__ import annotations
-
 import pytest
 import result_maker
 import studies
@@ -13,7 +11,6 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     host_analysis,
     measures,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from result_maker import accepted
 
@@ -120,12 +117,6 @@ def test_one_worker_without_its_cpu_time_leaves_its_sample_without_a_cost():
     document["samples"][1]["workers"][0]["wall_seconds"] = None
     found = costs.added(accepted(document)).samples
     assert ["cpu_by_work" in sample.metrics for sample in found] == [False, False] + [True] * (len(found) - 2)
-
-
-def test_built_in_workloads_of_earlier_releases_have_their_server():
-    workload = accepted(served()).plan.workloads[0]
-    assert costs.has_all_cpu_time(parts.changed(workload, name="gzip"))
-    assert not costs.has_all_cpu_time(parts.changed(workload, name="oltp"))
 
 
 def test_joules_per_unit_of_work():

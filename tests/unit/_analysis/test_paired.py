@@ -2,12 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The filter smt_compare and the statistics behind it."""
 
-from __future__ import annotations
-
 import json
 import math
-import os
-import subprocess
 import sys
 
 import night
@@ -183,21 +179,6 @@ def test_settings_that_are_none_are_named(name, value):
         smt_compare([1.0], [1.0], **{name: value})
 
 
-@pytest.mark.night
-def test_in_a_playbook(tmp_path):
-    before, after = noisy(8, 1.05)
-    content = "{{ before | threadwise.smt.smt_compare(after, margin=0.02) | to_json }}"
-    task = {"ansible.builtin.copy": {"content": content, "dest": str(tmp_path / "result.json"), "mode": "0600"}}
-    play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [task]}
-    playbook = [{**play, "vars": {"before": before, "after": after}}]
-    (tmp_path / "play.yml").write_text(json.dumps(playbook), encoding="utf-8")
-    settings_ = {**os.environ, "ANSIBLE_PYTHON_INTERPRETER": sys.executable}
-    command = [sys.executable, "-m", "ansible", "playbook", "-i", "localhost,", "play.yml"]
-    run = subprocess.run(command, cwd=tmp_path, env=settings_, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stdout + run.stderr
-    assert json.loads((tmp_path / "result.json").read_text(encoding="utf-8")) == smt_compare(before, after, margin=0.02)
-
-
 def test_holm_adjusts_as_its_paper_does():
     # The procedure by hand: 0.01 x 4, 0.02 x 3, 0.03 x 2 (not below the one before), 0.04 x 1 (likewise).
     assert paired.holm([0.03, 0.01, 0.04, 0.02]) == pytest.approx([0.06, 0.04, 0.06, 0.06])
@@ -226,13 +207,6 @@ def test_a_family_is_judged_together():
     assert [one["family"] for one in family] == [3, 3, 3]
     assert family[1]["interval_confidence"] == pytest.approx(1 - 0.05 / 3)
     assert family[0]["ci_low"] < alone["ci_low"] and alone["ci_high"] < family[0]["ci_high"]
-
-
-def test_enough_looks_at_the_width_alone():
-    narrow, wide = (paired.compare(*noisy(14, ratio, deviation)) for ratio, deviation in ((1.0, 0.001), (1.5, 0.1)))
-    assert paired.enough(narrow, 0.02) and narrow["verdict"] == "equivalent"
-    assert not paired.enough(wide, 0.02) and wide["verdict"] == "gain"
-    assert not paired.enough(paired.compare([1.0], [1.0]), 0.02)
 
 
 def test_minimum_detectable_is_found_in_nine_of_ten():

@@ -5,12 +5,9 @@
 The truth of the made results is known.
 """
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 import result_maker
-import studies
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import measures, recorded, usage
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import host_result
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import (
@@ -45,13 +42,6 @@ def test_cost_yield_and_gain():
     actual = lines(result_maker.result(noise=0.0005))
     assert actual["cost of sharing"].startswith("−37.5 % (−37.") and actual["SMT yield"].startswith("1.25 (1.25")
     assert actual["gain of switching off"].startswith("−20.0 % (−20.")
-
-
-def test_the_crossover_in_streams():
-    document = studies.hp((1, 4, 7, 8, 12), tests=["inner", "OUTER"])
-    assert lines(document, "inner")["crossover"] == "from 8 streams on"
-    assert lines(document, "outer_write")["crossover"] == "with 1 stream, and no longer with 4 to 12"
-    assert "crossover" not in lines(result_maker.result(blocks=4))
 
 
 def test_the_most_clients_before_response_times_have_doubled():
@@ -180,19 +170,19 @@ def test_what_is_not_there_is_no_column_and_has_its_reason():
     assert "smt_eval_nominal_ghz" in said["nominal frequency"]
 
 
+def counted(cycles, instructions):
+    return {"0": {"cycles": cycles, "instructions": instructions}}
+
+
 @pytest.mark.parametrize(
     "spoilt",
     [
-        {"perf": {"cpus": {"0": {"cycles": 0, "instructions": 5}}, "cores": {"0": {}}}},
-        {"perf": {"cpus": {"0": {"cycles": None}}}},
-        {"perf": {"cpus": {"0": {"cycles": 5e-324, "instructions": 9e18}}}},
-        {"perf": {"cpus": {}, "cores": {"0": {"cycles": 9e18, "instructions": 5e-324}}}},
-        {"cpu_usage": {"0": 5e-324}},
-        {"cpu_usage": {"0": 2.0}},
-        {"cpu_usage": {"0": 0.0}},
-        {"cpu_usage": None, "frequency": None},
+        {"perf": {"cpus": counted(0, 5), "cores": {"0": {}}}},
+        {"perf": {"cpus": counted(None, None)}},
+        {"perf": {"cpus": counted(5e-324, 9e18), "cores": counted(9e18, 5e-324)}},
+        *({"cpu_usage": {"0": usage_of}} for usage_of in (5e-324, 2.0, 0.0)),
+        {"cpu_usage": None, "frequency": None, "throttled": 10**9},
         {"frequency": {"0": 0, "1": None}},
-        {"throttled": 10**9},
     ],
 )
 def test_odd_records_are_left_out(spoilt):

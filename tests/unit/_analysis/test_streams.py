@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """From how many streams on SMT helps, from the samples that a plan takes: HP's five tests, and what cannot be known."""
 
-from __future__ import annotations
-
 import pytest
 import result_maker
 import studies
@@ -40,11 +38,6 @@ def test_published_crossovers(published, workload, streams_from, text):
     found = curve(published, workload).crossover
     assert (found.streams, crossovers.text(found)) == (streams_from, text)
     assert found.cores == 4 and found.measured == tuple(range(1, 13))
-
-
-def test_without_any_access_eight_streams_are_equivalent(published):
-    verdicts = {count: one["verdict"] for count, one in curve(published, "none").comparisons.items()}
-    assert [verdicts[count] for count in (1, 2, 3, 4, 5, 8, 10)] == ["equivalent"] * 4 + ["loss", "equivalent", "gain"]
 
 
 @pytest.mark.parametrize(
@@ -145,26 +138,6 @@ def test_what_is_not_decided_is_no_number_with_which_smt_does_not_help():
         "with 6 streams, and no longer with 12, not decided with 7"
     )
     assert found({1: on, 2: same}) == "with 1 stream, and no longer with 2"
-
-
-def test_a_crossover_as_plain_data():
-    document = studies.hp((4, 7, 8, 12), tests=["inner", "OUTER"])
-    found, never = map(crossovers.described, analysed(document).curves)
-    assert found == {
-        "workload": "inner",
-        "title": "array, inner",
-        "text": "from 8 streams on",
-        "status": "found",
-        "streams": 8,
-        "low": 8,
-        "high": 8,
-        "cores": 4,
-        "measured": (4, 7, 8, 12),
-        "threads": None,
-        "gains": (8, 12),
-        "open": (),
-    }
-    assert (never["workload"], never["status"], never["streams"]) == ("outer_write", "never", None)
 
 
 def test_the_cores_are_those_that_streams_could_use():

@@ -4,8 +4,6 @@
 a quarter, or everything.
 """
 
-from __future__ import annotations
-
 import itertools
 import random
 import re
@@ -68,19 +66,6 @@ def test_usage_promises_more_than_second_threads_give():
         assert half.real.low <= second_threads <= half.real.high < second_threads + 0.01
 
 
-def test_the_rate_of_a_used_cpu_falls_with_load_where_threads_share_a_core():
-    shared, apart = found(machine(0.25)), found(machine(1.0))
-    assert shared["one_per_core", 0.25].achieved == pytest.approx(100, rel=0.01)
-    assert shared["all_threads", 1.0].achieved == pytest.approx(62.5, rel=0.01)
-    assert all(one.achieved == pytest.approx(100, rel=0.01) for one in apart.values())
-
-
-@pytest.mark.parametrize("blocks", [1, 2])
-def test_an_interval_needs_two_blocks(blocks):
-    room = found(machine(0.25, blocks=blocks))["one_per_core", 0.5].real
-    assert room.n == blocks and (room.low is None) is (blocks == 1)
-
-
 def test_a_time_has_no_headroom_and_no_usage_is_no_row():
     document = machine(0.25)
     primary = document["plan"]["workloads"][0]["primary"]
@@ -93,19 +78,6 @@ def test_a_time_has_no_headroom_and_no_usage_is_no_row():
     for sample in document["samples"]:
         sample["telemetry"] = {**sample["telemetry"], "cpu_usage": {}}
     assert found(document) == {}
-
-
-def test_results_and_page_have_it():
-    analysis = result_maker.analysed(machine(0.0))
-    summary = result_maker.summarised(analysis.result)
-    assert len(summary["usage"]) == 8 and {one["real"]["n"] for one in summary["usage"]} == {6}
-    (shown,) = workloads_part.workloads(analysis)
-    labels = [chart.label.partition(":")[2].split(" over ")[0].strip() for chart in shown["load_curve"]]
-    assert labels == ["throughput [MB/s]", "MB/s by used CPU"]
-    table = shown["telemetry"]
-    real = table["heads"].index("real headroom")
-    (cell,) = [row[real][0] for row in table["rows"] if (row[0][0], row[2][0]) == ("one worker per core", "1")]
-    assert re.fullmatch(r"\S+ % \([−±]\S+ % to [+±]\S+ %\)", cell), cell
 
 
 @pytest.mark.parametrize(

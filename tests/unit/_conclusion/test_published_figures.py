@@ -58,8 +58,8 @@ def test_arm_the_room_that_usage_promises_is_not_there():
 @pytest.mark.parametrize(("with_smt", "said"), [(150.0, True), (250.0, False)])
 def test_what_smt_off_does_to_a_half_idle_machine_is_said_where_it_is_the_opposite(with_smt, said):
     rates = {("smt_on", "all_threads"): 500.0, ("smt_off", "all_threads"): 400.0, ("smt_on", "cores"): with_smt}
-    model = lambda arm, spot, placed: [rates.get((arm, spot), 200.0) / len(placed)] * len(placed)  # noqa: E731
-    tasks = {"title": "tasks", "metrics": studies.RATES, "model": model}
+    tasks = {"title": "tasks", "metrics": studies.RATES}
+    tasks["model"] = lambda arm, spot, placed: [rates.get((arm, spot), 200.0) / len(placed)] * len(placed)
     costs = concluded(result(workloads={"tasks": tasks}, blocks=8, noise=0.002, names=["cores", "all_threads"]))[
         "costs"
     ]

@@ -2,10 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What speaks against a recommendation decides, or is named beside it: on one host, and of a hardware class."""
 
-from __future__ import annotations
-
 import datetime
-import html
 
 import pytest
 import result_maker
@@ -13,7 +10,6 @@ import studies
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, recommendation
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding import decisions
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import hardware_classes
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import fleet
 from result_maker import accepted, analysed
 
 NOW = datetime.datetime(2026, 11, 27, tzinfo=datetime.UTC)
@@ -31,8 +27,9 @@ TAIL, MEDIAN, MEAN = time("latency_p99"), time("latency_median"), time("latency_
 
 def each(metrics, on, off, title="web", **further):
     """A workload of which each worker prints one value with SMT on, and another with it off."""
-    model = lambda arm, _spot, placed: [off if arm == "smt_off" else on] * len(placed)  # noqa: E731
-    return {"title": title, "metrics": metrics, "model": model, **further}
+    values = {"smt_off": off}
+    made = {"title": title, "metrics": metrics, **further}
+    return {**made, "model": lambda arm, _spot, placed: [values.get(arm, on)] * len(placed)}
 
 
 def jobs(title, of_all, further=None, metrics=None):
@@ -101,14 +98,6 @@ def test_many_hosts_do_not_decide_what_none_of_them_could_measure(kind):
     assert (found["recommendation"], found["title"], decided) == ("undecided", "not decided", None)
 
 
-def test_the_page_of_a_fleet_names_hosts_that_leave_something_open():
-    documents = [cannot_do_orders("h0"), *(made({"a": BETTER_OFF}, host=f"h{number}") for number in (1, 2, 3))]
-    rows = [hardware_classes.row(result_maker.summarised(one), f"{one['host']}.html") for one in documents]
-    page = html.unescape(fleet.render(rows, [], hardware_classes.by_class(rows, 0.01, 0.95)))
-    answer = page.partition("By hardware class")[0]
-    assert "h0: Not decided: " in answer and "each sample of orders failed" in answer and "h1: Turn" not in answer
-
-
 @pytest.mark.parametrize("arms", [["as_found", "isolated"], ["as_found", "isolated", "thp_never"]])
 def test_an_arm_that_cannot_do_a_workload_is_not_better(arms):
     def host(name):
@@ -131,12 +120,6 @@ def test_hosts_that_streams_decide_differently_disagree():
     assert (found["recommendation"], decided) == ("hosts_disagree", None)
     found, decided = of_class(host("a", 1.3), host("b", 1.3))
     assert (found["recommendation"], decided) == ("on", "enabled")
-
-
-def test_hosts_of_which_some_serve_no_load_with_one_side_agree_with_the_others():
-    none = failing({**studies.sap(), "host": "b"}, lambda one: one["arm"] == "smt_off")
-    found, _decided = of_class({**studies.sap(), "host": "a"}, none)
-    assert (found["recommendation"], found["counts"]) == ("on", {"SMT on": 2})
 
 
 def test_numbers_of_streams_contradict_the_whole_machine():
@@ -301,16 +284,6 @@ def test_one_boot_of_each_side_is_said_wherever_its_effect_is(names, arms):
     assert (
         found["basis"].startswith("8 blocks of one boot on each side, ") and "interleaved blocks" not in found["basis"]
     )
-
-
-def test_more_of_the_same_loads_are_not_asked_for():
-    document = studies.sap(blocks=10)
-    for one in document["samples"]:
-        if (one["arm"], one["parameter"]) == ("smt_on", 650) and one["block"] % 2:
-            one["metrics"]["latency_mean"]["value"] = 2.1
-    found, recommended = said(document)
-    assert found["recommendation"] == "undecided" and recommended["measure"]["blocks"] is None
-    assert "loads between 550 and 650 users of SAP SD" in found["next"]
 
 
 def open_load(metrics, on, off, asked=None, used=0.4, done=(1000, 1000), **options):

@@ -4,8 +4,6 @@
 and no words about SMT for other levers.
 """
 
-from __future__ import annotations
-
 import html
 import json
 import re
@@ -14,7 +12,7 @@ import markup
 import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, hardware_classes
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import arms as arms_part
 
 EVEN = {"rate": 500.0, "share": 0.5, "unit": "events/s", "title": "sysbench cpu"}
@@ -59,15 +57,6 @@ def texts(picture):
     return [one.text for one in markup.picture(picture.svg).iter("text")]
 
 
-def test_each_arm_has_a_row_below_the_baseline_of_its_workload():
-    (picture,) = arms_part.forests(arms_part.against_baseline(result_maker.summarised(measured(MANY))))
-    titles = [result_maker.title_of(name) for name in MANY]
-    labels = [text for text in texts(picture) if text in (*titles[1:], "gzip of a fixed stream", "sysbench cpu")]
-    assert labels == ["gzip of a fixed stream", *titles[1:], "sysbench cpu", *titles[1:]]
-    assert texts(picture).count(f"{titles[0]} (baseline)") == 2
-    assert not any("with SMT" in text for text in texts(picture))
-
-
 def test_many_workloads_are_drawn_in_several_charts_of_whole_groups():
     workloads = {f"w{number:02d}": {**EVEN, "title": f"work {number}"} for number in range(20)}
     found = arms_part.against_baseline(result_maker.summarised(measured(MANY, workloads=workloads, blocks=4)))
@@ -96,13 +85,6 @@ def test_a_page_of_many_arms_says_what_each_does_and_leaves_open(tmp_path):
     assert 'arm="mitigations_off",baseline="isolated"' in files["metrics.prom"]
 
 
-def test_other_levers_are_not_spoken_of_as_smt(tmp_path):
-    arms = {"as_found": 1.0, "overcommit_strict": 0.9, "panic_on_oom": 1.0}
-    _files, words = written(tmp_path, measured(arms))
-    for words_of_smt in ("better with SMT", "Leave SMT", "SMT on web01", "What each arm leaves open"):
-        assert words_of_smt not in words
-
-
 def test_a_fleet_gives_each_arm_its_own_outcome(tmp_path):
     arms = {"smt_on": 1.0, "smt_off": 1.0, "overcommit_strict": 1.2, "panic_on_oom": 0.9}
     one = {"workloads": {"gzip": result_maker.GZIP}}
@@ -114,11 +96,3 @@ def test_a_fleet_gives_each_arm_its_own_outcome(tmp_path):
     labels = re.findall(r'aria-label="(Change with its interval[^"]*)"', page)
     assert [label.count("against SMT on") for label in labels] == [0, 8]
     assert page.count("better with SMT off") == 1 and page.count("better than the baseline") == 1
-
-
-def test_arms_that_this_collection_does_not_know_keep_their_own_outcomes():
-    """A host that a later release evaluated: its titles are not trusted in an overview."""
-    arms = {"as_found": 1.0, "later_one": 1.2, "later_two": 0.9}
-    summary = result_maker.summarised(measured(arms, workloads={"gzip": result_maker.GZIP}))
-    row = hardware_classes.row(summary, "web01.html")
-    assert (row["title"], row["subject"]) == ("another arm: better, another arm: worse", "another arm")

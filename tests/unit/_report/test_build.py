@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The report's files: what they say, that no host can get anything but text into them, and the task that makes them."""
 
-from __future__ import annotations
-
 import csv
 import html.parser
 import io
@@ -165,65 +163,6 @@ def test_the_curves_of_streams_are_drawn_with_the_crossover():
     assert page.count(">change against SMT on<") == 2 and "SMT off, 7 streams: \u221212.9 % (" in page
 
 
-@pytest.mark.parametrize(("unit", "own"), [("ms", 1000), ("jobs", 7)])
-def test_of_a_rate_the_time_of_a_stream_is_drawn_too_in_seconds_whatever_the_unit_of_its_own(unit, own):
-    rated = {
-        "title": "gzip",
-        "metrics": {**studies.RATES, "wall_time": {"unit": unit, "better": "lower", "aggregate": "mean"}},
-        "model": lambda _arm, _spot, placed: [100.0] * len(placed),
-        "further": lambda _arm, spot: {"wall_time": own * 2 * int(spot.removeprefix("free_"))},
-    }
-    names = ["free_2", "free_4"]
-    page = html_of(result_maker.result(workloads={"gzip": rated}, shape=(1, 2, 2), blocks=4, noise=0, names=names))
-    # What is no time says nothing; a worker took 0.8 s then.
-    first, last = ("4.000", "8.000") if unit == "ms" else ("0.8000", "0.8000")
-    chart = page.partition("time of a stream [s]")[2].partition("</svg>")[0]
-    assert f"2 streams: {first} (" in chart and f"4 streams: {last} (" in chart
-
-
-def test_the_response_time_is_drawn_by_users_with_the_limit_and_what_failed():
-    document = studies.sap()
-    document["plan"]["workloads"][0]["title"] = "SAP SD, users"
-    page = html_of(document)
-    assert "response time by users" in page and ">limit 2 s<" in page and "SMT on, 650 users: 1.99" in page
-    assert page.count("SMT off, 650 users: failed") == 2 and "A cross:" in page
-    assert "SMT on 650, SMT off 550 users" in Page(page).text
-    # What is counted is in the title, and not said twice.
-    assert "SAP SD, 550 users" in page and "users 550" not in page
-
-
-def test_instructions_per_cycle_are_drawn_by_load():
-    document = studies.arm()
-    for sample in document["samples"]:
-        counts = {"cycles": 1e9 if sample["parameter"] == 0.3 else 2e9, "instructions": 1.41e9}
-        sample["telemetry"]["perf"] = {"cpus": {"0": counts, "1": counts}, "cores": {}}
-    page = html_of(document)
-    assert "as found, 0.3 load [of each CPU]: 1.410" in page and "as found, 1 load [of each CPU]: 0.7050" in page
-
-
-def test_the_histogram_has_the_workers_of_twenty_runs():
-    page = html_of(studies.pythian_free())
-    # The counts below it are the study's: MB/s -> how often.
-    table = markup.whole(page[page.index("<caption>Workers by their value [MB/s]") :].partition("</div>")[0])
-    assert re.findall(r"<td>([0-9.]+)</td>", table)[2::3] == [str(one) for one in studies.PYTHIAN_FREE.values()]
-    assert '{"smt_eval_placements": ["free_2"]}' in Page(page).text
-    # One number of streams is no curve.
-    assert "by number of streams" not in page
-
-
-@pytest.mark.parametrize(
-    ("made", "placement", "label"),
-    [
-        (studies.overhead, "Every online thread busy", "compute-bound tasks −20.0 %"),
-        # One worker alone: the whole machine was not compared.
-        (studies.busy_2014, "One worker alone", "busy loop beside others −34.2 %"),
-    ],
-)
-def test_the_first_picture_is_of_what_the_conclusion_says(made, placement, label):
-    page = Page(html_of(made()))
-    assert f": {label}" in page.labels[0] and placement in page.text
-
-
 def test_one_host_is_one_page_in_which_a_screen_reader_finds_its_way(usual, attacked, several):
     """Headings leave out no level, each table has its caption, each heading cell its direction, each field its label,
     each picture its words.
@@ -247,15 +186,6 @@ def test_one_host_is_one_page_in_which_a_screen_reader_finds_its_way(usual, atta
         assert not re.search(r"<tbody>.*?</td>\s*<th\b", markup.whole(page).replace("<tr>", "\n<tr>"))
         labelled = {attributes.get("for") for tag, attributes in elements if tag == "label"}
         assert all(attributes.get("id") in labelled for tag, attributes in elements if tag == "input")
-
-
-def test_pictures_take_their_colours_from_the_page(usual):
-    page = usual[0]["index.html"]
-    painted = [markup.picture(svg) for svg in re.findall("<svg.*?</svg>", page)]
-    colours = {one.get("colour") for svg in painted for one in svg.iter()} - {None}
-    assert len(painted) >= 8 and len(colours) > 5 and colours <= set(re.findall(r"--([a-z]+):", page))
-    assert not re.search(r"<(?:path|text|g)[^>]*(?:fill|stroke)=", page)
-    assert markup.classes(page) <= set(re.findall(r"svg \.(\w+)\{", page)), "each class has its rule"
 
 
 def test_several_hosts_get_a_page_each_and_an_overview(several):
@@ -344,21 +274,6 @@ def test_code_in_markdown(text):
     assert fence not in made[len(fence) : -len(fence)]
 
 
-def test_the_csv_has_a_row_a_sample_a_worker_and_a_comparison(tmp_path):
-    document = result_maker.result(blocks=5)
-    files, _refused = built(tmp_path, document)
-    samples, workers, comparisons = (
-        list(csv.DictReader(io.StringIO(files[name]))) for name in ("results.csv", "workers.csv", "comparisons.csv")
-    )
-    values = [sample["metrics"]["throughput"]["value"] for sample in document["samples"]]
-    assert [float(row["value"]) for row in samples] == values
-    assert {row["arm"] for row in samples} == {"smt_on", "smt_off"} and samples[0]["workers"] == "1"
-    values = [worker["value"] for sample in document["samples"] for worker in sample["workers"]]
-    assert [float(row["value"]) for row in workers] == values
-    (host,) = json.loads(files["results.json"])["hosts"]
-    assert [row["verdict"] for row in comparisons] == [one["verdict"] for one in host["comparisons"]]
-
-
 def test_hosts_that_are_called_like_the_reports_files_keep_theirs(tmp_path):
     called = {host for name in build.own_names() for host in (name, name.partition(".")[0])}
     hosts = sorted(called | {host.title() for host in called})
@@ -445,136 +360,51 @@ def test_a_host_whose_process_is_killed_is_named_and_the_rest_is_built(tmp_path,
     assert [row["host"] for row in json.loads(files["results.json"])["hosts"]] == rest
 
 
-def test_another_setting_than_smt_is_compared_and_decides_nothing_about_smt(tmp_path):
-    document = result_maker.policy_result(blocks=6, shape=(1, 2, 2))
-    for when in ("before", "after"):
-        sysctls = {"vm.overcommit_memory": 0, "<script>": None}
-        settings = {"transparent_hugepage/enabled": "madvise"}
-        document["restored"][when] = {**document["restored"][when], "sysctls": sysctls, "settings": settings}
-    files, _refused = built(tmp_path, document)
-    text = Page(files["index.html"]).text
-    assert "Leave SMT on" not in text and "better with SMT off" not in text and "better than the baseline" in text
-    assert "vm.overcommit_memory 0 0" in text and "transparent_hugepage/enabled madvise madvise" in text
-    assert "between as found and strict overcommit, " in text
-    host = json.loads(files["results.json"])["hosts"][0]
-    assert host["recommendation"]["choice"] == "not_compared"
-    assert {one["effect"] for one in host["comparisons"]} >= {"overcommit_strict", "cost_of_sharing"}
-    (arm,) = host["recommendation"]["arms"]
-    assert (arm["name"], arm["outcome"], arm["reasons"][0]["points_to"]) == ("overcommit_strict", "worse", None)
-    assert "threadwise_smt_recommendation{" not in files["metrics.prom"]
-    assert "threadwise_smt_ratio{" not in files["metrics.prom"]
-    assert 'threadwise_smt_arm_verdict{host="web01",' in files["metrics.prom"]
-
-
-def test_a_setting_is_judged_where_the_most_of_the_machine_was_measured():
-    made = result_maker.summarised(result_maker.policy_result(without=("all_threads",), blocks=6, shape=(1, 3, 2)))
-    assert [one["outcome"] for one in made["recommendation"]["arms"]] == ["equal"]
-    assert "with one worker per core:" in made["conclusion"]["sentence"]
-
-
 def test_every_metric_reaches_every_output(tmp_path):
     """What one metric gains another can lose, and both have to be said: the primary one alone decides."""
-    document = result_maker.result(blocks=6, shape=(1, 2, 2))
-    document["plan"]["workloads"][0]["metrics"]["latency_p99"] = {"unit": "ms", "better": "lower", "aggregate": "max"}
-    for sample in document["samples"]:
-        value = (1.6 if sample["arm"] == "smt_on" else 1.0) * (2 + 0.001 * sample["block"])
-        sample["metrics"]["latency_p99"] = {"value": value, "unit": "ms", "better": "lower"}
+    metrics = {**studies.RATES, "latency_p99": {"unit": "ms", "better": "lower", "aggregate": "max"}}
+    gzip = {**result_maker.GZIP, "metrics": metrics}
+    gzip["further"] = lambda arm, _spot: {"latency_p99": 3.2 if arm == "smt_on" else 2.0}
+    document = result_maker.result(blocks=6, shape=(1, 2, 2), workloads={"gzip": gzip})
     files, _refused = built(tmp_path, document)
-    host = json.loads(files["results.json"])["hosts"][0]
-    whole = {
-        one["metric"]: (one["verdict"], round(one["ratio"], 1), one["primary"])
-        for one in host["comparisons"]
-        if one["effect"] == "smt_off" and one["placement"] == "all_threads"
-    }
-    assert whole["throughput"] == ("loss", 0.8, True) and whole["latency_p99"] == ("gain", 1.6, False)
+    (host,) = json.loads(files["results.json"])["hosts"]
     assert host["recommendation"]["choice"] == "on"
+    rows = list(csv.DictReader(files["comparisons.csv"].splitlines()))
+    whole = {row["metric"]: row for row in rows if (row["effect"], row["placement"]) == ("smt_off", "all_threads")}
+    found = {name: (row["verdict"], row["primary"]) for name, row in whole.items() if name in metrics}
+    assert found == {"throughput": ("loss", "True"), "latency_p99": ("gain", "False")}
     # A latency does not add up over workers, so sides with different numbers of workers are not compared by it.
-    assert not [one for one in host["comparisons"] if (one["metric"], one["effect"]) == ("latency_p99", "smt_yield")]
-    assert "latency_p99 [ms]" in files["summary.md"].replace("\\", "")
-    assert "gzip of a fixed stream, latency_p99" in Page(files["index.html"]).text
-    assert {level["metric"] for level in host["levels"]} == {"throughput", "latency_p99", "cpu_by_work"}
+    assert ("latency_p99", "smt_yield") not in {(row["metric"], row["effect"]) for row in rows}
     # What was made of samples is no sample.
-    rows = list(csv.DictReader(files["results.csv"].splitlines()))
-    assert {row["metric"] for row in rows} == {"throughput", "latency_p99"}
-    assert len(rows) == 2 * len(document["samples"])
-    compared = {row["metric"]: row["primary"] for row in csv.DictReader(files["comparisons.csv"].splitlines())}
-    assert compared == {"throughput": "True", "latency_p99": "False", "cpu_by_work": "False"}
+    assert "cpu_by_work" in whole and {row["metric"] for row in csv.DictReader(files["results.csv"].splitlines())} == {
+        *metrics
+    }
+    assert "gzip of a fixed stream, latency_p99" in Page(files["index.html"]).text
+    assert "latency_p99 [ms]" in files["summary.md"].replace("\\", "")
     assert 'metric="latency_p99",primary="false"' in files["metrics.prom"]
 
 
 def test_a_run_without_a_comparison_says_in_its_summary_what_was_measured_and_what_it_cost(tmp_path):
     alone = result_maker.result(shape=(1, 1, 1), compared=False, blocks=4, names=["all_threads"])
-    files, _refused = built(tmp_path, alone)
-    measured = r"\n\| gzip of a fixed stream \| throughput \| .* \| [0-9.]+ MB/s \\\([0-9.]+ to [0-9.]+\\\) \| 4 \|\n"
-    assert re.search(measured, files["summary.md"]), files["summary.md"]
-    assert "CPU s/MB" in files["summary.md"].replace("\\", "") and "cpu_by_work" in files["index.html"]
+    summary = built(tmp_path, alone)[0]["summary.md"].replace("\\", "")
+    assert re.search(r"\n\| gzip .* \| throughput \| .* \| [0-9.]+ MB/s \([0-9.]+ to [0-9.]+\) \| 4 \|\n", summary), (
+        summary
+    )
+    assert "CPU s/MB" in summary
 
 
-def test_a_workload_with_a_parameter_is_compared_at_each_and_drawn_against_them():
-    own = {"own": {**result_maker.GZIP, "title": "own command"}}
-    document = result_maker.result(blocks=6, shape=(1, 2, 2), workloads=own)
-    parameter = {"name": "load", "unit": "CPUs", "values": [0.25, 1.0], "per_worker": False}
-    document["plan"]["workloads"][0].update(parameter=parameter)
-    samples = []
-    for sample, load in itertools.product(document["samples"], (0.25, 1.0)):
-        value = sample["metrics"]["throughput"]["value"] * load
-        value *= 1 if sample["arm"] == "smt_on" or load < 1 else 0.9
-        metrics = {"throughput": {**sample["metrics"]["throughput"], "value": value}}
-        used = {"core_usage": {"0,1": load, "2,3": None}}
-        samples.append({**sample, "metrics": metrics, "parameter": load, "telemetry": used})
-    document["samples"] = samples
-    main = [
-        one
-        for one in result_maker.summarised(document)["comparisons"]
-        if (one["effect"], one["placement"], one["primary"]) == ("smt_off", "all_threads", True)
-    ]
-    assert [one["parameter"] for one in main] == [0.25, 1.0] and main[0]["title"] == "own command, load 0.25 CPUs"
-    assert main[1]["ratio"] == pytest.approx(0.9 * main[0]["ratio"], rel=0.01)
-    labels = " ".join(Page(html_of(document)).labels)
-    assert "usage of its busiest core by load [CPUs]" in labels and "throughput [MB/s] by load [CPUs]" in labels
+def test_whatever_was_measured_makes_a_page():
+    for shape, blocks in (((1, 1, 2), 2), ((2, 9, 2), 4), ((1, 2, 4), 4), ((1, 1, 1), 1)):
+        assert Page(html_of(result_maker.result(shape=shape, blocks=blocks))).stack == []
+    unknown = {"facts": result_maker.nothing_known(), "environment": {}, "plan": {}, "restored": None}
+    for changes in ({}, {**unknown, "outcome": "failed", "message": "no such host"}):
+        assert Page(html_of(result_maker.result(samples=[], **changes))).stack == []
 
 
-@pytest.mark.parametrize(
-    "document",
-    [
-        result_maker.result(
-            samples=[],
-            facts=result_maker.nothing_known(),
-            environment={},
-            plan={},
-            outcome="failed",
-            message="no such host",
-            restored=None,
-        ),
-        result_maker.result(samples=[]),
-        result_maker.result(compared=False, reason="this host has no SMT to switch", shape=(1, 1, 1), blocks=1),
-        result_maker.result(blocks=2, shape=(1, 1, 2)),
-        result_maker.result(blocks=4, shape=(2, 9, 2)),
-        result_maker.result(blocks=4, shape=(1, 2, 4)),
-    ],
-    ids=["nothing known", "no samples", "one CPU", "one core", "2x9x2", "four threads a core"],
-)
-def test_whatever_was_measured_makes_a_page(tmp_path, document):
-    files, refused = built(tmp_path, document)
-    assert refused == [] and Page(files["index.html"]).stack == []
-    assert json.loads(files["results.json"])["schema"] == "threadwise.smt/report"
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (None, "unknown"),
-        (0, "0"),
-        (123.456, "123.5"),
-        (1234567.0, "1\u202f234\u202f567"),
-        (0.01234, "0.01234"),
-        (1e-9, "1e-09"),
-        (5e12, "5e+12"),
-        (99.996, "100.0"),
-    ],
-)
-def test_numbers(value, text):
-    assert report_text.number(value) == text
+def test_numbers():
+    values = (None, 0, 123.456, 1234567.0, 0.01234, 1e-9, 5e12, 99.996)
+    texts = ["unknown", "0", "123.5", "1\u202f234\u202f567", "0.01234", "1e-09", "5e+12", "100.0"]
+    assert [report_text.number(value) for value in values] == texts
 
 
 def played(tmp_path, *calls):
@@ -671,23 +501,6 @@ def test_machines_are_set_beside_each_other_by_what_they_have_and_cost(tmp_path)
         assert [one[name] for name in named] == pytest.approx(shares)
     (unpriced,) = {(one["per_money"], one["per_licence"]) for one in result_maker.summarised(free)["capacities"]}
     assert unpriced == (None, None)
-
-
-@pytest.mark.parametrize(
-    ("unit", "aggregate", "for_two", "amount"),
-    [("orders/min", "sum", 30, "orders"), ("orders per hour", "sum", 0.5, "orders"), ("points", "sum", None, "")],
-)
-def test_money_buys_work_in_the_unit_of_its_rate(tmp_path, unit, aggregate, for_two, amount):
-    orders = {**result_maker.GZIP, "metrics": {"rate": {"unit": unit, "better": "higher", "aggregate": aggregate}}}
-    options = {"workloads": {"orders": orders}, "blocks": 4, "costs": {"price_per_hour": 2.0, "licence_per": None}}
-    for host in ("a", "b"):
-        document = result_maker.result(host=host, **options)
-        result_files.save(tmp_path / "a", document)
-    one = result_maker.summarised(document)["capacities"][0]
-    assert one["per_core"] == pytest.approx(one["rate"] / 4)
-    assert one["per_money"] == (for_two and pytest.approx(one["rate"] * for_two))
-    amounts = re.findall(r"per unit of money: [ab], SMT on: .*? ([a-z]+)", beside(tmp_path)[1])
-    assert amounts == ([amount] if for_two else [])
 
 
 def test_a_mean_of_workers_has_no_share_for_each_core():

@@ -74,39 +74,6 @@ def test_sap_serves_18_percent_more_users_wherever_it_is_said(tmp_path):
     assert not re.search(r'^threadwise_smt_change.*metric="most_load"', metrics, re.MULTILINE)
 
 
-ARMS = {"smt_on": 1.0, "smt_off": 0.8, "isolated": 1.02, "mitigations_off": 1.1, "thp_never": 0.97}
-BOTH = {"orders": TIME, "gzip": result_maker.GZIP}
-# The most different ones first.
-MADE = {
-    "five arms": lambda: result_maker.result(blocks=8, workloads=BOTH, arms=ARMS),
-    "hp": studies.hp,
-    "sap": studies.sap,
-    "pythian": studies.pythian_pinned,
-    "noise": lambda: result_maker.result(blocks=6, noise=0.1, workloads=BOTH),
-    "arm": studies.arm,
-    "hp with few streams": lambda: studies.hp((1, 2, 4, 8, 12), tests=["inner", "outer"]),
-    "2014": studies.threads_2014,
-    "2014 beside others": studies.busy_2014,
-    "2016": studies.overhead,
-    "one core": lambda: result_maker.result(blocks=8, workloads={"orders": TIME}, shape=(1, 1, 2)),
-    "few blocks": lambda: result_maker.result(blocks=3, workloads=BOTH),
-}
-
-
-@pytest.mark.night(after=6)
-@pytest.mark.parametrize("made", MADE.values(), ids=MADE)
-def test_each_change_that_a_sentence_names_is_one_of_a_comparison(made):
-    host = result_maker.summarised(made())
-    known = {
-        text.removesuffix(" %")
-        for one in host["comparisons"]
-        for text in re.findall(r"[+−±][\d.]+", wording.change_and_interval(change.Change.read(one)))
-        + [wording.signed(1 + one[name]) for name in ENDS if one[name] is not None]
-    }
-    said = [*host["conclusion"]["statements"], *(reason["text"] for reason in host["recommendation"]["reasons"])]
-    assert {number for text in said for number in re.findall(r"[+−±][\d.]*\d", text)} <= known
-
-
 METRICS = (
     ("throughput", "MB/s", "higher"),
     ("score", "points", "higher"),

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Files of measurements: what is in each kind, and what is refused with the reason."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os
@@ -35,10 +33,7 @@ def read(tmp_path, content, column=None):
         ("a,b\nx,1\ny,2\nx,3\n", [Series("x", "", None, (1, 3)), Series("y", "", None, (2,))]),
         ("x;1\nx;2\n", [Series("x", "", None, (1, 2))]),
         ("a\tb\n\t1\n", [Series("b", "", None, (1,))]),
-        (
-            json.dumps(HYPERFINE),
-            [Series("a", "s", "lower", (0.5, 1)), Series("b\\x1b[1m", "s", "lower", (2,))],
-        ),
+        (json.dumps(HYPERFINE), [Series("a", "s", "lower", (0.5, 1)), Series("b\\x1b[1m", "s", "lower", (2,))]),
         (
             GO,
             [
@@ -143,11 +138,6 @@ fib,fib 20,,,,4000.0,ns,200
 )
 def test_rows_of_other_names_are_other_series(content, column, series, tmp_path):
     assert [(one.name, one.unit, one.better, one.values) for one in read(tmp_path, content, column)] == series
-
-
-def test_names_alike_in_what_is_shown_are_two_series(tmp_path):
-    names = [f"Benchmark{'x' * 120}{end}-2 1 3 ns/op" for end in "ab"]
-    assert [one.values for one in read(tmp_path, "\n".join(names))] == [(3,), (3,)]
 
 
 def exits(*codes):

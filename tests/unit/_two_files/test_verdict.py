@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Two files compared: what belongs together, which way is better, and that the sign is that of the truth."""
 
-from __future__ import annotations
-
 import math
 import random
 
@@ -77,11 +75,7 @@ def csv(header, *rows, factor=1.0):
         (go("A-16"), go("A", "A-16"), ["A-16"]),
         # A number at the end is a part of the name where GOMAXPROCS is 1.
         (go("A/8", "A/n-8", "A/n-9"), go("A/8", "A/n-8", "A/n-9"), ["A/8", "A/n-8", "A/n-9"]),
-        (
-            f"pkg: x\n{go('A-2')}pkg: y\n{go('A-2')}",
-            f"pkg: x\n{go('A-2')}pkg: y\n{go('A-2')}",
-            ["A pkg=x", "A pkg=y"],
-        ),
+        (f"pkg: x\n{go('A-2')}pkg: y\n{go('A-2')}", f"pkg: x\n{go('A-2')}pkg: y\n{go('A-2')}", ["A pkg=x", "A pkg=y"]),
         (csv("n,threads,v", "a,1", "a,2"), csv("n,threads,v", "a,1", "a,2"), ["a threads=1", "a threads=2"]),
         (csv("threads,v", "1", "2", "4"), csv("threads,v", "1", "2"), ["v threads=1", "v threads=2"]),
         (csv("load,v", "0.5", "0.9"), csv("load,v", "0.5", "0.9"), ["v load=0.5", "v load=0.9"]),

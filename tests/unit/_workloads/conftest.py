@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What several tests of workloads need."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What follows from a declaration: missing commands, parameter values for the host, the part in a result."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """nginx and a JVM under h2load, where they are installed: on cores of their own, and no number of a failed request."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 

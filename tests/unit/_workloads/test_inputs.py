@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The inputs of workloads: the fixed stream, and programs that cannot be compiled."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil
@@ -14,7 +12,6 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads.catalogu
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import (
     WorkloadError,
     compiler,
-    missing,
 )
 
 PATH = os.environ["PATH"]
@@ -48,10 +45,6 @@ def test_an_output_that_does_not_unpack_to_the_stream_is_refused(argv, unpack, e
         return
     with pytest.raises(WorkloadError, match=error):
         inputs.verify(workload)
-
-
-def test_the_command_that_unpacks_is_needed_too():
-    assert "nothing-like-it is not installed" in missing(dict(BUILT_IN["gzip"], unpack=["nothing-like-it"]), PATH)
 
 
 @pytest.mark.skipif(compiler(PATH) is None, reason="no C compiler is installed here")

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Metrics from the output of tools, and the messages about failures."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,8 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Workloads prepared and sampled on this machine: each built-in workload, and commands that fail in different ways."""
-
-from __future__ import annotations
+"""Workloads prepared and sampled on this machine, commands that fail in different ways, and how long a sample is."""
 
 import functools
 import os
@@ -12,7 +10,7 @@ import pytest
 import time_limit
 from ansible_collections.threadwise.smt.plugins.action.smt_benchmark import sources
 from ansible_collections.threadwise.smt.plugins.module_utils._host import processes
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads import prepared
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import prepared, sample_length
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.catalogue import BUILT_IN
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import PLAIN, WorkloadError, missing
 from process_state import alive
@@ -52,13 +50,6 @@ def test_each_workload_runs_here(name, files):
     assert [
         folder for folder in os.listdir(files.path) if folder.endswith(".server") or folder.startswith(prepared.SCRATCH)
     ] == []
-
-
-def test_the_amount_of_work_for_the_wanted_time():
-    assert prepared.next_work(BUILT_IN["gzip"]["work"], 2, 0.1, 0.5) == 10
-    assert prepared.next_work(BUILT_IN["gzip"]["work"], 2, 10.0, 0.5) == 1
-    assert prepared.next_work(BUILT_IN["gzip"]["work"], 2, 0.0, 0.5) == 100
-    assert prepared.next_work(BUILT_IN["gzip"]["work"], 2000, 0.001, 500) == 2000
 
 
 def test_only_known_placeholders_are_replaced_and_no_file_is_left_behind(files):
@@ -132,27 +123,12 @@ def test_huge_pages_that_nobody_reserves_are_reported_and_those_of_an_arm_are_en
     assert ready(own("true"), files).memory_shortage(TWO) is None
 
 
-def test_a_missing_source_is_an_error(files):
-    with pytest.raises(WorkloadError, match=r"file array.c was not sent"):
-        prepared.PreparedWorkload(BUILT_IN["array_rows"], files, {}, 0.05, 2)
-
-
 def test_co_runners_and_nice_value_reach_the_workers(files):
     line = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; echo rate $(ps -o nice= -p $$)"
     taken = ready(own("sh", "-c", line, nice=15, co_runners=3, co_runners_nice=15), files).sample([HERE[:1]], None)
     worker = taken["workers"][0]
     # Four processes share one CPU: each has a quarter of its time.
     assert taken["values"] == [15] and worker["cpu_seconds"] < 0.5 * worker["wall_seconds"]
-
-
-def test_co_runners_on_siblings_run_where_the_arm_has_siblings(files):
-    workload = own("sh", "-c", "echo rate 1", co_runners=2, co_runners_on="both", co_runners_nice=19)
-    one = prepared.PreparedWorkload(workload, files, sources(), 0.05, len(HERE), [(HERE[0], HERE[-1])])
-    counts = []
-    for usable in (HERE, HERE[:1]):
-        one.enter_arm(usable)
-        counts.append(one.sample([[HERE[0]]], None)["co_runners"])
-    assert counts == [2 * len(HERE), 2]
 
 
 def test_an_arm_with_more_work_does_more_than_the_others(files):
@@ -169,3 +145,61 @@ def test_an_arm_with_more_work_does_more_than_the_others(files):
     assert found == [([1000.0], 1000), ([1050.0], 1000), ([1000.0], 1000)]
     with pytest.raises(WorkloadError, match="no amount of work"):
         ready(own("sh", "-c", "echo rate 1"), files).enter_arm(HERE, 1.05)
+
+
+UNIT_SECONDS = 0.001
+OF_WORK = {"name": "throughput", "unit": "1/s", "better": "higher", "aggregate": "sum", "rate": True}
+PRINTED = {"name": "throughput", "unit": "1/s", "better": "higher", "aggregate": "sum", "pattern": r"rate ([0-9.]+)"}
+TIME = {"name": "wall_time", "unit": "s", "better": "lower", "aggregate": "mean", "clock": "wall_seconds"}
+WORK = {"unit": "pieces", "start": 2, "step": 1, "limit": 100_000}
+
+
+@pytest.mark.parametrize(("start", "seconds"), [(0.0, 0.2), (0.002, 0.2), (0.005, 0.5), (0.02, 1.0)])
+def test_a_sample_is_a_hundred_times_as_long_as_its_start_within_limits(start, seconds):
+    # The start is what two runs have in common; below zero it is noise.
+    timings = (sample_length.Timing(work, start + work * UNIT_SECONDS) for work in (50, 200))
+    assert sample_length.start_seconds(*timings) == pytest.approx(start)
+    assert sample_length.start_seconds(sample_length.Timing(50, 0.04), sample_length.Timing(200, 0.2)) == 0.0
+    assert sample_length.enough(start) == pytest.approx(seconds)
+
+
+def calibrated(files, monkeypatch, start, seconds, **changed):
+    """A workload whose command takes a known time to start and for each piece of work, calibrated."""
+    wanted = []
+
+    def run(argv, *_arguments, **_options):
+        work = int(argv[-1])
+        wanted.append(work)
+        worker = {"wall_seconds": start + work * UNIT_SECONDS, "output": "rate 5", "errors": "", "exit_status": 0}
+        return {"workers": [worker], "timed_out": False, "cpu_usage": {}, "steal": 0.0, "co_runners": 0}
+
+    monkeypatch.setattr(prepared.runner, "run", run)
+    own = {"name": "own", "title": "own", "argv": ["true", "{work}"], "metrics": [OF_WORK], "work": WORK}
+    one = prepared.PreparedWorkload({**PLAIN, **own, **changed}, files, {}, seconds, os.cpu_count())
+    said = one.calibrate([[0]])
+    return one.work, said
+
+
+@pytest.mark.parametrize(
+    ("start", "changed", "least", "most"),
+    [
+        (0.0, {}, 133, 300),
+        (0.006, {}, 390, 900),
+        (0.1, {}, 560, 1500),
+        # A step of work that takes longer than a sample still shows the start.
+        (0.006, {"work": {"unit": "pieces", "start": 250, "step": 250, "limit": 100_000}}, 500, 750),
+        # What the program reports of its work has no part in its start.
+        (0.1, {"metrics": [PRINTED]}, 30, 200),
+        # The time of its run has, also beside what it reports, and also as the one that decides.
+        (0.1, {"metrics": [PRINTED, TIME]}, 560, 1500),
+        (0.006, {"metrics": [TIME]}, 390, 900),
+    ],
+)
+def test_calibration_chooses_the_length_by_the_start_of_the_command(files, monkeypatch, start, changed, least, most):
+    work, said = calibrated(files, monkeypatch, start, None, **changed)
+    assert least <= work <= most
+    assert said == f"own: {work} pieces, samples of about {start + work * UNIT_SECONDS:.2f} s"
+
+
+def test_a_length_that_is_given_is_kept(files, monkeypatch):
+    assert 33 <= calibrated(files, monkeypatch, 0.006, 0.05)[0] <= 75

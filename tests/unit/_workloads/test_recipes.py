@@ -4,8 +4,6 @@
 `recorded` have a tool's whole output; tests/recipes runs the tools.
 """
 
-from __future__ import annotations
-
 import json
 import pathlib
 

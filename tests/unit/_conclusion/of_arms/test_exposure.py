@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What each arm leaves open of the kernel's list: nothing is called closed that may be open."""
 
-from __future__ import annotations
-
 import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.module_utils._facts.vulnerabilities import read
@@ -75,16 +73,10 @@ def test_speculative_return_stack_overflow_depends_on_whether_smt_was_possible_a
     assert made["smt_off"].states["mds"] == made["nosmt_force"].states["mds"] == "smt_closed"
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "smt_off_on_node_0",
-        "threads_per_core_2",
-        "one_thread_per_core",
-        "one_thread_per_core_unit_postgresql.service",
-        "isolated",
-    ],
-)
+OPEN = "smt_off_on_node_0 threads_per_core_2 one_thread_per_core one_thread_per_core_unit_postgresql.service isolated"
+
+
+@pytest.mark.parametrize("name", OPEN.split())
 def test_siblings_that_are_online_for_others_keep_it_open(tmp_path, name):
     _result, made = arms_of(tmp_path, ["smt_on", name], shape=(1, 2, 4))
     assert made[name].states["mds"] == "smt_open" and "not closed by this arm" in made[name].text

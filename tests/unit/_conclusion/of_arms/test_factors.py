@@ -2,26 +2,19 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Two factors in one evaluation: planted effects and interactions, on made results and on recorded noise."""
 
-from __future__ import annotations
-
-import gzip
 import json
 import math
 import pathlib
 
 import jsonschema_rs
-import night
 import pytest
 import result_maker
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import order
-from ansible_collections.threadwise.smt.plugins.module_utils._statistics import goals
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_arms import factors
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import host as host_page
 
 TESTS = pathlib.Path(__file__).resolve().parents[3]
 SCHEMA = TESTS.parent / "docs" / "results.schema.json"
-COUNT = 200
 ARMS = ("smt_on__thp_always", "smt_on__thp_never", "smt_off__thp_always", "smt_off__thp_never")
 
 
@@ -70,12 +63,7 @@ NOISY = {"noise": 0.1, "blocks": 6}
             "equivalent",
             "huge pages: never changes it by +5.0 % (+4.8 to +5.0 %), better; neither depends on the other.",
         ),
-        (
-            (1, 1, 1, 1),
-            {},
-            "equivalent",
-            "SMT off leaves it within 1 %; transparent huge pages: never leaves it",
-        ),
+        ((1, 1, 1, 1), {}, "equivalent", "SMT off leaves it within 1 %; transparent huge pages: never leaves it"),
         ((1, 1.05, 0.96, 1.02), NOISY, "inconclusive", "whether one depends on the other is not decided"),
         ((1, 1, 1, 1), NOISY, "inconclusive", "transparent huge pages: never is not decided ("),
         ((1, 1.3, 0.7, 1), {"blocks": 1}, "inconclusive", "what SMT off does 1 block cannot say"),
@@ -137,62 +125,3 @@ def test_page_and_data_have_them():
     assert summary["factors"][0]["interaction"]["verdict"] == "gain"
     shown = host_page.render(result_maker.analysed(document), summary, True)
     assert "<h2>Two factors" in shown and "SMT off, with transparent huge pages: never" in shown
-
-
-def recorded_results(blocks, effects):
-    """Results of recorded equal samples of a quiet machine, each arm with its effect."""
-    with gzip.open(TESTS / "calibration" / "data" / "equal_work.json.gz") as file:
-        series = [
-            one["microseconds"]
-            for one in json.load(file)["series"]
-            if (one["kind"], one["series"]) == ("quiet", "same")
-        ]
-    document = planted(1, 1, 1, 1, blocks=blocks)
-    rates = dict(zip(ARMS, effects))
-    for times in series[:COUNT]:
-        spots = [(block, arm) for block in range(blocks) for arm in order.of_block(ARMS, block)]
-        taken = dict(zip(spots, times))
-        for sample in document["samples"]:
-            rate = 1e6 * rates[sample["arm"]] / taken[sample["block"], sample["arm"]]
-            sample["metrics"]["throughput"]["value"] = rate
-        yield document
-
-
-@pytest.mark.night
-def test_intervals_hold_a_planted_interaction_on_recorded_noise():
-    effects = (1.0, 1.05, 0.96, 1.15)
-    truth = {"interaction": 1.15 / 1.05 / 0.96, "main": math.sqrt(1.05 * 1.15 / 0.96)}
-    held = dict.fromkeys(truth, 0)
-    for document in recorded_results(14, effects):
-        (one,) = found(document)
-        for name, effect in (("interaction", one.interaction), ("main", one.main[1])):
-            held[name] += effect.low <= truth[name] <= effect.high
-    assert min(held.values()) >= 0.95 * COUNT, held
-
-
-@pytest.mark.parametrize(
-    ("effects", "noise", "verdict"),
-    [((1, 1.08, 0.93, 0.93 * 1.08 * 1.03), 0.03, "gain"), ((1, 1, 1, 1), 0.01, "equivalent")],
-)
-def test_a_plan_goes_on_until_its_question_is_answered(effects, noise, verdict):
-    """A plan that looked at each arm against the first one ended before the interaction was known in two of three."""
-    said = []
-    for seed in range(night.number(4, 10)):
-        document = result_maker.result(
-            names=("all_threads",), arms=dict(zip(ARMS, effects)), blocks=40, noise=noise, seed=seed
-        )
-        assignments = {arm: {"all_threads": {"workers": [[0]], "same_as": None}} for arm in ARMS}
-        goal = goals.goal("decision", 0.01, assignments, {"gzip": "higher"})
-        for block in range(40):
-            for sample in document["samples"]:
-                if sample["block"] == block:
-                    goal.add(sample, sample["metrics"]["throughput"]["value"])
-            if goal.after_block(block + 1, 39 - block):
-                break
-        document["samples"] = [sample for sample in document["samples"] if sample["block"] <= block]
-        document["plan"]["blocks_done"] = block + 1
-        document["plan"]["looks"] = [{"blocks": look.blocks, "share": look.share} for look in goal.looks]
-        assert {one.arm for one in goal.decided} == set(ARMS[1:])
-        (one,) = found(document)
-        said.append(one.interaction.verdict)
-    assert said.count(verdict) >= 0.9 * len(said) - 0.5, said

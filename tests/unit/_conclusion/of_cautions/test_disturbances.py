@@ -1,14 +1,12 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What one arm or one placement alone had beside its work is a caution of the comparisons that it is in."""
-
-from __future__ import annotations
+"""What one arm alone had beside its work, and typical values, means and tails that say opposite things."""
 
 import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_cautions import disturbances
-from result_maker import analysed
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_cautions import disturbances, spread
+from result_maker import analysed, compared
 
 QUIET = {"throttled": 0, "frequency": {"0": 2900.0}}
 
@@ -83,3 +81,58 @@ def test_work_of_others_is_seen_where_workers_end_at_different_times():
         sample["telemetry"]["cpu_usage"] = dict.fromkeys(sample["telemetry"]["cpu_usage"], 0.9)
     used = disturbances.work_of_others(result_maker.accepted(document))
     assert used is not None and used > 0.5
+
+
+ANSWERS = {
+    "title": "answers of my service",
+    "metrics": {
+        "latency_median": {"unit": "ms", "better": "lower", "aggregate": "mean"},
+        "latency_p99": {"unit": "ms", "better": "lower", "aggregate": "max"},
+    },
+}
+
+
+def answers(typical, tail=(9.0, 9.0), slow=0, slowest=3.2, blocks=12):
+    """Answers with SMT on and off: their typical values, their tails, and how many blocks of SMT off are slow."""
+    workload = {
+        **ANSWERS,
+        "model": lambda arm, _spot, placed: [typical[arm == "smt_off"]] * len(placed),
+        "further": lambda arm, _spot: {"latency_p99": tail[arm == "smt_off"]},
+    }
+    document = result_maker.result(
+        workloads={"service": workload}, shape=(1, 2, 2), blocks=blocks, noise=0.002, names=["all_threads"]
+    )
+    for sample in [one for one in document["samples"] if one["arm"] == "smt_off"][:slow]:
+        sample["metrics"]["latency_median"]["value"] = slowest
+    return document
+
+
+def test_a_typical_value_that_falls_while_the_mean_rises():
+    document = answers((1.205, 1.170), slow=2)
+    (found,) = spread.found(compared(document))
+    assert found["against"] == "mean" and found["change"] == pytest.approx(-0.028, abs=0.004)
+    assert found["against_change"] == pytest.approx(0.252, abs=0.005)
+    _of_each, caution = conclusion.conclude(analysed(document))["cautions"]
+    assert "the typical latency_median falls by 2.8 %, the mean rises by 25 %." in caution
+
+
+def test_a_typical_value_that_falls_while_the_tail_rises():
+    (found,) = spread.found(compared(answers((1.2, 1.1), tail=(3.0, 3.3))))
+    assert (found["metric"], found["against"]) == ("latency_median", "latency_p99")
+    assert found["change"] < 0 < found["against_change"] == pytest.approx(0.1, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        answers((1.2, 1.1)),
+        # The tail and the mean rise with the typical value, or by less than the margin.
+        answers((1.1, 1.2), tail=(3.0, 3.3), slow=2),
+        answers((1.2, 1.1), tail=(3.0, 3.01)),
+        answers((1.2, 1.14), slow=2, slowest=1.45),
+        # One slow block leaves the typical value undecided, or the mean on its side.
+        answers((1.2, 1.1), slow=1, blocks=40),
+    ],
+)
+def test_what_agrees_is_not_named(document):
+    assert spread.found(compared(document)) == []

@@ -2,9 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A limit of response times that one arm meets with no load, or not in each block: an answer, in words."""
 
-from __future__ import annotations
-
-import dataclasses
 import datetime
 
 import pytest
@@ -114,20 +111,3 @@ def test_a_class_decides_with_it():
         assert {one.choice for one in concluded} == {choice}
         (found,) = decisions.decisions(concluded, NOW).values()
         assert found["decision"] == {"on": "enabled"}.get(choice)
-
-
-def test_hosts_that_decide_together_decide_with_it():
-    open_ones = [
-        decisions.conclude(accepted({**with_gzip(sap()), "host": host, "samples": samples}), NOW)
-        for host in "abcde"
-        for samples in [[one for one in with_gzip(sap())["samples"] if one["workload"] == "gzip" and one["block"] < 3]]
-    ]
-    assert {one.choice for one in open_ones} == {"undecided"}
-
-    def decided(conclusions):
-        (found,) = decisions.decisions(conclusions, NOW).values()
-        return found["decision"]
-
-    assert decided(open_ones) == "disabled"
-    by_one = decisions.conclude(accepted(sap()), NOW).by_one
-    assert decided([dataclasses.replace(one, by_one=by_one) for one in open_ones]) is None

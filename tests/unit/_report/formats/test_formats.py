@@ -4,8 +4,6 @@
 and what holds when a library is missing.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

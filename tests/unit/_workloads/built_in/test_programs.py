@@ -2,11 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The C programs of workloads, compiled by this machine's compiler."""
 
-from __future__ import annotations
-
 import json
 import os
-import pathlib
 import subprocess
 
 import pytest
@@ -16,7 +13,6 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declarat
 
 PATH = os.environ["PATH"]
 STRICT = ["-std=c11", "-D_POSIX_C_SOURCE=200809L", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-O2", "-pthread"]
-THP = pathlib.Path("/sys/kernel/mm/transparent_hugepage/enabled")
 PROGRAMS = sorted(name for name in sources() if name.endswith(".c"))
 needs_compiler = pytest.mark.skipif(compiler(PATH) is None, reason="no C compiler is installed here")
 
@@ -53,11 +49,6 @@ def test_each_pass_visits_the_whole_array(tmp_path):
 
 
 @needs_compiler
-def test_the_triad_includes_the_last_pass(tmp_path):
-    assert output(built("stream.c", tmp_path), "3")["last"] == 8000 * 1000 - 1 + 2
-
-
-@needs_compiler
 def test_each_thread_of_the_cache_line_is_pinned(tmp_path):
     program = built("false_sharing.c", tmp_path)
     cpu = str(min(os.sched_getaffinity(0)))
@@ -77,25 +68,3 @@ def test_random_reads_are_the_same_whatever_the_pages_are(tmp_path):
     # More than memory has: refused in words, not killed.
     refused = subprocess.run([program, "small", "1000000", "1"], capture_output=True, text=True, check=False)
     assert refused.returncode == 1 and refused.stderr == "random_access: mmap: Cannot allocate memory\n"
-
-
-@needs_compiler
-@pytest.mark.skipif(not THP.exists() or "[never]" in THP.read_text(), reason="this kernel makes no pages huge")
-def test_pages_that_may_be_huge_are_huge(tmp_path):
-    program = built("random_access.c", tmp_path)
-    assert output(program, "transparent", "6", "1000")["huge_mebibytes"] == 6
-
-
-@needs_compiler
-@pytest.mark.parametrize(("seconds", "pauses"), [("0", False), ("0.01", True)])
-def test_load_levels_pauses_only_where_it_knows_how_long_the_work_takes(tmp_path, seconds, pauses):
-    """Calibration finds that out: with pauses in it the levels would be those of a much slower CPU."""
-    (tmp_path / "load_levels.c").write_text(sources()["load_levels.c"], encoding="utf-8")
-    source = (
-        '#include <stdlib.h>\n#include <time.h>\n#define clock_nanosleep(...) (exit(3), 0)\n#include "load_levels.c"\n'
-    )
-    (tmp_path / "exits.c").write_text(source, encoding="utf-8")
-    subprocess.run([compiler(PATH), "-O2", "-o", str(tmp_path / "program"), str(tmp_path / "exits.c")], check=True)
-    assert subprocess.run(
-        [tmp_path / "program", "20", seconds, "0.25"], check=False, capture_output=True
-    ).returncode == (3 if pauses else 0)
