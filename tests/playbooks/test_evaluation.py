@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import re
 import signal
@@ -12,6 +13,8 @@ import signal
 import jsonschema_rs
 import one_run
 import pytest
+from ansible_collections.threadwise.smt.plugins.action import smt_benchmark
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import run_directory
 from interruption import interrupt, lose
 from this_machine import GONE, LOCAL, SHORT, call, line, start, this_machine
 
@@ -192,3 +195,16 @@ def test_a_command_in_one_line_with_the_number_that_it_prints(tmp_path):
     assert [one["name"] for one in result["plan"]["workloads"]] == ["command"]
     metrics = [one["metrics"]["throughput"] for one in result["samples"]]
     assert {(one["value"], one["unit"]) for one in metrics} == {(1500.0, "req/s")}
+
+
+@pytest.mark.night
+def test_a_plan_that_is_killed_says_so_in_one_sentence(tmp_path):
+    """The command that is measured kills the plan; Ansible's wrapper of the job lives, and fails to read its answer."""
+    base = run_directory.ROOT_BASE if os.geteuid() == 0 else tmp_path / ".local/state/threadwise-smt/runs"
+    short = {name: value for name, value in SHORT.items() if name != "smt_eval_workloads"}
+    short["smt_eval_command"] = f"sh -c 'kill -9 $(cat {base}/killed/pid.json); sleep 1'"
+    with this_machine():
+        code, seen = call(tmp_path, "smt_eval", hosts=["here"], smt_eval_run="killed", **short)
+    assert code == 2 and f"{smt_benchmark.LOST} Nothing was switched." in line(seen) and "Traceback" not in seen, seen
+    result = json.loads((tmp_path / "smt_eval_results/killed/here.json").read_text(encoding="utf-8"))
+    assert (result["outcome"], result["message"]) == ("interrupted", smt_benchmark.LOST)
