@@ -26,6 +26,7 @@ def online(host):
     return smt_state.read(files=host)["online"]
 
 
+@pytest.mark.night(after=1)
 @pytest.mark.parametrize("state", ["enabled", "restored"])
 def test_a_rollback_of_the_change_back_to_the_first_state(host, state):
     host.ask(**PART_OFF)

@@ -28,6 +28,8 @@ BACK = {
     "with a rollback": {"state": "restored", "rollback_after": 60},
 }
 FULL = {"full": errno.ENOSPC, "no quota left": errno.EDQUOT, "read-only": errno.EROFS}
+# By day each request and each disk.
+CASES = [(BACK[back], list(FULL)[(number + turn) % 3]) for turn in range(3) for number, back in enumerate(BACK)]
 
 
 @contextlib.contextmanager
@@ -51,8 +53,8 @@ def online(host):
     return smt_state.read(files=host)["online"]
 
 
-@pytest.mark.parametrize("kind", FULL)
-@pytest.mark.parametrize("back", BACK.values(), ids=BACK)
+@pytest.mark.night(after=6)
+@pytest.mark.parametrize(("back", "kind"), CASES)
 def test_cpus_come_back_and_what_was_saved_stays(host, back, kind):
     host.ask("disabled", persist="tmpfiles")
     with full(host, kind):
@@ -75,28 +77,22 @@ def test_nothing_goes_offline_without_a_record(host, kind):
     assert (host.writes, host.saved()) == ([], None)
 
 
-@pytest.mark.parametrize("kind", FULL)
-def test_a_rollback_and_what_a_rollout_saved(host, kind):
+@pytest.mark.parametrize("kind", ["full", "read-only"])
+def test_a_rollback_of_a_rollout_and_what_restores_a_pending_change(host, kind):
     frame = smt_frame.present(host, host_files.HostFs(host.sysroot))
-    host.ask("disabled")
-    with full(host, kind):
-        assert host.ask("previous", frame=frame)["after"]["online"] == "0-7"
-    assert online(host) == ALL
+    for options, back in (({}, {"state": "previous", "frame": frame}), ({"rollback_after": 60}, {"state": "restored"})):
+        host.ask("disabled", **options)
+        with full(host, kind):
+            done = host.ask(**back)
+        assert (done["after"]["online"], done["rollback_pending"]) == ("0-7", False)
+        assert (online(host), host.is_waiting) == (ALL, False)
+        host.ask("restored")
 
 
-@pytest.mark.parametrize("kind", FULL)
-def test_what_restores_a_pending_change_ends_its_rollback(host, kind):
-    host.ask("disabled", rollback_after=60)
-    with full(host, kind):
-        assert host.ask("restored")["rollback_pending"] is False
-    assert (online(host), host.is_waiting) == (ALL, False)
-
-
-@pytest.mark.parametrize("kind", ["full", "no quota left"])
-def test_the_rollback_timer_needs_no_lock_file(host, kind):
+def test_the_rollback_timer_needs_no_lock_file(host):
     host.ask("disabled", rollback_after=60)
     pathlib.Path(host.sysroot, locks.LOCK).unlink()
-    with full(host, kind):
+    with full(host, "full"):
         host.roll_back()
     assert (online(host), pending_rollback.exists(host_files.HostFs(host.sysroot))) == (ALL, False)
 
