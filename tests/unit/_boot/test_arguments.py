@@ -7,13 +7,16 @@ from __future__ import annotations
 import re
 import subprocess
 
+import night
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments
+from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments, mitigations
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.backends import grub_mkconfig
 from hypothesis import given, settings, strategies as st
 
-DESIRED = [boot_arguments.desired_smt(smt) for smt in ("enabled", "disabled", "forced_off", "mitigations_nosmt")] + [
-    boot_arguments.desired_maxcpus(4)
+DESIRED = [
+    *map(boot_arguments.desired_smt, ("enabled", "disabled", "forced_off", "mitigations_nosmt")),
+    boot_arguments.desired_maxcpus(4),
+    *(mitigations.combined(None, chosen, is_smt_on=False) for chosen in mitigations.ARGUMENTS),
 ]
 
 
@@ -40,22 +43,17 @@ def test_enabled_removes_what_turns_smt_off_and_nothing_else(before, after):
     ("smt", "argument"),
     [("disabled", "nosmt"), ("forced_off", "nosmt=force"), ("mitigations_nosmt", "mitigations=auto,nosmt")],
 )
-@pytest.mark.parametrize(
-    "before",
-    [
+def test_an_argument_is_replaced_never_repeated(smt, argument):
+    for before in (
         "",
-        "nosmt",
         "nosmt nosmt",
         "nosmt=force nosmt=force",
-        "nosmt nosmt=force",
         "maxcpus=4 nosmt",
-        "mitigations=auto,nosmt mitigations=auto,nosmt nosmt=force",
-    ],
-)
-def test_an_argument_is_replaced_never_repeated(smt, argument, before):
-    after = boot_arguments.applied(before.split(), boot_arguments.desired_smt(smt))
-    assert after.count(argument) == 1
-    assert not any(other in after for other in {"nosmt", "nosmt=force", "maxcpus=4"} - {argument})
+        "mitigations=auto,nosmt nosmt=force",
+    ):
+        after = boot_arguments.applied(f"{before} {argument}".split(), boot_arguments.desired_smt(smt))
+        assert after.count(argument) == 1
+        assert not any(other in after for other in {"nosmt", "nosmt=force", "maxcpus=4"} - {argument})
 
 
 @pytest.mark.parametrize(
@@ -81,8 +79,7 @@ def test_excluded_attack_vectors_stay_excluded(before, after):
     desired = boot_arguments.desired_smt("mitigations_nosmt")
     assert " ".join(boot_arguments.applied(before.split(), desired)) == after
     assert boot_arguments.differences(after.split(), desired) == []
-    for shell in ("dash", "bash"):
-        assert through_shell(shell, desired, before) == after
+    assert through_shell("dash", desired, before) == after
     back = boot_arguments.applied(after.split(), boot_arguments.desired_smt("enabled"))
     assert [argument.replace("=auto", "") for argument in back] == [
         argument.replace(",nosmt", "").replace("=auto", "")
@@ -91,48 +88,20 @@ def test_excluded_attack_vectors_stay_excluded(before, after):
     ]
 
 
-def test_maxcpus_and_nosmt_are_never_combined():
-    after = boot_arguments.applied(
-        ["nosmt", "mitigations=auto,nosmt", "maxcpus=2", "quiet"], boot_arguments.desired_maxcpus(4)
-    )
-    assert after == ["maxcpus=4", "quiet"]
-
-
-def test_arguments_that_need_no_change_keep_their_order():
+def test_maxcpus_and_nosmt_are_never_combined_and_what_needs_no_change_keeps_its_order():
+    before = ["nosmt", "mitigations=auto,nosmt", "maxcpus=2", "quiet"]
+    assert boot_arguments.applied(before, boot_arguments.desired_maxcpus(4)) == ["maxcpus=4", "quiet"]
     arguments = ["quiet", "nosmt", "splash"]
     assert boot_arguments.applied(arguments, boot_arguments.desired_smt("disabled")) == arguments
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "0",
-        "-1",
-        "4 nosmt",
-        "4;reboot",
-        "4\nfoo",
-        "$(reboot)",
-        "`id`",
-        "'4'",
-        '"',
-        "04",
-        "8193",
-        "99999999999",
-        "",
-        "True",
-        "4.0",
-        "٤",
-    ],
+    "text", ["0", "-1", "4;reboot", "4\nfoo", "'4'", "04", "8193", "9" * 11, "", "True", "4.0", "٤"]
 )
 def test_an_invalid_number_is_refused_with_the_rule(text):
-    with pytest.raises(
-        boot_arguments.BootArgsError, match="whole number from 1 to 8192, in digits only, or one_per_core"
-    ):
+    with pytest.raises(boot_arguments.BootArgsError, match="whole number from 1 to 8192"):
         boot_arguments.maxcpus_value(text)
-
-
-def test_valid_numbers_are_accepted():
-    assert [boot_arguments.maxcpus_value(text) for text in ("1", "8192", "one_per_core")] == [1, 8192, "one_per_core"]
+    assert [boot_arguments.maxcpus_value(good) for good in ("1", "8192", "one_per_core")] == [1, 8192, "one_per_core"]
 
 
 def test_an_unknown_state_is_refused_with_a_list_of_the_states():
@@ -143,6 +112,8 @@ def test_an_unknown_state_is_refused_with_a_list_of_the_states():
 def test_quotes_protect_blanks_and_arguments_of_init_are_not_the_kernels():
     assert boot_arguments.split_arguments('a="b nosmt" quiet -- nosmt') == ["a=b nosmt", "quiet"]
     assert boot_arguments.split_arguments("a\rnosmt\v\fro\r\n") == ["a", "nosmt", "ro"]
+    assert boot_arguments.split_arguments('"a b"  c\td\n') == ["a b", "c", "d"]
+    assert boot_arguments.split_arguments("\n") == []
 
 
 def test_a_quoted_argument_keeps_its_bytes():
@@ -163,48 +134,14 @@ def through_shell(shell: str, desired: boot_arguments.DesiredArguments, value: s
     return done.stdout.decode()[:-1]
 
 
-boot_argument = st.sampled_from(
-    [
-        "nosmt",
-        "nosmt=force",
-        "maxcpus=4",
-        "quiet",
-        "mds=full,nosmt",
-        "mitigations=auto,nosmt",
-        "mitigations=auto,no_user_user",
-        "mitigations=off",
-        "mitigations=*,?,nosmt",
-        "mitigations",
-        "a,nosmt",
-        "x=1,nosmt,nosmt,2",
-        "l1tf=full",
-        "l1tf=full,force",
-        "l1tf=flush,nosmt",
-        "smt-enabled=off",
-        "smt=1",
-        "nr_cpus=3",
-        "nosmtx",
-        "*",
-        "?",
-        "[a-z]",
-        "$HOME",
-        "`id`",
-        "\\",
-        "'",
-        "a=b,nosmt;c",
-        "~",
-        "-n",
-        "-e",
-        "é",
-        "#",
-        "console=ttyS0,115200n8",
-        "%s",
-        "m=;nosmt",
-    ]
-)
+WORDS = """nosmt nosmt=force maxcpus=4 quiet mds=full,nosmt mitigations=auto,nosmt mitigations=auto,no_user_user
+    mitigations=off mitigations=*,?,nosmt mitigations a,nosmt x=1,nosmt,nosmt,2 l1tf=full l1tf=full,force
+    l1tf=flush,nosmt smt-enabled=off smt=1 nr_cpus=3 nosmtx * ? [a-z] $HOME `id` \\ ' a=b,nosmt;c ~ -n -e é # %s
+    m=;nosmt console=ttyS0,115200n8"""
+boot_argument = st.sampled_from(WORDS.split())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=night.number(8, 200), deadline=None)
 @given(st.sampled_from(DESIRED), st.lists(boot_argument, max_size=6))
 def test_the_shell_script_does_what_the_python_code_does(desired, arguments):
     remainders = [boot_arguments.remainder(argument, desired) for argument in arguments]
@@ -221,7 +158,7 @@ def has_nothing_to_remove(text: str) -> bool:
     return boot_arguments.smt_arguments(re.split("[ \t\n]", text)) == []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=night.number(8, 200), deadline=None)
 @given(
     st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\0"), max_size=30)
     .filter(has_nothing_to_remove)
@@ -232,7 +169,6 @@ def test_the_shell_script_keeps_every_other_byte(text):
         assert through_shell(shell, boot_arguments.desired_smt("enabled"), text) == text
 
 
-@pytest.mark.parametrize("shell", ["dash", "bash"])
 @pytest.mark.parametrize(
     ("before", "after"),
     [
@@ -240,19 +176,9 @@ def test_the_shell_script_keeps_every_other_byte(text):
         ("quiet\tnosmt\tsplash", "quiet\tsplash"),
         ("quiet\nnosmt", "quiet"),
         ("  nosmt  ", "   "),
-        ("nosmt", ""),
         ("", ""),
     ],
 )
-def test_blanks_and_quotes_around_other_arguments_stay(shell, before, after):
-    assert through_shell(shell, boot_arguments.desired_smt("enabled"), before) == after
-
-
-def test_the_shell_script_leaves_nothing_defined():
-    script = (
-        f"set -e\n{grub_mkconfig.shell_text(boot_arguments.desired_smt('enabled'))}\nset; type threadwise_smt_rest ||"
-        " echo gone"
-    )
-    output = subprocess.run(["dash", "-c", script], capture_output=True, text=True, check=True).stdout
-    assert "gone" in output
-    assert not any(line.partition("=")[0] in ("word", "text", "rest", "quoted", "after") for line in output.split("\n"))
+def test_blanks_and_quotes_around_other_arguments_stay(before, after):
+    for shell in ("dash", "bash"):
+        assert through_shell(shell, boot_arguments.desired_smt("enabled"), before) == after

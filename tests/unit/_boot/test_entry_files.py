@@ -6,12 +6,12 @@ systemd-boot.
 
 from __future__ import annotations
 
-import re
+import shutil
 
 import boot_maker
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import change as boot_change
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.backends import base as backend_base, transaction
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.backends import base as backend_base
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import systemd_boot
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
@@ -34,9 +34,7 @@ def options(root, where="boot/loader/entries"):
 def calls(root):
     """Return the calls that asked the fake grubby for a change."""
     log = root / "grubby.log"
-    return [
-        line for line in (log.read_text().split("\n") if log.exists() else []) if line and not line.startswith("--info")
-    ]
+    return [line for line in log.read_text().splitlines() if not line.startswith("--info")] if log.exists() else []
 
 
 # ---- grubby ----------------------------------------------------------------------------------------------------------
@@ -46,38 +44,24 @@ def test_every_entry_and_future_kernels_get_the_argument(tmp_path):
     boot_maker.grubby_tree(tmp_path)
     result = run(tmp_path, "disabled")
     assert result["loader"] == "grubby" and result["configured"] == ["nosmt"]
-    assert all(
-        sorted(arguments) == sorted(["root=/dev/sda2", "ro", "quiet", "nosmt"]) for arguments in options(tmp_path)
-    )
+    assert [sorted(arguments) for arguments in options(tmp_path)] == [["nosmt", "quiet", "ro", "root=/dev/sda2"]] * 3
     assert "nosmt" in (tmp_path / "etc/kernel/cmdline").read_text().split()
     assert not run(tmp_path, "disabled")["changed"]
 
 
-def test_one_entry_without_the_argument_is_enough_for_a_change(tmp_path):
-    boot_maker.grubby_tree(
-        tmp_path, ("root=/dev/sda2 nosmt", "root=/dev/sda2 nosmt", "root=/dev/sda2"), cmdline="root=/dev/sda2 nosmt\n"
-    )
+def test_arguments_are_replaced_and_one_entry_without_them_is_enough(tmp_path):
+    entries = ("root=/dev/sda2 nosmt=force", "maxcpus=4 root=/dev/sda2", "root=/dev/sda2 nosmt nosmt", "root=/dev/sda2")
+    boot_maker.grubby_tree(tmp_path, entries, cmdline="nosmt=force ro\n")
     result = run(tmp_path, "disabled", check=True)
     assert result["changed"] and result["configured_before"] == [] and calls(tmp_path) == []
     run(tmp_path, "disabled")
-    assert all(arguments.count("nosmt") == 1 for arguments in options(tmp_path))
-
-
-def test_arguments_are_replaced(tmp_path):
-    boot_maker.grubby_tree(
-        tmp_path,
-        ("root=/dev/sda2 nosmt=force", "maxcpus=4 root=/dev/sda2", "root=/dev/sda2 nosmt nosmt"),
-        cmdline="nosmt=force ro\n",
-    )
-    run(tmp_path, "disabled")
-    assert all(sorted(arguments) == ["nosmt", "root=/dev/sda2"] for arguments in options(tmp_path))
+    assert [sorted(arguments) for arguments in options(tmp_path)] == [["nosmt", "root=/dev/sda2"]] * 4
     assert (tmp_path / "etc/kernel/cmdline").read_text() == "nosmt ro\n"
 
 
 def test_enabled_reports_where_each_argument_was_found(tmp_path):
-    boot_maker.grubby_tree(
-        tmp_path, ("root=/dev/sda2 nosmt", "root=/dev/sda2 mds=full,nosmt"), cmdline="maxcpus=2 ro\n"
-    )
+    entries = ("root=/dev/sda2 nosmt", "root=/dev/sda2 mds=full,nosmt")
+    boot_maker.grubby_tree(tmp_path, entries, cmdline="maxcpus=2 ro\n")
     result = run(tmp_path, "enabled")
     assert [(entry["argument"], entry["where"].replace(str(tmp_path), "")) for entry in result["found"]] == [
         ("mds=full,nosmt", "boot entry Linux 5.14.0-1"),
@@ -97,21 +81,15 @@ def test_entries_with_kernelopts_change_with_that_variable(tmp_path):
     assert not run(tmp_path, "disabled")["changed"]
 
 
-@pytest.mark.parametrize("variable", ["$kernelopts", "${kernelopts}"])
-def test_both_forms_of_kernelopts_are_read_by_grubby(tmp_path, variable):
+@pytest.mark.parametrize("variable", ["$kernelopts", "${kernelopts}", "$kernelopts2"])
+def test_which_variable_is_kernelopts(tmp_path, variable):
     boot_maker.grubby_tree(tmp_path, (variable, f"{variable} quiet"), kernelopts="root=/dev/sda2 nosmt", cmdline=None)
-    result = run(tmp_path, "disabled", check=True)
-    assert result["configured_before"] == ["nosmt"] and not result["changed"]
-    assert [(entry["argument"], entry["where"]) for entry in run(tmp_path, "enabled", check=True)["found"]] == [
-        ("nosmt", "boot entry Linux 5.14.0-1")
-    ]
+    known = [] if variable.endswith("2") else ["nosmt"]
+    result = run(tmp_path, "enabled", check=True)
+    assert result["configured_before"] == known
 
 
-def test_a_variable_whose_name_only_begins_with_kernelopts_is_another_one(tmp_path):
-    boot_maker.grubby_tree(tmp_path, ("$kernelopts2 ro",), kernelopts="nosmt", cmdline=None)
-    assert run(tmp_path, "enabled", check=True)["configured_before"] == []
-
-
+TREES = [boot_maker.systemd_tree, boot_maker.grubby_tree]
 # Arguments of the kernel whose bytes have to stay, with what separates them.
 QUOTED = [
     'root=UUID=1  dyndbg="file a.c  +p; file b.c\t+p" ro\n',
@@ -122,8 +100,19 @@ QUOTED = [
 ]
 
 
-@pytest.mark.parametrize("cmdline", QUOTED)
-@pytest.mark.parametrize("tree", [boot_maker.systemd_tree, boot_maker.grubby_tree])
+@pytest.mark.night(after=4)
+@pytest.mark.parametrize(
+    ("tree", "cmdline"),
+    [
+        *zip(TREES * 2, QUOTED, strict=False),
+        *(
+            (tree, cmdline)
+            for number, cmdline in enumerate(QUOTED)
+            for tree in TREES
+            if tree is not (TREES * 3)[number]
+        ),
+    ],
+)
 def test_etc_kernel_cmdline_keeps_its_bytes(tmp_path, tree, cmdline):
     tree(tmp_path, cmdline=cmdline)
     path = tmp_path / "etc/kernel/cmdline"
@@ -139,24 +128,13 @@ def test_etc_kernel_cmdline_keeps_its_bytes(tmp_path, tree, cmdline):
     assert not run(tmp_path, "enabled")["changed"]
 
 
-@pytest.mark.parametrize("tree", [boot_maker.systemd_tree, boot_maker.grubby_tree])
+@pytest.mark.parametrize("tree", TREES)
 def test_a_quoted_argument_that_turns_smt_off_is_removed(tmp_path, tree):
     tree(tmp_path, cmdline='"nosmt" ro  maxcpus="4" mds="full,nosmt" a="b c" "nosmt=force"\n')
     result = run(tmp_path, "enabled")
     assert {entry["argument"] for entry in result["found"]} == {"nosmt", "maxcpus=4", "mds=full,nosmt", "nosmt=force"}
     assert (tmp_path / "etc/kernel/cmdline").read_text() == 'ro  mds=full a="b c"\n'
     assert not run(tmp_path, "enabled")["changed"]
-
-
-def test_quoted_options_of_an_entry_keep_their_bytes(tmp_path):
-    options = 'root=UUID=1  dyndbg="file a.c  +p"\nx="nosmt  b" nosmt -- nosmt'.replace("\n", "\noptions ")
-    boot_maker.systemd_tree(tmp_path, options=options)
-    path = tmp_path / ENTRIES / "m-6.1.0-13.conf"
-    before = path.read_text()
-    run(tmp_path, "forced_off")
-    assert path.read_text() == before.replace("options root", "options nosmt=force root").replace(
-        'b" nosmt --', 'b" --'
-    )
 
 
 def test_settings_are_changed_as_shown_and_named_where_they_turn_smt_off(tmp_path):
@@ -197,17 +175,9 @@ def test_all_files_are_restored_when_grubby_fails(tmp_path, fault, message):
 def test_a_grubby_that_takes_a_substring_for_the_argument_is_detected(tmp_path):
     boot_maker.grubby_tree(tmp_path, ("a=1 mds=full,nosmt", "b=2"), release=18)
     before = boot_maker.snapshot(tmp_path)
-    with pytest.raises(
-        backend_base.BootLoaderError, match=r"'a=1 mds=full,nosmt' instead of 'nosmt a=1 mds=full,nosmt'"
-    ):
+    with pytest.raises(backend_base.BootLoaderError, match=r"instead of 'nosmt a=1 mds=full,nosmt'"):
         run(tmp_path, "disabled")
     assert boot_maker.snapshot(tmp_path) == before
-
-
-def test_no_entry_at_all_is_an_error(tmp_path):
-    boot_maker.grubby_tree(tmp_path, ())
-    with pytest.raises(backend_base.BootLoaderError, match=r"no entry that boots Linux"):
-        run(tmp_path, "disabled")
 
 
 # ---- systemd-boot ----------------------------------------------------------------------------------------------------
@@ -231,8 +201,6 @@ def test_systemd_boot_changes_entries_and_future_kernels_and_back(tmp_path):
     "written",
     [
         "title A\nlinux /v\ninitrd /i\n",
-        "title A\nlinux /v\ninitrd /i",
-        "title A\nlinux /v\ninitrd /i\noptions\n",
         "title A\nlinux /v\ninitrd /i\noptions \n",
         "title A\nlinux /v\noptions root=UUID=1\ninitrd /i\noptions ro quiet\n",
         "title A\r\nlinux /v\r\ninitrd /i\r\noptions root=UUID=1 ro\r\n",
@@ -240,7 +208,6 @@ def test_systemd_boot_changes_entries_and_future_kernels_and_back(tmp_path):
         "title A\nlinux /v\ninitrd /i\n#options nosmt\noptions\troot=UUID=1\n",
         "title A\nlinux /v\noptions a=1 -- init=/x\noptions nosmt\n",
         'title A\nlinux /v\noptions a="1\noptions nosmt\n',
-        'title A\nlinux /v\noptions "root=UUID=1 ro"\n',
         'title A\nlinux /v\noptions "a b" c="d e" \n',
         'title A\nlinux /v\noptions a\noptions "b c=\\"\r\n',
         "title A\rlinux /v\roptions ro\r",
@@ -287,27 +254,10 @@ def test_entries_are_those_that_systemd_boot_shows(tmp_path):
     run(tmp_path, "disabled")
     assert (tmp_path / ENTRIES / "OTHER.CONF").read_text() == text.replace("root", "nosmt root")
     assert (tmp_path / ENTRIES / ".hidden.conf").read_text() == text
-    (entry,) = [
-        entry for entry in systemd_boot.LOADER.read_entries(host_files.HostFs(str(tmp_path))) if entry.title == "A"
-    ]
-    assert (
-        entry.kernel == "/6.1.0-13/linux"
-        and entry.arguments == ("nosmt", "root=UUID=1", "ro")
-        and entry.release == "6.1.0-13"
-    )
-
-
-@pytest.mark.parametrize("text", ["title Memory test\nefi /memtest.efi\n", "LINUX /m/linux\noptions root=1\n"])
-def test_entries_of_which_none_boots_linux_are_an_error(tmp_path, text):
-    boot_maker.systemd_tree(tmp_path)
-    (tmp_path / ENTRIES / "m-6.1.0-13.conf").write_text(text)
-    before = boot_maker.snapshot(tmp_path)
-    with pytest.raises(
-        backend_base.BootLoaderError,
-        match=r"None of the entries in .*/efi/loader/entries boots Linux\. Nothing was changed",
-    ):
-        run(tmp_path, "disabled")
-    assert boot_maker.snapshot(tmp_path) == before
+    found = systemd_boot.LOADER.read_entries(host_files.HostFs(str(tmp_path)))
+    (entry,) = [entry for entry in found if entry.title == "A"]
+    assert (entry.kernel, entry.release) == ("/6.1.0-13/linux", "6.1.0-13")
+    assert entry.arguments == ("nosmt", "root=UUID=1", "ro")
 
 
 def test_entries_of_another_partition_that_systemd_boot_shows_too_are_named(tmp_path):
@@ -315,55 +265,48 @@ def test_entries_of_another_partition_that_systemd_boot_shows_too_are_named(tmp_
     assert run(tmp_path, "disabled", check=True)["warnings"] == []
     boot_maker.write(tmp_path, "boot/efi/loader/entries/old.conf", "title Old\nlinux /old\noptions ro\n")
     (warning,) = run(tmp_path, "disabled")["warnings"]
-    assert re.match(
-        r".*/boot/efi/loader/entries also has entries, which keep their arguments: those of .*/efi/loader/entries are"
-        r" changed",
-        warning,
-    )
+    assert "/boot/efi/loader/entries also has entries, which keep their arguments" in warning
     assert (tmp_path / "boot/efi/loader/entries/old.conf").read_text() == "title Old\nlinux /old\noptions ro\n"
 
-
-def test_a_partition_that_is_mounted_twice_is_no_other_one(tmp_path):
-    boot_maker.systemd_tree(tmp_path)
+    shutil.rmtree(tmp_path / "boot/efi")
     (tmp_path / "boot/efi").symlink_to("../efi")
-    assert run(tmp_path, "disabled")["warnings"] == []
+    assert run(tmp_path, "disabled")["warnings"] == [], "a partition that is mounted twice is no other one"
 
 
-def test_systemd_boot_finds_arguments_of_the_administrator(tmp_path):
-    boot_maker.systemd_tree(tmp_path, options="maxcpus=2 ro", cmdline="ro nosmt\n")
-    assert [entry["argument"] for entry in run(tmp_path, "enabled")["found"]] == ["nosmt", "maxcpus=2"]
-    assert options(tmp_path, ENTRIES) == [["ro"]]
+LOADER_INFO = "sys/firmware/efi/efivars/LoaderInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
 
 
-def test_systemd_boot_restores_files_when_a_write_fails(tmp_path, monkeypatch):
-    boot_maker.systemd_tree(tmp_path)
+def started_by_systemd_boot(root):
+    boot_maker.systemd_tree(root, cmdline=None)
+    boot_maker.write(root, LOADER_INFO, "\6\0\0\0" + "\0".join("systemd-boot 252"))
+
+
+def with_an_image(root):
+    boot_maker.systemd_tree(root)
+    boot_maker.write(root, "efi/EFI/Linux/linux-6.1.efi", "")
+
+
+def entry(text):
+    def make(root):
+        boot_maker.systemd_tree(root)
+        (root / ENTRIES / "m-6.1.0-13.conf").write_text(text)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda root: boot_maker.grubby_tree(root, ()), "no entry that boots Linux"),
+        (entry("title Memory test\nefi /memtest.efi\n"), "/efi/loader/entries boots Linux. Nothing was changed"),
+        (entry("LINUX /m/linux\noptions root=1\n"), "/efi/loader/entries boots Linux. Nothing was changed"),
+        (started_by_systemd_boot, "etc/kernel/cmdline is missing"),
+        (with_an_image, "unified kernel images (linux-6.1.efi)"),
+    ],
+)
+def test_what_is_refused(tmp_path, make, sentence):
+    make(tmp_path)
     before = boot_maker.snapshot(tmp_path)
-    real = transaction.replace
-
-    def second_fails(fs, path, text):
-        if path.startswith("efi"):
-            raise backend_base.BootLoaderError("No space left on device")
-        real(fs, path, text)
-
-    monkeypatch.setattr(transaction, "replace", second_fails)
-    with pytest.raises(backend_base.BootLoaderError, match=r"No space"):
+    with pytest.raises(backend_base.BootLoaderError) as refused:
         run(tmp_path, "disabled")
-    assert boot_maker.snapshot(tmp_path) == before
-
-
-def test_without_etc_kernel_cmdline_it_is_refused(tmp_path):
-    boot_maker.systemd_tree(tmp_path, cmdline=None)
-    boot_maker.write(
-        tmp_path,
-        "sys/firmware/efi/efivars/LoaderInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f",
-        "\6\0\0\0" + "\0".join("systemd-boot 252"),
-    )
-    with pytest.raises(backend_base.BootLoaderError, match=r"etc/kernel/cmdline is missing"):
-        run(tmp_path, "disabled")
-
-
-def test_unified_kernel_images_are_refused(tmp_path):
-    boot_maker.systemd_tree(tmp_path)
-    boot_maker.write(tmp_path, "efi/EFI/Linux/linux-6.1.efi", "")
-    with pytest.raises(backend_base.BootLoaderError, match=r"unified kernel images \(linux-6\.1\.efi\)"):
-        run(tmp_path, "disabled")
+    assert sentence in str(refused.value) and boot_maker.snapshot(tmp_path) == before

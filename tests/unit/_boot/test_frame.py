@@ -6,6 +6,7 @@ whatever they were and whoever set them.
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import boot_maker
@@ -48,15 +49,12 @@ TREES = {
     "systemd-boot, nothing else": lambda root: boot_maker.systemd_tree(root, "nosmt", "nosmt\n"),
 }
 REQUESTS = [("enabled",), ("disabled",), ("forced_off", "enabled"), ("mitigations_nosmt",)]
+EARLIER = [None, "disabled", "forced_off", "mitigations_nosmt"]
 
 
 def ask(root, smt=None, mitigations=None):
-    return boot_change.run(
-        host_files.HostFs(str(root)),
-        boot_change.Request(smt, None, False, False, mitigations),
-        "x86_64",
-        "6.1.0-13-amd64",
-    )
+    request = boot_change.Request(smt, None, False, False, mitigations)
+    return boot_change.run(host_files.HostFs(str(root)), request, "x86_64", "6.1.0-13-amd64")
 
 
 def frame(root):
@@ -74,41 +72,37 @@ def state(root):
     return boot_maker.snapshot(root), record.read_text() if record.exists() else None
 
 
-@pytest.mark.night(after=3)
-@pytest.mark.parametrize("wave", REQUESTS)
-@pytest.mark.parametrize("name", TREES)
-def test_arguments_are_put_back_byte_for_byte(tmp_path, name, wave):
+# By day each of these trees with other requests.
+DAY = ["debian, an administrator's", "suse", "grubby, entries that differ", "systemd-boot, an administrator's"]
+WAVES = [
+    *zip(DAY, EARLIER, REQUESTS, strict=True),
+    *itertools.product(TREES, EARLIER[:1], REQUESTS),
+    *itertools.product(TREES, EARLIER[1:], REQUESTS[:1]),
+]
+
+
+@pytest.mark.night(after=4)
+@pytest.mark.parametrize(("name", "earlier", "wave"), WAVES)
+def test_arguments_are_put_back_byte_for_byte(tmp_path, name, earlier, wave):
+    """Those of others, and what this collection had set."""
     TREES[name](tmp_path)
+    if earlier:
+        ask(tmp_path, earlier)
     before, saved = state(tmp_path), frame(tmp_path)
     for smt in wave:
         ask(tmp_path, smt)
     changed = state(tmp_path) != before
     now = state(tmp_path)
-    assert put_back(tmp_path, saved, check=True)["changed"] == changed and state(tmp_path) == now, (
-        "check mode says the same and writes nothing"
-    )
+    # Check mode says the same and writes nothing.
+    assert put_back(tmp_path, saved, check=True)["changed"] == changed and state(tmp_path) == now
     result = put_back(tmp_path, saved)
-    assert (state(tmp_path), result["not_back"], result["changed"], bool(result["diff"])) == (
-        before,
-        [],
-        changed,
-        changed,
-    )
+    assert (result["not_back"], result["changed"], bool(result["diff"])) == ([], changed, changed)
+    assert state(tmp_path) == before
     assert put_back(tmp_path, saved)["changed"] is False, "once is enough"
 
 
-@pytest.mark.night(after=3)
-@pytest.mark.parametrize("earlier", ["disabled", "forced_off", "mitigations_nosmt"])
-@pytest.mark.parametrize("name", TREES)
-def test_what_this_collection_had_set_is_put_back_too(tmp_path, name, earlier):
-    TREES[name](tmp_path)
-    ask(tmp_path, earlier)
-    before, saved = state(tmp_path), frame(tmp_path)
-    ask(tmp_path, "enabled")
-    assert put_back(tmp_path, saved)["not_back"] == [] and state(tmp_path) == before
-
-
-@pytest.mark.parametrize("name", ["debian", "suse", "grubby", "systemd-boot"])
+@pytest.mark.night(after=2)
+@pytest.mark.parametrize("name", ["grubby", "debian", "suse", "systemd-boot"])
 def test_mitigations_of_ours_are_ours_again(tmp_path, name):
     TREES[name](tmp_path)
     ask(tmp_path, "disabled", "off")
@@ -118,9 +112,8 @@ def test_mitigations_of_ours_are_ours_again(tmp_path, name):
     put_back(tmp_path, saved)
     assert state(tmp_path) == before
     ask(tmp_path, "enabled")
-    assert boot_frame.present(host_files.HostFs(str(tmp_path)))["entries"][0][1] == [], (
-        "it is known as ours, and goes when it is not asked for"
-    )
+    # It is known as ours, and goes when it is not asked for.
+    assert boot_frame.present(host_files.HostFs(str(tmp_path)))["entries"][0][1] == []
 
 
 def test_a_reboot_is_required_where_the_kernel_runs_with_other_arguments_than_before(tmp_path):
@@ -134,25 +127,23 @@ def test_a_reboot_is_required_where_the_kernel_runs_with_other_arguments_than_be
     assert put_back(tmp_path, saved, check=True)["reboot_required"] is True
     assert put_back(tmp_path, saved)["reboot_required"] is True and put_back(tmp_path, saved)["reboot_required"] is True
     boot_maker.write(tmp_path, "proc/cmdline", "root=UUID=1 ro nosmt=force\n")
-    assert put_back(tmp_path, saved)["reboot_required"] is False, (
-        "also with entries for recovery, which have no such argument"
-    )
+    # Also with entries for recovery, which have no such argument.
+    assert put_back(tmp_path, saved)["reboot_required"] is False
 
 
-def test_a_reboot_that_was_pending_before_is_no_reason_for_one(tmp_path):
-    boot_maker.grub_tree(tmp_path, settings='GRUB_CMDLINE_LINUX="nosmt"\n')
-    saved = frame(tmp_path)
-    boot_maker.write(tmp_path, "proc/cmdline", "root=UUID=1 ro nosmt\n")
-    assert put_back(tmp_path, saved)["reboot_required"] is False, "the next boot would be no other"
-
-
-def test_an_interrupted_run_is_finished(tmp_path):
+def test_an_interrupted_run_is_finished_once_the_tools_work(tmp_path):
     boot_maker.grub_tree(tmp_path)
     before, saved = state(tmp_path), frame(tmp_path)
     ask(tmp_path, "disabled")
     # As if it had been killed between the settings and grub.cfg.
     (tmp_path / "etc/default/grub.d/zz-threadwise-smt.cfg").unlink()
     assert put_back(tmp_path, saved, check=True)["changed"] is True
+    now = state(tmp_path)
+    boot_maker.write(tmp_path, "mkconfig-fails", "")
+    with pytest.raises(backend_base.BootLoaderError, match=r"grub-probe: error: cannot find a device"):
+        put_back(tmp_path, saved)
+    assert state(tmp_path) == now
+    (tmp_path / "mkconfig-fails").unlink()
     assert put_back(tmp_path, saved)["changed"] is True and state(tmp_path) == before
 
 
@@ -160,22 +151,18 @@ def test_a_kernel_that_was_installed_since_stays_and_is_named(tmp_path):
     boot_maker.systemd_tree(tmp_path, "root=UUID=1 ro nosmt", "root=UUID=1 ro nosmt\n")
     saved = frame(tmp_path)
     ask(tmp_path, "enabled")
-    boot_maker.write(
-        tmp_path, "efi/loader/entries/m-6.6.0.conf", "title Newer\nlinux /m/6.6.0/linux\noptions root=UUID=1 ro\n"
-    )
+    newer = "title Newer\nlinux /m/6.6.0/linux\noptions root=UUID=1 ro\n"
+    boot_maker.write(tmp_path, "efi/loader/entries/m-6.6.0.conf", newer)
     boot_maker.write(tmp_path, "etc/kernel/cmdline", "root=UUID=1 ro audit=1\n")
     result = put_back(tmp_path, saved)
     assert result["not_back"] == ["the boot entry Newer has no argument for SMT instead of nosmt"]
     assert (tmp_path / "efi/loader/entries/m-6.1.0-13.conf").read_text().endswith("options root=UUID=1 ro nosmt\n")
-    assert (tmp_path / "etc/kernel/cmdline").read_text() == "root=UUID=1 ro audit=1\n", (
-        "somebody has changed this line otherwise"
-    )
+    # Somebody has changed this line otherwise.
+    assert (tmp_path / "etc/kernel/cmdline").read_text() == "root=UUID=1 ro audit=1\n"
 
 
 def test_an_environment_block_keeps_its_size_and_its_other_variables(tmp_path):
-    boot_maker.grubby_tree(
-        tmp_path, ("$kernelopts",) * 2, release=40, kernelopts="root=/dev/sda2 ro nosmt", cmdline=None
-    )
+    TREES["grubby, kernelopts that begin with ours"](tmp_path)
     content = "# GRUB Environment Block\nsaved_entry=m-5.14.0-0\nkernelopts=root=/dev/sda2 ro nosmt\nboot_success=0\n"
     boot_maker.write(tmp_path, "boot/grub2/grubenv", content + "#" * (1024 - len(content)))
     saved = frame(tmp_path)
@@ -192,43 +179,18 @@ def test_settings_that_the_administrator_changed_since_stay_and_the_difference_i
     ask(tmp_path, "enabled")
     boot_maker.write(tmp_path, "etc/default/grub", 'GRUB_CMDLINE_LINUX="audit=1"\n')
     result = put_back(tmp_path, saved)
-    assert (
-        len(result["not_back"]) == 4
-        and "Debian, with Linux 6.1.0-12-amd64 has no argument for SMT instead of nosmt" in result["not_back"][0]
-    )
+    assert len(result["not_back"]) == 4 and "Debian, with Linux 6.1.0-12-amd64" in result["not_back"][0]
     assert (tmp_path / "etc/default/grub").read_text() == 'GRUB_CMDLINE_LINUX="audit=1"\n'
-
-
-def test_a_tool_that_fails_leaves_everything_as_it_was(tmp_path):
-    boot_maker.grub_tree(tmp_path)
-    saved = frame(tmp_path)
-    ask(tmp_path, "disabled")
-    before = state(tmp_path)
-    boot_maker.write(tmp_path, "mkconfig-fails", "")
-    with pytest.raises(backend_base.BootLoaderError, match=r"grub-probe: error: cannot find a device"):
-        put_back(tmp_path, saved)
-    assert state(tmp_path) == before
 
 
 def test_another_boot_loader_is_refused(tmp_path):
     saved = frame(boot_maker.grub_tree(tmp_path / "one"))
-    with pytest.raises(
-        backend_base.BootLoaderError,
-        match=r"is systemd-boot, and its boot arguments were saved from grub_debian. Nothing was changed",
-    ):
+    with pytest.raises(backend_base.BootLoaderError, match=r"is systemd-boot.*were saved from grub_debian"):
         put_back(boot_maker.systemd_tree(tmp_path / "other"), saved)
 
 
 @pytest.mark.parametrize(
-    "damage",
-    [
-        {"loader": 1},
-        {"texts": {"etc/x": 1}},
-        {"entries": [["a"]]},
-        {"entries": [["a", [1]]]},
-        {"running": [None]},
-        {"own": ["mitigations=x"]},
-    ],
+    "damage", [{"loader": 1}, {"texts": {"etc/x": 1}}, {"entries": [["a", [1]]]}, {"running": [None]}, {"own": ["x=1"]}]
 )
 def test_a_frame_of_other_things_is_refused(tmp_path, damage):
     with pytest.raises((ValueError, TypeError, KeyError)):

@@ -17,7 +17,6 @@ from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.backends import (
     base as backend_base,
-    grub_mkconfig,
     transaction,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, state_file
@@ -30,12 +29,8 @@ def killed(*_dummy):
 
 
 def run(root, smt=None, chosen=None, maxcpus=None, check=False):
-    return boot_change.run(
-        host_files.HostFs(str(root)),
-        boot_change.Request(smt, maxcpus, False, check, chosen),
-        "x86_64",
-        "6.1.0-13-amd64",
-    )
+    request = boot_change.Request(smt, maxcpus, False, check, chosen)
+    return boot_change.run(host_files.HostFs(str(root)), request, "x86_64", "6.1.0-13-amd64")
 
 
 def grub(root, own="", suse=False):
@@ -53,6 +48,14 @@ TREES = {
 }
 
 
+# By day each choice with another tree.
+CASES = [
+    (chosen, list(TREES.values())[(2 * number + turn) % len(TREES)])
+    for turn in range(len(TREES))
+    for number, chosen in enumerate(mitigations.ARGUMENTS)
+]
+
+
 def booted(root):
     """The running system after a boot of the first entry."""
     fs = host_files.HostFs(str(root))
@@ -62,8 +65,7 @@ def booted(root):
 
 
 @pytest.mark.night(after=3)
-@pytest.mark.parametrize("tree", TREES.values(), ids=TREES)
-@pytest.mark.parametrize("chosen", mitigations.ARGUMENTS)
+@pytest.mark.parametrize(("chosen", "tree"), CASES)
 def test_it_is_set_proved_replaced_and_undone_byte_for_byte(tmp_path, tree, chosen):
     before = boot_maker.snapshot(tree(tmp_path))
     argument = mitigations.ARGUMENTS[chosen]
@@ -72,12 +74,8 @@ def test_it_is_set_proved_replaced_and_undone_byte_for_byte(tmp_path, tree, chos
     assert done["differences"] == [f"/proc/cmdline: {argument} is missing"]
     booted(tmp_path)
     again = run(tmp_path, chosen=chosen)
-    assert (again["changed"], again["reboot_required"], again["differences"], again["running"]) == (
-        False,
-        False,
-        [],
-        [argument],
-    )
+    assert (again["changed"], again["reboot_required"], again["differences"]) == (False, False, [])
+    assert again["running"] == [argument]
     other = run(tmp_path, chosen="auto" if chosen == "off" else "off")
     assert len(other["configured"]) == 1 and other["configured"] != [argument] and other["reboot_required"]
     undone = run(tmp_path, "enabled")
@@ -91,11 +89,9 @@ def test_it_is_set_proved_replaced_and_undone_byte_for_byte(tmp_path, tree, chos
     assert not (tmp_path / mitigations.RECORD.path).exists()
 
 
-@pytest.mark.parametrize(
-    "own",
-    ["mitigations=auto", "mitigations=off", "mitigations=auto,no_user_kernel quiet", "mitigations=auto;no_user_kernel"],
-)
+@pytest.mark.night(after=3)
 @pytest.mark.parametrize("suse", [False, True])
+@pytest.mark.parametrize("own", ["mitigations=auto;no_user_kernel", "mitigations=off", "mitigations=auto quiet"])
 def test_the_hosts_own_is_back_after_ours_with_grub(tmp_path, own, suse):
     # In grub's own files a semicolon has to be quoted; the settings of this tree are read by a shell, in quotes.
     before = boot_maker.snapshot(grub(tmp_path, own, suse))
@@ -111,18 +107,11 @@ def test_the_hosts_own_is_back_after_ours_with_grub(tmp_path, own, suse):
     ("own", "chosen", "expected"),
     [
         (
-            "mitigations=auto,no_user_kernel",
-            "auto_nosmt",
-            "mitigations=auto,nosmt mitigations=auto,nosmt,no_user_kernel",
-        ),
-        (
             "mitigations=auto;no_user_kernel",
             "auto_nosmt",
             "mitigations=auto,nosmt mitigations=auto,nosmt,no_user_kernel",
         ),
         ("mitigations=auto;no_user_kernel", "auto", "mitigations=auto mitigations=auto,no_user_kernel"),
-        ("mitigations=auto,nosmt;no_guest_host", "auto", "mitigations=auto mitigations=auto,no_guest_host"),
-        ("mitigations=auto,no_cross_thread", "auto", "mitigations=auto mitigations=auto,no_cross_thread"),
         ("mitigations=auto,no_cross_thread", "auto_nosmt", "mitigations=auto,nosmt"),
         ("mitigations=auto,no_user_user", "off", "mitigations=off"),
         ("mitigations=off mitigations=auto mitigations", "auto", "mitigations=auto"),
@@ -139,14 +128,13 @@ def test_attack_vectors_are_kept_and_what_goes_is_named(own, chosen, expected):
     assert boot_arguments.differences(expected.split(), desired) == []
 
 
-@pytest.mark.parametrize("tree", [boot_maker.grubby_tree, boot_maker.systemd_tree])
+@pytest.mark.night(after=2)
 @pytest.mark.parametrize(
-    "own",
+    ("tree", "own"),
     [
-        "mitigations=auto",
-        "mitigations=auto,no_user_kernel",
-        'mitigations="auto;no_user_kernel"',
-        "mitigations=off mitigations=auto",
+        (boot_maker.systemd_tree, "mitigations=auto"),
+        (boot_maker.grubby_tree, 'mitigations="auto;no_user_kernel"'),
+        (boot_maker.systemd_tree, "mitigations=off mitigations=auto"),
     ],
 )
 def test_a_loader_that_could_not_put_the_hosts_own_back_refuses(tmp_path, tree, own):
@@ -157,14 +145,14 @@ def test_a_loader_that_could_not_put_the_hosts_own_back_refuses(tmp_path, tree, 
     before = boot_maker.snapshot(tmp_path)
     with pytest.raises(
         backend_base.BootLoaderError,
-        match=r"has 'mitigations=.*' of its own.*remove it there, or leave mitigations out",
+        match=r"has 'mitigations=.*' of its own",
     ):
         run(tmp_path, chosen="auto_nosmt")
     assert run(tmp_path, "disabled")["changed"] and run(tmp_path, "enabled")["changed"]
     assert boot_maker.snapshot(tmp_path) == before and not (tmp_path / mitigations.RECORD.path).exists()
 
 
-@pytest.mark.parametrize(("smt", "maxcpus"), [("disabled", None), ("forced_off", None), ("enabled", None), (None, "4")])
+@pytest.mark.parametrize(("smt", "maxcpus"), [("disabled", None), ("enabled", None), (None, "4")])
 def test_it_is_set_beside_the_arguments_for_smt(tmp_path, smt, maxcpus):
     grub(tmp_path, "nosmt")
     boot_maker.running(tmp_path, numbering="split")
@@ -178,13 +166,7 @@ def test_it_is_set_beside_the_arguments_for_smt(tmp_path, smt, maxcpus):
 
 
 @pytest.mark.parametrize(
-    ("smt", "chosen"),
-    [
-        ("enabled", "auto_nosmt"),
-        ("disabled", "auto_nosmt"),
-        ("mitigations_nosmt", "auto"),
-        ("mitigations_nosmt", "off"),
-    ],
+    ("smt", "chosen"), [("enabled", "auto_nosmt"), ("disabled", "auto_nosmt"), ("mitigations_nosmt", "off")]
 )
 def test_what_contradicts_is_refused(tmp_path, smt, chosen):
     before = boot_maker.snapshot(grub(tmp_path))
@@ -193,10 +175,9 @@ def test_what_contradicts_is_refused(tmp_path, smt, chosen):
     assert boot_maker.snapshot(tmp_path) == before
 
 
-@pytest.mark.parametrize("chosen", ["auto,nosmt", "on", "$(reboot)", "off\nnosmt", ""])
-def test_another_value_is_refused(tmp_path, chosen):
+def test_another_value_is_refused(tmp_path):
     with pytest.raises(boot_arguments.BootArgsError, match="it must be one of auto, auto_nosmt, off"):
-        run(grub(tmp_path), chosen=chosen)
+        run(grub(tmp_path), chosen="auto,nosmt")
 
 
 def test_a_host_whose_own_differs_from_the_running_one_is_not_asked_to_reboot(tmp_path):
@@ -204,13 +185,6 @@ def test_a_host_whose_own_differs_from_the_running_one_is_not_asked_to_reboot(tm
     boot_maker.running(tmp_path, "root=UUID=1 ro mitigations=off")
     done = run(tmp_path, "enabled")
     assert not done["changed"] and not done["reboot_required"] and done["running"] == []
-
-
-def test_check_mode_writes_nothing(tmp_path):
-    before = boot_maker.snapshot(grub(tmp_path))
-    done = run(tmp_path, chosen="off", check=True)
-    assert done["changed"] and done["configured"] == ["mitigations=off"]
-    assert boot_maker.snapshot(tmp_path) == before and not (tmp_path / mitigations.RECORD.path).exists()
 
 
 def test_a_change_that_fails_leaves_no_record_of_it(tmp_path):
@@ -221,31 +195,25 @@ def test_a_change_that_fails_leaves_no_record_of_it(tmp_path):
     assert not (tmp_path / mitigations.RECORD.path).exists()
 
 
-@pytest.mark.parametrize("made", ["before", "after"])
-@pytest.mark.parametrize("tree", TREES.values(), ids=TREES)
-def test_a_run_that_was_killed_can_be_undone(tmp_path, monkeypatch, tree, made):
+KILLED = {"before": (transaction.Undo, "__enter__"), "after": (mitigations.OwnArguments, "settle")}
+
+
+@pytest.mark.night(after=4)
+@pytest.mark.parametrize("earlier", [None, "auto"])
+@pytest.mark.parametrize("made", KILLED)
+@pytest.mark.parametrize("tree", [TREES["grubby"], TREES["systemd_boot"], TREES["grub_debian"], TREES["grub_suse"]])
+def test_a_run_that_was_killed_can_be_undone(tmp_path, monkeypatch, tree, made, earlier):
     before = boot_maker.snapshot(tree(tmp_path))
     fs = host_files.HostFs(str(tmp_path))
+    if earlier:
+        run(tmp_path, chosen=earlier)
     with monkeypatch.context() as patch:
-        where, name = (mitigations.OwnArguments, "settle") if made == "after" else (transaction.Undo, "__enter__")
-        patch.setattr(where, name, killed)
+        patch.setattr(*KILLED[made], killed)
         with pytest.raises(KeyboardInterrupt):
             run(tmp_path, chosen="off")
-    assert mitigations.OwnArguments(fs).configured == ("mitigations=off",)
-    run(tmp_path, "enabled")
-    assert boot_maker.snapshot(tmp_path) == before and mitigations.OwnArguments(fs).configured == ()
-
-
-@pytest.mark.parametrize("tree", [boot_maker.grubby_tree, boot_maker.systemd_tree])
-def test_a_run_that_was_killed_while_it_replaced_can_be_undone(tmp_path, monkeypatch, tree):
-    before = boot_maker.snapshot(tree(tmp_path))
-    run(tmp_path, chosen="off")
-    with monkeypatch.context() as patch:
-        patch.setattr(transaction.Undo, "__enter__", killed)
-        with pytest.raises(KeyboardInterrupt):
-            run(tmp_path, chosen="auto")
+    assert "mitigations=off" in mitigations.OwnArguments(fs).configured
     assert run(tmp_path, "enabled")["configured"] == []
-    assert boot_maker.snapshot(tmp_path) == before
+    assert boot_maker.snapshot(tmp_path) == before and mitigations.OwnArguments(fs).configured == ()
 
 
 def test_a_record_that_nobody_here_wrote_is_refused(tmp_path):
@@ -254,26 +222,3 @@ def test_a_record_that_nobody_here_wrote_is_refused(tmp_path):
     boot_maker.write(tmp_path, mitigations.RECORD.path, json.dumps(document))
     with pytest.raises(state_file.StateFileError, match="an argument that this collection does not set"):
         run(tmp_path, "enabled")
-
-
-def test_the_shell_script_does_the_same(tmp_path):
-    """As for the states in test_arguments.py: what grub's shell does to a variable is what the Python code does to a
-    list.
-    """
-    for number, own in enumerate(
-        (
-            "mitigations=auto,no_user_kernel quiet",
-            "mitigations=off",
-            "a mitigations=auto;no_user_user,no_cross_thread b",
-            "nosmt",
-        )
-    ):
-        for chosen in mitigations.ARGUMENTS:
-            desired = mitigations.combined(None, chosen, is_smt_on=False)
-            script = boot_maker.write(
-                tmp_path, f"{number}-{chosen}.sh", f"GRUB_CMDLINE_LINUX='{own}'\n{grub_mkconfig.shell_text(desired)}"
-            )
-            output = transaction.run_tool(
-                host_files.HostFs("/"), ["/bin/sh", "-c", '. "$1"; printf %s "$GRUB_CMDLINE_LINUX"', "sh", str(script)]
-            )
-            assert output == " ".join(boot_arguments.applied(own.split(), desired))

@@ -27,11 +27,6 @@ def test_the_whole_file(tmp_path, text, common, blocks):
     assert cpuinfo.read(host_files.HostFs(str(tmp_path))) == (common, blocks)
 
 
-def test_without_the_file_there_are_no_fields(tmp_path):
-    fs = host_files.HostFs(str(tmp_path))
-    assert (cpuinfo.read(fs), cpuinfo.read_first(fs), fs.problems) == (({}, {}), {}, [])
-
-
 def test_the_model_is_that_of_the_first_cpu_and_needs_only_the_beginning(tmp_path, monkeypatch):
     monkeypatch.setattr(host_files, "LARGE", 100)
     (tmp_path / "proc").mkdir()

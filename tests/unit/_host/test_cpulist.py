@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 
+import night
 import pytest
 import sysfs_tree
 from ansible.errors import AnsibleFilterError
@@ -22,57 +23,35 @@ damaged = st.one_of(
 @pytest.mark.parametrize(
     ("text", "cpus"),
     [
-        ("", ()),
         ("\n", ()),
-        ("0", (0,)),
         ("0-3,8\n", (0, 1, 2, 3, 8)),
-        ("0,18", (0, 18)),
         ("5-5", (5,)),
         (" 0-1 , 3 ", (0, 1, 3)),
         ("0-63\n\0", tuple(range(64))),
-        ("8,0-1", (0, 1, 8)),
         ("0-3,2-5", (0, 1, 2, 3, 4, 5)),
-        ("65535", (65535,)),
+        ("65535,8,0-1", (0, 1, 8, 65535)),
     ],
 )
 def test_a_list_is_read(text, cpus):
     assert cpulist.parse(text) == cpus
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("0-", "'0-'"),
-        ("-3", "'-3'"),
-        ("3-1", "backwards"),
-        ("99999999999", "'99999999999'"),
-        ("0-99999", "highest"),
-        ("abc", "'abc'"),
-        ("0,,1", "''"),
-        (",", "''"),
-        ("1.5", "'1.5'"),
-        ("0\x001", "neither"),
-        ("0-3:1/2", "neither"),
-        ("²", "neither"),
-        ("٣", "neither"),
-        ("1" * 600000, "characters"),
-        (None, "NoneType"),
-        (7, "int"),
-        (b"0", "bytes"),
-    ],
-)
+INVALID = [(text, repr(text)) for text in ("0-", "-3", "9" * 11, "abc", "1.5")]
+INVALID += [(text, "neither") for text in ("0\x001", "0-3:1/2", "²", "٣")]
+INVALID += [("3-1", "backwards"), ("0-99999", "highest"), ("0,,1", "''"), (",", "''"), ("1" * 600000, "characters")]
+
+
+@pytest.mark.parametrize(("text", "reason"), [*INVALID, (None, "NoneType"), (7, "int"), (b"0", "bytes")])
 def test_an_invalid_list_is_rejected_and_the_invalid_part_is_named(text, reason):
     with pytest.raises(cpulist.CpuListError, match=r"is not a valid CPU list") as refusal:
         cpulist.parse(text)
-    assert reason in str(refusal.value)
-    assert len(str(refusal.value)) < 200
+    assert reason in str(refusal.value) and len(str(refusal.value)) < 200
 
 
 @pytest.mark.parametrize(
     ("text", "cpus"),
     [
         ("00000000", ()),
-        ("1", (0,)),
         ("ff", tuple(range(8))),
         ("00000001,00000000\n", (32,)),
         ("80000000,00000000,00000001\0", (0, 95)),
@@ -94,31 +73,22 @@ def test_an_invalid_mask_is_rejected(text):
         cpulist.parse_mask(text)
 
 
-@pytest.mark.parametrize(
-    ("cpus", "text"),
-    [((), ""), ((3,), "3"), ((8, 0, 1, 2, 3, 3), "0-3,8"), (range(4), "0-3"), ((0, 2, 4), "0,2,4"), ((0, 1), "0-1")],
-)
-def test_numbers_are_rendered_as_the_shortest_list(cpus, text):
-    assert cpulist.render(cpus) == text
-
-
 @pytest.mark.parametrize("cpus", [(-1,), (65536,), (True,), ("1",), (1.0,), (None,)])
 def test_an_invalid_cpu_number_is_rejected(cpus):
     with pytest.raises(cpulist.CpuListError, match=r"is not a valid CPU number"):
         cpulist.render(cpus)
 
 
-@settings(max_examples=150)
+@settings(max_examples=night.number(40, 400))
 @given(cpu_sets)
-def test_parse_inverts_render(cpus):
+def test_parse_inverts_render_in_the_shortest_form(cpus):
     wanted = tuple(sorted(cpus))
-    assert cpulist.parse(cpulist.render(cpus)) == wanted
-    assert cpulist.parse(sysfs_tree.cpulist(cpus)) == wanted
+    assert cpulist.parse(cpulist.render(cpus)) == cpulist.parse(sysfs_tree.cpulist(cpus)) == wanted
     assert cpulist.parse_mask(sysfs_tree.mask(cpus)) == wanted
-    assert cpulist.render(cpus) == sysfs_tree.cpulist(cpus).strip()
+    assert cpulist.render([*cpus, *cpus]) == sysfs_tree.cpulist(cpus).strip()
 
 
-@settings(max_examples=400)
+@settings(max_examples=night.number(80, 2000))
 @given(damaged)
 def test_any_text_is_parsed_or_rejected(text):
     for parse in (cpulist.parse, cpulist.parse_mask):
@@ -141,22 +111,15 @@ def test_a_hostile_list_uses_little_memory():
     assert peak < 64 << 20
 
 
-def test_the_filter_converts_in_both_directions():
+def test_the_filter_converts_in_both_directions_and_rejects_other_values():
     assert cpulist_filter.cpulist("0-3,8") == [0, 1, 2, 3, 8]
     assert cpulist_filter.cpulist([8, 3, 2, 1, 0]) == "0-3,8"
     assert cpulist_filter.cpulist("") == [] and cpulist_filter.cpulist([]) == ""
-    assert cpulist_filter.FilterModule().filters() == {"cpulist": cpulist_filter.cpulist}
+    for value in ("3-1", ["a"], [-1], None, 7, {"0": 1}):
+        with pytest.raises(AnsibleFilterError, match=r"threadwise.smt.cpulist: "):
+            cpulist_filter.cpulist(value)
 
 
-@pytest.mark.parametrize("value", ["3-1", ["a"], [-1], None, 7, {"0": 1}])
-def test_the_filter_rejects_other_values(value):
-    with pytest.raises(AnsibleFilterError, match=r"threadwise.smt.cpulist: "):
-        cpulist_filter.cpulist(value)
-
-
-@pytest.mark.parametrize(
-    ("text", "cpus"),
-    [("0-2,4", {0, 1, 2, 4}), ("", set()), (None, set()), ("0-", set()), (7, set()), ("99999999", set())],
-)
-def test_a_list_that_is_not_worth_an_error(text, cpus):
-    assert cpulist.parse_or_empty(text) == cpus
+def test_a_list_that_is_not_worth_an_error():
+    assert cpulist.parse_or_empty("0-2,4") == {0, 1, 2, 4}
+    assert [cpulist.parse_or_empty(text) for text in ("", None, "0-", 7, "99999999")] == [set()] * 5

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, kernel_files
+from ansible_collections.threadwise.smt.plugins.module_utils._host import kernel_files
 
 CONTROL = "sys/devices/system/cpu/smt/control"
 
@@ -28,11 +28,6 @@ def test_a_text_is_stripped_and_a_missing_file_is_none(kernel):
     )
 
 
-def test_a_long_file_is_cut_because_its_beginning_is_enough(kernel, tmp_path):
-    (tmp_path / "mounts").write_text("x" * (host_files.SMALL + 10), encoding="ascii")
-    assert len(kernel.read("mounts")) == host_files.SMALL
-
-
 def test_neither_a_link_out_of_the_tree_nor_a_fifo_is_read(kernel, tmp_path):
     (tmp_path / "out").symlink_to("/etc/passwd")
     os.mkfifo(tmp_path / "fifo")
@@ -49,13 +44,6 @@ def test_a_write_makes_no_file(kernel, tmp_path):
     with pytest.raises(FileNotFoundError):
         kernel.write(CONTROL + "2", "off")
     assert os.listdir((tmp_path / CONTROL).parent) == ["control"]
-
-
-def test_directories_are_those_that_are_not_links(kernel, tmp_path):
-    (tmp_path / "irq/7/driver").mkdir(parents=True)
-    (tmp_path / "irq/7/link").symlink_to("driver")
-    (tmp_path / "irq/7/smp_affinity_list").write_text("1", encoding="ascii")
-    assert (kernel.directories("irq/7"), kernel.names("irq/7")) == (["driver"], ["driver", "link", "smp_affinity_list"])
 
 
 def test_an_owner_and_the_setuid_bit(kernel, tmp_path):

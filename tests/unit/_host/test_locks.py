@@ -41,10 +41,7 @@ def said_to_an_ordinary_user(tmp_path):
 
 def test_a_user_who_is_not_root_hears_what_root_is_needed_for_and_how_to_become_it(tmp_path):
     said = said_to_an_ordinary_user(tmp_path)
-    assert said.startswith(
-        "smt_state needs root to change this host or to keep others from changing it, and runs as user "
-    )
-    assert "use become: true, or ansible-playbook -b" in said and "the lock cannot be opened" not in said
+    assert said.startswith("smt_state needs root to change this host") and "become: true" in said
 
 
 def test_who_holds_the_lock_is_told_without_taking_it(tmp_path):

@@ -21,7 +21,6 @@ from ansible_collections.threadwise.smt.plugins.module_utils._smt.at_boot import
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache, topology
 from fake_host import Host
 
-ALL = list(range(8))
 PART = {"cpus": "4-7"}
 CPU = smt_state.CPU_DIRECTORY
 KERNELS = {"old": {}, "modern": {"modern": True}, "no control": {"control": None}, "power": {"numeric": True}}
@@ -70,15 +69,6 @@ def test_known_cores_are_remembered(tmp_path):
     assert online(host) == "0-7"
 
 
-def test_an_unknown_core_is_explored_once(tmp_path):
-    """It was offline as a whole, and stays so."""
-    host = Host(tmp_path, offline=[6, 7])
-    host.ask(threads=2)
-    assert host.writes and online(host) == "0-5"
-    host.writes.clear()
-    assert (host.ask(threads=2)["changed"], host.writes) == (False, [])
-
-
 @pytest.mark.parametrize(
     "asked",
     [
@@ -97,16 +87,6 @@ def test_check_mode_predicts_the_result_and_a_second_run_writes_nothing(host, as
     host.writes.clear()
     assert [host.ask(check=check, **asked)["changed"] for check in (True, False)] == [False, False]
     assert host.writes == []
-
-
-def test_reboot_ends_a_change_that_is_not_persistent(host, tmp_path):
-    host.ask("disabled")
-    again = Host(tmp_path)
-    again.boot("second")
-    assert again.ask("restored")["changed"] is False
-    again.write(CPU + "/cpu3/online", "0")
-    again.ask("disabled")
-    assert again.saved()["cpu"]["online"] == [0, 1, 2, 4, 5, 6, 7], "the first change of this boot saves a new snapshot"
 
 
 @pytest.mark.parametrize(
@@ -258,14 +238,6 @@ def test_a_pinned_service_prevents_a_change_of_its_cpus(host):
     assert host.ask("disabled", cores=PART)["affinity_conflicts"] == []
 
 
-def test_what_a_user_runs_within_a_service_prevents_no_change(host):
-    """By a crontab or ~/.forward, with nothing that set its login uid."""
-    put_task(host, 1001, "/system.slice/cron.service", 4294967295)
-    done = host.ask("disabled")
-    assert done["after"]["online"] == "0,2,4,6" and "unit cron.service" in done["warnings"][0]
-    assert [task["pid"] for task in host.saved()["masks"]["tasks"]] == [5]
-
-
 @pytest.fixture(name="reads")
 def reads_of_the_topology(monkeypatch):
     """Each topology that a request read."""
@@ -330,20 +302,6 @@ def test_parts_replace_each_other(tmp_path, options):
     assert (smt_state.read(files=host), host.saved()) == (before, None)
 
 
-@pytest.mark.parametrize("start", [None, {"cpus": "0-3"}])
-def test_a_part_that_the_kernel_refuses_is_undone(host, start):
-    if start:
-        host.ask("disabled", cores=start)
-    before = smt_state.read(files=host)
-    host.refusals = {(7, False): errno.EBUSY}
-    with pytest.raises(smt_state.StateError, match=r"CPU 7: EBUSY"):
-        host.ask("disabled", cores=PART)
-    assert smt_state.read(files=host) == before
-    host.refusals = {}
-    host.ask("restored")
-    assert smt_state.read(files=host)["online"] == ALL
-
-
 @pytest.mark.parametrize("cores", [None, PART])
 @pytest.mark.parametrize("control", ["on", None])
 def test_what_is_kept_over_boots(tmp_path, control, cores):
@@ -359,13 +317,6 @@ def test_what_is_kept_over_boots(tmp_path, control, cores):
     assert again.ask("disabled", cores=cores, persist="tmpfiles")["changed"] is False
     assert again.ask("restored")["changed"] is True
     assert (online(again), again.exists(persistence.TMPFILES_PATH)) == ("0-7", False)
-
-
-def test_a_part_is_confirmed_and_rolled_back_like_any_change(host):
-    assert host.ask("disabled", cores=PART, rollback_after=60)["rollback_pending"] is True
-    assert host.ask("disabled", cores=PART, confirm=True)["rollback_pending"] is False
-    with pytest.raises(smt_change.ChangeRefusedError, match=r"not in the state asked for"):
-        host.ask("disabled", cores={"cpus": "0"}, confirm=True)
 
 
 SIBLINGS = [[0, 4], [1, 5], [2, 6], [3, 7]]

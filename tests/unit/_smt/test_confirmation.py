@@ -86,30 +86,6 @@ def confirm(host):
     return Background(lambda: host.ask("disabled", confirm=True))
 
 
-def test_a_third_holder_of_the_lock_does_not_matter(host, waiting):
-    """Either of the two may get the lock first when a third one releases it. The reported result is correct."""
-    with locks.HostLock(host.sysroot, "a third run"):
-        confirming = confirm(host)
-        timer = Background(host.roll_back)
-        assert waiting.wait(TIME_LIMIT)
-        assert confirming.is_alive() and timer.is_alive() and online(host) == FIRST
-    timer.ended()
-    if confirming.ended().error is None:
-        assert (online(host), confirming.result["rollback_pending"]) == (FIRST, False)
-    else:
-        assert online(host) == ALL and "too late" in str(confirming.error)
-
-
-def test_a_change_waits_for_another_one(host, waiting):
-    """Two controllers that change one host at once both succeed, one after the other."""
-    with locks.HostLock(host.sysroot, "smt_state"):
-        second = Background(lambda: host.ask("enabled"))
-        assert waiting.wait(TIME_LIMIT) and second.is_alive()
-        assert online(host) == FIRST
-    assert second.ended().error is None
-    assert online(host) == ALL
-
-
 def test_a_confirmation_during_the_rollback_is_too_late(host, waiting, monkeypatch):
     may_continue, started = threading.Event(), threading.Event()
     restore = smt_transition.restore
@@ -127,10 +103,7 @@ def test_a_confirmation_during_the_rollback_is_too_late(host, waiting, monkeypat
     may_continue.set()
     assert timer.ended().error is None
     error = confirming.ended().error
-    assert (
-        isinstance(error, smt_change.ChangeRefusedError) and "too late" in str(error) and "was restored" in str(error)
-    )
-    assert online(host) == ALL
+    assert isinstance(error, smt_change.ChangeRefusedError) and "was restored" in str(error) and online(host) == ALL
     # A later confirmation is refused, too, until somebody changes the host again.
     assert "too late" in str(confirm(host).ended().error)
     host.ask("disabled")
@@ -153,47 +126,16 @@ def test_a_timer_whose_time_is_over_after_the_confirmation_does_nothing(host):
     assert timer.ended().error is None, "without the lock, which may be taken for long"
     may_continue.set()
     assert confirming.ended().error is None and confirming.result["rollback_pending"] is False
-    assert timer.ended().error is None and online(host) == FIRST
-    assert [
-        "systemctl",
-        "stop",
-        rollback_timer.UNIT,
-    ] in host.commands, "a service that waits for the lock would roll back the next change"
+    assert online(host) == FIRST
+    # A service that waits for the lock would roll back the next change.
+    assert ["systemctl", "stop", rollback_timer.UNIT] in host.commands
 
 
 def test_a_confirmation_does_not_repeat_a_change(host):
     host.write(smt_state.CONTROL, "on")
-    with pytest.raises(smt_change.ChangeRefusedError, match=r"is not in the state asked for.*still armed"):
+    with pytest.raises(smt_change.ChangeRefusedError, match=r"not in the state asked for.*still armed"):
         host.ask("disabled", confirm=True)
     assert online(host) == ALL and host.pending()
-
-
-def test_a_second_change_is_rolled_back_with_the_first(host):
-    """All changes that are not confirmed are rolled back at once."""
-    host.status = {}
-    host.ask(threads=2, rollback_after=60)
-    host.write(smt_state.CPU_DIRECTORY + "/cpu5/online", "0")
-    host.ask("disabled", method="cpu_online")
-    host.roll_back()
-    assert (online(host), host.saved()) == (ALL, None)
-
-
-def test_a_second_change_that_fails_keeps_the_pending_rollback(host):
-    host.refusals = {(3, True): 16}
-    with pytest.raises(smt_state.StateError):
-        host.ask("enabled", rollback_after=60)
-    host.refusals = {}
-    assert online(host) == FIRST
-    host.roll_back()
-    assert online(host) == ALL
-
-
-def test_restored_can_wait_for_a_confirmation_too(host):
-    host.status = {}
-    assert host.ask("restored", rollback_after=60)["rollback_pending"] is True and host.pending()
-    assert (
-        host.ask("restored", confirm=True)["rollback_pending"] is False and online(host) == ALL and not host.pending()
-    )
 
 
 def test_a_record_of_another_boot_is_ignored(host):
@@ -225,10 +167,7 @@ def test_the_rollback_program_needs_only_its_own_file(host, python):
             # As systemd does, which would end a program that does not listen yet.
             assert systemd.recv(100) == b"READY=1"
             running.send_signal(service.UNDO_NOW)
-            assert (
-                running.stderr.readline()
-                == "threadwise-smt: not rolled back yet: CPUs 1,3,5,7 were online, are offline\n"
-            )
+            assert "not rolled back yet: CPUs 1,3,5,7 were online, are offline" in running.stderr.readline()
             assert host.pending()
             host.write(smt_state.CONTROL, "on")
             running.send_signal(service.UNDO_NOW)
@@ -290,17 +229,6 @@ def test_somebody_elses_rollback_is_pending_in_check_mode_too(host):
     assert host.ask("enabled", check=True, rollback_after=60)["rollback_pending"] is False, "none begins in check mode"
 
 
-def test_a_confirmed_change_leaves_no_process(host):
-    waited = []
-
-    def wait(seconds):
-        waited.append(seconds)
-        host.ask("disabled", confirm=True)
-
-    program.Program(host, host.pending(), wait).run()
-    assert (len(waited), online(host)) == (1, FIRST)
-
-
 def test_no_evaluation_starts_while_a_rollback_is_pending(host):
     with pytest.raises(locks.HostLockError, match=r"waits to be confirmed"):
         steps._see_that_no_change_waits(host_files.HostFs(host.sysroot))
@@ -308,9 +236,7 @@ def test_no_evaluation_starts_while_a_rollback_is_pending(host):
     steps._see_that_no_change_waits(host_files.HostFs(host.sysroot))
 
 
-@pytest.mark.parametrize(
-    "text", ["{", "[]", '{"boot_id": "first"}', '{"boot_id": "first", "cpu": {}, "masks": {}}', "[" * 100_000]
-)
+@pytest.mark.parametrize("text", ['{"boot_id": "first", "cpu": {}, "masks": {}}', "[" * 100_000])
 def test_a_damaged_record_is_named_and_the_rollback_goes_by_its_memory(host, text):
     known = host.pending()
     host.put(pending_rollback.PATH, text)

@@ -89,7 +89,7 @@ def test_random_sequences(tmp_path):
     """After each step exactly the right CPUs, at the end the state before the first change,
     with CPUs that were offline on purpose.
     """
-    for number in range(night.number(15, 400)):
+    for number in range(night.number(10, 400)):
         chance = random.Random(number)
         kernels, shape = list(KERNELS.values()), chance.choice(SHAPES)
         cores = numbered_cores(*shape)

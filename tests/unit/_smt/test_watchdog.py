@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import pathlib
 import signal
@@ -68,10 +67,19 @@ def wait_until(is_true):
     pytest.fail("did not come true")
 
 
+PART = (frozenset({3, 4}), [0, 1, 2, 4, 6, 7])
+
+
+@pytest.mark.night(after=3)
 @pytest.mark.parametrize(
     ("only", "online", "writes", "ends"),
-    [(None, [0, 2, 4, 6], writes, writes == 4) for writes in range(5)]
-    + [(frozenset({3, 4}), [0, 1, 2, 4, 6, 7], writes, writes == 2) for writes in range(3)],
+    [
+        (None, [0, 2, 4, 6], 3, False),
+        (*PART, 1, False),
+        (*PART, 2, True),
+        *((None, [0, 2, 4, 6], writes, writes == 4) for writes in (0, 1, 2, 4)),
+        (*PART, 0, False),
+    ],
 )
 def test_killed_between_two_writes(tmp_path, only, online, writes, ends):
     kernel = Dying(tmp_path, CORES, control=None)
@@ -130,10 +138,12 @@ def test_a_full_disk_does_not_keep_it_from_restoring(tmp_path, monkeypatch):
 def test_it_tries_again_until_the_host_is_restored(tmp_path, monkeypatch):
     monkeypatch.setattr(watchdog, "PAUSES_SECONDS", (0.01, 0.01))
     monkeypatch.setattr(watchdog, "LATER_PAUSE_SECONDS", 0.01)
-    attempts, log = tmp_path / "attempts", tmp_path / "log"
+    attempts, log, reaped = tmp_path / "attempts", tmp_path / "log", tmp_path / "reaped"
     gone = affinity.Harmless("pid 7 is gone")
 
     def restore():
+        # A process that is not reaped counts as awaited, for which it gives up earlier.
+        wait_until(reaped.exists)
         with attempts.open("a") as stream:
             stream.write("x")
         number = len(attempts.read_text())
@@ -146,6 +156,7 @@ def test_it_tries_again_until_the_host_is_restored(tmp_path, monkeypatch):
         os.kill(os.getpid(), signal.SIGKILL)
 
     in_child(change)
+    reaped.touch()
     wait_until(lambda: log.exists() and "restored, because" in log.read_text())
     assert attempts.read_text() == "x" * 6, "more attempts than pauses, and none after the host is restored"
     said = [line.split(" ", 1)[1] for line in log.read_text().splitlines()]
@@ -207,44 +218,6 @@ def test_time_limit(tmp_path):
     wait_until(done.exists)
 
 
-@pytest.mark.parametrize(("name", "calls"), [("fork", 0), ("pipe", 0), ("pipe", 1)])
-def test_a_process_that_cannot_be_started_leaves_no_pipe_open(tmp_path, monkeypatch, name, calls):
-    real, left = getattr(os, name), [calls]
-
-    def refused():
-        if left[0] == 0:
-            raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
-        left[0] -= 1
-        return real()
-
-    before = os.listdir("/proc/self/fd")
-    with monkeypatch.context() as patch:
-        patch.setattr(os, name, refused)
-        with pytest.raises(watchdog.WatchdogError, match=r"could not be started: .*temporarily unavailable"):
-            watchdog.Watchdog(str(tmp_path / "log"), list).arm()
-    assert os.listdir("/proc/self/fd") == before
-
-
-def test_a_log_for_which_there_is_no_room_keeps_nothing_from_coming_back(tmp_path, monkeypatch):
-    done, kernel_log = tmp_path / "done", tmp_path / "kmsg"
-    kernel_log.write_text("")
-    monkeypatch.setattr(watchdog, "KERNEL_LOG", str(kernel_log))
-    armed = watchdog.Watchdog(str(tmp_path / "missing" / "log"), lambda: done.write_text("x") and []).arm()
-    armed.restore_now()
-    assert done.read_text() == "x" and "threadwise-smt: restored, because" in kernel_log.read_text()
-
-
-def test_one_at_a_time(tmp_path):
-    with (
-        locks.HostLock(str(tmp_path), "the first"),
-        pytest.raises(locks.HostLockError, match=f"changed by the first, pid {os.getpid()}"),
-        locks.HostLock(str(tmp_path), "the second"),
-    ):
-        pytest.fail("two at once")
-    with locks.HostLock(str(tmp_path), "the third"):
-        pass
-
-
 def test_the_lock_is_held_until_the_watchdog_has_restored(tmp_path):
     go = tmp_path / "go"
 
@@ -268,56 +241,30 @@ def test_the_lock_is_held_until_the_watchdog_has_restored(tmp_path):
         pass
 
 
-def test_lock_on_a_read_only_host(tmp_path):
-    (tmp_path / "run").write_text("no directory")
-    with pytest.raises(locks.HostLockError, match=r"cannot be opened"), locks.HostLock(str(tmp_path), "x"):
-        pytest.fail("no lock")
+IMPORT = f"import sys\nsys.path[:0] = {sys.path!r}\nfrom {locks.__name__.rpartition('.')[0]} import locks\n"
 
 
 def test_the_lock_names_the_user_of_its_holder(tmp_path):
-    """Sudo removes the connection from the environment: it is found in that of an ancestor.
-
-    Here that is a shell, and its child takes the lock.
-    """
+    """Sudo removes the connection from the environment: it is found in that of an ancestor, here a shell."""
     held = tmp_path / "held"
-    program = (
-        f"import sys, time; sys.path[:0] = {sys.path!r}\nfrom"
-        " ansible_collections.threadwise.smt.plugins.module_utils._host import locks\n"
-        f'with locks.HostLock({str(tmp_path)!r}, "smt_state"):\n    open({str(held)!r}, "w").close()\n   '
-        " sys.stdin.read()"
-    )
-    environment = dict(os.environ, SSH_CONNECTION="192.0.2.7 50123 192.0.2.1 22", PROGRAM=program)
-    with subprocess.Popen(
-        ["sh", "-c", 'env -u SSH_CONNECTION "$0" -c "$PROGRAM"; true', sys.executable],
-        stdin=subprocess.PIPE,
-        env=environment,
-    ) as shell:
+    taken = f"with locks.HostLock({str(tmp_path)!r}, 'smt_state'):\n open({str(held)!r}, 'w')\n sys.stdin.read()"
+    environment = dict(os.environ, SSH_CONNECTION="192.0.2.7 50123 192.0.2.1 22", PROGRAM=IMPORT + taken)
+    command = ["sh", "-c", 'env -u SSH_CONNECTION "$0" -c "$PROGRAM"; true', sys.executable]
+    message = r"changed by smt_state, pid [0-9]+ for user \S+ from 192\.0\.2\.7 port 50123 since 2"
+    with subprocess.Popen(command, stdin=subprocess.PIPE, env=environment) as shell:
         wait_until(held.exists)
-        with (
-            pytest.raises(
-                locks.HostLockError,
-                match=r"changed by smt_state, pid [0-9]+ for user \S+ from 192\.0\.2\.7 port 50123 since 2",
-            ),
-            locks.HostLock(str(tmp_path), "the second"),
-        ):
+        with pytest.raises(locks.HostLockError, match=message), locks.HostLock(str(tmp_path), "the second"):
             pytest.fail("two at once")
         shell.stdin.close()
 
 
+@pytest.mark.night(after=1)
 @pytest.mark.parametrize("connection", ["1.2.3.4 1\x1b[2J", "x", "", "1.2.3.4 22 1.2.3.4", "a b c d"])
 def test_a_connection_that_is_not_valid(connection):
-    program = (
-        f"import sys; sys.path[:0] = {sys.path!r}\nfrom ansible_collections.threadwise.smt.plugins.module_utils._host"
-        " import locks\nprint(locks.requester())"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=dict(os.environ, SSH_CONNECTION=connection),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "for user" in done.stdout and done.stdout.strip().isprintable() and "[2J" not in done.stdout
+    environment = dict(os.environ, SSH_CONNECTION=connection)
+    command = [sys.executable, "-c", IMPORT + "print(locks.requester())"]
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    assert "for user" in said and said.strip().isprintable() and "[2J" not in said
 
 
 def test_hostile_text_of_a_holder(tmp_path):

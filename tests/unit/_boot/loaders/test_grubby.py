@@ -50,16 +50,6 @@ def now(root):
     return {name: value for name, value in found.items() if value is not None}
 
 
-def test_there_are_calls_of_each_kind_and_release():
-    assert len(CALLS) > 100
-    assert {release for release, _call in CALLS} == {18, 53, 69}
-    assert {call["arguments"][-1].partition("=")[0] for _release, call in CALLS} == {
-        "--info",
-        "--args",
-        "--remove-args",
-    }
-
-
 @pytest.mark.night(after=3)
 @pytest.mark.parametrize(("release", "call"), CALLS)
 def test_the_stand_in_does_what_real_ones_did(tmp_path, release, call):
