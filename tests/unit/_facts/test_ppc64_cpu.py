@@ -1,9 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What ppc64_cpu says.
-
-The outputs are those of powerpc-utils on a guest with two cores of four threads, but for the hostile ones.
-"""
+"""What ppc64_cpu of powerpc-utils says, on a guest with two cores of four threads; and what is hostile."""
 
 from __future__ import annotations
 
@@ -14,33 +11,27 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host.files import 
 TOOL = "/usr/sbin/ppc64_cpu"
 
 
-@pytest.fixture(name="power")
-def a_power_host(monkeypatch):
-    """A POWER host that has the tool."""
-    monkeypatch.setattr(ppc64_cpu.platform, "machine", lambda: "ppc64le")
-    monkeypatch.setattr(ppc64_cpu.os, "access", lambda path, mode: path == TOOL)
-
-
-def answer(output, status=0, errors=""):
-    asked = []
+def read(monkeypatch, output="SMT=4\n", status=0, machine="ppc64le", tool=TOOL, root="/"):
+    """Return (what is said, problems, whether the tool was run) of a host."""
+    asked, fs = [], HostFs(root)
 
     def run(command):
         asked.append(command)
-        return status, output, errors
+        return status, output, ""
 
-    return run, asked
+    monkeypatch.setattr(ppc64_cpu.platform, "machine", lambda: machine)
+    monkeypatch.setattr(ppc64_cpu.os, "access", lambda path, mode: path == tool)
+    said = ppc64_cpu.read(fs, run)
+    assert asked in ([], [[TOOL, "--smt"]])
+    return said, fs.problems, bool(asked)
 
 
 @pytest.mark.parametrize(
     ("output", "said"),
     [("SMT=4\n", "SMT=4"), ("SMT is off\n", "SMT is off"), ("SMT=1: 1*\nSMT=4: 0*\n", "SMT=1: 1*; SMT=4: 0*")],
 )
-@pytest.mark.usefixtures("power")
-def test_what_it_prints_is_shown(output, said):
-    run, asked = answer(output)
-    fs = HostFs("/")
-    assert ppc64_cpu.read(fs, run) == said
-    assert asked == [[TOOL, "--smt"]] and fs.problems == []
+def test_what_it_prints_is_shown(monkeypatch, output, said):
+    assert read(monkeypatch, output) == (said, [], True)
 
 
 @pytest.mark.parametrize(
@@ -54,25 +45,11 @@ def test_what_it_prints_is_shown(output, said):
         ("SMT=\x1b[31m\n", 0),
     ],
 )
-@pytest.mark.usefixtures("power")
-def test_what_says_nothing_is_a_problem_and_no_fact(output, status):
-    run, _asked = answer(output, status)
-    fs = HostFs("/")
-    assert ppc64_cpu.read(fs, run) is None
-    assert len(fs.problems) == 1 and "ppc64_cpu --smt" in fs.problems[0] and "\x1b" not in fs.problems[0]
+def test_what_says_nothing_is_a_problem_and_no_fact(monkeypatch, output, status):
+    said, (problem,), _asked = read(monkeypatch, output, status)
+    assert said is None and "ppc64_cpu --smt" in problem and "\x1b" not in problem and len(problem) < 400
 
 
-@pytest.mark.usefixtures("power")
-def test_nothing_is_run_for_a_recorded_tree(tmp_path):
-    run, asked = answer("SMT=4\n")
-    assert ppc64_cpu.read(HostFs(str(tmp_path)), run) is None and asked == []
-
-
-def test_nothing_is_run_on_another_architecture_or_without_the_tool(monkeypatch):
-    run, asked = answer("SMT=4\n")
-    monkeypatch.setattr(ppc64_cpu.os, "access", lambda path, mode: True)
-    assert ppc64_cpu.read(HostFs("/"), run) is None
-    monkeypatch.setattr(ppc64_cpu.platform, "machine", lambda: "ppc64")
-    monkeypatch.setattr(ppc64_cpu.os, "access", lambda path, mode: False)
-    assert ppc64_cpu.read(HostFs("/"), run) is None
-    assert asked == []
+@pytest.mark.parametrize("host", [{"root": "/nothing"}, {"machine": "x86_64"}, {"tool": None}])
+def test_nothing_is_run_for_a_recorded_tree_another_architecture_or_without_the_tool(monkeypatch, host):
+    assert read(monkeypatch, **host) == (None, [], False)

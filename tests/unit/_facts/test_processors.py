@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pytest
+import sysfs_tree
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import processors
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 
@@ -36,11 +37,7 @@ def test_the_name_is_in_another_field_on_each_architecture(fields, name):
     [
         ({CPU + "cpufreq/base_frequency": "2500000\n"}, {"model name": "X @ 3.00GHz"}, 2500),
         ({CPU + "cpufreq/cpuinfo_nominal_freq": "3800000\n"}, {"cpu": "POWER9", "clock": "2166.000000MHz"}, 3800),
-        (
-            {CPU + "acpi_cppc/nominal_freq": "2750\n", CPU + "cpufreq/scaling_governor": "performance\n"},
-            NEOVERSE_N2,
-            2750,
-        ),
+        ({CPU + "acpi_cppc/nominal_freq": "2750\n", CPU + "cpufreq/scaling_governor": "x\n"}, NEOVERSE_N2, 2750),
         ({}, {"model name": "Intel(R) Xeon(R) CPU E5-2676 v3 @ 2.40GHz"}, 2400),
         ({}, {"cpu": "POWER10", "clock": "2750.000000MHz"}, 2750),
         # With cpufreq that is the frequency of the moment.
@@ -51,8 +48,5 @@ def test_the_name_is_in_another_field_on_each_architecture(fields, name):
     ],
 )
 def test_the_nominal_frequency_is_the_one_that_the_maker_names(tmp_path, files, fields, mhz):
-    for name, text in files.items():
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    assert processors.nominal_mhz(HostFs(str(tmp_path)), fields) == mhz
+    fs = HostFs(sysfs_tree.write(tmp_path, files))
+    assert processors.nominal_mhz(fs, fields) == mhz

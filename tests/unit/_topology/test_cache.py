@@ -10,75 +10,55 @@ import types
 import pytest
 import sysfs_tree
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
-from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache, topology
+from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache, topology
 from sysfs_tree import Machine
 
 MACHINE = Machine(packages=2, cores=2)
 UUID = "sys/class/dmi/id/product_uuid"
+DIRECTORY = os.path.dirname(cache.PATH)
 
 
 def host_of(root, machine=MACHINE, **further):
     for path in (root / "sys", root / "proc"):
         if path.exists():
             path.rename(root / f"old-{path.name}-{len(os.listdir(root))}")
-    return host_files.HostFs(
-        sysfs_tree.write(
-            root, dict(sysfs_tree.files(machine), **dict({UUID: "an-uuid\n", "etc/machine-id": "an-id\n"}, **further))
-        )
-    )
+    tree = {**sysfs_tree.files(machine), UUID: "an-uuid\n", "etc/machine-id": "an-id\n", **further}
+    return host_files.HostFs(sysfs_tree.write(root, tree))
 
 
 def save(fs):
-    return topology_cache.save(fs, topology.read_topology(fs))
+    return cache.save(fs, topology.read_topology(fs))
 
 
 def offline(*cpus):
     return dataclasses.replace(MACHINE, offline=cpus)
 
 
-def test_the_cache_supplies_the_cores_of_offline_siblings(tmp_path):
-    assert save(host_of(tmp_path))
-    fs = host_of(tmp_path, offline(4, 5, 6, 7))
-    host = topology.read_topology(fs, topology_cache.load(fs))
-    assert (host.cores, host.packages, host.source, host.complete) == (
-        MACHINE.core_groups,
-        MACHINE.groups(1),
-        "saved",
-        True,
-    )
-    assert fs.problems == []
-
-
-def test_an_unchanged_cache_is_not_rewritten(tmp_path):
+def test_the_cache_is_written_once_without_the_machines_identity_and_supplies_offline_siblings(tmp_path):
     fs = host_of(tmp_path)
+    assert cache.load(fs) is None and fs.problems == []
     assert save(fs)
-    before = os.stat(fs.path(topology_cache.PATH)).st_ino
-    assert not save(fs)
-    assert os.stat(fs.path(topology_cache.PATH)).st_ino == before
+    before = os.stat(fs.path(cache.PATH)).st_ino
+    assert not save(fs) and os.stat(fs.path(cache.PATH)).st_ino == before
+    assert "an-uuid" not in fs.read(cache.PATH) and "an-id" not in fs.read(cache.PATH)
+    fs = host_of(tmp_path, offline(4, 5, 6, 7))
+    host = topology.read_topology(fs, cache.load(fs))
+    assert (host.cores, host.packages) == (MACHINE.core_groups, MACHINE.groups(1))
+    assert (host.source, host.complete, fs.problems) == ("saved", True, [])
+    assert not cache.save(fs, host)
 
 
 @pytest.mark.parametrize("machine", [offline(7), offline(0), offline(4, 5, 6, 7)])
 def test_the_cache_is_not_written_while_a_cpu_is_offline(tmp_path, machine):
     fs = host_of(tmp_path, machine)
-    assert not save(fs)
-    assert fs.read(topology_cache.PATH) is None
-
-
-def test_the_cache_is_not_written_from_a_cached_topology(tmp_path):
-    save(host_of(tmp_path))
-    fs = host_of(tmp_path, offline(7))
-    assert not topology_cache.save(fs, topology.read_topology(fs, topology_cache.load(fs)))
+    # Also where something else has the core of each.
+    whole = topology.read_topology(fs)._replace(complete=True)
+    assert not save(fs) and not cache.save(fs, whole) and fs.read(cache.PATH) is None
 
 
 def test_a_topology_from_cpuinfo_alone_is_not_saved(tmp_path):
     fs = host_files.HostFs(sysfs_tree.write(tmp_path, {"proc/cpuinfo": sysfs_tree.files(MACHINE)["proc/cpuinfo"]}))
     assert not save(fs)
-
-
-def test_a_missing_cache_is_not_a_problem(tmp_path):
-    fs = host_of(tmp_path)
-    assert topology_cache.load(fs) is None
-    assert fs.problems == []
 
 
 @pytest.mark.parametrize(
@@ -92,118 +72,76 @@ def test_a_missing_cache_is_not_a_problem(tmp_path):
 def test_the_cache_of_another_machine_is_ignored(tmp_path, change):
     save(host_of(tmp_path))
     fs = host_of(tmp_path, offline(7), **change)
-    assert topology_cache.load(fs) is None
-    assert "another machine" in fs.problems[0]
+    assert cache.load(fs) is None and "another machine" in fs.problems[0]
 
 
-def test_the_cache_of_another_number_of_cpus_is_ignored(tmp_path):
-    save(host_of(tmp_path))
-    fs = host_of(tmp_path, Machine(packages=2, cores=3, offline=(11,)))
-    host = topology.read_topology(fs, topology_cache.load(fs))
-    assert host.source == "sysfs" and not host.complete
-    assert "CPUs 0-11 are present" in fs.problems[0]
-
-
-def test_the_identity_is_not_in_the_cache(tmp_path):
-    fs = host_of(tmp_path)
-    save(fs)
-    assert "an-uuid" not in fs.read(topology_cache.PATH) and "an-id" not in fs.read(topology_cache.PATH)
-
-
-def valid_cache(fs):
-    save(fs)
-    return json.loads(fs.read(topology_cache.PATH))
+def without(*keys):
+    return lambda document: json.dumps({key: value for key, value in document.items() if key not in keys})
 
 
 @pytest.mark.parametrize(
-    "changes",
+    "damage",
     [
-        {"schema": "x"},
-        {"schema_version": 2},
-        {"schema_version": None},
-        {"present": "0-"},
-        {"present": None},
-        {"present": "0-99999999999"},
-        {"cores": None},
-        {"cores": {}},
-        {"cores": ["0-7", "0"]},
-        {"cores": ["0-6"]},
-        {"cores": ["0-7", ""]},
-        {"cores": [0]},
-        {"cores": ["0-3", "2-7"]},
-        {"packages": ["0-3"]},
-        {"key": 7},
+        *(
+            lambda document, key=key, value=value: json.dumps({**document, key: value})
+            for key, value in [
+                ("schema", "x"),
+                ("schema_version", 2),
+                ("present", "0-"),
+                ("present", None),
+                ("present", "0-99999999999"),
+                ("cores", None),
+                ("cores", {}),
+                ("cores", ["0-7", "0"]),
+                ("cores", ["0-6"]),
+                ("cores", ["0-7", ""]),
+                ("cores", [0]),
+                ("cores", ["0-3", "2-7"]),
+                ("packages", ["0-3"]),
+                ("key", 7),
+            ]
+        ),
+        *map(without, ["schema", "key", "present", "cores", "packages"]),
+        *(lambda _document, text=text: text for text in ("", "{", "[]", "null", "\0", "[" * 100_000, '{"a": ' * 5000)),
     ],
 )
-def test_a_damaged_cache_is_ignored_and_named(tmp_path, changes):
+def test_a_damaged_cache_is_ignored_and_named(tmp_path, damage):
     fs = host_of(tmp_path)
-    fs.write(topology_cache.PATH, json.dumps(dict(valid_cache(fs), **changes)))
-    assert topology_cache.load(fs) is None
-    assert len(fs.problems) == 1 and fs.path(topology_cache.PATH) in fs.problems[0]
-
-
-@pytest.mark.parametrize("missing", ["schema", "key", "present", "cores", "packages"])
-def test_a_cache_without_a_key_is_ignored_and_named(tmp_path, missing):
-    fs = host_of(tmp_path)
-    data = valid_cache(fs)
-    del data[missing]
-    fs.write(topology_cache.PATH, json.dumps(data))
-    assert topology_cache.load(fs) is None
-    assert len(fs.problems) == 1
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", "\0", "[" * 100000, "1" * 5000, '"' * 2000, '{"a": ' * 5000])
-def test_invalid_json_is_ignored(tmp_path, text):
-    fs = host_of(tmp_path)
-    fs.write(topology_cache.PATH, text)
-    assert topology_cache.load(fs) is None
-    assert len(fs.problems) == 1
+    save(fs)
+    fs.write(cache.PATH, damage(json.loads(fs.read(cache.PATH))))
+    assert cache.load(fs) is None
+    assert len(fs.problems) == 1 and fs.path(cache.PATH) in fs.problems[0]
 
 
 class OwnedFs(host_files.HostFs):
-    """A tree that is treated like `/`, with given owners and modes:
-    on a host only a cache that is owned by root is used.
-    """
+    """A tree that is treated like `/`, with given owners and modes: there only a cache that is owned by root counts."""
 
-    is_host = True
-
-    def __init__(self, sysroot, status):
-        super().__init__(sysroot)
-        self.statuses = status
+    is_host, statuses = True, {}
 
     def status(self, path):
         real = super().status(path)
-        return (
-            None
-            if real is None
-            else types.SimpleNamespace(**dict({"st_mode": real.st_mode, "st_uid": 0}, **self.statuses.get(path, {})))
-        )
-
-
-DIRECTORY = os.path.dirname(topology_cache.PATH)
+        return real and types.SimpleNamespace(**{"st_mode": real.st_mode, "st_uid": 0, **self.statuses.get(path, {})})
 
 
 @pytest.mark.parametrize(
-    "status",
+    ("path", "status"),
     [
-        {topology_cache.PATH: {"st_uid": 1000}},
-        {topology_cache.PATH: {"st_mode": 0o100666}},
-        {topology_cache.PATH: {"st_mode": 0o100664}},
-        {topology_cache.PATH: {"st_mode": 0o120777}},
-        {DIRECTORY: {"st_uid": 1000}},
-        {DIRECTORY: {"st_mode": 0o040777}},
-        {DIRECTORY: {"st_mode": 0o040775}},
+        (cache.PATH, {"st_uid": 1000}),
+        (cache.PATH, {"st_mode": 0o100666}),
+        (cache.PATH, {"st_mode": 0o100664}),
+        (cache.PATH, {"st_mode": 0o120777}),
+        (DIRECTORY, {"st_uid": 1000}),
+        (DIRECTORY, {"st_mode": 0o040777}),
+        (DIRECTORY, {"st_mode": 0o040775}),
+        ("another", {}),
     ],
 )
-def test_a_cache_that_other_users_could_have_written_is_ignored(tmp_path, status):
+def test_a_cache_is_used_if_only_root_could_have_written_it(tmp_path, path, status):
     save(host_of(tmp_path))
-    fs = OwnedFs(str(tmp_path), status)
-    assert topology_cache.load(fs) is None
-    assert "correct its owner and mode if you trust it, or remove it" in fs.problems[0]
-
-
-def test_a_cache_that_only_root_could_have_written_is_used(tmp_path):
-    save(host_of(tmp_path))
-    fs = OwnedFs(str(tmp_path), {})
-    assert topology_cache.load(fs).cores == MACHINE.core_groups
-    assert fs.problems == []
+    fs = OwnedFs(str(tmp_path))
+    fs.statuses = {path: status}
+    found = cache.load(fs)
+    if path == "another":
+        assert found.cores == MACHINE.core_groups and fs.problems == []
+    else:
+        assert found is None and "if you trust it" in fs.problems[0]
