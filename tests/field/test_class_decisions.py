@@ -41,19 +41,13 @@ def classes(directory, results, **settings):
     return build.build(result_files.result_paths(directory), directory, build.Settings(**settings)).classes
 
 
-def test_github_action_benchmark_365_each_workload_of_a_suite_has_its_own_direction(tmp_path):
+def test_github_action_benchmark_365_and_ion_python_281_each_workload_of_a_suite_has_its_own_direction(tmp_path):
     """A time and a rate that both fall by as much: one is a gain, the other a loss, whichever of them comes first."""
     for number, order in enumerate((("time", "work"), ("work", "time"))):
         workloads = {name: own(better={"time": "lower", "work": "higher"}[name]) for name in order}
         (one,) = classes(tmp_path / str(number), [made(host, workloads) for host in "abcde"])
         assert {of["workload"]: of["verdict"] for of in one["workloads"]} == {"time": "gain", "work": "loss"}
         assert one["recommendation"] == "by_workload"
-
-
-def test_ion_python_281_a_rate_that_falls_is_a_loss_and_a_time_that_falls_a_gain(tmp_path):
-    for better, recommendation in (("higher", "on"), ("lower", "off")):
-        (one,) = classes(tmp_path / better, [made(host, {"own": own(better=better)}) for host in "abcde"])
-        assert one["recommendation"] == recommendation
 
 
 @pytest.mark.parametrize("unit", ["ms", "min"])

@@ -1,203 +1,131 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What was reported of memory policies on hosts where something else sets the same values. A test is named after its
-source.
-"""
+"""What was reported of memory policies on hosts where something else sets the same values."""
 
 from __future__ import annotations
 
 import pytest
+import sysfs_tree
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._memory import late_writers, sysctl_files
-from memory_tree import put
 
 MEMORY, PANIC = "vm.overcommit_memory", "vm.panic_on_oom"
-STRICT = {MEMORY: 2, PANIC: 1}
-OURS = "etc/sysctl.d/99-threadwise-smt-memory.conf"
+OURS, CONF, TUNED = "etc/sysctl.d/99-threadwise-smt-memory.conf", "etc/sysctl.conf", "TuneD profile own"
 TEXT = "vm.overcommit_memory=2\nvm.panic_on_oom=1\n"
+ONE = {CONF: "vm.overcommit_memory = 1\n"}
+BY_US, BY_CONF = (2, "/" + OURS), (1, "/" + CONF)
 
 
-def with_process(root, name, *arguments, pid=700):
-    put(root, f"proc/{pid}/comm", f"{name}\n")
-    put(root, f"proc/{pid}/cmdline", "\0".join([f"/usr/bin/{name}", *arguments, ""]))
+def process(name, *arguments):
+    return {"proc/700/comm": f"{name}\n", "proc/700/cmdline": "\0".join([f"/usr/bin/{name}", *arguments, ""])}
 
 
-def at_boot(root, name=MEMORY):
-    """The value at the next boot, and who sets it, once our file has the policy."""
-    one = sysctl_files.BootFiles(HostFs(str(root))).sources(TEXT).get(name)
-    return (sysctl_files.number(one.value), one.source.replace(str(root), ""))
+def tuned(text, reapply=1):
+    return {
+        "etc/tuned/active_profile": "own\n",
+        "etc/tuned/own/tuned.conf": text,
+        "etc/tuned/tuned-main.conf": f"reapply_sysctl = {reapply}\n",
+    }
 
 
-def overrides(root):
-    return sysctl_files.BootFiles(HostFs(str(root))).overrides(STRICT)
+def ufw(enabled="yes"):
+    files = {"etc/ufw/ufw.conf": f"# set by ufw\nENABLED={enabled}\n"}
+    return {**files, "etc/ufw/sysctl.conf": "net/ipv4/ip_forward=1\nvm/overcommit_memory=0\n"}
 
 
-# ---- kubelet -------------------------------------------------------------------------------------------------------
+def on_debian(reapply, of_profile, sysctl_conf):
+    return {**ufw(), CONF: sysctl_conf, **tuned(f"[more]\ntype=sysctl\n{of_profile}\n", reapply)}
 
 
-@pytest.mark.parametrize("name", ["kubelet", "kubelite", "k3s-server"])
-def test_kubernetes_74151_kubelet_sets_it_at_each_start(tmp_path, name):
-    """Also kubernetes 66241."""
-    put(tmp_path, OURS, TEXT)
-    with_process(tmp_path, name, "--config=/var/lib/kubelet/config.yaml")
-    put(tmp_path, "var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\n# protectKernelDefaults: true\n")
-    assert at_boot(tmp_path) == (1, name) and at_boot(tmp_path, PANIC) == (0, name)
-    assert overrides(tmp_path) == [
-        f"{name} sets vm.overcommit_memory to 1 at each start: leave it to Kubernetes on this host",
-        f"{name} sets vm.panic_on_oom to 0 at each start: leave it to Kubernetes on this host",
-    ]
-    differences, blocked_by = sysctl_files.BootFiles(HostFs(str(tmp_path))).differences(STRICT)
-    assert differences == overrides(tmp_path) and blocked_by == differences[0]
+K8S = "etc/kubernetes/kubelet.yaml"
+PROTECTS = {K8S: "protectKernelDefaults: true\n"}
+UNPROTECTED = {"var/lib/kubelet/config.yaml": "kind: KubeletConfiguration\n# protectKernelDefaults: true\n"}
+PROFILE, INIT = "[sysctl]\nvm.overcommit_memory=0\n", {**ONE, "etc/init.d/procps": ""}
+# Files; the value at the next boot and who sets it, once our file has the policy; and what is said of others.
+CASES = {
+    # kubelet sets it at each start. Also kubernetes 66241.
+    **{
+        f"kubernetes_74151 {name}": (
+            {**UNPROTECTED, **process(name, "--config=/var/lib/kubelet/config.yaml")},
+            (1, name),
+            [f"{name} sets {MEMORY} to 1 at each start", f"{name} sets {PANIC} to 0 at each start"],
+        )
+        for name in ("kubelet", "kubelite", "k3s-server")
+    },
+    # Or it does not start with another value.
+    **{
+        f"kubernetes_135294 {name} {arguments}": (
+            {**PROTECTS, **process(name, *arguments)},
+            BY_US,
+            [f"{name} does not start with another {MEMORY} than 1", f"another {PANIC} than 0"],
+        )
+        for name, *arguments in [
+            ("kubelet", "--protect-kernel-defaults"),
+            ("kubelet", "--protect-kernel-defaults=true", "--v=2"),
+            ("kubelet", "--config", "/" + K8S),
+            ("k3s-server", "server", "--protect-kernel-defaults"),
+            ("k3s-agent", "agent", "--kubelet-arg=protect-kernel-defaults=true"),
+        ]
+    },
+    **{
+        argument: (process("kubelet", argument), (1, "kubelet"), ["to 1 at each start", "to 0 at each start"])
+        for argument in ("--protect-kernel-defaults=false", "--config=", "--config")
+    },
+    "no kubelet": (process("bash", "kubelet"), BY_US, None),
+    # sysctl.conf is applied last.
+    "tuned_409": ({**ONE, **tuned(PROFILE)}, BY_CONF, [CONF]),
+    "tuned_409, without": ({**ONE, **tuned(PROFILE, 0)}, (0, TUNED), [TUNED]),
+    "tuned_409, no sysctls": ({**ONE, **tuned("[cpu]\ngovernor=performance\n")}, BY_US, [CONF]),
+    "sysvinit": (INIT, BY_CONF, [CONF]),
+    "busybox": ({**INIT, "etc/inittab": ""}, BY_CONF, [CONF]),
+    "systemd": ({**INIT, "usr/lib/systemd/systemd": ""}, BY_US, [CONF]),
+    "ufw": (ufw(), (0, "/etc/ufw/sysctl.conf"), ["/etc/ufw/sysctl.conf"]),
+    "ufw, off": (ufw("no"), BY_US, None),
+    # TuneD starts after ufw, and applies the system's files again.
+    "ufw, TuneD and sysctl.conf": (on_debian(1, "vm.overcommit_memory=0", ONE[CONF]), BY_CONF, [CONF]),
+    "ufw and TuneD": (on_debian(1, "vm.swappiness=1", ""), BY_US, None),
+    "ufw and the profile": (on_debian(0, "vm.overcommit_memory=1", ""), (1, TUNED), [TUNED]),
+    "ufw after TuneD": (on_debian(0, "vm.swappiness=1", ""), (0, "/etc/ufw/sysctl.conf"), ["/etc/ufw/sysctl.conf"]),
+    "a comment": ({"etc/sysctl.d/zz.conf": "vm.overcommit_memory = 2 # strict\n"}, (2, "/etc/sysctl.d/zz.conf"), None),
+}
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [
-        ("kubelet", ["--protect-kernel-defaults"]),
-        ("kubelet", ["--protect-kernel-defaults=true", "--v=2"]),
-        ("kubelet", ["--config", "/etc/kubernetes/kubelet.yaml"]),
-        ("k3s-server", ["server", "--protect-kernel-defaults"]),
-        ("k3s-agent", ["agent", "--kubelet-arg=protect-kernel-defaults=true"]),
-    ],
-)
-def test_kubernetes_135294_kubelet_does_not_start_with_another_value(tmp_path, name, arguments):
-    put(tmp_path, "etc/kubernetes/kubelet.yaml", "protectKernelDefaults: true\n")
-    with_process(tmp_path, name, *arguments)
-    put(tmp_path, OURS, TEXT)
-    assert at_boot(tmp_path) == (2, "/" + OURS)
-    assert overrides(tmp_path) == [
-        f"{name} does not start with another vm.overcommit_memory than 1 (protectKernelDefaults)",
-        f"{name} does not start with another vm.panic_on_oom than 0 (protectKernelDefaults)",
-    ]
-
-
-@pytest.mark.parametrize("argument", ["--protect-kernel-defaults=false", "--config=", "--config"])
-def test_arguments_that_protect_nothing(tmp_path, argument):
-    with_process(tmp_path, "kubelet", argument)
-    assert at_boot(tmp_path) == (1, "kubelet")
-
-
-def test_a_process_of_another_name_is_no_kubelet(tmp_path):
-    with_process(tmp_path, "bash", "kubelet")
-    assert overrides(tmp_path) == []
-
-
-# ---- TuneD, other init systems, ufw --------------------------------------------------------------------------------
-
-PROFILE = "[sysctl]\nvm.overcommit_memory=0\n"
-
-
-@pytest.mark.parametrize(("reapply", "expected"), [("1", (1, "/etc/sysctl.conf")), ("0", (0, "TuneD profile own"))])
-def test_tuned_409_sysctl_conf_is_applied_last(tmp_path, reapply, expected):
-    put(tmp_path, "etc/sysctl.conf", "vm.overcommit_memory = 1\n")
-    put(tmp_path, "etc/tuned/active_profile", "own\n")
-    put(tmp_path, "etc/tuned/own/tuned.conf", PROFILE)
-    put(tmp_path, "etc/tuned/tuned-main.conf", f"reapply_sysctl = {reapply}\n")
-    assert at_boot(tmp_path) == expected
-    assert any(expected[1].rpartition("/")[2] in sentence for sentence in overrides(tmp_path))
-
-
-def test_tuned_409_a_profile_without_sysctls_applies_nothing(tmp_path):
-    put(tmp_path, "etc/sysctl.conf", "vm.overcommit_memory = 1\n")
-    put(tmp_path, "etc/tuned/active_profile", "own\n")
-    put(tmp_path, "etc/tuned/own/tuned.conf", "[cpu]\ngovernor=performance\n")
-    assert at_boot(tmp_path) == (2, "/" + OURS)
-
-
-@pytest.mark.parametrize(
-    ("path", "expected"),
-    [
-        ("etc/init.d/procps", (1, "/etc/sysctl.conf")),
-        ("etc/inittab", (1, "/etc/sysctl.conf")),
-        ("usr/lib/systemd/systemd", (2, "/" + OURS)),
-    ],
-)
-def test_without_systemd_sysctl_conf_is_read_last(tmp_path, path, expected):
-    put(tmp_path, "etc/sysctl.conf", "vm.overcommit_memory = 1\n")
-    put(tmp_path, "etc/init.d/procps", "")
-    put(tmp_path, path, "")
-    assert at_boot(tmp_path) == expected
-
-
-@pytest.mark.parametrize(("enabled", "expected"), [("yes", (0, "/etc/ufw/sysctl.conf")), ("no", (2, "/" + OURS))])
-def test_ufw_applies_a_file_of_its_own(tmp_path, enabled, expected):
-    put(tmp_path, "etc/ufw/ufw.conf", f"# set by ufw\nENABLED={enabled}\n")
-    put(tmp_path, "etc/ufw/sysctl.conf", "net/ipv4/ip_forward=1\nvm/overcommit_memory=0\n")
-    assert at_boot(tmp_path) == expected
-
-
-@pytest.mark.parametrize(
-    ("reapply", "of_profile", "sysctl_conf", "expected"),
-    [
-        # TuneD starts after ufw, and applies the system's files again.
-        ("1", "vm.overcommit_memory=0", "vm.overcommit_memory = 1", (1, "/etc/sysctl.conf")),
-        ("1", "vm.swappiness=1", "", (2, "/" + OURS)),
-        ("0", "vm.overcommit_memory=1", "", (1, "TuneD profile own")),
-        ("0", "vm.swappiness=1", "", (0, "/etc/ufw/sysctl.conf")),
-    ],
-)
-def test_ufw_and_tuned_on_a_guest_of_debian(tmp_path, reapply, of_profile, sysctl_conf, expected):
-    put(tmp_path, "etc/ufw/ufw.conf", "ENABLED=yes\n")
-    put(tmp_path, "etc/ufw/sysctl.conf", "vm/overcommit_memory=0\n")
-    put(tmp_path, "etc/sysctl.conf", sysctl_conf)
-    put(tmp_path, "etc/tuned/active_profile", "own\n")
-    put(tmp_path, "etc/tuned/own/tuned.conf", f"[more]\ntype=sysctl\n{of_profile}\n")
-    put(tmp_path, "etc/tuned/tuned-main.conf", f"reapply_sysctl = {reapply}\n")
-    assert at_boot(tmp_path) == expected
-    assert any(expected[1] in text for text in overrides(tmp_path)) == (expected[0] != 2)
-
-
-# ---- files ---------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("files", "expected", "said"), CASES.values(), ids=CASES)
+def test_who_sets_the_value_at_the_next_boot(tmp_path, files, expected, said):
+    boot = sysctl_files.BootFiles(HostFs(sysfs_tree.write(tmp_path, {OURS: TEXT, **files})))
+    one = boot.sources(TEXT)[MEMORY]
+    assert (sysctl_files.number(one.value), one.source.replace(str(tmp_path), "")) == expected
+    others = boot.overrides({MEMORY: 2, PANIC: 1})
+    assert (others == []) if said is None else all(part in " ".join(others) for part in said), others
+    if "at each start" in str(said):
+        differences, blocked_by = boot.differences({MEMORY: 2, PANIC: 1})
+        assert differences == others and blocked_by == others[0] and len(others) == 2
 
 
 def test_debops_2710_a_masked_file_is_silent(tmp_path):
-    put(tmp_path, "usr/lib/sysctl.d/zz.conf", "vm.overcommit_memory=0\n")
-    (tmp_path / "etc/sysctl.d").mkdir(parents=True)
+    fs = HostFs(sysfs_tree.write(tmp_path, {"usr/lib/sysctl.d/zz.conf": "vm.overcommit_memory=0\n", OURS: TEXT}))
     (tmp_path / "etc/sysctl.d/zz.conf").symlink_to("/dev/null")
-    fs = HostFs(str(tmp_path))
-    assert sysctl_files.BootFiles(fs).overrides(STRICT) == [] and fs.problems == []
+    assert sysctl_files.BootFiles(fs).overrides({MEMORY: 2, PANIC: 1}) == [] and fs.problems == []
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("2", 2),
-        ("2 # strict", 2),
-        (" 2\t; strict", 2),
-        ("0x2", 2),
-        ("02", 2),
-        ("010", 8),
-        ("-1", -1),
-        ("2#strict", None),
-        ("2.0", None),
-        ("09", None),
-        ("", None),
-        ("two", None),
-    ],
-)
-def test_the_kernel_takes_the_number_before_a_blank(text, value):
-    assert sysctl_files.number(text) == value
+NUMBERS = {"2": 2, "2 # strict": 2, " 2\t; strict": 2, "0x2": 2, "02": 2, "010": 8, "-1": -1}
+NUMBERS |= dict.fromkeys(["2#strict", "2.0", "09", "", "two"])
 
 
-def test_a_comment_behind_a_value_is_no_other_value(tmp_path):
-    put(tmp_path, "etc/sysctl.d/zz.conf", "vm.overcommit_memory = 2 # strict\n")
-    assert overrides(tmp_path) == []
-    assert at_boot(tmp_path) == (2, "/etc/sysctl.d/zz.conf")
-
-
-# ---- programs that end processes by themselves ---------------------------------------------------------------------
+def test_the_kernel_takes_the_number_before_a_blank():
+    assert {text: sysctl_files.number(text) for text in NUMBERS} == NUMBERS
 
 
 @pytest.mark.parametrize(
     ("name", "arguments", "said"),
     [
-        ("systemd-oomd", [], "ManagedOOMPreference=omit"),
-        ("earlyoom", ["-m", "5", "--ignore-oom-score-adj"], "--avoid"),
-        ("earlyoom", ["-m", "5"], None),
-        ("oomd-like", [], None),
+        ("systemd-oomd", [], ["ManagedOOMPreference=omit"]),
+        ("earlyoom", ["-m", "5", "--ignore-oom-score-adj"], ["--avoid"]),
+        ("earlyoom", ["-m", "5"], []),
+        ("oomd-like", [], []),
     ],
 )
 def test_who_does_not_look_at_scores(tmp_path, name, arguments, said):
-    with_process(tmp_path, name, *arguments)
-    words = late_writers.daemons_without_scores(late_writers.processes(HostFs(str(tmp_path))))
-    assert [said in sentence for sentence in words] == ([True] if said else [])
+    fs = HostFs(sysfs_tree.write(tmp_path, process(name, *arguments)))
+    found = late_writers.daemons_without_scores(late_writers.processes(fs))
+    assert [part in text for part, text in zip(said, found, strict=True)] == [True] * len(said)
