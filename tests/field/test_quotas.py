@@ -26,56 +26,43 @@ def smallest(directory, own, mounts, cgroups):
     return min((quota.cpus for quota in quotas.read(HostFs(str(directory)))), default=None)
 
 
-def unified(directory, own, cgroups):
+def unified(own, cgroups):
     mounts = V2.format(number=31, root="/", mount="/sys/fs/cgroup")
     files = {f"sys/fs/cgroup/{place}": {"cpu.max": text} if text else {} for place, text in cgroups.items()}
-    return smallest(directory, f"0::{own}\n", mounts, files)
+    return f"0::{own}\n", mounts, files
 
 
-@pytest.mark.parametrize("leaf", ["max 100000\n", None])
-def test_ninja_2805_a_quota_above_a_cgroup_without_one(tmp_path, leaf):
-    """Also lxcfs 688, spiceai 12299, cadvisor 3682 and JDK-8322420."""
-    pod = "kubepods.slice/pod7.slice"
-    assert unified(tmp_path, f"/{pod}/cri-1.scope", {f"{pod}/cri-1.scope": leaf, pod: "400000 100000\n"}) == 4
+def v1(quota):
+    return {"cpu.cfs_quota_us": f"{quota}\n", "cpu.cfs_period_us": "100000\n"}
 
 
-def test_sysbox_582_a_larger_quota_below_a_smaller_one(tmp_path):
-    assert unified(tmp_path, "/a/b", {"a/b": "200000 100000\n", "a": "25000 100000\n"}) == 0.25
+# The mount point is the container's own cgroup, whose name in /proc/self/cgroup is the host's.
+KUBE = "/kubepods/burstable/pod1/0a1b"
+CPU = {"number": 40, "root": "/", "mount": "/sys/fs/cgroup/cpu", "controllers": "cpu"}
+IN_POD = {**CPU, "root": KUBE, "mount": "/sys/fs/cgroup/cpu,cpuacct", "controllers": "cpu,cpuacct"}
+POD = "kubepods.slice/pod7.slice"
+GPDB = {"sys/fs/cgroup/cpu/gpdb/1": v1(-1), "sys/fs/cgroup/cpu/gpdb": v1(360000)}
+# Systemd's hybrid layout: version 2 has no controllers.
+HYBRID = V2.format(number=31, root="/", mount="/sys/fs/cgroup/unified") + V1.format(**CPU)
+OF_HYBRID = {"sys/fs/cgroup/unified/a": {}, "sys/fs/cgroup/cpu/a": v1(50000)}
+CASES = {
+    # A quota above a cgroup without one. Also lxcfs 688, spiceai 12299, cadvisor 3682 and JDK-8322420.
+    "ninja_2805": (unified(f"/{POD}/1.scope", {f"{POD}/1.scope": "max 100000\n", POD: "400000 100000\n"}), 4),
+    "ninja_2805 none": (unified(f"/{POD}/1.scope", {f"{POD}/1.scope": None, POD: "400000 100000\n"}), 4),
+    # A larger quota below a smaller one.
+    "sysbox_582": (unified("/a/b", {"a/b": "200000 100000\n", "a": "25000 100000\n"}), 0.25),
+    # A unit whose controller is not handed down.
+    "systemd_9623": (unified("/system.slice/x.slice", {"system.slice/x.slice": None, "system.slice": None}), None),
+    "omr_6479": (unified("/a", {"a": "150000 50000\n"}), 3),
+    "automaxprocs_92": (
+        (f"5:cpuacct,cpu:{KUBE}\n", V1.format(**IN_POD), {"sys/fs/cgroup/cpu,cpuacct": v1(350000)}),
+        3.5,
+    ),
+    "gpdb_5942": (("2:cpu:/gpdb/1\n", V1.format(**CPU), GPDB), 3.6),
+    "both versions": (("2:cpu:/a\n0::/a\n", HYBRID, OF_HYBRID), 0.5),
+}
 
 
-def test_systemd_9623_a_unit_whose_controller_is_not_handed_down(tmp_path):
-    assert unified(tmp_path, "/system.slice/x.slice", {"system.slice/x.slice": None, "system.slice": None}) is None
-
-
-def test_omr_6479_both_numbers_of_version_2(tmp_path):
-    assert unified(tmp_path, "/a", {"a": "150000 50000\n"}) == 3
-
-
-def test_automaxprocs_92_a_container_of_version_1_under_kubernetes(tmp_path):
-    """The mount point is the container's own cgroup, whose name in /proc/self/cgroup is the host's."""
-    own = "/kubepods/burstable/pod1/0a1b"
-    mounts = V1.format(number=40, root=own, mount="/sys/fs/cgroup/cpu,cpuacct", controllers="cpu,cpuacct")
-    group = {"cpu.cfs_quota_us": "350000\n", "cpu.cfs_period_us": "100000\n"}
-    assert smallest(tmp_path, f"5:cpuacct,cpu:{own}\n", mounts, {"sys/fs/cgroup/cpu,cpuacct": group}) == 3.5
-
-
-def test_gpdb_5942_a_quota_of_version_1_above(tmp_path):
-    mounts = V1.format(number=40, root="/", mount="/sys/fs/cgroup/cpu", controllers="cpu")
-    free = {"cpu.cfs_quota_us": "-1\n", "cpu.cfs_period_us": "100000\n"}
-    files = {
-        "sys/fs/cgroup/cpu/gpdb/1": free,
-        "sys/fs/cgroup/cpu/gpdb": {**free, "cpu.cfs_quota_us": "360000\n"},
-    }
-    assert smallest(tmp_path, "2:cpu:/gpdb/1\n", mounts, files) == 3.6
-
-
-def test_a_host_with_both_versions_where_the_first_has_the_controller(tmp_path):
-    """Systemd's hybrid layout: version 2 has no controllers."""
-    mounts = V2.format(number=31, root="/", mount="/sys/fs/cgroup/unified") + V1.format(
-        number=40, root="/", mount="/sys/fs/cgroup/cpu", controllers="cpu"
-    )
-    files = {
-        "sys/fs/cgroup/unified/a": {},
-        "sys/fs/cgroup/cpu/a": {"cpu.cfs_quota_us": "50000\n", "cpu.cfs_period_us": "100000\n"},
-    }
-    assert smallest(tmp_path, "2:cpu:/a\n0::/a\n", mounts, files) == 0.5
+@pytest.mark.parametrize(("files", "cpus"), CASES.values(), ids=CASES)
+def test_the_smallest_quota_on_the_way_to_the_root_counts(tmp_path, files, cpus):
+    assert smallest(tmp_path, *files) == cpus

@@ -32,88 +32,59 @@ _SPEC.loader.exec_module(made)
 
 
 class Stat:
-    """A host whose /proc/stat is a text."""
+    """A host whose /proc/stat has these counters of each CPU."""
 
-    def __init__(self, *lines):
-        self.text = "".join(f"{line}\n" for line in lines)
+    def __init__(self, cpus):
+        self.text = "".join(
+            f"cpu{cpu} {' '.join(map(str, [*of, *[0] * (10 - len(of))]))}\n" for cpu, of in cpus.items()
+        )
 
     def read(self, path):
         return self.text if path == "proc/stat" else None
 
 
-def usage(before, after):
-    return counters.shares(counters.read(Stat(*before)), counters.read(Stat(*after)))
+ZERO, OLD = {0: [0]}, {0: [100, 0, 0, 900], 1: [100, 0, 0, 900]}
+WAITING = {0: [100, 0, 0, 100, 900]}
 
 
-def test_vivien_i3blocks_240_two_busy_threads_on_two_cores_are_not_half_of_the_machine():
-    used = room.use([cores.bounded((0, 2), {0: 1.0, 2: 0.0}), cores.bounded((1, 3), {1: 1.0, 3: 0.0})])
-    assert used.usage == 0.5 and used.work == pytest.approx((1 / 1.3, 1.0)) and used.by_usage == 1.0
-    assert used.room == pytest.approx((0.0, 0.3))
-
-
-def test_prometheus_13700_siblings_that_went_offline_in_the_middle_are_no_usage():
-    before = ["cpu0 100 0 0 900 0 0 0 0 0 0", "cpu1 100 0 0 900 0 0 0 0 0 0"]
-    assert usage(before, ["cpu0 150 0 0 950 0 0 0 0 0 0"]) == {0: 0.5}
-    # One that is back has the counters of before, or others.
-    assert usage(before, ["cpu0 150 0 0 950 0 0 0 0 0 0", "cpu1 0 0 0 10 0 0 0 0 0 0"]) == {0: 0.5}
-
-
-def test_qnapexporter_10_times_of_threads_are_not_divided_by_cores():
-    every = dict.fromkeys(range(8), 1.0)
-    assert room.use([cores.bounded((core, core + 4), every) for core in range(4)]).usage == 1.0
-
-
-def test_netdata_729_guest_time_is_in_user_time_already():
-    assert usage(["cpu0 0 0 0 0 0 0 0 0 0 0"], ["cpu0 60 20 0 20 0 0 0 0 60 20"]) == {0: 0.8}
-
-
-def test_waybar_2681_waiting_for_a_disk_is_idle():
-    assert usage(["cpu0 0 0 0 0 0 0 0 0 0 0"], ["cpu0 5 0 5 10 80 0 0 0 0 0"]) == {0: 0.1}
-
-
-def test_nomad_18804_waiting_time_that_goes_back_is_no_negative_usage():
-    assert usage(["cpu0 100 0 0 100 900 0 0 0 0 0"], ["cpu0 101 0 0 1100 880 0 0 0 0 0"]) == {
-        0: pytest.approx(1 / 1001)
-    }
-    assert usage(["cpu0 100 0 0 100 900 0 0 0 0 0"], ["cpu0 100 0 0 200 850 0 0 0 0 0"]) == {0: 0.0}
+@pytest.mark.parametrize(
+    ("before", "after", "shares"),
+    [
+        # Siblings that went offline in the middle are no usage; one that is back has the counters of before, or others.
+        pytest.param(OLD, {0: [150, 0, 0, 950]}, {0: 0.5}, id="prometheus_13700"),
+        pytest.param(OLD, {0: [150, 0, 0, 950], 1: [0, 0, 0, 10]}, {0: 0.5}, id="prometheus_13700"),
+        # Guest time is in user time already.
+        pytest.param(ZERO, {0: [60, 20, 0, 20, 0, 0, 0, 0, 60, 20]}, {0: 0.8}, id="netdata_729"),
+        # Waiting for a disk is idle.
+        pytest.param(ZERO, {0: [5, 0, 5, 10, 80]}, {0: 0.1}, id="waybar_2681"),
+        # Waiting time that goes back is no negative usage.
+        pytest.param(WAITING, {0: [101, 0, 0, 1100, 880]}, {0: pytest.approx(1 / 1001)}, id="nomad_18804"),
+        pytest.param(WAITING, {0: [100, 0, 0, 200, 850]}, {0: 0.0}, id="nomad_18804"),
+        # A boot between two reads; also of one CPU alone, as after it was offline.
+        pytest.param(
+            {0: [90000, 0, 900, 500000], 1: [500, 0, 0, 900]},
+            {0: [30, 0, 0, 170], 1: [600, 0, 0, 1200]},
+            {1: 0.25},
+            id="sysstat_188",
+        ),
+    ],
+)
+def test_the_share_of_time_in_which_a_cpu_worked(before, after, shares):
+    assert counters.shares(counters.read(Stat(before)), counters.read(Stat(after))) == shares
 
 
 def test_psutil_1210_stolen_time_that_jumps_back_is_not_all_of_it():
-    found = usage(["cpu0 100 0 0 100 0 0 0 5000 0 0"], ["cpu0 150 0 0 6000 0 0 0 10 0 0"])
+    before, after = {0: [100, 0, 0, 100, 0, 0, 0, 5000]}, {0: [150, 0, 0, 6000, 0, 0, 0, 10]}
+    found = counters.shares(counters.read(Stat(before)), counters.read(Stat(after)))
     assert all(0 <= share <= 1 for share in found.values())
 
 
-def test_lf_edge_eve_4402_cores_have_numbers_that_need_not_follow_each_other():
-    host = Topology(
-        online=(0, 1, 8, 9), cores=((0, 8), (1, 9)), packages=((0, 8), (1, 9)), nodes={0: (0, 8), 3: (1, 9)}
-    )
-    lines = textfile.text(host, [], None, 0.0).splitlines()
-    assert 'threadwise_smt_sibling_info{cpu="9",core="1",package="1",node="3"} 1' in lines
-
-
-def test_tracy_1468_a_kernel_with_longer_heads_of_events_moves_all_fields():
-    """PREEMPT_RT and vendors' kernels have further common fields; a fixed place reads other numbers."""
-    moved = made.SWITCH.replace(
-        made.COMMON, made.COMMON + "\tfield:unsigned char common_preempt_lazy_count;\toffset:8;\tsize:1;\n"
-    )
-    for old in (56, 40, 32, 28, 24):
-        moved = moved.replace(f"offset:{old};", f"offset:{old + 4};")
-    found = switches.event_format(moved, ("prev_pid", "next_pid"))
-    assert (found.fields["prev_pid"], found.fields["next_pid"]) == ((28, "=i"), (60, "=i"))
-    event = made.switch(7, 8)
-    longer = event[:8] + b"\1\0\0\0" + event[8:]
-    reader = switches.Reader(
-        made.HEADER,
-        found,
-        switches.event_format(made.FORK, ("parent_pid", "child_pid")),
-        switches.event_format(made.RUNTIME, ("pid",)),
-    )
-    assert [one[1:] for one in reader.page(made.page(made.entry(longer))).switches] == [(7, 8)]
-
-
-def test_ros_realtime_33_a_window_ends_where_events_were_lost():
-    window = tracing.Window(0, 400, {0: [switches.Switch(0, 0, 1)], 1: [switches.Switch(100, 0, 2)]}, {}, {}, True)
-    assert shared.of_core(window, (0, 1), {}, str, shared.Spent()) == pytest.approx((1.75, 1.0, 0.75))
+def test_vivien_i3blocks_240_and_qnapexporter_10_busy_threads_of_cores():
+    used = room.use([cores.bounded((0, 2), {0: 1.0, 2: 0.0}), cores.bounded((1, 3), {1: 1.0, 3: 0.0})])
+    assert used.usage == 0.5 and used.work == pytest.approx((1 / 1.3, 1.0)) and used.by_usage == 1.0
+    assert used.room == pytest.approx((0.0, 0.3))
+    every = dict.fromkeys(range(8), 1.0)
+    assert room.use([cores.bounded((core, core + 4), every) for core in range(4)]).usage == 1.0
 
 
 def test_windows_exporter_787_bands_of_siblings_leave_less_room_than_their_mean_says():
@@ -122,48 +93,84 @@ def test_windows_exporter_787_bands_of_siblings_leave_less_room_than_their_mean_
     assert used.usage == pytest.approx(0.6) and used.work.low > 0.7 and used.room.high < used.by_usage
 
 
-def test_telegraf_17667_a_server_has_the_numbers_of_its_cores_cpus_and_sockets():
-    pairs = tuple((core, core + 128) for core in range(128))
-    sockets = (tuple(range(64)) + tuple(range(128, 192)), tuple(range(64, 128)) + tuple(range(192, 256)))
-    host = Topology(online=tuple(range(256)), cores=pairs, packages=sockets, nodes={})
-    lines = [line for line in textfile.text(host, [], None, 0.0).splitlines() if line.startswith("threadwise_smt_sib")]
-    labels = [dict(pair.split("=") for pair in re.search("{(.*)}", line)[1].split(",")) for line in lines]
-    assert [len({one[name] for one in labels}) for name in ("core", "cpu", "package")] == [128, 256, 2]
+PAIRS = tuple((core, core + 128) for core in range(128))
+SOCKETS = (tuple(range(64)) + tuple(range(128, 192)), tuple(range(64, 128)) + tuple(range(192, 256)))
+EVE = {"cores": ((0, 8), (1, 9)), "packages": ((0, 8), (1, 9)), "nodes": {0: (0, 8), 3: (1, 9)}}
 
 
-def test_pcp_2471_four_siblings_are_as_many_of_one_core():
-    host = Topology(online=(0, 1, 2, 3), cores=((0, 1, 2, 3),), packages=((0, 1, 2, 3),), nodes={})
-    assert textfile.text(host, [], None, 0.0).count('core="0"') == 4
+@pytest.mark.parametrize(
+    ("online", "shape", "numbers"),
+    [
+        # Numbers of cores need not follow each other.
+        pytest.param([0, 1, 8, 9], EVE, [(0, 0, 0, 0), (1, 1, 1, 3), (8, 0, 0, 0), (9, 1, 1, 3)], id="eve_4402"),
+        pytest.param(range(256), {"cores": PAIRS, "packages": SOCKETS}, [256, 128, 2], id="telegraf_17667"),
+        pytest.param(range(4), {"cores": ((0, 1, 2, 3),), "packages": ((0, 1, 2, 3),)}, [4, 1, 1], id="pcp_2471"),
+        # SMT=2 of eight threads on a POWER8: the others stand for nothing.
+        pytest.param(
+            [0, 1, 8, 9],
+            {"cores": (tuple(range(8)), tuple(range(8, 16))), "packages": (tuple(range(16)),)},
+            [(0, 0, 0), (1, 0, 0), (8, 8, 0), (9, 8, 0)],
+            id="node_exporter_873",
+        ),
+    ],
+)
+def test_which_threads_share_a_core(online, shape, numbers):
+    host = Topology(online=tuple(online), **{"nodes": {}, **shape})
+    lines = textfile.text(host, [], None, 0.0).splitlines()
+    found = [tuple(map(int, re.findall('[a-z]="([0-9]+)"', line))) for line in lines if "sibling_info{" in line]
+    assert numbers == (sorted(found) if isinstance(numbers[0], tuple) else [len(set(one)) for one in zip(*found)])
 
 
-def used(partition, seconds=2.0):
-    """What a partition of POWER says of its cores, of a time with the shares with which it was made."""
+def test_tracy_1468_a_kernel_with_longer_heads_of_events_moves_all_fields():
+    """PREEMPT_RT and vendors' kernels have further common fields; a fixed place reads other numbers."""
+    field = "\tfield:unsigned char common_preempt_lazy_count;\toffset:8;\tsize:1;\n"
+    moved = made.SWITCH.replace(made.COMMON, made.COMMON + field)
+    for old in (56, 40, 32, 28, 24):
+        moved = moved.replace(f"offset:{old};", f"offset:{old + 4};")
+    found = switches.event_format(moved, ("prev_pid", "next_pid"))
+    assert (found.fields["prev_pid"], found.fields["next_pid"]) == ((28, "=i"), (60, "=i"))
+    event = made.switch(7, 8)
+    fork, runtime = (made.FORK, ("parent_pid", "child_pid")), (made.RUNTIME, ("pid",))
+    reader = switches.Reader(made.HEADER, found, switches.event_format(*fork), switches.event_format(*runtime))
+    page = made.page(made.entry(event[:8] + b"\1\0\0\0" + event[8:]))
+    assert [one[1:] for one in reader.page(page).switches] == [(7, 8)]
+
+
+def test_ros_realtime_33_a_window_ends_where_events_were_lost():
+    window = tracing.Window(0, 400, {0: [switches.Switch(0, 0, 1)], 1: [switches.Switch(100, 0, 2)]}, {}, {}, True)
+    assert shared.of_core(window, (0, 1), {}, str, shared.Spent()) == pytest.approx((1.75, 1.0, 0.75))
+
+
+def power7(running, of_core):
+    """Threads of a core that share so much of it, beside idle ones."""
+    idle = (0.0, (1 - of_core) / max(1, 4 - running), 0.0)
+    return [[(of_core / running, 0.0, 1.0)] * running + [idle] * (4 - running)]
+
+
+@pytest.mark.parametrize(
+    ("threads", "used"),
+    [
+        # Threads of a core are more than their number says; also zoltannyiri: the system shows 25, 50 and 100 %.
+        *(pytest.param(power7(*one), one[1], id="ksun_oracle_2015") for one in ((1, 0.62), (2, 0.88), (4, 1.0))),
+        # Lparstat said 101.54 % busy and -1.54 % idle of 12 CPUs, six threads a core.
+        pytest.param([[(1.0154 / 6, 0.0, 1.0)] * 6] * 2, 1.0, id="powerpc_utils_103"),
+        # A shared partition that hardly does anything, with eight threads: lparstat took it for one CPU.
+        pytest.param([[(0.0823 / 8, 0.0, 0.08)] * 8], 0.0823, id="powerpc_utils_64"),
+    ],
+)
+def test_what_a_partition_of_power_used_of_its_cores(tmp_path, threads, used):
+    partition = own_counters.Partition(tmp_path, threads)
     cpus = range(len(partition.threads))
     before = purr.read(partition.fs, cpus)
-    partition.pass_time(seconds)
-    return purr.used(partition.fs, partition.cores, before, purr.read(partition.fs, cpus), seconds)
+    partition.pass_time(2.0)
+    assert purr.used(partition.fs, partition.cores, before, purr.read(partition.fs, cpus), 2.0) == pytest.approx(used)
 
 
-@pytest.mark.parametrize(("running", "of_core"), [(1, 0.62), (2, 0.88), (4, 1.0)])
-def test_ksun_oracle_2015_threads_of_a_power7_core_are_more_than_their_number_says(tmp_path, running, of_core):
-    """Also zoltannyiri, "the power of POWER7": the system shows 25, 50 and 100 %."""
-    idle = (0.0, (1 - of_core) / max(1, 4 - running), 0.0)
-    partition = own_counters.Partition(tmp_path, [[(of_core / running, 0.0, 1.0)] * running + [idle] * (4 - running)])
-    assert used(partition) == pytest.approx(of_core)
-    busy = dict.fromkeys(range(running), 1.0)
-    by_usage = room.use([cores.bounded(range(4), {**dict.fromkeys(range(4), 0.0), **busy})], None, None, of_core)
-    assert by_usage.usage == running / 4 and by_usage.work == pytest.approx((of_core, of_core))
-
-
-def test_powerpc_utils_103_a_partition_is_never_busier_than_it_can_be(tmp_path):
-    """Lparstat said 101.54 % busy and -1.54 % idle of 12 CPUs, six threads a core."""
-    assert used(own_counters.Partition(tmp_path, [[(1.0154 / 6, 0.0, 1.0)] * 6] * 2)) == 1.0
-
-
-def test_powerpc_utils_64_all_eight_threads_of_one_virtual_processor_count(tmp_path):
-    """A shared partition that hardly does anything: lparstat took it for one CPU."""
-    partition = own_counters.Partition(tmp_path, [[(0.0823 / 8, 0.0, 0.08)] * 8])
-    assert len(partition.cores[0]) == 8 and used(partition) == pytest.approx(0.0823)
+def test_ksun_oracle_2015_what_a_core_says_itself_is_its_work():
+    for running, of_core in ((1, 0.62), (2, 0.88), (4, 1.0)):
+        busy = {cpu: float(cpu < running) for cpu in range(4)}
+        by_usage = room.use([cores.bounded(range(4), busy)], None, None, of_core)
+        assert by_usage.usage == running / 4 and by_usage.work == pytest.approx((of_core, of_core))
 
 
 @pytest.mark.parametrize(
@@ -185,22 +192,3 @@ def test_linux_perf_users_one_thread_active_beside_the_cycles_of_threads(alone, 
         for cpu, value in (("0", count), ("1", 0))
     )
     assert one_thread.shares(text, pair, [(0, 1)])[0, 1] == pytest.approx(share, abs=1e-4)
-
-
-def test_sysstat_188_counters_that_began_anew_are_no_usage_above_100_percent():
-    """A boot between two reads; also of one CPU alone, as after it was offline."""
-    before = ["cpu0 90000 0 900 500000 0 0 0 0 0 0", "cpu1 500 0 0 900 0 0 0 0 0 0"]
-    assert usage(before, ["cpu0 30 0 0 170 0 0 0 0 0 0", "cpu1 600 0 0 1200 0 0 0 0 0 0"]) == {1: 0.25}
-
-
-def test_node_exporter_873_threads_that_are_offline_share_no_core():
-    """SMT=2 of eight threads on a POWER8: the others stand for nothing."""
-    whole = tuple(tuple(range(core, core + 8)) for core in (0, 8))
-    host = Topology(online=(0, 1, 8, 9), cores=whole, packages=(tuple(range(16)),), nodes={})
-    lines = [line for line in textfile.text(host, [], None, 0.0).splitlines() if "sibling_info{" in line]
-    assert [re.search('cpu="([0-9]+)",core="([0-9]+)"', line).groups() for line in lines] == [
-        ("0", "0"),
-        ("1", "0"),
-        ("8", "8"),
-        ("9", "8"),
-    ]

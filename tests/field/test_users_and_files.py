@@ -37,42 +37,44 @@ def pinned(root, uid, cgroup, login=NO_LOGIN, files=()):
     return affinity.find(kernel_files.KernelFiles(str(root)), range(4), [1, 3])
 
 
-@pytest.mark.parametrize("unit", ["cron.service", "crond.service", "atd.service"])
-def test_clearlinux_distribution_595_jobs_of_users_without_pam_loginuid(tmp_path, unit):
-    """Also docker-mailserver 1528, where pam_loginuid may not write: the job has no login uid,
-    and is in the unit of the daemon.
-    """
-    assert affinity.selected(pinned(tmp_path, 1001, f"/system.slice/{unit}"), ["services"]) == []
+SPAWNED = "jupyter-alice-singleuser.service"
 
 
-def test_jupyterhub_systemdspawner_32_a_server_of_a_user_is_a_transient_unit_of_the_system(tmp_path):
-    unit = {"run/systemd/transient/jupyter-alice-singleuser.service": "[Service]\nUser=1001\n"}
-    assert (
-        affinity.selected(
-            pinned(tmp_path, 1001, "/system.slice/jupyter-alice-singleuser.service", files=unit), ["services"]
-        )
-        == []
-    )
+@pytest.mark.parametrize(
+    ("cgroup", "files"),
+    [
+        # Jobs of users without pam_loginuid. Also docker-mailserver 1528, where it may not write: the job has no login
+        # uid, and is in the unit of the daemon.
+        *(pytest.param(f"{unit}.service", {}, id="clearlinux_distribution_595") for unit in ("cron", "crond", "atd")),
+        # A server of a user is a transient unit of the system.
+        pytest.param(
+            SPAWNED,
+            {f"run/systemd/transient/{SPAWNED}": "[Service]\nUser=1001\n"},
+            id="jupyterhub_systemdspawner_32",
+        ),
+        # A job of a batch system is a user's.
+        pytest.param("flux.service/job-1", {}, id="flux_framework_flux_core_7559"),
+    ],
+)
+def test_whose_a_pinned_task_is(tmp_path, cgroup, files):
+    assert affinity.selected(pinned(tmp_path, 1001, f"/system.slice/{cgroup}", files=files), ["services"]) == []
 
 
-def test_flux_framework_flux_core_7559_a_job_of_a_batch_system_is_a_users(tmp_path):
-    assert affinity.selected(pinned(tmp_path, 1001, "/system.slice/flux.service/job-1"), ["services"]) == []
-
-
-@pytest.mark.parametrize("character", ["\u061c", "\u202a", "\u202b"])
-def test_nvidia_skillspector_39_directions_that_a_list_of_them_leaves_out(character):
-    assert character not in text.showable(f"a{character}b") and character not in text.line(f"a{character}b")
-
-
-@pytest.mark.parametrize("character", ["\u180f", "\u3164", "\uffa0", "\u115f", "\u17b4"])
-def test_guillaumemeyer_watermarks_remover_93_blanks_that_are_letters_and_marks(character):
-    """Also harfbuzz 6229: U+180F came with Unicode 14, so that older lists lack it."""
-    assert text.showable(f"a{character}b").isascii()
-
-
-@pytest.mark.parametrize("character", ["\u2065", "\ufff0", "\U000e0000", "\U000e0fff"])
-def test_guillaumemeyer_watermarks_remover_94_characters_that_nobody_has_assigned_yet(character):
-    assert text.showable(f"a{character}b").isascii() and host_text.may_hide(character)
+@pytest.mark.parametrize(
+    "characters",
+    [
+        # Directions that a list of them leaves out.
+        pytest.param("\u061c\u202a\u202b", id="nvidia_skillspector_39"),
+        # Blanks that are letters and marks. Also harfbuzz 6229: U+180F came with Unicode 14, older lists lack it.
+        pytest.param("\u180f\u3164\uffa0\u115f\u17b4", id="guillaumemeyer_watermarks_remover_93"),
+        # Characters that nobody has assigned yet.
+        pytest.param("\u2065\ufff0\U000e0000\U000e0fff", id="guillaumemeyer_watermarks_remover_94"),
+    ],
+)
+def test_characters_that_hide_are_shown(characters):
+    for character in characters:
+        assert text.showable(f"a{character}b").isascii() and character not in text.line(f"a{character}b")
+        assert host_text.may_hide(character)
 
 
 @pytest.mark.parametrize("host", ["Index", "INDEX", "Machines"])
