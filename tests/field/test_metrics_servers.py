@@ -25,9 +25,18 @@ def source(url, **variables):
 
 
 def vector(**more):
-    return json.dumps(
-        {"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}, "value": [1, "7"]}]}, **more}
-    )
+    of = {"resultType": "vector", "result": [{"metric": {}, "value": [1, "7"]}]}
+    return {"status": "success", "data": of, **more}
+
+
+def serving(document, *more):
+    """A server with one answer, which may be made of the request."""
+
+    def answer(handler):
+        made = document(handler) if callable(document) else document
+        prometheus_server.send(handler, made if isinstance(made, str) else json.dumps(made), *more)
+
+    return prometheus_server.serving(answer)
 
 
 def asked(handler):
@@ -41,9 +50,9 @@ def test_kubernetes_52919_a_token_from_a_file_ends_in_a_newline(end):
 
     def answer(handler):
         heads.append(handler.headers["Authorization"])
-        prometheus_server.send(handler, vector())
+        return vector()
 
-    with prometheus_server.serving(answer) as url:
+    with serving(answer) as url:
         assert source(url, token=f"s3cret{end}").instant("up") == 7.0
     assert heads == ["Bearer s3cret"]
 
@@ -54,25 +63,14 @@ def test_hetznercloud_cli_102_a_letter_in_a_token_that_nobody_sees():
     assert "another character in it that cannot be printed" in str(caught.value) and "s3cret" not in str(caught.value)
 
 
-def test_victoriametrics_4190_a_server_repeats_the_credentials_in_its_answer():
+@pytest.mark.parametrize("status", [400, 401])
+def test_victoriametrics_4190_a_server_repeats_the_credentials_in_its_answer(status):
     def answer(handler):
-        prometheus_server.send(
-            handler,
-            json.dumps({"status": "error", "error": f"cannot authorize {handler.headers['Authorization']!r}"}),
-            401,
-        )
+        return {"status": "error", "error": f"cannot authorize {handler.headers['Authorization']!r}"}
 
-    def as_bad_request(handler):
-        prometheus_server.send(
-            handler,
-            json.dumps({"status": "error", "error": f"cannot authorize {handler.headers['Authorization']!r}"}),
-            400,
-        )
-
-    for answers in (answer, as_bad_request):
-        with prometheus_server.serving(answers) as url, pytest.raises(server.SourceError) as caught:
-            source(url, user="me", password="s3cret").instant("up")
-        assert "bWU6czNjcmV0" not in str(caught.value) and "s3cret" not in str(caught.value)
+    with serving(answer, status) as url, pytest.raises(server.SourceError) as caught:
+        source(url, user="me", password="s3cret").instant("up")
+    assert "bWU6czNjcmV0" not in str(caught.value) and "s3cret" not in str(caught.value)
 
 
 def test_prom2json_124_credentials_in_the_address():
@@ -82,88 +80,60 @@ def test_prom2json_124_credentials_in_the_address():
     assert "s3cret" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("hours", "check", "points"), [(1, 2, 1801), (12, 2, 8641), (48, 10, 9601), (48, 1, 9601), (168, 1, 9915)]
-)
-def test_prometheus_1968_a_long_range_in_small_steps_has_more_points_than_a_server_gives(
-    tmp_path, hours, check, points
-):
-    """Also prometheus-query 1, sighupio module-logging 16."""
-    with prometheus_server.prometheus(tmp_path, []) as url:
-        found = source(url).over("vector(7)", BEGIN, BEGIN + datetime.timedelta(hours=hours), check)
-    assert len(found.points) == found.expected == points
-
-
-def test_victoriametrics_171_points_from_before_the_range():
-    """A range is moved to multiples of its step there, into what was measured in the arm before. Also 669, 6951."""
-    values = [[AT - 7 + 15 * number, "100" if number == 0 else "7"] for number in range(22)]
-    document = {
-        "status": "success",
-        "isPartial": False,
-        "data": {"resultType": "matrix", "result": [{"metric": {}, "values": values}]},
-    }
-    with prometheus_server.serving(lambda handler: prometheus_server.send(handler, json.dumps(document))) as url:
-        found = source(url).over("up", BEGIN, BEGIN + datetime.timedelta(seconds=300), 15)
-    assert {value for _moment, value in found.points} == {7.0} and (len(found.points), found.expected) == (20, 21)
-
-
-def test_thanos_622_a_sum_without_a_store_that_is_lost():
-    """Thanos and VictoriaMetrics are asked to fail instead. Also kubecost 451."""
-
-    def answer(handler):
-        whole = asked(handler).get("partial_response") == "false" and asked(handler).get("deny_partial_response") == "1"
-        prometheus_server.send(
-            handler,
-            (
-                json.dumps({"status": "error", "error": "a store is gone"})
-                if whole
-                else vector(warnings=["a store is gone"])
-            ),
-        )
-
-    with (
-        prometheus_server.serving(answer) as url,
-        pytest.raises(server.SourceError, match=r"refuses the query .*a store is gone"),
-    ):
-        source(url).instant("sum(up)")
-    with (
-        prometheus_server.serving(lambda handler: prometheus_server.send(handler, vector(isPartial=True))) as url,
-        pytest.raises(server.SourceError, match="answers with a part of its numbers: one of its stores is lost"),
-    ):
-        source(url).instant("sum(up)")
-
-
-def test_client_golang_1179_a_native_histogram_has_no_value():
-    one = {"metric": {}, "histogram": [1, {"count": "6", "sum": "20", "buckets": [[0, "1", "2", "6"]]}]}
-    document = {"status": "success", "data": {"resultType": "vector", "result": [one]}}
-    with (
-        prometheus_server.serving(lambda handler: prometheus_server.send(handler, json.dumps(document))) as url,
-        pytest.raises(server.SourceError, match="gives a histogram for latency: ask for one number of it"),
-    ):
-        source(url).instant("latency")
-
-
-def test_jmx_exporter_207_compression_behind_a_proxy_that_speaks_http_1_0(tmp_path):
-    """Also urllib3 441: chunks and gzip at once."""
+def test_prometheus_1968_and_jmx_exporter_207_ranges_of_a_real_server(tmp_path):
+    """A long range in small steps has more points than a server gives (also prometheus-query 1, sighupio module-logging
+    16); a proxy that speaks HTTP 1.0 sends compressed answers in chunks (also urllib3 441).
+    """
     (tmp_path / "p").mkdir()
     (tmp_path / "n").mkdir()
     with (
         prometheus_server.prometheus(tmp_path / "p", []) as url,
         prometheus_server.nginx(tmp_path / "n", url, "proxy_http_version 1.0") as front,
     ):
+        for hours, check, points in ((1, 2, 1801), (12, 2, 8641), (48, 10, 9601), (48, 1, 9601), (168, 1, 9915)):
+            found = source(url).over("vector(7)", BEGIN, BEGIN + datetime.timedelta(hours=hours), check)
+            assert len(found.points) == found.expected == points
         for seconds in (0, 300, 7200):
-            assert (
-                len(source(front).over("vector(7)", BEGIN, BEGIN + datetime.timedelta(seconds=seconds), 2).points)
-                == seconds // 2 + 1
-            )
+            found = source(front).over("vector(7)", BEGIN, BEGIN + datetime.timedelta(seconds=seconds), 2)
+            assert len(found.points) == seconds // 2 + 1
 
 
-def test_thanos_6075_a_proxy_that_gave_up_answers_with_a_page():
-    with (
-        prometheus_server.serving(lambda handler: prometheus_server.send(handler, "<html>", 504, "text/html")) as url,
-        pytest.raises(server.SourceError, match=r"answers no queries now \(status 504\)"),
-    ):
-        source(url).instant("up")
+def test_victoriametrics_171_points_from_before_the_range():
+    """A range is moved to multiples of its step there, into what was measured in the arm before. Also 669, 6951."""
+    values = [[AT - 7 + 15 * number, "100" if number == 0 else "7"] for number in range(22)]
+    data = {"resultType": "matrix", "result": [{"metric": {}, "values": values}]}
+    with serving({"status": "success", "isPartial": False, "data": data}) as url:
+        found = source(url).over("up", BEGIN, BEGIN + datetime.timedelta(seconds=300), 15)
+    assert {value for _moment, value in found.points} == {7.0} and (len(found.points), found.expected) == (20, 21)
+
+
+def unless_asked_to_fail(handler):
+    """Thanos and VictoriaMetrics are asked to fail instead of a sum without a store that is lost."""
+    whole = asked(handler).get("partial_response") == "false" and asked(handler).get("deny_partial_response") == "1"
+    lost = "a store is gone"
+    return {"status": "error", "error": lost} if whole else vector(warnings=[lost])
+
+
+HISTOGRAM = {"metric": {}, "histogram": [1, {"count": "6", "sum": "20", "buckets": [[0, "1", "2", "6"]]}]}
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        # Also kubecost 451.
+        pytest.param([unless_asked_to_fail], "refuses the query .*a store is gone", id="thanos_622"),
+        pytest.param([vector(isPartial=True)], "with a part of its numbers", id="thanos_622 isPartial"),
+        # A native histogram has no value.
+        pytest.param(
+            [vector(data={"resultType": "vector", "result": [HISTOGRAM]})], "histogram", id="client_golang_1179"
+        ),
+        # A proxy that gave up answers with a page.
+        pytest.param(["<html>", 504, "text/html"], r"\(status 504\)", id="thanos_6075"),
+    ],
+)
+def test_why_an_answer_is_no_number(answer, said):
+    with serving(*answer) as url, pytest.raises(server.SourceError, match=said):
+        source(url).instant("sum(up)")
 
 
 def test_ansible_79624_secrets_are_in_no_argument_specification_of_a_role():

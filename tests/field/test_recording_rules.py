@@ -13,27 +13,16 @@ import prometheus_server
 import pytest
 from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import lineage, prometheus, server
 
-RULES = [
-    {
-        "name": "kube-resources.rules",
-        "interval": "3s",
-        "rules": [
-            {
-                "record": "ksm:resource_count",
-                "expr": (
-                    "count by (job, ksm_resource) (max without (instance)"
-                    ' (label_replace({__name__!~"kube_pod_.*",__name__=~"kube_.*_info",namespace!=""}, "ksm_resource",'
-                    ' "$1", "__name__", "kube_(.*)_info")))\n'
-                ),
-            },
-            {
-                "record": "net_total_rate_offset",
-                "expr": 'sum(rate(node_network_receive_bytes{device="eth0"}[50s] offset 1m)) * 8',
-            },
-            {"record": "requests::rate1m", "expr": "sum(rate(requests_total[1m]))"},
-        ],
-    }
-]
+RESOURCES = (
+    'count by (job, ksm_resource) (max without (instance) (label_replace({__name__!~"kube_pod_.*",__name__=~"kube_.*_info'
+    '",namespace!=""}, "ksm_resource", "$1", "__name__", "kube_(.*)_info")))\n'
+)
+RECORDED = {
+    "ksm:resource_count": RESOURCES,
+    "net_total_rate_offset": 'sum(rate(node_network_receive_bytes{device="eth0"}[50s] offset 1m)) * 8',
+    "requests::rate1m": "sum(rate(requests_total[1m]))",
+}
+RULES = [{"name": "r", "interval": "3s", "rules": [{"record": name, "expr": text} for name, text in RECORDED.items()]}]
 
 
 def lineage_of(url):
@@ -56,19 +45,24 @@ def a_server(tmp_path_factory):
         yield url
 
 
-def test_prometheus_13596_several_patterns_for_a_name(url):
-    """Also promql-parser 70."""
-    assert lineage_of(url).of("sum(ksm:resource_count)").seconds == 3 + 1
+@pytest.mark.parametrize(
+    ("query", "seconds"),
+    [
+        # Several patterns for a name. Also promql-parser 70.
+        pytest.param("sum(ksm:resource_count)", 3 + 1, id="prometheus_13596"),
+        # An offset within a rule. Also prometheus 1234.
+        pytest.param("net_total_rate_offset", 3 + 50 + 60 + 1, id="prometheus_1223"),
+        # A rule with two colons beside the query that it stands for.
+        pytest.param("requests::rate1m", 3 + 60 + 1, id="prometheus_2754"),
+        pytest.param("sum(rate(requests_total[1m]))", 60 + 1, id="prometheus_2754"),
+    ],
+)
+def test_how_far_back_a_query_counts(url, query, seconds):
+    assert lineage_of(url).of(query).seconds == seconds
 
 
-def test_prometheus_1223_an_offset_within_a_rule(url):
-    """Also prometheus 1234."""
-    assert lineage_of(url).of("net_total_rate_offset").seconds == 3 + 50 + 60 + 1
-
-
-def test_prometheus_2754_a_rule_with_two_colons_beside_the_query_that_it_stands_for(url):
-    assert lineage_of(url).of("requests::rate1m").seconds == 3 + 60 + 1
-    assert lineage_of(url).of("sum(rate(requests_total[1m]))").seconds == 60 + 1
+def recording(name, query, **more):
+    return {"type": "recording", "name": name, "query": query, **more}
 
 
 def groups(rules, **more):
@@ -82,56 +76,46 @@ def answering(data, gap=15, refuses=""):
         path, _mark, wanted = handler.path.partition("?")
         one = {"metric": {}, "value": [1, "7"], "values": [[gap * number, "1"] for number in range(2)]}
         if refuses and refuses in urllib.parse.unquote_plus(wanted):
-            return prometheus_server.send(
-                handler,
-                json.dumps({"status": "error", "error": "=~ is an unsupported matchtype for the __name__ label"}),
-                400,
-            )
+            error = {"status": "error", "error": "=~ is an unsupported matchtype for the __name__ label"}
+            return prometheus_server.send(handler, json.dumps(error), 400)
         known = data if path.endswith("rules") else {"resultType": "vector", "result": [one]}
         return prometheus_server.send(handler, json.dumps({"status": "success", "data": known}))
 
     return prometheus_server.serving(answer)
 
 
-def test_prometheus_16913_a_rule_before_its_source_lags_by_two_evaluations():
-    """Of one group, from Prometheus 3 on."""
-    before = {"type": "recording", "name": "minute_before", "query": "minute_current + 0"}
-    with answering(
-        groups([before, {"type": "recording", "name": "minute_current", "query": "scalar(minute())"}])
-    ) as url:
-        assert lineage_of(url).of("minute_before").seconds == 3 * 15
-
-
-def test_prometheus_3290_a_rule_with_labels_in_its_name_makes_no_series_of_the_name_before_them():
-    with answering(
-        groups([{"type": "recording", "name": 'banana{color="yellow"}', "query": "rate(strawberry[1h])"}])
-    ) as url:
-        assert lineage_of(url).of('banana{color="yellow"}').seconds == 15
-
-
-def test_prometheus_9092_a_service_that_is_scraped_every_five_minutes(url):
-    with answering(groups([{"type": "recording", "name": "x", "query": "1"}]), gap=300) as slow:
-        assert lineage_of(slow).of("increase(ifHCInOctets[10m])").seconds == 600 + 300
+@pytest.mark.parametrize(
+    ("rules", "gap", "query", "seconds"),
+    [
+        # A rule before its source, of one group, lags by two evaluations from Prometheus 3 on.
+        pytest.param(
+            [recording("before", "current + 0"), recording("current", "scalar(minute())")],
+            *(15, "before", 3 * 15),
+            id="prometheus_16913",
+        ),
+        # A rule with labels in its name makes no series of the name before them.
+        pytest.param(
+            [recording('banana{color="yellow"}', "rate(strawberry[1h])")],
+            *(15, 'banana{color="yellow"}', 15),
+            id="prometheus_3290",
+        ),
+        # A service that is scraped every five minutes.
+        pytest.param([], 300, "increase(ifHCInOctets[10m])", 600 + 300, id="prometheus_9092"),
+    ],
+)
+def test_how_far_back_a_query_counts_by_what_a_server_says(rules, gap, query, seconds):
+    with answering(groups(rules), gap) as url:
+        assert lineage_of(url).of(query).seconds == seconds
 
 
 def test_victoriametrics_7297_rules_with_empty_fields_and_alerts_that_nobody_asked_for():
     """Also 5743: it gives all rules, whatever type is asked for; and some without labels."""
     empty = dict.fromkeys(("state", "file", "group_name", "lastError"), "")
-    recording = {
-        **empty,
-        "type": "recording",
-        "name": "quantile:duration",
-        "query": "max(rate(duration_bucket[5m]))\n",
-        "labels": {"quantile": "0.5"},
-    }
+    named = {"name": "quantile:duration", "query": "max(rate(duration_bucket[5m]))\n"}
+    quantile = recording(**named, **empty, labels={"quantile": "0.5"})
     alert = {"type": "alerting", "name": "quantile:duration", "query": "x[1w]", "alerts": [], "state": "firing"}
-    with answering(
-        groups(
-            [alert, recording, {**recording, "labels": None, "name": "other"}],
-            id="4652008536941098091",
-            evaluationTime=None,
-        )
-    ) as url:
+    rules = [alert, quantile, {**quantile, "labels": None, "name": "other"}]
+    with answering(groups(rules, id="4652008536941098091", evaluationTime=None)) as url:
         assert lineage_of(url).of('quantile:duration{quantile="0.5"}').seconds == 15 + 300 + 15
         assert lineage_of(url).of("other").seconds == 15 + 300 + 15
         # That rule makes no other quantile.

@@ -7,23 +7,19 @@ each on a host whose policy is changed and put back.
 from __future__ import annotations
 
 import os
-import pathlib
 import stat
 import subprocess
 import sys
-import textwrap
 
-import pytest
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "unit/support"))
 import boot_maker
+import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import change as boot_change
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._rollback import change as rollback_change
 from fake_memory import VM, MemoryHost
 from memory_tree import put
 
-OURS = "etc/sysctl.d/99-threadwise-smt-memory.conf"
+OURS, AWAITED = "etc/sysctl.d/99-threadwise-smt-memory.conf", "var/lib/threadwise-smt/boot-awaited.json"
 
 
 @pytest.fixture(name="host")
@@ -36,9 +32,8 @@ def rollback(root, state, *parts, run_command=lambda command: (0, "", ""), **opt
 
 
 def boot_args(root, smt):
-    boot_change.run(
-        host_files.HostFs(str(root)), boot_change.Request(smt, None, False, False), "x86_64", "6.1.0-13-amd64"
-    )
+    request = boot_change.Request(smt, None, False, False)
+    boot_change.run(host_files.HostFs(str(root)), request, "x86_64", "6.1.0-13-amd64")
 
 
 def test_tuned_882_a_value_of_0_is_not_written_back_over_its_counterpart(host):
@@ -77,15 +72,13 @@ def test_machine_config_operator_5914_an_argument_that_is_gone_by_itself(tmp_pat
     entry = tmp_path / "boot/loader/entries/m-5.14.0-1.conf"
     entry.write_text(entry.read_text().replace(" nosmt", ""))
     assert rollback(tmp_path, "back")["not_back"] == []
-    assert {path: text for path, text in boot_maker.snapshot(tmp_path).items() if "sda2" in path} == {
-        path: text for path, text in before.items() if "sda2" in path
-    }
+    after = boot_maker.snapshot(tmp_path)
+    assert {path for path in {*before, *after} if before.get(path) != after.get(path)} <= {AWAITED}
 
 
 def test_grubby_23_several_arguments_of_one_name_come_back_in_their_order(tmp_path):
     line = (
-        "root=/dev/sda2 console=tty1 mitigations=auto,nosmt console=ttyS1,115200n mitigations=auto,nosmt,no_user_user"
-        " nosmt ro"
+        "root=/dev/sda2 console=tty1 mitigations=auto,nosmt console=ttyS1 mitigations=auto,nosmt,no_user_user nosmt ro"
     )
     boot_maker.grubby_tree(tmp_path, (line,) * 2, cmdline=line + "\n")
     before = boot_maker.snapshot(tmp_path)
@@ -107,9 +100,8 @@ def test_netplan_548_files_that_are_put_back_can_be_read_by_those_who_need_them(
         rollback(host.root, "back", run_command=host.run_command)
     finally:
         os.umask(umask)
-    assert [
-        stat.S_IMODE((host.root / path).stat().st_mode) for path in (OURS, "etc/default/grub.d/zz-threadwise-smt.cfg")
-    ] == [0o644, 0o644]
+    paths = (OURS, "etc/default/grub.d/zz-threadwise-smt.cfg")
+    assert [stat.S_IMODE((host.root / path).stat().st_mode) for path in paths] == [0o644, 0o644]
 
 
 def test_sonic_buildimage_23907_one_part_that_cannot_be_put_back_does_not_keep_all_from_it(host):
@@ -129,22 +121,16 @@ def test_napalm_2005_who_rolls_back_knows_nothing_of_the_change(tmp_path):
     before = boot_maker.snapshot(tmp_path)
     rollback(tmp_path, "saved", "configured", rollout=True)
     boot_args(tmp_path, "enabled")
-    program = f"""
-        from ansible_collections.threadwise.smt.plugins.module_utils._rollback import change
-        change.Rollback(change.Request("back"), None, {str(tmp_path)!r}).run()
-    """
-    subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)],
-        check=True,
-        env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
-    )
+    program = "from ansible_collections.threadwise.smt.plugins.module_utils._rollback import change\n"
+    program += f'change.Rollback(change.Request("back"), None, {str(tmp_path)!r}).run()'
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", program], check=True, env=environment)
     assert boot_maker.snapshot(tmp_path) == before
 
 
 def test_rear_3578_which_entry_boots_is_not_rolled_back(tmp_path):
-    boot_maker.grubby_tree(
-        tmp_path, ("$kernelopts",) * 2, release=40, kernelopts="root=/dev/sda2 ro nosmt", cmdline=None
-    )
+    options = {"kernelopts": "root=/dev/sda2 ro nosmt", "cmdline": None}
+    boot_maker.grubby_tree(tmp_path, ("$kernelopts",) * 2, release=40, **options)
     environment = tmp_path / "boot/grub2/grubenv"
     rollback(tmp_path, "saved", "configured")
     boot_args(tmp_path, "enabled")
@@ -158,11 +144,7 @@ def test_grubby_55_a_kernel_that_is_installed_before_the_reboot(tmp_path):
     boot_maker.grubby_tree(tmp_path, ("root=/dev/sda2 nosmt ro",) * 2)
     rollback(tmp_path, "saved", "configured")
     boot_args(tmp_path, "enabled")
-    boot_maker.write(
-        tmp_path,
-        "boot/loader/entries/m-6.0.0.conf",
-        "title Linux 6.0.0\nlinux /vmlinuz-6.0.0\noptions root=/dev/sda2 ro\n",
-    )
-    assert rollback(tmp_path, "back")["not_back"] == [
-        "the boot entry Linux 6.0.0 has no argument for SMT instead of nosmt"
-    ]
+    entry = "title Linux 6.0.0\nlinux /vmlinuz-6.0.0\noptions root=/dev/sda2 ro\n"
+    boot_maker.write(tmp_path, "boot/loader/entries/m-6.0.0.conf", entry)
+    (said,) = rollback(tmp_path, "back")["not_back"]
+    assert "Linux 6.0.0" in said and "nosmt" in said

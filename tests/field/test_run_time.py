@@ -57,17 +57,14 @@ def test_netplan_548_files_come_back_with_their_owner_and_mode(host, monkeypatch
     assert (after.st_ino, path.read_bytes()) == (before.st_ino, text) and online(host) == list(range(8))
 
 
-def test_netplan_271_the_time_that_is_asked_for_is_the_time(host):
+def test_netplan_271_and_245_what_undoes_waits_as_long_as_is_asked_and_is_ready_before_anything_changes(host):
     """A cap of five seconds inside had ended what was asked to wait for 300."""
-    host.ask("disabled", rollback_after=3000)
-    assert host.pending()["seconds"] == 3000
-
-
-def test_netplan_245_what_undoes_is_ready_before_anything_changes(host):
     seen = {}
     host.before_command = lambda command: seen.setdefault(command[0], online(host))
-    host.ask("disabled", rollback_after=60)
-    assert seen["systemd-run"] == list(range(8))
+    host.ask("disabled", rollback_after=3000)
+    assert host.pending()["seconds"] == 3000 and seen["systemd-run"] == list(range(8))
+    # CPUs that were taken in the order of their numbers left cores idle whose siblings were there.
+    assert online(host) == [0, 2, 4, 6], "laptop-mode-tools 71"
 
 
 def test_cluster_node_tuning_operator_518_the_default_affinity_of_interrupts_names_offline_cpus(host):
@@ -91,12 +88,6 @@ def test_cluster_node_tuning_operator_1618_a_rule_that_brings_cpus_back_is_named
     assert udev_rules.active(host_files.HostFs(host.sysroot)) == ["usr/lib/udev/rules.d/40-redhat-hotplug.rules"]
 
 
-def test_laptop_mode_tools_71_siblings_go_before_cores(host):
-    """CPUs that were taken in the order of their numbers left cores idle whose siblings were there."""
-    host.ask("disabled")
-    assert online(host) == [0, 2, 4, 6]
-
-
 # ---- who turns SMT back on -----------------------------------------------------------------------------------------
 
 RULES = {
@@ -116,20 +107,16 @@ OTHER_RULES = {
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_linux_mm_2011_rules_that_run_a_program_or_skip_others(host, rule):
-    path = pathlib.Path(host.sysroot, "etc/udev/rules.d/80-cpu.rules")
-    path.parent.mkdir(parents=True)
-    path.write_text(rule)
-    fs = host_files.HostFs(host.sysroot)
-    assert udev_rules.active(fs) == ["etc/udev/rules.d/80-cpu.rules"]
+    put(host, "etc/udev/rules.d/80-cpu.rules", rule)
+    assert udev_rules.active(host_files.HostFs(host.sysroot)) == ["etc/udev/rules.d/80-cpu.rules"]
     assert udev_rules.without_them(udev_rules.without_them(rule)) == udev_rules.without_them(rule) != rule
 
 
-@pytest.mark.parametrize("rule", OTHER_RULES.values(), ids=OTHER_RULES)
-def test_rules_that_bring_no_cpu_online(host, rule):
-    assert udev_rules.without_them(rule) == rule
+def test_rules_that_bring_no_cpu_online():
+    assert {name: udev_rules.without_them(rule) for name, rule in OTHER_RULES.items()} == OTHER_RULES
 
 
-ON = "/sys/devices/system/cpu/smt/control"
+ON, WANTS = "/sys/devices/system/cpu/smt/control", "etc/systemd/system/multi-user.target.wants/"
 WRITERS = {
     "cron": ("etc/crontab", f"@reboot root echo on > {ON}"),
     "cron.d": ("etc/cron.d/smt", "*/5 * * * * root ppc64_cpu --smt=on"),
@@ -137,22 +124,16 @@ WRITERS = {
     "likwid 320": ("etc/rc.local", 'for n in 1 3\ndo echo 0 > "/sys/devices/system/cpu/cpu${n}/online"\ndone'),
     "a crontab": ("var/spool/cron/crontabs/root", "@reboot chcpu -e 1,3"),
     "a unit": ("etc/systemd/system/smt.service", f"ExecStart=/bin/sh -c 'echo on | tee {ON}'"),
-    "powerpc-utils 106": ("etc/systemd/system/multi-user.target.wants/smtstate.service", "[Service]"),
-    "powerpc-utils 11": (
-        "etc/systemd/system/multi-user.target.wants/smt_off.service",
-        "ExecStart=/usr/sbin/ppc64_cpu --smt=off",
-    ),
+    "powerpc-utils 106": (WANTS + "smtstate.service", "[Service]"),
+    "powerpc-utils 11": (WANTS + "smt_off.service", "ExecStart=/usr/sbin/ppc64_cpu --smt=off"),
     "systemd 14753": ("etc/tmpfiles.d/smt.conf", f"w! {ON} - - - - on"),
     "sysfsutils": ("etc/sysfs.d/smt.conf", "devices/system/cpu/smt/control = on"),
-    "a folder in a variable": (
-        "etc/init.d/cpus",
-        'for i in /sys/devices/system/cpu/cpu[1-9]*; do\n  echo 1 > "$i/online"\ndone',
-    ),
+    "a folder": ("etc/init.d/cpus", 'for i in /sys/devices/system/cpu/cpu[1-9]*; do\n  echo 1 > "$i/online"\ndone'),
     "aws-parallelcluster 4260": (
         "var/lib/cloud/instance/cloud-config.txt",
         'bootcmd:\n  - "for n in 1 3; do echo 0 > /sys/devices/system/cpu/cpu$n/online; done"\nruncmd:\n  - reboot',
     ),
-    "aws-parallelcluster 4260, in a file of its own": (
+    "aws-parallelcluster 4260, its own": (
         "etc/cloud/cloud.cfg.d/99-smt.cfg",
         f"bootcmd:\n- [sh, -c, 'echo off > {ON}']",
     ),
@@ -177,7 +158,7 @@ def test_who_turns_siblings_on_again_is_named(host, path, line):
     ("path", "line"),
     [
         ("etc/systemd/system/ht.service", "ExecStartPre=-/usr/local/sbin/ht on"),
-        ("etc/systemd/system/multi-user.target.wants/ht.service", "ExecStart=/bin/bash -c '/usr/local/sbin/ht on'"),
+        (WANTS + "ht.service", "ExecStart=/bin/bash -c '/usr/local/sbin/ht on'"),
         ("etc/cron.d/ht", "@reboot root /usr/local/sbin/ht"),
     ],
 )
@@ -208,38 +189,30 @@ def test_tuned_848_a_profile_that_switches_siblings(host, name, text, active):
     assert sentence.startswith("TuneD's profile own (")
 
 
-@pytest.mark.parametrize(
-    ("path", "text"),
-    [
-        # Memory that is added comes online by a file of the same name.
-        ("etc/rc.local", "for i in /sys/devices/system/memory/memory*; do echo 1 > $i/online; done"),
-        # Run at the first boot only.
-        ("var/lib/cloud/instance/cloud-config.txt", f"runcmd:\n  - echo off > {ON}\n"),
-        ("etc/sysfs.d/x.conf", "devices/system/cpu/cpu0/cpufreq/scaling_governor = powersave"),
-        ("etc/systemd/system/x.service", "ExecStart=/usr/local/bin/missing"),
-    ],
-)
-def test_what_sets_something_else_is_not_named(host, path, text):
+NO_WRITERS = {
+    # Memory that is added comes online by a file of the same name.
+    "memory": ("etc/rc.local", "for i in /sys/devices/system/memory/memory*; do echo 1 > $i/online; done"),
+    # Run at the first boot only.
+    "cloud-init": ("var/lib/cloud/instance/cloud-config.txt", f"runcmd:\n  - echo off > {ON}\n"),
+    "governor": ("etc/sysfs.d/x.conf", "devices/system/cpu/cpu0/cpufreq/scaling_governor = powersave"),
+    "missing": ("etc/systemd/system/x.service", "ExecStart=/usr/local/bin/missing"),
+    **{
+        line: ("etc/cron.d/smt", line)
+        for line in (f"cat {ON}", "ppc64_cpu --smt", "chcpu --configure 1", "# chcpu -e 1", "")
+    },
+}
+
+
+@pytest.mark.parametrize(("path", "text"), NO_WRITERS.values(), ids=NO_WRITERS)
+def test_who_sets_something_else_or_only_reads_is_not_named(host, path, text):
     put(host, path, f"{text}\n")
-    assert others.found(host_files.HostFs(host.sysroot)) == []
-
-
-@pytest.mark.parametrize(
-    "line", ["cat /sys/devices/system/cpu/smt/control", "ppc64_cpu --smt", "chcpu --configure 1", "# chcpu -e 1", ""]
-)
-def test_who_only_reads_is_not_named(host, line):
-    file = pathlib.Path(host.sysroot, "etc/cron.d/smt")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(line + "\n")
     assert others.found(host_files.HostFs(host.sysroot)) == []
 
 
 @pytest.mark.parametrize("check", [True, False])
 def test_lisa_800_cpus_that_serve_channels_of_hyper_v_are_named_before_the_write(host, check):
     for channel, cpu in ((14, 0), (21, 3), (22, 5)):
-        path = pathlib.Path(host.sysroot, f"sys/bus/vmbus/devices/0a1b/channels/{channel}/cpu")
-        path.parent.mkdir(parents=True)
-        path.write_text(f"{cpu}\n")
+        put(host, f"sys/bus/vmbus/devices/0a1b/channels/{channel}/cpu", f"{cpu}\n")
     (warning,) = (text for text in host.ask("disabled", check=check)["warnings"] if "VMBus" in text)
     assert warning.startswith("CPUs 3,5 serve channels") and "/sys/bus/vmbus/devices/*/channels/*/cpu" in warning
     assert not any("VMBus" in text for text in host.ask("enabled", check=check)["warnings"])
