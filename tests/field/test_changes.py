@@ -30,18 +30,17 @@ def made(metric, before, after, noise=0.002):
     return result_maker.result(workloads={"orders": workload}, names=["one_per_core"], blocks=8, noise=noise)
 
 
-def reported(directory, *made_of, **options):
+def reported(directory, document):
     """The comparison, the sentence, and all that a person reads."""
-    result_files.save(directory, made(*made_of, **options))
+    result_files.save(directory, document)
     build.build(result_files.result_paths(directory), directory)
     (of_host,) = json.loads((directory / "results.json").read_text(encoding="utf-8"))["hosts"]
-    read = html.unescape((directory / "index.html").read_text(encoding="utf-8")) + re.sub(
-        r"\\(.)", r"\1", (directory / "summary.md").read_text(encoding="utf-8")
-    )
+    pages = [(directory / name).read_text(encoding="utf-8") for name in ("index.html", "summary.md")]
     (compared,) = (one for one in of_host["comparisons"] if one["metric"] == "orders")
-    return compared, of_host["conclusion"]["sentence"], read
+    return compared, of_host["conclusion"]["sentence"], html.unescape(pages[0]) + re.sub(r"\\(.)", r"\1", pages[1])
 
 
+@pytest.mark.night(after=3)
 @pytest.mark.parametrize(
     ("metric", "before", "after", "change", "word"),
     [
@@ -55,7 +54,7 @@ def reported(directory, *made_of, **options):
     ],
 )
 def test_a_change_is_that_of_the_metric(tmp_path, metric, before, after, change, word):
-    compared, sentence, read = reported(tmp_path, metric, before, after)
+    compared, sentence, read = reported(tmp_path, made(metric, before, after))
     assert compared["change"] == pytest.approx(change, abs=0.002)
     said = re.search(r"by ([+−][\d.]+) % \(([+−][\d.]+) to ([+−][\d.]+) %\), (better|worse)", sentence)
     number, low, high = (float(text.replace("−", "-")) / 100 for text in said.groups()[:3])
@@ -64,20 +63,15 @@ def test_a_change_is_that_of_the_metric(tmp_path, metric, before, after, change,
     assert not re.search(r"(faster|slower)\b", read)
 
 
-def test_benchmark_ips_49_two_that_are_equal(tmp_path):
-    compared, sentence, _read = reported(tmp_path, RATE, 1000.0, 1000.0)
-    assert compared["verdict"] == "equivalent"
-    assert not re.search("better|worse", sentence)
-
-
-def test_sightglass_141_both_directions_say_the_same(tmp_path):
-    found = []
-    for name, values in (("there", (1000.0, 1250.0)), ("back", (1250.0, 1000.0))):
+def test_benchmark_ips_49_and_sightglass_141_two_that_are_equal_and_both_directions(tmp_path):
+    found = {}
+    for name, values in (("equal", (1000.0, 1000.0)), ("there", (1000.0, 1250.0)), ("back", (1250.0, 1000.0))):
         (tmp_path / name).mkdir()
-        found.append(reported(tmp_path / name, RATE, *values)[0])
-    there, back = found
-    assert (1 + there["change"]) * (1 + back["change"]) == pytest.approx(1, abs=0.005)
-    assert there["verdict"] == "gain" and back["verdict"] == "loss"
+        found[name] = reported(tmp_path / name, made(RATE, *values))
+    assert [found[name][0]["verdict"] for name in found] == ["equivalent", "gain", "loss"]
+    assert not re.search("better|worse", found["equal"][1])
+    there, back = found["there"][0]["change"], found["back"][0]["change"]
+    assert (1 + there) * (1 + back) == pytest.approx(1, abs=0.005)
 
 
 @pytest.mark.parametrize("value", [float("inf"), float("nan")])
@@ -92,10 +86,7 @@ def test_jsperf_app_12_a_rate_that_is_no_number(value):
 def test_jsperf_app_12_a_rate_without_work_is_compared_with_nothing(tmp_path, value):
     document = made(RATE, 1000.0, 1250.0)
     document["samples"][0]["metrics"]["orders"]["value"] = value
-    result_files.save(tmp_path, document)
-    build.build(result_files.result_paths(tmp_path), tmp_path)
-    (of_host,) = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["hosts"]
-    (compared,) = (one for one in of_host["comparisons"] if one["metric"] == "orders")
+    compared = reported(tmp_path, document)[0]
     assert (compared["n"], compared["dropped_blocks"]) == (7, 1)
     assert compared["change"] == pytest.approx(0.25, abs=0.005)
     for name in ("index.html", "summary.md", "comparisons.csv", "metrics.prom"):

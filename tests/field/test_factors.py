@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
+import sysfs_tree
 from ansible_collections.threadwise.smt.plugins.module_utils._arms import base, registry
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import selection
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
@@ -58,16 +59,10 @@ class Siblings(base.RuntimeArm):
 
 @pytest.fixture(name="kernel")
 def make_kernel(tmp_path, monkeypatch):
-    files = {
-        f"{CPU}/online": "0-1",
-        f"{CPU}/present": "0-1",
-        **{f"{CPU}/cpu{cpu}/online": "1" for cpu in (0, 1)},
-        **{f"{CPU}/cpu{cpu}/cpufreq/scaling_governor": FOUND for cpu in (0, 1)},
-        **{f"{CPU}/cpu{cpu}/cpufreq/scaling_available_governors": "performance powersave schedutil" for cpu in (0, 1)},
-    }
-    for path, text in files.items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(text)
+    of_cpu = {"cpufreq/scaling_available_governors": "performance powersave schedutil", "online": "1"}
+    of_cpu["cpufreq/scaling_governor"] = FOUND
+    files = {f"{CPU}/cpu{cpu}/{name}": text for cpu in (0, 1) for name, text in of_cpu.items()}
+    sysfs_tree.write(tmp_path, {f"{CPU}/online": "0-1", f"{CPU}/present": "0-1", **files})
     monkeypatch.setattr(registry, "ARMS", (*registry.ARMS, (Siblings,)))
     return Kernel(str(tmp_path))
 
@@ -77,6 +72,7 @@ PAIRS = ["__".join(pair) for pair in itertools.product(*FACTORS)]
 TURNED = ["__".join(reversed(name.split("__"))) for name in PAIRS]
 
 
+@pytest.mark.night(after=6)
 @pytest.mark.parametrize("names", [PAIRS, TURNED, [*PAIRS[:1], PAIRS[3], "sibling_on", "governor_performance"]])
 @pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
 def test_google_benchmark_1686_siblings_that_come_back_have_the_frequency_setting_of_the_arm(names, order, kernel):

@@ -18,12 +18,6 @@ NOW = datetime.datetime(2026, 11, 27, 6, tzinfo=datetime.UTC)
 DAY = datetime.timedelta(days=1)
 
 
-def only(found):
-    """The value of a mapping that has one."""
-    (one,) = found.values()
-    return one
-
-
 def runs(*ratios, half=0.01):
     """What runs say that have these effects, each with an interval of this half width."""
     return [series.Interval(ratio, ratio * (1 - half), ratio * (1 + half), 0.95) for ratio in ratios]
@@ -33,31 +27,41 @@ def places(made):
     return [turn.place for turn in series.turns(made, MARGIN)]
 
 
+NOISY = [0.02, -0.02, 0.0, 0.015, -0.015] * 4
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        # One run that is far off between others is no step; noise without a step is none.
+        pytest.param(runs(*[1.0, 1.005, 0.995] * 3, 1.35, *[1.0, 0.995, 1.005] * 3), [], id="xtdb_5454"),
+        pytest.param(runs(1.0, 1.012, 0.991, 1.006, 0.988, 1.01, 0.996, 1.003, half=0.015), [], id="fak_1163"),
+        # An early step does not hide a later one.
+        pytest.param(runs(*[0.8] * 2, *[1.0, 1.004] * 4, *[0.9, 0.896] * 4), [2, 10], id="catapult_1574"),
+        # A small step in a noisy series is found once its means are sure.
+        pytest.param(
+            runs(*(1 + one for one in NOISY), *(1.06 + one for one in NOISY), half=0.02), [20], id="catapult_2388"
+        ),
+        # What counts as scatter between runs is that within the parts, not what the step adds to it.
+        pytest.param(runs(*[1.0, 1.003] * 3, *[3.0, 3.009] * 3, *[2.7, 2.697] * 3), [6, 12], id="conbench_383"),
+        # An absurd value before a step does not hide it.
+        pytest.param(runs(1e9, *[1.0, 1.002] * 5, *[1.1, 1.102] * 5), [1, 11], id="pints_998"),
+        # Intervals without width are no error.
+        *(pytest.param(runs(1.0, 1.0, 1.0, half=half), [], id="no width") for half in (0.0, 1e-12)),
+        *(pytest.param(runs(1.0, 1.0, 1.2, 1.2, half=half), [2], id="no width") for half in (0.0, 1e-12)),
+    ],
+)
+def test_where_a_series_has_steps(made, expected):
+    assert places(made) == expected
+
+
 def test_xtdb_5454_a_step_is_said_once_and_what_follows_it_holds():
     for after in range(1, 12):
         made = runs(*[1.0, 1.005, 0.995] * 4, *[1.35, 1.345, 1.355][: after % 3 + 1] * after)
         found = series.turns(made, MARGIN)
         assert [turn.place for turn in found] == [12], after
-        state = series.standing(made, found, MARGIN)
-        assert state == (series.CHANGED if len(made) == 13 else series.HOLDS), after
-
-
-def test_xtdb_5454_one_run_that_is_far_off_between_others_is_no_step():
-    assert places(runs(*[1.0, 1.005, 0.995] * 3, 1.35, *[1.0, 0.995, 1.005] * 3)) == []
-
-
-def test_fak_1163_noise_without_a_step_is_none():
-    assert places(runs(1.0, 1.012, 0.991, 1.006, 0.988, 1.01, 0.996, 1.003, 0.99, 1.008, half=0.015)) == []
-
-
-def test_catapult_1574_an_early_step_does_not_hide_a_later_one():
-    assert places(runs(*[0.8] * 2, *[1.0, 1.004] * 4, *[0.9, 0.896] * 4)) == [2, 10]
-
-
-def test_catapult_2388_a_small_step_in_a_noisy_series_is_found_once_its_means_are_sure():
-    noisy = [0.02, -0.02, 0.0, 0.015, -0.015] * 4
-    made = runs(*(1 + one for one in noisy), *(1.06 + one for one in noisy), half=0.02)
-    assert places(made) == [20]
+        expected = series.CHANGED if len(made) == 13 else series.HOLDS
+        assert series.standing(made, found, MARGIN) == expected, after
 
 
 def test_catapult_2419_where_a_step_is_does_not_follow_from_when_runs_were(tmp_path):
@@ -65,51 +69,27 @@ def test_catapult_2419_where_a_step_is_does_not_follow_from_when_runs_were(tmp_p
         for run_number, (day, share) in enumerate(zip(days, (0.6, 0.6, 0.6, 0.5, 0.5), strict=True)):
             at = datetime.datetime(2025, 12, 31, run_number) + day * DAY
             run(tmp_path / str(number), f"r{run_number}", share, at.strftime("%Y-%m-%dT%H:%M:%SZ"))
-        of_key = only(effects.read(tmp_path / str(number), NOW)[0])
+        (of_key,) = effects.read(tmp_path / str(number), NOW)[0].values()
         assert places([one.interval for one in of_key]) == [3]
 
 
-def test_conbench_383_a_step_does_not_make_later_ones_invisible():
-    """What counts as scatter between runs is that within the parts, not what the step adds to it."""
-    assert places(runs(*[1.0, 1.003] * 3, *[3.0, 3.009] * 3, *[2.7, 2.697] * 3)) == [6, 12]
-
-
-def test_pints_998_an_absurd_value_before_a_step_does_not_hide_it():
-    made = runs(1e9, *[1.0, 1.002] * 5, *[1.1, 1.102] * 5)
-    assert 11 in places(made)
-
-
-@pytest.mark.parametrize("half", [0.0, 1e-12])
-def test_intervals_without_width_are_no_error(half):
-    assert places(runs(1.0, 1.0, 1.0, half=half)) == [] and places(runs(1.0, 1.0, 1.2, 1.2, half=half)) == [2]
-
-
-def run(directory, name, share, started, **environment):
+def run(directory, name, share, started):
     """The report of an evaluation in which second threads give twice ``share``."""
-    path = directory / name
-    path.mkdir(parents=True)
-    made = result_maker.result(
-        host="web1",
-        run=name,
-        workloads={"gzip": {"rate": 100.0, "share": share, "unit": "MB/s", "title": "gzip"}},
-        names=("all_threads",),
-        seed=7,
-        collected=started,
-    )
-    made["environment"].update(environment)
-    (path / "web1.json").write_text(json.dumps(made))
-    build.build([path / "web1.json"], path)
+    workloads = {"gzip": {"rate": 100.0, "share": share, "unit": "MB/s", "title": "gzip"}}
+    shape = {"names": ("all_threads",), "seed": 7, "collected": started}
+    (directory / name).mkdir(parents=True)
+    path = directory / name / "web1.json"
+    path.write_text(json.dumps(result_maker.result(host="web1", run=name, workloads=workloads, **shape)))
+    build.build([path], directory / name)
 
 
 def test_bencher_runs_are_in_the_order_of_their_days_whatever_they_are_called(tmp_path):
     """Names of users have no order of their own."""
-    run(tmp_path, "z-first", 0.6, "2026-01-01T00:00:00Z")
-    run(tmp_path, "b-second", 0.6, "2026-03-01T00:00:00Z")
-    run(tmp_path, "a-third", 0.55, "2026-05-01T00:00:00Z")
+    names = ["z-first", "b-second", "a-third"]
+    for month, name in enumerate(names, 1):
+        run(tmp_path, name, 0.6, f"2026-{month:02}-01T00:00:00Z")
     found, refused = effects.read(tmp_path, NOW)
-    assert not refused and [[one.run for one in of_key] for of_key in found.values()] == [
-        ["z-first", "b-second", "a-third"]
-    ]
+    assert not refused and [[one.run for one in of_key] for of_key in found.values()] == [names]
 
 
 def add(directory, at, statuses, others=()):

@@ -50,68 +50,54 @@ def lscpu(*cpus):
     return "# The following is the parsable format\n" + "".join(f"{','.join(map(str, one))}\n" for one in cpus)
 
 
-def test_powerpc_utils_13_cores_with_different_numbers_of_threads_online(tmp_path):
-    machine = Machine(cores=4, threads=4, numbering="adjacent", offline=(1, 2, 3, 4, 5, 8, 9, 10, 11, 15))
-    printed = (
-        "Core   0:    0*    1     2     3  \nCore   1:    4     5     6*    7* \n"
-        "Core   2:    8     9    10    11  \nCore   3:   12*   13*   14*   15  \n"
-    )
-    assert said(tmp_path, machine, ppc64_cpu=printed) == {"ppc64_cpu": []}
+def rows(cpus, core=lambda cpu: cpu // 2, socket=lambda _cpu: 0):
+    return lscpu(*((cpu, core(cpu), socket(cpu)) for cpu in cpus))
 
 
-def test_powerpc_utils_104_numbers_with_gaps(tmp_path):
-    machine = Machine(packages=2, cores=1, threads=8, numbering="adjacent", spacing=16)
-    printed = "".join(
-        f"Core {core}: {' '.join(f'{cpu}*' for cpu in range(16 * core, 16 * core + 8))}\n" for core in range(2)
-    )
-    assert said(tmp_path, machine, ppc64_cpu=printed) == {"ppc64_cpu": []}
-
-
-@pytest.mark.parametrize(
-    "cores",
-    [
-        # It shows what is online alone, or with --whole-system also what is not.
-        ((0,), (1,)),
-        ((0, 2), (1, 3)),
-    ],
+GAPS = Machine(cores=4, threads=4, numbering="adjacent", offline=(1, 2, 3, 4, 5, 8, 9, 10, 11, 15))
+IN_PAIRS = Machine(packages=2, cores=1, numbering="adjacent")
+SPACED = Machine(packages=2, cores=2, threads=1, numbering="adjacent", spacing=12)
+EIGHT = Machine(packages=2, cores=1, threads=8, numbering="adjacent", spacing=16)
+OF_HYBRID = [(2 * core, 2 * core + 1) for core in range(6)] + [(cpu,) for cpu in range(12, 16)]
+OF_GAPS = (
+    "Core   0:    0*    1     2     3  \nCore   1:    4     5     6*    7* \n"
+    "Core   2:    8     9    10    11  \nCore   3:   12*   13*   14*   15  \n"
 )
-def test_hwloc_522_siblings_that_are_offline_are_no_difference(cores, tmp_path):
-    assert said(tmp_path, Machine(cores=2, offline=(2, 3)), hwloc=hwloc(*cores)) == {"hwloc": []}
+OF_EIGHT = [f"Core {core}: {' '.join(f'{cpu}*' for cpu in range(16 * core, 16 * core + 8))}\n" for core in range(2)]
+AGREES = {
+    # Cores with different numbers of threads online; numbers with gaps.
+    "powerpc_utils_13": (GAPS, {"ppc64_cpu": OF_GAPS}),
+    "powerpc_utils_104": (EIGHT, {"ppc64_cpu": "".join(OF_EIGHT)}),
+    # It shows what is online alone, or with --whole-system also what is not; the first CPU may be offline.
+    "hwloc_522": (Machine(cores=2, offline=(2, 3)), {"hwloc": hwloc((0,), (1,))}),
+    "hwloc_522 whole": (Machine(cores=2, offline=(2, 3)), {"hwloc": hwloc((0, 2), (1, 3))}),
+    "hwloc_450": (Machine(cores=2, offline=(0,)), {"hwloc": hwloc((2,), (1, 3))}),
+    # CPUs that a tool may not use are no difference.
+    "hwloc_jl_81": (Machine(cores=4), {"hwloc": hwloc((1, 5), (2,))}),
+    # Each core a socket of its own; a number of a core is one of its socket, so CPUs 0 and 2 are on different cores.
+    "util_linux_698": (Machine(cores=4, numbering="adjacent"), {"lscpu": rows(range(8), socket=lambda cpu: cpu // 2)}),
+    "util_linux_3902": (IN_PAIRS, {"lscpu": lscpu((0, 0, 0), (1, 0, 0), (2, 0, 1), (3, 0, 1))}),
+    # Hybrid processors have cores of two kinds.
+    "util_linux_4595": (
+        HYBRID,
+        {"lscpu": rows(range(16), lambda cpu: max(cpu // 2, cpu - 6)), "hwloc": hwloc(*OF_HYBRID)},
+    ),
+    # Numbers that leave out many CPUs.
+    "likwid_565": (
+        SPACED,
+        {"lscpu": lscpu((0, 0, 0), (1, 1, 0), (12, 2, 1), (13, 3, 1)), "hwloc": hwloc((0,), (1,), (12,), (13,))},
+    ),
+}
 
 
-def test_hwloc_450_the_first_cpu_may_be_offline(tmp_path):
-    assert said(tmp_path, Machine(cores=2, offline=(0,)), hwloc=hwloc((2,), (1, 3))) == {"hwloc": []}
+@pytest.mark.parametrize(("machine", "printed"), AGREES.values(), ids=AGREES)
+def test_what_tools_show_is_no_difference(tmp_path, machine, printed):
+    assert said(tmp_path, machine, **printed) == {tool: [] for tool in printed}
 
 
-def test_hwloc_jl_81_cpus_that_a_tool_may_not_use_are_no_difference(tmp_path):
-    assert said(tmp_path, Machine(cores=4, offline=()), hwloc=hwloc((1, 5), (2,))) == {"hwloc": []}
-
-
-def test_util_linux_698_each_core_a_socket_of_its_own(tmp_path):
-    printed = lscpu(*((cpu, cpu // 2, cpu // 2) for cpu in range(8)))
-    assert said(tmp_path, Machine(cores=4, numbering="adjacent"), lscpu=printed) == {"lscpu": []}
-
-
-def test_util_linux_3902_a_number_of_a_core_is_one_of_its_socket(tmp_path):
-    """The numbers start anew in each socket: CPUs 0 and 2 are on different cores."""
-    printed = lscpu((0, 0, 0), (1, 0, 0), (2, 0, 1), (3, 0, 1))
-    machine = Machine(packages=2, cores=1, numbering="adjacent")
-    assert said(tmp_path, machine, lscpu=printed) == {"lscpu": []}
-
-
-def test_util_linux_4595_hybrid_processors_have_cores_of_two_kinds(tmp_path):
-    cores = [(2 * core, 2 * core + 1) for core in range(6)] + [(cpu,) for cpu in range(12, 16)]
-    printed = lscpu(*((cpu, number, 0) for number, core in enumerate(cores) for cpu in core))
-    assert said(tmp_path, HYBRID, lscpu=printed, hwloc=hwloc(*cores)) == {"lscpu": [], "hwloc": []}
-    # A tool that divides all CPUs by the threads of the first core has pairs of small cores.
-    wrong = lscpu(*((cpu, cpu // 2, 0) for cpu in range(16)))
-    assert said(tmp_path, HYBRID, lscpu=wrong)["lscpu"][0] == "lscpu has CPUs 12-13 on one core, and the facts have 12"
-
-
-def test_likwid_565_numbers_that_leave_out_many_cpus(tmp_path):
-    machine = Machine(packages=2, cores=2, threads=1, numbering="adjacent", spacing=12)
-    printed = lscpu((0, 0, 0), (1, 1, 0), (12, 2, 1), (13, 3, 1))
-    assert said(tmp_path, machine, lscpu=printed, hwloc=hwloc((0,), (1,), (12,), (13,))) == {"lscpu": [], "hwloc": []}
+def test_util_linux_4595_a_tool_that_divides_all_cpus_by_the_threads_of_the_first_core_is_wrong(tmp_path):
+    found = said(tmp_path, HYBRID, lscpu=rows(range(16)))["lscpu"]
+    assert found[0].startswith("lscpu has CPUs 12-13 on one core")
 
 
 @pytest.fixture(name="host")

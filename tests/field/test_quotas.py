@@ -7,6 +7,7 @@ A test is named after its source.
 from __future__ import annotations
 
 import pytest
+import sysfs_tree
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import quotas
 
@@ -16,13 +17,11 @@ V1 = "{number} 23 0:29 {root} {mount} rw,relatime master:11 - cgroup cgroup rw,{
 
 def smallest(directory, own, mounts, cgroups):
     """The CPUs that a process in this cgroup may use, by the files of these cgroups, from the root of the host."""
-    (directory / "proc/self").mkdir(parents=True)
-    (directory / "proc/self/cgroup").write_text(own)
-    (directory / "proc/self/mountinfo").write_text(mounts)
-    for place, files in cgroups.items():
+    own_files = {"proc/self/cgroup": own, "proc/self/mountinfo": mounts}
+    in_groups = {f"{place}/{name}": text for place, files in cgroups.items() for name, text in files.items()}
+    sysfs_tree.write(directory, {**own_files, **in_groups})
+    for place in cgroups:
         (directory / place).mkdir(parents=True, exist_ok=True)
-        for name, text in files.items():
-            (directory / place / name).write_text(text)
     return min((quota.cpus for quota in quotas.read(HostFs(str(directory)))), default=None)
 
 

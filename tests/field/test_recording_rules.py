@@ -14,8 +14,8 @@ import pytest
 from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import lineage, prometheus, server
 
 RESOURCES = (
-    'count by (job, ksm_resource) (max without (instance) (label_replace({__name__!~"kube_pod_.*",__name__=~"kube_.*_info'
-    '",namespace!=""}, "ksm_resource", "$1", "__name__", "kube_(.*)_info")))\n'
+    'count by (job, ksm_resource) (max without (instance) (label_replace({__name__!~"kube_pod_.*",__name__=~'
+    '"kube_.*_info",namespace!=""}, "ksm_resource", "$1", "__name__", "kube_(.*)_info")))\n'
 )
 RECORDED = {
     "ksm:resource_count": RESOURCES,

@@ -8,6 +8,7 @@ Each test has its source's name.
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 import trial_maker
@@ -30,21 +31,14 @@ def part(files, trial):
     return looking.HostFiles(files, trial, "web1", lambda _line: None)
 
 
-def test_tox_dev_filelock_461_a_lock_that_is_a_link_does_not_cut_off_its_target(begun, tmp_path):
-    files, trial = begun
-    (tmp_path / "precious").write_text("precious")
-    (files.path / ".lock").unlink()
-    (files.path / ".lock").symlink_to(tmp_path / "precious")
-    with pytest.raises(text.BorderError, match=r"\.lock: cannot be written: it is a link"):
-        part(files, trial).period(period(trial, 0))
-    assert (tmp_path / "precious").read_text() == "precious"
-
-
-def test_google_fscrypt_448_a_file_that_is_a_link_is_not_extended(begun, tmp_path):
+@pytest.mark.parametrize("source", ["tox_dev_filelock_461", "google_fscrypt_448"])
+def test_a_file_that_is_a_link_is_neither_cut_off_nor_extended(begun, tmp_path, source):
     files, trial = begun
     (tmp_path / "precious").write_text("precious\n")
-    files.host_file("web1").symlink_to(tmp_path / "precious")
-    with pytest.raises(text.BorderError, match=r"web1\.periods\.jsonl: cannot be written: it is a link"):
+    link = files.path / ".lock" if source == "tox_dev_filelock_461" else files.host_file("web1")
+    link.unlink(missing_ok=True)
+    link.symlink_to(tmp_path / "precious")
+    with pytest.raises(text.BorderError, match=rf"{re.escape(link.name)}: cannot be written: it is a link"):
         part(files, trial).period(period(trial, 0))
     assert (tmp_path / "precious").read_text() == "precious\n"
 
@@ -79,7 +73,7 @@ def test_memote_636_a_value_that_is_no_number_does_not_break_the_report(begun, v
     assert not one.complete and "cannot be written down" in str(one.reason)
 
 
-@pytest.mark.parametrize("depth", [900, 1100, 100_000])
+@pytest.mark.parametrize("depth", [900, 100_000])
 @pytest.mark.parametrize(("opens", "closes"), [("[", "]"), ('{"":[', "]}"), ('{"reason":', "}")])
 def test_orjson_458_nesting_is_an_error_of_the_file_and_of_nothing_else(begun, depth, opens, closes):
     files, _trial = begun

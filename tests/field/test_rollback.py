@@ -77,9 +77,7 @@ def test_machine_config_operator_5914_an_argument_that_is_gone_by_itself(tmp_pat
 
 
 def test_grubby_23_several_arguments_of_one_name_come_back_in_their_order(tmp_path):
-    line = (
-        "root=/dev/sda2 console=tty1 mitigations=auto,nosmt console=ttyS1 mitigations=auto,nosmt,no_user_user nosmt ro"
-    )
+    line = "root=/dev/sda2 console=tty1 mitigations=auto,nosmt console=S1 mitigations=auto,nosmt,no_user_user nosmt ro"
     boot_maker.grubby_tree(tmp_path, (line,) * 2, cmdline=line + "\n")
     before = boot_maker.snapshot(tmp_path)
     rollback(tmp_path, "saved", "configured")

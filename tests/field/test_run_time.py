@@ -133,9 +133,9 @@ WRITERS = {
         "var/lib/cloud/instance/cloud-config.txt",
         'bootcmd:\n  - "for n in 1 3; do echo 0 > /sys/devices/system/cpu/cpu$n/online; done"\nruncmd:\n  - reboot',
     ),
-    "aws-parallelcluster 4260, its own": (
+    "aws-parallelcluster 4260 own": (
         "etc/cloud/cloud.cfg.d/99-smt.cfg",
-        f"bootcmd:\n- [sh, -c, 'echo off > {ON}']",
+        f"bootcmd:\n- [sh, -c, 'echo 0 > {ON}']",
     ),
 }
 

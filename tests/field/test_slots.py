@@ -109,27 +109,29 @@ def test_trinity_1919_a_run_does_not_give_back_what_another_one_has_taken_over(h
     assert not hosts[1].acquire().granted
 
 
+NIGHTS = {"days": ["mon", "tue", "wed", "thu", "fri"], "from": "21:00", "to": "05:00"}
+
+
 @pytest.mark.parametrize(
     ("moment", "is_open"),
     [
-        ("2019-04-05 00:49:00", True),
-        ("2019-04-05 22:49:00", True),
-        ("2019-04-05 04:59:59", True),
-        ("2019-04-05 08:59:00", False),
+        *(("2019-04-05 00:49:00", True), ("2019-04-05 22:49:00", True), ("2019-04-05 04:59:59", True)),
         # The night from Friday to Saturday, and not the one from Saturday to Sunday.
-        ("2019-04-06 00:49:00", True),
-        ("2019-04-06 22:49:00", False),
+        *(("2019-04-05 08:59:00", False), ("2019-04-06 00:49:00", True), ("2019-04-06 22:49:00", False)),
     ],
 )
 def test_kured_204_a_window_over_midnight(moment, is_open):
-    found = window.parse({"days": ["mon", "tue", "wed", "thu", "fri"], "from": "21:00", "to": "05:00"})
-    assert (found.opens_in(at(moment)) == 0) == is_open
+    assert (window.parse(NIGHTS).opens_in(at(moment)) == 0) == is_open
 
 
-def test_kured_179_a_window_from_midnight_on_with_one_digit():
+def test_kured_179_and_zincati_301_a_window_from_midnight_on_with_one_digit_and_a_change_of_clocks():
     found = window.parse({"from": "0:00", "to": "04:00"})
-    opened = [hour for hour in range(24) if found.opens_in(at(f"2020-08-24 {hour:02}:30:00")) == 0]
-    assert opened == [0, 1, 2, 3]
+    assert [hour for hour in range(24) if found.opens_in(at(f"2020-08-24 {hour:02}:30:00")) == 0] == [0, 1, 2, 3]
+    found = window.parse({"from": "01:00", "to": "03:00"})
+    # In Berlin the first of these nights has no hour from 2 to 3, and the second has it twice.
+    for day in ("2026-03-29", "2026-10-25"):
+        minutes = [minute for minute in range(24 * 60) if found.opens_in(at(f"{day} 00:00:00") + minute * 60) == 0]
+        assert minutes == list(range(60, 180))
 
 
 def test_rebootmgr_10_not_a_second_before_the_window_and_not_all_at_its_first(monkeypatch):
@@ -144,14 +146,6 @@ def test_rebootmgr_10_not_a_second_before_the_window_and_not_all_at_its_first(mo
         wanted = reboot.Wanted(window={"from": "07:00", "to": "08:30"})
         host.visit(wanted=wanted).enter({"smt": "disabled"})
     assert len(set(pauses)) == len(pauses) == 10 and min(pauses) > 1
-
-
-def test_zincati_301_a_change_of_clocks_makes_no_window_longer_or_shorter():
-    found = window.parse({"from": "01:00", "to": "03:00"})
-    # In Berlin the first of these nights has no hour from 2 to 3, and the second has it twice.
-    for day in ("2026-03-29", "2026-10-25"):
-        minutes = [minute for minute in range(24 * 60) if found.opens_in(at(f"{day} 00:00:00") + minute * 60) == 0]
-        assert minutes == list(range(60, 180))
 
 
 def may_reboot(host, **answer):

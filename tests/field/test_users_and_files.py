@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 import pytest
+import sysfs_tree
 from ansible import context
 from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity
 from ansible_collections.threadwise.smt.plugins.module_utils._host import kernel_files, text as host_text
@@ -31,10 +32,7 @@ def pinned(root, uid, cgroup, login=NO_LOGIN, files=()):
         "proc/5/task/5/cgroup": f"0::{cgroup}\n",
         **dict(files),
     }
-    for path, content in written.items():
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_text(content)
-    return affinity.find(kernel_files.KernelFiles(str(root)), range(4), [1, 3])
+    return affinity.find(kernel_files.KernelFiles(sysfs_tree.write(root, written)), range(4), [1, 3])
 
 
 SPAWNED = "jupyter-alice-singleuser.service"
