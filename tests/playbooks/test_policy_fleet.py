@@ -307,7 +307,7 @@ def test_without_a_rollout_the_role_can_be_rolled_back_too(tmp_path):
 
 @pytest.mark.night
 def test_a_policy_for_a_part_of_the_machine(tmp_path):
-    """It reaches smt_state as it was written. A host that does not have the part is told, and others are changed."""
+    """It reaches smt_state as it was written. A host without the part gets a sentence, and others are changed."""
     parts = {"h1": {"package": 0}, "h2": {"node": 3}, "h4": {"unit": "db.service"}}
     policies = {**{host: {"disabled_on": part} for host, part in parts.items()}, "h3": "disabled"}
     hosts = {host: {"smt_policy": policies[host], "smt_runtime_cores": {"cpus": "0-1"}} for host in sorted(policies)}
