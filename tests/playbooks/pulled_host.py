@@ -59,13 +59,7 @@ def git(repository, *arguments):
 
 
 class PulledHost(Fleet):
-    """The host `h1`, whose policy is `disabled`, and the repository with its inventory.
-
-    Attributes:
-        place: what the unit calls its state directory.
-        repository: the fleet's repository, with a work tree.
-        environment: of the unit.
-    """
+    """The host `h1`, whose policy is `disabled`, and the repository with its inventory."""
 
     def __init__(self, directory: pathlib.Path, **variables: object):
         super().__init__(directory, {"h1": {"smt_policy": "disabled", **variables}})

@@ -9,6 +9,7 @@ import os
 import pathlib
 import re
 import signal
+import subprocess
 
 import jsonschema_rs
 import one_run
@@ -114,6 +115,7 @@ def test_failures_come_last_each_once_and_the_others_have_their_report(tmp_path)
         assert re.search(counted, failures, re.MULTILINE), seen
 
 
+UNREAD = {"errors": subprocess.DEVNULL, "smt_eval_goal": "precision"}
 LONG = {**SHORT, "smt_eval_budget": 3600, "smt_eval_margin": 0.0001, "smt_eval_progress": 1000}
 
 
@@ -147,7 +149,7 @@ def test_a_reader_that_goes_in_the_middle_ends_the_plan_and_the_host_is_restored
     """As the end of a pager does. What was measured is fetched; its report can be built later."""
     with (
         this_machine(),
-        start(tmp_path, "smt_eval", hosts=["here"], smt_eval_run="one", smt_eval_goal="precision", **LONG) as process,
+        start(tmp_path, "smt_eval", hosts=["here"], smt_eval_run="one", **UNREAD, **LONG) as process,
     ):
         next(one for one in process.stdout if " left" in one)
         process.stdout.close()

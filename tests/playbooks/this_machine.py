@@ -38,7 +38,9 @@ def this_machine():
         yield
 
 
-def start(place, playbook, *words, hosts=(), python=sys.executable, environment=None, **variables):
+def start(
+    place, playbook, *words, hosts=(), python=sys.executable, environment=None, errors=subprocess.STDOUT, **variables
+):
     """Start a playbook of the collection, or a file in the directory, as users do.
 
     Args:
@@ -48,6 +50,7 @@ def start(place, playbook, *words, hosts=(), python=sys.executable, environment=
         hosts: of HOSTS, or others with their variables; without any there is no inventory.
         python: of the environment whose Ansible is called.
         environment: more of it.
+        errors: where its errors go.
         variables: extra variables.
     """
     inventory = place / "inventory.yml"
@@ -64,7 +67,7 @@ def start(place, playbook, *words, hosts=(), python=sys.executable, environment=
         cwd=place,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stderr=errors,
         text=True,
         start_new_session=True,
         env={**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_LOCALHOST_WARNING": "False", **(environment or {})},
