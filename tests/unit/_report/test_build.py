@@ -161,6 +161,8 @@ def test_the_curves_of_streams_are_drawn_with_the_crossover():
     assert page.count(">from 8 streams<") == 1 and "less is better" in page
     # Both in absolute numbers and against the baseline: at 7 streams SMT off takes 14,568 ms instead of 16,741.
     assert page.count(">change against SMT on<") == 2 and "SMT off, 7 streams: \u221212.9 % (" in page
+    # One number of streams is no curve.
+    assert "by number of streams" not in html_of(studies.pythian_free())
 
 
 def test_one_host_is_one_page_in_which_a_screen_reader_finds_its_way(usual, attacked, several):
@@ -169,8 +171,9 @@ def test_one_host_is_one_page_in_which_a_screen_reader_finds_its_way(usual, atta
     """
     files, refused = usual
     assert set(files) == FILES and refused == []
-    text = Page(files["index.html"]).text
+    text, labels = Page(files["index.html"]).text, Page(files["index.html"]).labels
     assert "Leave SMT on: with every online thread busy" in text and "Read back afterwards: as it was before." in text
+    assert len(labels) >= 8, labels
     for page in (usual[0]["index.html"], attacked[0]["index.html"], *map(several[0].get, ("index.html", "plain.html"))):
         read = Page(page)
         assert read.stack == [] and all(len(label) > 20 for label in read.labels)

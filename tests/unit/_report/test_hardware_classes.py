@@ -285,6 +285,21 @@ def test_a_most_load_of_a_class_is_of_smt_on_as_that_of_each_host(tmp_path):
         assert "\u221215" not in shown and "-0.15" not in shown
 
 
+def test_hosts_on_which_one_side_serves_no_load_agree_or_not_and_one_alone_decides_nothing():
+    def served(host, sides):
+        document = {**studies.sap(), "host": host}
+        for sample in document["samples"]:
+            if sample["arm"] == "smt_off" and sample["ok"]:
+                sample["metrics"]["latency_mean"]["value"] = 2.5
+            sample["arm"] = sides[sample["arm"]]
+        return hardware_classes.row(result_maker.summarised(document), f"{host}.html")
+
+    same, turned = {"smt_on": "smt_on", "smt_off": "smt_off"}, {"smt_on": "smt_off", "smt_off": "smt_on"}
+    first, agreeing, other = served("a", same), served("b", same), served("c", turned)
+    found = [classes(rows)[0]["recommendation"] for rows in ([first], [first, agreeing], [first, other])]
+    assert found == ["undecided", "on", "hosts_disagree"]
+
+
 def test_an_effect_has_changed_where_the_intervals_have_nothing_in_common():
     before, after = ({"ci_low": low, "ci_high": low + 0.02} for low in (0.79, 0.82))
     assert comparison_page.distinguish(before, after) == comparison_page.CHANGED
