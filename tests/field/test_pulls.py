@@ -18,33 +18,35 @@ def a_place(tmp_path):
     return place
 
 
-@pytest.mark.night(after=2)
-@pytest.mark.parametrize(
-    "lock",
-    ["refs/smt-pull/offered.lock", "HEAD.lock", "config.lock", "packed-refs.lock", "objects/info/commit-graph.lock"],
-)
-def test_agenc_49_a_lock_file_of_a_killed_git_freezes_nothing(place, lock):
-    path = place.directory / "state/pulled/repository.git" / lock
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch()
+LOCKS = ["refs/smt-pull/offered.lock", "HEAD.lock", "config.lock", "packed-refs.lock", "objects/info/commit-graph.lock"]
+
+
+def locked(place):
+    """Leave the files of a killed git."""
+    for lock in LOCKS:
+        path = place.directory / "state/pulled/repository.git" / lock
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+
+def changed(place):
+    (place.directory / "state/pulled/commits" / place.first / "policy").write_text("x")
+
+
+def renamed(place):
+    git(place.repository, "checkout", "-q", "-b", "trunk")
+    git(place.repository, "branch", "-qD", "main")
+
+
+CASES = {"agenc_49": locked, "ansible_29574": changed, "ansible_14398": renamed}
+
+
+@pytest.mark.parametrize("happens", CASES.values(), ids=CASES)
+def test_lock_files_local_changes_and_another_branch_do_not_stop_updates(place, happens):
+    happens(place)
     newer = place.commit("compliant")
     place.pull()
     assert place.enforced() == [newer] and place.value("pull_success") == 1
-
-
-def test_ansible_29574_local_changes_do_not_stop_updates(place):
-    (place.directory / "state/pulled/commits" / place.first / "policy").write_text("x")
-    newer = place.commit("compliant")
-    place.pull()
-    assert place.enforced() == [newer]
-
-
-def test_ansible_14398_the_default_branch_is_another_one(place):
-    git(place.repository, "checkout", "-q", "-b", "trunk")
-    git(place.repository, "branch", "-qD", "main")
-    newer = place.commit("compliant")
-    place.pull()
-    assert place.enforced() == [newer]
 
 
 def test_ansible_84863_what_failed_is_tried_again_without_a_new_commit(place):

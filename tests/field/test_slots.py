@@ -148,24 +148,24 @@ def test_rebootmgr_10_not_a_second_before_the_window_and_not_all_at_its_first(mo
     assert len(set(pauses)) == len(pauses) == 10 and min(pauses) > 1
 
 
-def may_reboot(host, **answer):
-    """Whether a host may be rebooted where a query has this answer, and what is said."""
+FULL = {"data": {"resultType": "vector", "result": [{"metric": {"pool": "a"}, "value": [0, "0.93"]}]}}
+
+
+@pytest.mark.parametrize(
+    ("answer", "granted", "said"),
+    [
+        # Any result, and none.
+        pytest.param(FULL, False, "", id="kured_619"),
+        pytest.param({}, True, "", id="kured_619 none"),
+        # An answer that lacks a part is no leave; a warning of how a query is written lacks nothing.
+        pytest.param({"warnings": ["fetch series for store b: refused"]}, False, "store b", id="thanos_622"),
+        pytest.param({"isPartial": True}, False, "", id="thanos_622 isPartial"),
+        pytest.param({"warnings": ["PromQL info: metric might not be a counter"]}, True, "", id="thanos_7354"),
+    ],
+)
+def test_whether_a_host_may_be_rebooted_by_the_answer_to_a_query(hosts, server, answer, granted, said):
     document = {"status": "success", "data": {"resultType": "vector", "result": []}, **answer}
     with serving(lambda handler: send(handler, json.dumps(document))) as url:
-        found = host.acquire(alerts=request.Alerts(url, "ALERTS"))
-    return found.granted, found.reason
-
-
-def test_kured_619_a_query_without_a_result_lets_a_host_reboot_and_any_result_does_not(hosts):
-    full = {"resultType": "vector", "result": [{"metric": {"pool": "a"}, "value": [0, "0.93"]}]}
-    assert may_reboot(hosts[0], data=full)[0] is False
-    assert may_reboot(hosts[0]) == (True, "")
-
-
-def test_thanos_622_an_answer_that_lacks_a_part_is_no_leave(hosts, server):
-    granted, said = may_reboot(hosts[0], warnings=["fetch series for store b: connection refused"])
-    assert not granted and "store b" in said and server.asked == []
-
-
-def test_thanos_7354_a_warning_of_how_a_query_is_written_lacks_nothing(hosts):
-    assert may_reboot(hosts[0], warnings=["PromQL info: metric might not be a counter"]) == (True, "")
+        found = hosts[0].acquire(alerts=request.Alerts(url, "ALERTS"))
+    assert found.granted is granted and said in found.reason and bool(found.reason) != granted
+    assert (server.asked != []) == granted
