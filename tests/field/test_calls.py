@@ -29,12 +29,12 @@ def call(directory, *arguments, **environment):
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.night(after=1)
+@pytest.mark.night
 @pytest.mark.parametrize("callback", ["ansible.posix.jsonl", "ansible.posix.json", "community.general.null"])
 def test_ansible_17122_and_41381_lines_between_what_a_callback_prints_for_programs(tmp_path, callback):
     """One playbook imports two, so it is one call: a table of each, and what a plan announces."""
-    names = ["smt_compliance", "smt_eval"] if os.environ.get("NIGHT") else ["smt_compliance"]
-    (tmp_path / "site.yml").write_text("".join(f"- import_playbook: threadwise.smt.{name}\n" for name in names))
+    imported = [f"- import_playbook: threadwise.smt.{name}\n" for name in ("smt_compliance", "smt_eval")]
+    (tmp_path / "site.yml").write_text("".join(imported))
     given = ["site.yml", "--check", "-e", "smt_policy=enabled"]
     code, seen, errors = call(tmp_path, *given, ANSIBLE_STDOUT_CALLBACK=callback)
     assert code in (0, 2), (seen, errors)

@@ -40,7 +40,7 @@ def reported(directory, document):
     return compared, of_host["conclusion"]["sentence"], html.unescape(pages[0]) + re.sub(r"\\(.)", r"\1", pages[1])
 
 
-@pytest.mark.night(after=3)
+@pytest.mark.night(after=2)
 @pytest.mark.parametrize(
     ("metric", "before", "after", "change", "word"),
     [
@@ -82,6 +82,7 @@ def test_jsperf_app_12_a_rate_that_is_no_number(value):
         result_maker.accepted(document)
 
 
+@pytest.mark.night(after=1)
 @pytest.mark.parametrize("value", [0.0, -5.0])
 def test_jsperf_app_12_a_rate_without_work_is_compared_with_nothing(tmp_path, value):
     document = made(RATE, 1000.0, 1250.0)

@@ -52,6 +52,7 @@ def test_github_action_benchmark_365_and_ion_python_281_each_workload_of_a_suite
         assert one["recommendation"] == "by_workload"
 
 
+@pytest.mark.night(after=1)
 @pytest.mark.parametrize("unit", ["ms", "min"])
 def test_dynamo_13873_runs_in_different_units_are_not_compared(tmp_path, unit):
     """The same numbers of another unit, or others of it, look like a change of the machine."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 import datetime
 import json
 
+import night
 import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._history import checks, document, effects
@@ -65,7 +66,7 @@ def test_xtdb_5454_a_step_is_said_once_and_what_follows_it_holds():
 
 
 def test_catapult_2419_where_a_step_is_does_not_follow_from_when_runs_were(tmp_path):
-    for number, days in enumerate(([1, 2, 3, 4, 5], [1, 302, 302, 303, 333])):
+    for number, days in enumerate(([1, 302, 302, 303, 333], [1, 2, 3, 4, 5])[: night.number(1, 2)]):
         for run_number, (day, share) in enumerate(zip(days, (0.6, 0.6, 0.6, 0.5, 0.5), strict=True)):
             at = datetime.datetime(2025, 12, 31, run_number) + day * DAY
             run(tmp_path / str(number), f"r{run_number}", share, at.strftime("%Y-%m-%dT%H:%M:%SZ"))
