@@ -21,23 +21,15 @@ def test_which_arguments_affect_smt():
     assert boot_arguments.smt_arguments([*OTHERS.split(), *AFFECT.split()]) == AFFECT.split()
 
 
-def grub_cfg(*lines):
-    return "\n".join(["### BEGIN /etc/grub.d/10_linux ###", *list(lines), "### END /etc/grub.d/10_linux ###", ""])
-
-
 def menuentry(arguments, title="Debian GNU/Linux"):
-    return (
-        f"menuentry '{title}' {{\n\tlinux /boot/vmlinuz-6.1.0-13-amd64 root=/dev/vda1 ro {arguments}\n\tinitrd"
-        " /boot/initrd.img\n}"
-    )
+    kernel = f"\tlinux /boot/vmlinuz-6.1.0-13-amd64 root=/dev/vda1 ro {arguments}\n\tinitrd /boot/initrd.img\n"
+    return f"menuentry '{title}' {{\n{kernel}}}"
 
 
 def debian(cmdline, *entries):
-    return {
-        "boot/grub/grub.cfg": grub_cfg(*entries),
-        "usr/sbin/grub-mkconfig": ". /etc/default/grub.d\n",
-        "proc/cmdline": cmdline + "\n",
-    }
+    cfg = "\n".join(["### BEGIN /etc/grub.d/10_linux ###", *entries, "### END /etc/grub.d/10_linux ###", ""])
+    tool = ". /etc/default/grub.d\n"
+    return {"boot/grub/grub.cfg": cfg, "usr/sbin/grub-mkconfig": tool, "proc/cmdline": cmdline + "\n"}
 
 
 def bls(cmdline, *options):
@@ -87,22 +79,18 @@ def test_an_entry_that_is_not_generated_from_the_settings_is_ignored(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("loader", "blocked_by", "chosen", "part"),
+    ("loader", "on_loader", "blocked_by", "chosen"),
     [
-        (detection.DetectedLoader(grub_debian.LOADER), None, "grub_debian", None),
-        (detection.DetectedLoader(grubby.LOADER), "only root", None, "only root"),
-        (detection.DetectedLoader(None, blocked_by="zipl was found"), None, None, "zipl was found"),
-        (
-            detection.DetectedLoader(grub_debian.LOADER, blocked_by="rpm-ostree manages it"),
-            None,
-            None,
-            "rpm-ostree manages it",
-        ),
+        (grub_debian.LOADER, None, None, "grub_debian"),
+        (grubby.LOADER, None, "only root", None),
+        (None, "zipl was found", None, None),
+        (grub_debian.LOADER, "rpm-ostree manages it", None, None),
     ],
 )
-def test_impossible_methods_have_reasons(loader, blocked_by, chosen, part):
-    methods = boot_facts.methods(loader, blocked_by)
+def test_impossible_methods_have_reasons(loader, on_loader, blocked_by, chosen):
+    methods = boot_facts.methods(detection.DetectedLoader(loader, blocked_by=on_loader), blocked_by)
     assert methods["chosen"] == chosen
     assert methods["possible"] == ([] if chosen is None else [chosen])
     assert set(methods["possible"]) | set(methods["impossible"]) == {known.name for known in registry.LOADERS}
-    assert part is None or any(part in reason for reason in methods["impossible"].values())
+    part = on_loader or blocked_by or ""
+    assert any(part in reason for reason in methods["impossible"].values())

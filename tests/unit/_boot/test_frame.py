@@ -17,37 +17,38 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import files 
 
 COMBINED = "nosmt=force mitigations=auto,nosmt maxcpus=4"
 DEBIAN = {"settings": 'GRUB_CMDLINE_LINUX_DEFAULT="quiet"\nGRUB_CMDLINE_LINUX="audit=1"\n'}
+OWN = {"10-own.cfg": f'GRUB_CMDLINE_LINUX_DEFAULT="quiet {COMBINED} mds=full,nosmt"\n'}
+DIFFER = ("root=/dev/sda2 ro quiet", f"root=/dev/sda2 {COMBINED} ro", "root=/dev/sda2 nosmt ro")
+KERNELOPTS = {"options": ("$kernelopts $tuned_params",) * 2, "release": 40, "cmdline": None}
+GRUB, GRUBBY, SYSTEMD = boot_maker.grub_tree, boot_maker.grubby_tree, boot_maker.systemd_tree
+
+
+def without_a_cmdline_yet(root):
+    GRUBBY(root, DIFFER[2:] * 3, cmdline=None)
+    (root / "etc/kernel").mkdir()
+
+
 TREES = {
-    "debian": lambda root: boot_maker.grub_tree(root, **DEBIAN),
-    "debian, an administrator's": lambda root: boot_maker.grub_tree(
-        root, drop_ins={"10-own.cfg": f'GRUB_CMDLINE_LINUX_DEFAULT="quiet {COMBINED} mds=full,nosmt"\n'}
-    ),
-    "suse": lambda root: boot_maker.grub_tree(root, suse=True, **DEBIAN),
-    "suse, an administrator's": lambda root: boot_maker.grub_tree(
-        root, suse=True, settings=f'GRUB_CMDLINE_LINUX="audit=1 {COMBINED}"'
-    ),
-    "grubby": boot_maker.grubby_tree,
-    "grubby, entries that differ": lambda root: boot_maker.grubby_tree(
-        root,
-        ("root=/dev/sda2 ro quiet", f"root=/dev/sda2 {COMBINED} ro", "root=/dev/sda2 nosmt ro"),
-        cmdline=f"root=/dev/sda2  ro {COMBINED}\n",
-    ),
-    "grubby, kernelopts": lambda root: boot_maker.grubby_tree(
-        root, ("$kernelopts $tuned_params",) * 2, release=40, kernelopts=f"root=/dev/sda2 {COMBINED} ro", cmdline=None
-    ),
-    "grubby, kernelopts that begin with ours": lambda root: boot_maker.grubby_tree(
-        root, ("$kernelopts",) * 2, release=40, kernelopts="nosmt root=/dev/sda2 ro", cmdline=None
-    ),
-    "grubby, no cmdline yet": lambda root: (
-        boot_maker.grubby_tree(root, ("root=/dev/sda2 nosmt ro",) * 3, cmdline=None),
-        (root / "etc/kernel").mkdir(),
-    )[0],
-    "systemd-boot": boot_maker.systemd_tree,
-    "systemd-boot, an administrator's": lambda root: boot_maker.systemd_tree(
-        root, f"root=UUID=1 {COMBINED} ro  quiet", f"root=UUID=1 ro {COMBINED}\n"
-    ),
-    "systemd-boot, nothing else": lambda root: boot_maker.systemd_tree(root, "nosmt", "nosmt\n"),
+    "debian": (GRUB, DEBIAN),
+    "debian, an administrator's": (GRUB, {"drop_ins": OWN}),
+    "suse": (GRUB, {"suse": True, **DEBIAN}),
+    "suse, an administrator's": (GRUB, {"suse": True, "settings": f'GRUB_CMDLINE_LINUX="audit=1 {COMBINED}"'}),
+    "grubby": (GRUBBY, {}),
+    "grubby, entries that differ": (GRUBBY, {"options": DIFFER, "cmdline": f"root=/dev/sda2  ro {COMBINED}\n"}),
+    "grubby, kernelopts": (GRUBBY, {**KERNELOPTS, "kernelopts": f"root=/dev/sda2 {COMBINED} ro"}),
+    "grubby, ours first": (GRUBBY, {**KERNELOPTS, "kernelopts": "nosmt root=/dev/sda2 ro"}),
+    "grubby, no cmdline yet": (without_a_cmdline_yet, {}),
+    "systemd": (SYSTEMD, {}),
+    "systemd, theirs": (SYSTEMD, {"options": f"root=1 {COMBINED} ro  quiet", "cmdline": f"root=1 ro {COMBINED}\n"}),
+    "systemd, nothing else": (SYSTEMD, {"options": "nosmt", "cmdline": "nosmt\n"}),
 }
+
+
+def make(root, name):
+    maker, options = TREES[name]
+    maker(root, **options)
+
+
 REQUESTS = [("enabled",), ("disabled",), ("forced_off", "enabled"), ("mitigations_nosmt",)]
 EARLIER = [None, "disabled", "forced_off", "mitigations_nosmt"]
 
@@ -73,7 +74,7 @@ def state(root):
 
 
 # By day each of these trees with other requests.
-DAY = ["debian, an administrator's", "suse", "grubby, entries that differ", "systemd-boot, an administrator's"]
+DAY = ["debian, an administrator's", "suse", "grubby, entries that differ", "systemd, theirs"]
 WAVES = [
     *zip(DAY, EARLIER, REQUESTS, strict=True),
     *itertools.product(TREES, EARLIER[:1], REQUESTS),
@@ -85,7 +86,7 @@ WAVES = [
 @pytest.mark.parametrize(("name", "earlier", "wave"), WAVES)
 def test_arguments_are_put_back_byte_for_byte(tmp_path, name, earlier, wave):
     """Those of others, and what this collection had set."""
-    TREES[name](tmp_path)
+    make(tmp_path, name)
     if earlier:
         ask(tmp_path, earlier)
     before, saved = state(tmp_path), frame(tmp_path)
@@ -102,9 +103,9 @@ def test_arguments_are_put_back_byte_for_byte(tmp_path, name, earlier, wave):
 
 
 @pytest.mark.night(after=2)
-@pytest.mark.parametrize("name", ["grubby", "debian", "suse", "systemd-boot"])
+@pytest.mark.parametrize("name", ["grubby", "debian", "suse", "systemd"])
 def test_mitigations_of_ours_are_ours_again(tmp_path, name):
-    TREES[name](tmp_path)
+    make(tmp_path, name)
     ask(tmp_path, "disabled", "off")
     before, saved = state(tmp_path), frame(tmp_path)
     ask(tmp_path, "enabled")
@@ -162,7 +163,7 @@ def test_a_kernel_that_was_installed_since_stays_and_is_named(tmp_path):
 
 
 def test_an_environment_block_keeps_its_size_and_its_other_variables(tmp_path):
-    TREES["grubby, kernelopts that begin with ours"](tmp_path)
+    make(tmp_path, "grubby, ours first")
     content = "# GRUB Environment Block\nsaved_entry=m-5.14.0-0\nkernelopts=root=/dev/sda2 ro nosmt\nboot_success=0\n"
     boot_maker.write(tmp_path, "boot/grub2/grubenv", content + "#" * (1024 - len(content)))
     saved = frame(tmp_path)

@@ -143,10 +143,7 @@ def test_a_loader_that_could_not_put_the_hosts_own_back_refuses(tmp_path, tree, 
     else:
         tree(tmp_path, f"root=UUID=1 ro {own}")
     before = boot_maker.snapshot(tmp_path)
-    with pytest.raises(
-        backend_base.BootLoaderError,
-        match=r"has 'mitigations=.*' of its own",
-    ):
+    with pytest.raises(backend_base.BootLoaderError, match=r"has 'mitigations=.*' of its own"):
         run(tmp_path, chosen="auto_nosmt")
     assert run(tmp_path, "disabled")["changed"] and run(tmp_path, "enabled")["changed"]
     assert boot_maker.snapshot(tmp_path) == before and not (tmp_path / mitigations.RECORD.path).exists()

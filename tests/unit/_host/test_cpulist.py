@@ -25,7 +25,6 @@ damaged = st.one_of(
     [
         ("\n", ()),
         ("0-3,8\n", (0, 1, 2, 3, 8)),
-        ("5-5", (5,)),
         (" 0-1 , 3 ", (0, 1, 3)),
         ("0-63\n\0", tuple(range(64))),
         ("0-3,2-5", (0, 1, 2, 3, 4, 5)),
@@ -51,12 +50,9 @@ def test_an_invalid_list_is_rejected_and_the_invalid_part_is_named(text, reason)
 @pytest.mark.parametrize(
     ("text", "cpus"),
     [
-        ("00000000", ()),
-        ("ff", tuple(range(8))),
         ("00000001,00000000\n", (32,)),
         ("80000000,00000000,00000001\0", (0, 95)),
         ("0xf", (0, 1, 2, 3)),
-        ("0001,00000000", (32,)),
         ("ffffffffffff", tuple(range(48))),
         ("", ()),
     ],

