@@ -36,38 +36,40 @@ def test_begun_again_it_goes_on_with_the_waves_that_are_left(members, sizes, don
     assert again == waves[done:]
 
 
+@pytest.mark.parametrize(
+    ("members", "sizes", "waves"),
+    [
+        # A share of a small fleet is one host.
+        ([Member("a"), Member("b")], ["10%"], ["a", "b"]),
+        # More waves than were asked for.
+        (
+            [Member("1"), Member("2", "db"), Member("3"), Member("4", "db"), Member("5", "db")],
+            ["100%"],
+            ["123", "4", "5"],
+        ),
+        # The same slot.
+        (
+            [Member("a", slot="s"), Member("b", slot="s"), Member("c", "db", slot="x"), Member("d", "x")],
+            [9],
+            ["acd", "b"],
+        ),
+    ],
+)
+def test_waves(members, sizes, waves):
+    assert rollout.waves(members, sizes) == [list(wave) for wave in waves]
+
+
 def test_canary_then_growing_waves():
     members = [Member(f"h{number:03}") for number in range(100)]
     assert [len(wave) for wave in rollout.waves(members, [1, "10%", "25%"])] == [1, 10, 25, 25, 25, 14]
 
 
-def test_a_share_of_a_small_fleet_is_one_host():
-    assert rollout.waves([Member("a"), Member("b")], ["10%"]) == [["a"], ["b"]]
-
-
-def test_hosts_of_a_group_are_spread_over_more_waves_than_were_asked_for():
-    members = [
-        Member(name, "db" if name in ("h1", "h3", "h4") else name) for name in ("h1", "h2", "h3", "h4", "h5", "h6")
-    ]
-    assert rollout.waves(members, ["100%"]) == [["h1", "h2", "h5", "h6"], ["h3"], ["h4"]]
-
-
-def test_hosts_that_wait_for_the_same_slot_are_not_in_one_wave():
-    members = [Member("a", slot="default"), Member("b", slot="default"), Member("c", "db", slot="x"), Member("d", "x")]
-    assert rollout.waves(members, ["100%"]) == [["a", "c", "d"], ["b"]]
-    # Nobody waits for another one of it that cannot be reached: its slot says whether it is down.
-    assert rollout.waiting([Member("a", slot="s", reachable=False, pending=False), Member("b", slot="s")]) == {}
-
-
 def test_a_group_waits_for_the_one_that_is_gone():
-    members = [
-        Member("a", "db", pending=False, reachable=False),
-        Member("b", "db"),
-        Member("c", "db", pending=False),
-        Member("d", "web"),
-        Member("e"),
-    ]
-    assert rollout.waiting([*members, Member("f", None, False, reachable=False)]) == {"b": "a"}
+    members = [Member("a", "db", pending=False, reachable=False), Member("b", "db"), Member("c", "db", pending=False)]
+    members += [Member("d", "web"), Member("e"), Member("f", None, False, reachable=False)]
+    assert rollout.waiting(members) == {"b": "a"}
+    # Nobody waits for another one of a slot that cannot be reached: it says whether it is down.
+    assert rollout.waiting([Member("a", slot="s", reachable=False, pending=False), Member("b", slot="s")]) == {}
 
 
 def test_each_of_a_group_follows_the_one_before():
@@ -82,13 +84,12 @@ def test_what_is_no_size_is_refused(sizes):
 
 
 def verdict(status="drifted", reboot=False, **actual):
-    return dict(
-        compliance.refused("", status), change={"running": None, "configured": None, "reboot": reboot}, **actual
-    )
+    change = {"running": None, "configured": None, "reboot": reboot}
+    return {**compliance.refused("", status), "change": change, **actual}
 
 
 HINDERED = {"status": "drifted", "reasons": [], "blocked_by": "no way"}
-FREE = dict(HINDERED, blocked_by=None)
+FREE = {**HINDERED, "blocked_by": None}
 
 
 @pytest.mark.parametrize(

