@@ -52,12 +52,12 @@ SENTENCES = """
   such work, not for 100 % as usage says."]
 - [usual, "Siblings were busy together for 5 to 10 % of the time of a core: under this load SMT off can change what the
   host does by up to 5 %; an evaluation tells."]
-- [bound, "Siblings were busy together for 0.0 to 0.3 % of the time of a core: under this load SMT off cannot change
+- [bound, "Siblings were busy together for 0 to 0.3 % of the time of a core: under this load SMT off cannot change
   what the host does by more than 0.4 %."]
 - [usual, "/system.slice/postgresql.service spent 40 % of its CPU time beside a busy sibling: with SMT off the same work
   can take up to 20 % less of it, where no CPU is missing then."]
-- [usual, "So much of their CPU time units spent beside a sibling with other work: /system.slice/postgresql.service 31 %,
-  /system.slice/backup.service 16 %."]
+- [usual, "So much of their CPU time units spent beside a sibling with other work:
+  /system.slice/postgresql.service 31 %, /system.slice/backup.service 16 %."]
 - [usual, "What second threads give is a guess: 1.0 to 1.3 (no evaluation of this class)."]
 - [measured, "What second threads give is as measured with gzip and oltp 8."]
 - [power, "How much of its work it does is what the processor counts of its cores (PURR)."]

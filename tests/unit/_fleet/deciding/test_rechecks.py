@@ -63,6 +63,9 @@ def to_measure(decision, kernel):
 FIRST = [measured(host) for host in "abc"]
 
 
+SAYS = "says that the effect has changed"
+
+
 def test_a_coarse_run_never_takes_the_place_of_a_precise_one():
     for hosts in (FIRST[:1], FIRST):
         before, after = decided(*hosts), decided(*hosts, again(share=0.59, noise=0.2))
@@ -77,17 +80,9 @@ def test_what_holds_confirms_the_decision_for_the_kernel_of_the_re_check():
     assert decision["whose"].endswith(f"days old, confirmed on 2026-11-20 with Linux {NEW}")
     assert stale(decision) == stale(decision, OLD) == []
     assert stale(decision, "6.18.1") == ["it was measured on Linux 6.1 and 6.12, and the host runs 6.18"]
-    # As in another file of this collection.
     (one,) = decision["rechecks"]
-    assert one == {
-        "host": "a",
-        "run": "recheck-2026-11-20",
-        "day": "2026-11-20",
-        "age_days": 7,
-        "kernel": NEW,
-        "mitigations": ["meltdown: Mitigation: PTI"],
-        "state": "holds",
-    }
+    run = {"host": "a", "run": "recheck-2026-11-20", "day": "2026-11-20", "age_days": 7, "kernel": NEW}
+    assert one == {**run, "mitigations": ["meltdown: Mitigation: PTI"], "state": "holds"}
 
 
 def test_what_holds_ends_staleness_by_age_and_by_mitigations():
@@ -99,40 +94,62 @@ def test_what_holds_ends_staleness_by_age_and_by_mitigations():
     assert ["mds" in one for one in stale(decided(*old, held), OLD, now)] == [True]
     basis = Basis(OLD, mitigations=("mds: Mitigation: Clear CPU buffers", "meltdown: Mitigation: PTI"))
     assert stale(decided(*old, dataclasses.replace(held, basis=basis)), OLD, now) == []
-    # It gets old itself.
-    assert stale(decided(*old, held), OLD, max_age=5) == ["it is 7 days old, more than smt_policy_max_age (5)"]
+    # It gets old itself, and that of another host does not count for a kernel that it is not about.
+    assert len(stale(decided(*old, held), OLD, max_age=5)) == 1
+    beside = decided(*old, held, again("b", day="2026-11-25", share=0.53))
+    assert stale(beside, OLD) == [] and to_measure(beside, OLD) == []
 
 
-def test_what_has_changed_is_said_to_each_host_that_it_is_about_and_stays_in_force():
-    decision = decided(*FIRST, again(share=0.53))
-    assert decision["decision"] == "enabled" and "confirmed" not in decision["whose"]
-    said = f"its re-check by a on 2026-11-20 with Linux {NEW} says that the effect has changed"
-    assert stale(decision) == ["it was measured on Linux 6.1, and the host runs 6.12", said]
-    # The kernel on which it was decided does what it did.
-    assert stale(decision, OLD) == [] and to_measure(decision, OLD) == []
-    # Of a third one, and of a host whose kernel is not known, nothing is known.
-    assert stale(decision, "6.18.1")[-1] == stale(decision, None)[-1] == said
-    assert to_measure(decision, "6.18.1") == ["a", "z"]
-    same = decided(*FIRST, again(share=0.53, kernel=OLD))
-    assert stale(same, OLD) == [said.replace(NEW, OLD)] and to_measure(same, OLD) == ["a", "z"]
+# What is re-checked, in which hosts run the new kernel unless they have another one; what a host on the new kernel, on
+# the old one and on a third one hears last, and what is to be measured for a host of these.
+CHANGED = f"its re-check by a on 2026-11-20 with Linux {NEW} {SAYS}"
+CHANGED_OLD = CHANGED.replace(NEW, OLD)
+B_CHANGED = CHANGED_OLD.replace("by a", "by b")
+VAGUE = f"its re-check by a on 2026-11-25 with Linux {NEW} does not tell whether it still holds"
+row = pytest.param
+
+
+@pytest.mark.parametrize(
+    ("found", "new", "old", "third", "to_be_measured"),
+    [
+        # It is said to each host that it is about and stays in force; of a third kernel nothing is known.
+        row([again(share=0.53)], CHANGED, None, CHANGED, "az"),
+        row([again(share=0.53, kernel=OLD)], CHANGED_OLD, CHANGED_OLD, CHANGED_OLD, "az"),
+        # Of kernels that were re-checked each speaks for itself.
+        row([again(share=0.53), again(day="2026-11-24", kernel="6.18.1")], CHANGED, None, None, ""),
+        row([again(), again("b", share=0.53, kernel=OLD)], None, B_CHANGED, B_CHANGED, "bz"),
+        # One that does not decide takes no confirmation away.
+        row([again(day="2026-11-25", noise=0.2)], VAGUE, None, VAGUE, "az"),
+        row([again(), again(day="2026-11-25", noise=0.2)], None, None, "6.18", "z"),
+        # What one host holds another one changes.
+        row([again(), again("b", share=0.53)], SAYS, None, SAYS, "bz"),
+        # A host that does not decide is compared with nothing, and that is no reason.
+        row([again("d")], "6.12", None, "6.18", "z"),
+        # Only those since the run that decides count.
+        row([again(day="2026-09-01", share=0.53)], "6.12", None, "6.18", "z"),
+    ],
+)
+def test_what_has_changed_is_said_to_each_host_that_it_is_about(found, new, old, third, to_be_measured):
+    decision = decided(*FIRST, *found)
+    assert decision["decision"] == "enabled"
+    for kernel, said in ((NEW, new), (OLD, old), ("6.18.1", third)):
+        reasons = stale(decision, kernel)
+        assert (said in reasons[-1]) if said else (reasons == []), (kernel, reasons)
+    assert to_measure(decision, "6.18.1") == [*to_be_measured]
 
 
 def test_each_re_check_is_held_against_the_run_that_decides_and_no_earlier_one_spoils_it():
-    """One on another kernel, or on a host that was disturbed, was part of one series with all later ones."""
     for kernel in (NEW, OLD):
         days = [f"2026-11-{day:02}" for day in (3, 10, 20)]
         found = decided(*FIRST, again(day="2026-10-20", share=0.53, kernel=kernel), *(again(day=day) for day in days))
         assert [one["state"] for one in found["rechecks"]] == ["holds"] * 3 + ["changed"]
+    # After a change nothing is confirmed by a second look that says the same.
+    twice = decided(*FIRST, again(day="2026-11-10", share=0.53), again(share=0.53))
+    assert [one["state"] for one in twice["rechecks"]] == ["changed", "changed"] and "confirmed" not in twice["whose"]
 
 
-def test_the_age_is_that_of_re_checks_that_speak_of_the_host():
-    old = [measured(host, "2025-10-01") for host in "abc"]
-    held = decided(*old, again(kernel=OLD), again("b", day="2026-11-25", share=0.53))
-    assert stale(held, OLD) == [] and to_measure(held, OLD) == []
-    assert held["whose"].endswith(f"confirmed on 2026-11-20 with Linux {OLD}")
-
-
-@pytest.mark.parametrize(("number", "hosts"), [(1, 1), (2, 1), (8, 1), (1, 8), (2, 20)])
+@pytest.mark.night(after=2)
+@pytest.mark.parametrize(("number", "hosts"), [(8, 1), (1, 8), (2, 20), (1, 1), (2, 1)])
 def test_a_change_is_called_in_at_most_five_of_100_re_checks_of_any_number_of_workloads_and_hosts(number, hosts):
     source, count = random.Random(number), 400
     (first,) = [FIRST[0]]
@@ -154,37 +171,8 @@ def test_a_change_is_called_in_at_most_five_of_100_re_checks_of_any_number_of_wo
         later = [dataclasses.replace(run(0.01), host=one.host, at=LATER) for one in deciding]
         return rechecks.counting(rechecks.of_class(deciding, later, NOW))["state"] == series.CHANGED
 
-    called = sum(is_called() for _again in range(count))
-    print(f"{number} workloads, {hosts} hosts: changed in {called} of {count}")
     # Where five in a hundred are, 33 of 400 are in one of 1000 such tests.
-    assert called <= 33
-
-
-def test_of_kernels_that_were_re_checked_each_speaks_for_itself():
-    decision = decided(*FIRST, again(share=0.53), again(day="2026-11-24", kernel="6.18.1"))
-    assert stale(decision)[-1] == f"its re-check by a on 2026-11-20 with Linux {NEW} says that the effect has changed"
-    assert stale(decision, "6.18.1") == []
-
-
-def test_what_one_kernel_changes_takes_no_confirmation_of_another_one_away():
-    decision = decided(*FIRST, again(), again("b", share=0.53, kernel=OLD))
-    assert stale(decision) == []
-    assert stale(decision, OLD) == [
-        f"its re-check by b on 2026-11-20 with Linux {OLD} says that the effect has changed"
-    ]
-
-
-def test_a_re_check_that_does_not_decide_is_said_and_takes_no_confirmation_away():
-    vague = again(day="2026-11-25", noise=0.2)
-    assert stale(decided(*FIRST, vague))[1:] == [
-        f"its re-check by a on 2026-11-25 with Linux {NEW} does not tell whether it still holds"
-    ]
-    assert stale(decided(*FIRST, again(), vague)) == []
-    # What one host holds another one changes.
-    assert "has changed" in stale(decided(*FIRST, again(), again("b", share=0.53)))[-1]
-    # After a change nothing is confirmed by a second look that says the same.
-    twice = decided(*FIRST, again(day="2026-11-10", share=0.53), again(share=0.53))
-    assert [one["state"] for one in twice["rechecks"]] == ["changed", "changed"]
+    assert sum(is_called() for _again in range(count)) <= 33
 
 
 def test_all_that_the_run_which_decides_has_measured_has_to_hold():
@@ -199,30 +187,17 @@ def test_all_that_the_run_which_decides_has_measured_has_to_hold():
     assert decided(first, again(workloads=other))["rechecks"][0]["state"] == "not decided"
 
 
-def test_only_re_checks_since_the_run_that_decides_count():
-    assert decided(*FIRST, again(day="2026-09-01", share=0.53), again("d", day="2026-09-01"))["rechecks"] == []
-    anew = [measured(host, "2026-11-26", share=0.53, kernel=NEW) for host in "abc"]
-    assert stale(decided(*FIRST, again(share=0.53), *anew)) == []
-    # A host that does not decide is compared with nothing, and that is no reason.
+def test_who_did_not_decide_or_was_only_re_checked():
     vain = decided(*FIRST, again("d"))
     assert [(one["host"], one["state"]) for one in vain["rechecks"]] == [("d", rechecks.NOT_COMPARED)]
     assert vain["whose"].endswith(", re-checked in vain with d, which did not decide")
-    assert stale(vain, OLD) == [] and len(stale(vain)) == 1
-
-
-def test_a_class_that_was_only_re_checked_has_no_decision():
-    decision = decided(again())
-    assert decision["decision"] is None and "only re-checked, which decides nothing" in decision["sentence"]
+    assert decided(*FIRST, again("d", day="2026-09-01"))["rechecks"] == []
+    anew = [measured(host, "2026-11-26", share=0.53, kernel=NEW) for host in "abc"]
+    assert stale(decided(*FIRST, again(share=0.53), *anew)) == []
+    alone = decided(again())
+    assert alone["decision"] is None and alone["sentence"].startswith("Its hosts were only re-checked")
     assert yields.by_class([again()]) == {}
-
-
-def test_a_re_check_of_a_host_that_is_of_another_class_now_says_nothing():
+    # One of a host that is of another class now, or without a comparison, says nothing.
     (one,) = (found for found in decisions.decisions([*FIRST, again(share=0.53)], NOW, {"a": "other"}).values())
     assert one["rechecks"] == [] and one["hosts"] == ["b", "c"] and "a" in one["not_counted"]
-
-
-@pytest.mark.parametrize("compared", [True, False])
-def test_a_re_check_without_a_comparison_is_none(compared):
-    one = again()
-    choice = one.choice if compared else conclusion.NOT_COMPARED
-    assert len(decided(*FIRST, dataclasses.replace(one, choice=choice))["rechecks"]) == compared
+    assert decided(*FIRST, dataclasses.replace(again(), choice=conclusion.NOT_COMPARED))["rechecks"] == []
