@@ -4,12 +4,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import resource
 import shutil
 
 import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import run_directory
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import (
     RunDirectory,
     RunDirectoryError,
@@ -20,6 +20,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_dire
 from crash import assert_durable, fresh, killed_at_each, needs_trace
 
 HEADER = {"run": "r1", "plan": {"blocks": None}, "arms": [{"name": "as_found"}], "started": "2026-01-01T00:00:00Z"}
+ENDING = {"outcome": "completed", "message": None, "finished": "x", "restored": None, "skipped": []}
 
 
 @pytest.fixture(name="files")
@@ -30,35 +31,33 @@ def a_created_run(tmp_path):
     return files
 
 
+def written_to(files, name, text):
+    with open(files.file(name), "a", encoding="utf-8") as lines:
+        lines.write(text)
+
+
 def test_a_killed_plan_leaves_all_complete_samples(files):
     for block in range(3):
         files.append("samples.jsonl", {"block": block})
-    with open(files.file("samples.jsonl"), "a", encoding="utf-8") as samples:
-        samples.write('{"block": 3, "wor')
+    written_to(files, "samples.jsonl", '{"block": 3, "wor')
     result = files.result()
     assert [sample["block"] for sample in result["samples"]] == [0, 1, 2]
     assert result["outcome"] == "interrupted" and "killed" in result["message"] and result["restored"] is None
     assert result["plan"]["blocks_done"] == 3
 
 
-@contextlib.contextmanager
-def no_file_larger_than(size):
-    """Make writes of this process fail half-way, as on a full disk. This affects pytest too, so it must be short."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-
-
 def test_a_full_disk_loses_no_earlier_data(files):
     files.append("samples.jsonl", {"block": 0})
-    with no_file_larger_than(os.path.getsize(files.file("samples.jsonl")) + 5):
+    size, limits = os.path.getsize(files.file("samples.jsonl")), resource.getrlimit(resource.RLIMIT_FSIZE)
+    # This affects pytest too, so it must be short.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 5, limits[1]))
+    try:
         with pytest.raises(RunDirectoryError, match=r"samples.jsonl: File too large"):
             files.append("samples.jsonl", {"block": 1})
         with pytest.raises(RunDirectoryError, match=r"header.json"):
             files.amend(environment={"more": "x" * 100})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     result = files.result()
     assert result["samples"] == [{"block": 0}] and result["run"] == "r1" and "environment" not in result
     assert sorted(os.listdir(files.path)) == ["header.json", "lock", "samples.jsonl"]
@@ -66,18 +65,10 @@ def test_a_full_disk_loses_no_earlier_data(files):
 
 def test_the_ending_of_a_plan_is_in_its_result(files):
     files.event("skipped", "gzip: gone")
-    files.write(
-        "ending.json",
-        {"outcome": "completed", "message": None, "finished": "x", "restored": {"ok": True}, "skipped": []},
-    )
+    files.write("ending.json", {**ENDING, "restored": {"ok": True}})
     result = files.result()
     assert (result["outcome"], result["samples"], result["plan"]["blocks_done"]) == ("completed", [], 0)
     assert result["events"][0]["detail"] == "gzip: gone"
-
-
-def test_a_run_never_overwrites_another(files):
-    with pytest.raises(RunDirectoryError, match=r"never overwrites"):
-        RunDirectory(os.path.dirname(files.path), "r1").create()
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../r1", "a/b", ".hidden", "a b", "a\n", "-x", "x" * 101, "a\0"])
@@ -86,13 +77,12 @@ def test_names_that_lead_to_another_path_are_refused(name, tmp_path):
         RunDirectory(str(tmp_path), name)
 
 
-def test_an_unknown_run_is_reported(tmp_path):
-    with pytest.raises(RunDirectoryError, match=r"there is no run r9"):
-        RunDirectory(str(tmp_path), "r9").result()
-
-
-def test_runs_are_listed_and_removed(files):
+def test_runs_are_listed_and_removed_and_never_overwrite_another(files):
     base = os.path.dirname(files.path)
+    with pytest.raises(RunDirectoryError, match=r"never overwrites"):
+        RunDirectory(base, "r1").create()
+    with pytest.raises(RunDirectoryError, match=r"no run r9"):
+        RunDirectory(base, "r9").result()
     files.release()
     assert kept_runs(base) == ["r1"]
     files.remove()
@@ -125,25 +115,8 @@ def test_what_a_host_keeps_beside_them_stays_readable_whatever_comes_first(tmp_p
 
 # ---- damage ----------------------------------------------------------------------------------------------------------
 
-DAMAGED = [
-    "7",
-    "null",
-    "[]",
-    "{}",
-    '"x"',
-    '{"block": "0"}',
-    '{"block": -1}',
-    '{"block": true}',
-    '{"block": NaN}',
-    "[" * 5000,
-    "\0\0\0",
-    '{"block": 1, "x"',
-]
-
-
-def written_to(files, name, text):
-    with open(files.file(name), "a", encoding="utf-8") as lines:
-        lines.write(text)
+DAMAGED = [*("7", "null", "[]", "{}", '"x"', '{"block": "0"}', '{"block": -1}', '{"block": true}', '{"block": NaN}')]
+DAMAGED += ["[" * 5000, "\0\0\0", '{"block": 1, "x"']
 
 
 @pytest.mark.parametrize("name", ["samples.jsonl", "observations.jsonl", "events.jsonl"])
@@ -155,13 +128,10 @@ def test_damaged_lines_are_left_out_and_counted(files, name):
     assert result["samples"] == [{"block": 0}] and result["plan"]["blocks_done"] == 1 and result["observations"] == []
     assert [event["event"] for event in result["events"]] == ["block", "damaged"]
     assert f"{name}: {len(DAMAGED)} lines" in result["events"][1]["detail"]
-
-
-def test_a_truncated_line_does_not_affect_others(files):
-    files.append("samples.jsonl", {"block": 0})
+    # The rest of a line from an interrupted write does not affect the next one.
     written_to(files, "samples.jsonl", '{"block": 1, "wor')
     files.append("samples.jsonl", {"block": 2})
-    assert [sample["block"] for sample in files.result()["samples"]] == [0, 2]
+    assert files.result()["samples"][-1] == {"block": 2}
 
 
 @pytest.mark.parametrize(
@@ -169,19 +139,16 @@ def test_a_truncated_line_does_not_affect_others(files):
 )
 def test_a_damaged_header_is_reported_with_what_to_do(files, text):
     files.append("samples.jsonl", {"block": 0})
-    with open(files.file("header.json"), "w", encoding="utf-8") as header:
-        header.write(text)
+    os.truncate(files.file("header.json"), 0)
+    written_to(files, "header.json", text)
     with pytest.raises(RunDirectoryError, match=r"header.json is damaged.*by hand"):
         files.result()
     files.release()
     # The measured data is still there, so the run stays listed.
     assert kept_runs(os.path.dirname(files.path)) == ["r1"]
-
-
-@pytest.mark.parametrize("text", ["7", "[]", '{"outcome": ', "[" * 5000])
-def test_a_damaged_ending_is_ignored(files, text):
-    with open(files.file("ending.json"), "w", encoding="utf-8") as ending:
-        ending.write(text)
+    # A damaged ending is none.
+    files.write("header.json", HEADER)
+    written_to(files, "ending.json", text)
     assert files.result()["outcome"] == "interrupted"
 
 
@@ -196,22 +163,14 @@ def test_infinity_and_nan_are_never_written(files):
 # ---- running and ended runs ------------------------------------------------------------------------------------------
 
 
-def ended(files):
-    """Return the same run after the end of its process, when the kernel has released its lock."""
-    files.release()
-    return RunDirectory(os.path.dirname(files.path), files.run)
-
-
 def test_a_running_run_is_not_listed_and_not_removed(files):
     base = os.path.dirname(files.path)
     files.write("pid.json", os.getpid())
-    other = RunDirectory(base, "r1")
     assert kept_runs(base) == []
-    with pytest.raises(
-        RunDirectoryError, match=f"run r1 is still being measured on this host by process {os.getpid()}"
-    ):
-        other.wait_for_end(0)
-    ended(files).wait_for_end(0)
+    with pytest.raises(RunDirectoryError, match=f"by process {os.getpid()}"):
+        RunDirectory(base, "r1").wait_for_end(0)
+    files.release()
+    RunDirectory(base, "r1").wait_for_end(0)
     assert kept_runs(base) == ["r1"]
 
 
@@ -222,22 +181,24 @@ def test_a_run_without_a_header_is_not_listed_and_is_removed_by_the_next(files):
     early.write("pid.json", 1)
     sweep(base)
     assert os.path.exists(early.path), "it is still running"
+    early.release()
     with pytest.raises(RunDirectoryError, match=r"run r0 on this host ended before it measured anything"):
-        ended(early).result()
+        RunDirectory(base, "r0").result()
     assert "r0" not in kept_runs(base)
     sweep(base)
     assert not os.path.exists(early.path) and os.path.exists(files.path)
 
 
-def test_the_number_of_listed_runs_is_limited(tmp_path):
-    for number in range(120):
-        ended_run = RunDirectory(str(tmp_path), f"r{number:03}")
+def test_the_number_of_listed_runs_is_limited(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_directory, "MAX_RUNS", 3)
+    for number in range(5):
+        ended_run = RunDirectory(str(tmp_path), f"r{number}")
         ended_run.create()
         ended_run.write("header.json", HEADER)
         ended_run.release()
-    (tmp_path / "..hidden").mkdir()
-    (tmp_path / "a b").mkdir()
-    assert kept_runs(str(tmp_path)) == [f"r{number:03}" for number in range(100)]
+    for name in ("..hidden", "a b"):
+        (tmp_path / name).mkdir()
+    assert kept_runs(str(tmp_path)) == ["r0", "r1", "r2"]
 
 
 # ---- a kill at any moment --------------------------------------------------------------------------------------------
@@ -255,9 +216,7 @@ def life(base, confirmed):
         files.write("progress.json", {"fraction": 0.1}, lasting=False)
         confirmed(index)
     files.amend(plan={"stopped": "blocks"})
-    files.write(
-        "ending.json", {"outcome": "completed", "message": None, "finished": "x", "restored": None, "skipped": []}
-    )
+    files.write("ending.json", ENDING)
 
 
 @needs_trace
@@ -314,15 +273,12 @@ def test_a_kill_during_removal_leaves_the_run_complete_or_removed(tmp_path):
 @needs_trace
 def test_names_are_on_disk_before_the_calls_return(tmp_path):
     base = str(tmp_path / "runs")
-    assert_durable(lambda: written_durably(base))
-    shutil.rmtree(base)
-    files = RunDirectory(base, "r2")
-    files.create()
-    assert_durable(files.remove)
 
+    def work():
+        files = RunDirectory(base, "r2")
+        files.create()
+        files.write("header.json", HEADER)
+        files.append("samples.jsonl", {"block": 0})
 
-def written_durably(base):
-    files = RunDirectory(base, "r2")
-    files.create()
-    files.write("header.json", HEADER)
-    files.write("ending.json", HEADER)
+    assert_durable(work)
+    assert_durable(RunDirectory(base, "r2").remove)
