@@ -130,6 +130,39 @@ def test_a_governor_that_does_not_come_back_is_named_once(root, monkeypatch):
     assert arm.restore(saved) == [f"{path}: the kernel does not accept schedutil: Invalid argument" for path in paths]
 
 
+def test_a_value_that_a_cpu_does_not_take_is_taken_back_from_the_others(root, monkeypatch):
+    write = KernelFiles.write
+
+    def refuse(files, path, text):
+        if "cpu1/" in path:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
+        write(files, path, text)
+
+    monkeypatch.setattr(KernelFiles, "write", refuse)
+    with pytest.raises(base.ArmError, match=r"cpu1/.*: the kernel does not accept performance"):
+        examined("governor_performance", root).switch()
+    assert {(root / CPU / f"cpu{cpu}/cpufreq/scaling_governor").read_text() for cpu in range(2)} == {"schedutil\n"}
+
+
+def test_each_cpu_has_its_own_value_and_those_of_cpus_that_are_offline_are_nobodys_change(root):
+    (root / CPU / "cpu0/cpufreq/scaling_governor").write_text("performance\n")
+    arm = examined("governor_performance", root)
+    saved, files = arm.save(), KernelFiles(str(root))
+    (said,) = arm.announcement()
+    assert "is switched from performance (CPUs 0), schedutil (CPUs 1) to performance" in said
+    arm.switch()
+    was, now = arm.states(files, saved)
+    assert was != now
+    with pytest.raises(base.ArmError, match=r"schedutil \(CPUs 1\), not performance"):
+        (root / CPU / "cpu1/cpufreq/scaling_governor").write_text("schedutil\n")
+        arm.prove()
+    (root / CPU / "cpu1/cpufreq/scaling_governor").write_text("powersave\n")
+    (root / CPU / "online").write_text("0\n")
+    arm.prove()
+    was, now = arm.states(files, saved)
+    assert was == now
+
+
 @pytest.mark.parametrize(("flags", "possible"), [("fpu ida arat", True), ("fpu arat", False)])
 def test_turbo_that_the_firmware_has_switched_off_is_left_out(flags, possible, root):
     (root / CPU / "intel_pstate/no_turbo").write_text("1\n")

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import pathlib
 
+import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import environment
-from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo, files
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import quotas
 
 
@@ -30,3 +31,19 @@ def test_the_smallest_quota_is_what_the_run_may_use(monkeypatch):
     found = [quotas.Quota("/pod", 4.0, 0.0), quotas.Quota("/pod/one", 2.5, 0.0)]
     monkeypatch.setattr(quotas, "read", lambda _files: found)
     assert environment.read()["cpu_quota"] == 2.5
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "expected"),
+    [
+        ("intel_pstate/no_turbo", "0", True),
+        ("intel_pstate/no_turbo", "1", False),
+        ("cpufreq/boost", "1", True),
+        ("x", "1", None),
+    ],
+)
+def test_the_boost_is_read(tmp_path, path, text, expected):
+    place = tmp_path / "sys/devices/system/cpu" / path
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(text + "\n")
+    assert environment.boost(files.HostFs(str(tmp_path))) is expected

@@ -89,7 +89,7 @@ def test_a_service_follows_and_follows_back_without_being_named_again(host):
     # There is nothing left to do.
     assert host.ask("disabled", consumers=NGINX)["changed"] is False
     host.ask("restored")
-    assert (*host.both(), host.saved(), host.log) == (8, 8, None, ["nginx.service"] * 2)
+    assert (*host.both(), host.saved(), host.restarts()) == (8, 8, None, ["nginx.service"] * 2)
 
 
 @pytest.mark.parametrize("persist", ["none", "systemd"])

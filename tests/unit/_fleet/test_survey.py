@@ -5,17 +5,13 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
-import subprocess
-import sys
 
 import looks
 import markup
 import pytest
 import result_maker
 import sysfs_tree
-import yaml
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import cores_in_use, survey
@@ -188,37 +184,6 @@ def test_facts_of_any_shape_make_a_row(value):
 @pytest.mark.parametrize("value", [None, [], "x", 7])
 def test_what_is_no_facts_is_a_host_without(value):
     assert not survey.row("a", value).reached
-
-
-@pytest.mark.night
-def test_the_playbook_shows_every_host_names_those_without_facts_and_writes_the_page(tmp_path):
-    """On local hosts with trees of their own, one that cannot be read and one that cannot be reached."""
-    hosts = {
-        name: {"smt_facts_sysroot": sysfs_tree.write(tmp_path / name, sysfs_tree.files(machine))}
-        for name, machine in {"on": MACHINE, "off": OFF, "none": Machine(threads=1)}.items()
-    }
-    hosts["bad"] = {"smt_facts_sysroot": str(tmp_path / "nothing")}
-    hosts["gone"] = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
-    general = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-    (tmp_path / "inventory.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts, "vars": general}}))
-    path = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
-    run = subprocess.run(
-        ["ansible-playbook", "-i", str(tmp_path / "inventory.yml"), "threadwise.smt.smt_survey"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PATH": path, "ANSIBLE_NOCOLOR": "1"},
-    )
-    shown, _head, recap = run.stdout.partition("PLAY RECAP")
-    table = {line.split()[0]: line for line in shown.split("\n") if line.split("  ")[0] in hosts}
-    assert set(table) == set(hosts), run.stdout + run.stderr
-    assert "5 hosts: 1 with SMT on, 1 with SMT off, 1 no SMT," in run.stdout
-    assert "CPUs 18-35" in table["off"] and "connect" in table["gone"].lower()
-    assert run.returncode == 4, "a host is unreachable"
-    assert [re.search(rf"^{host} .*failed=(.)", recap, re.MULTILINE)[1] for host in ("bad", "on", "off")] == [*"100"]
-    page = (tmp_path / "smt_survey.html").read_text()
-    assert "x86_64-2s18c36t-split-" in page and "gone" in page and "is not a directory" in page
 
 
 def test_how_much_room_is_left_is_beside_the_state_where_somebody_looked(row):

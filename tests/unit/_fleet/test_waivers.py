@@ -6,10 +6,7 @@ from __future__ import annotations
 
 import datetime
 import json
-import pathlib
-import subprocess
 
-import prometheus_server
 import pytest
 import yaml
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import (
@@ -18,10 +15,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import (
     rollout,
     waivers,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files import registry
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files.base import Check
 
-RULES = pathlib.Path(__file__).resolve().parents[3] / "examples" / "prometheus-rules.yml"
 NEXT = {"reason": "the vendor counts threads", "owner": "jo"}
 NO_CHANGE = {"running": None, "configured": None, "memory": False, "reboot": False}
 at = datetime.datetime.fromisoformat
@@ -156,33 +150,3 @@ def test_a_notice_of_a_fleet_names_a_few():
     over = [("h", waivers.applied(drifted(), waiver, at("2027-03-02T00:00:00+00:00")))]
     assert waivers.notice(over, 2) == "Waivers that ended: h (2027-03-01)."
     assert waivers.notice([("h", waivers.applied(drifted("compliant"), waiver, now))], 2) == ""
-
-
-def test_alerts_leave_a_waived_host_alone_and_name_its_waiver_before_it_ends(tmp_path):
-    start, fleet = at("1970-01-01T00:00:00+00:00"), []
-    for host, until in (("a", None), ("b", "1970-01-10"), ("c", "1971-01-01")):
-        result = {**drifted(), "running": {"status": "drifted", "reasons": [], "blocked_by": None}}
-        fleet.append((host, waivers.applied(result, until and waivers.parse(written(until)), start)))
-    lines = registry.formats()["metrics"].make(Check(fleet, start)).splitlines()
-    series = [line.rpartition(" ") for line in lines if line[0] != "#"]
-    drift = "a does not comply with its SMT policy (running), and enforcement did not fix it"
-    ending = "The waiver of b ends in 9d 19h 0m 0s, and its SMT is drift from then on"
-    alerts = [
-        ("SmtPolicyDrifted", {"severity": "warning", "host": "a", "aspect": "running"}, drift),
-        ("SmtWaiverEnding", {"severity": "info", "host": "b"}, ending),
-    ]
-    expected = [
-        {
-            "eval_time": "5h",
-            "alertname": name,
-            "exp_alerts": [{"exp_labels": labels, "exp_annotations": {"summary": said}}],
-        }
-        for name, labels, said in alerts
-    ]
-    values = [{"series": name, "values": f"{value}x300"} for name, _space, value in series]
-    test = {"interval": "1m", "input_series": values, "alert_rule_test": expected}
-    (tmp_path / "test.yml").write_text(json.dumps({"rule_files": [str(RULES)], "tests": [test]}))
-    promtool = prometheus_server.unpacked("prometheus", "usr/bin/promtool")
-    command = [promtool, "test", "rules", str(tmp_path / "test.yml")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr

@@ -163,8 +163,8 @@ WORDS = {
     "EVAL": "ansible-playbook -b threadwise.smt.smt_eval --limit",
     "SET": "with smt_eval_dest set to the directory of smt_policy_results",
     "FILE": (
-        "threadwise.smt.smt_eval with the inventory and the extra variables of this check and --limit @FILE, a file with"
-        " the names of the 999 hosts that decided, a line each (the command is too long to be shown)"
+        "threadwise.smt.smt_eval with the inventory and the extra variables of this check and --limit @FILE, a file"
+        " with the names of the 999 hosts that decided, a line each (the command is too long to be shown)"
     ),
     "WAIVED": "Nothing before its waiver ends. Then remove smt_policy_waiver, and",
 }

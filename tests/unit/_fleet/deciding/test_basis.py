@@ -11,8 +11,6 @@ import json
 import pytest
 import result_maker
 import yaml
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import environment
-from ansible_collections.threadwise.smt.plugins.module_utils._host import files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, compliance_report
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files import registry
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files.base import Check
@@ -226,23 +224,6 @@ def test_a_decision_carries_what_its_results_rest_on():
 )
 def test_what_is_to_be_measured_again(hosts, age, reasons, again):
     assert basis.to_measure("e", [*hosts], age, reasons, 365) == [*again]
-
-
-@pytest.mark.parametrize(
-    ("path", "text", "expected"),
-    [
-        ("intel_pstate/no_turbo", "0\n", True),
-        ("intel_pstate/no_turbo", "1\n", False),
-        ("cpufreq/boost", "1\n", True),
-        ("cpufreq/boost", "x\n", None),
-        ("other", "1\n", None),
-    ],
-)
-def test_the_boost_is_read(tmp_path, path, text, expected):
-    place = tmp_path / "sys/devices/system/cpu" / path
-    place.parent.mkdir(parents=True)
-    place.write_text(text)
-    assert environment.boost(files.HostFs(str(tmp_path))) is expected
 
 
 def test_a_stale_decision_is_said_everywhere_and_counts_as_before():
