@@ -8,6 +8,7 @@ import os
 
 import counting
 import pytest
+import yaml
 from ansible_collections.threadwise.smt.plugins.module_utils._bindings import programs
 from ansible_collections.threadwise.smt.plugins.module_utils._consumers import find
 from ansible_collections.threadwise.smt.plugins.module_utils._consumers.kinds import base
@@ -137,23 +138,23 @@ def test_a_link_out_of_a_recorded_tree_is_not_followed(tmp_path):
     assert HostFs(str(tmp_path / "tree")).of_root("inside") is None
 
 
-@pytest.mark.parametrize(
-    ("arguments", "files", "policy"),
-    [
-        (("--config=/a", "--config=/b"), {"a": "none", "b": "static"}, "static"),
-        (("--config", "/b", "--config", "/a"), {"a": "none", "b": "static"}, "none"),
-        (("--cpu-manager-policy=none", "--cpu-manager-policy", "static"), {}, "static"),
-        (("--config=/a", "--config-dir=/d"), {"a": "none", "d/1.conf": "static"}, "static"),
-        (("--config-dir=/d/", "--config=/a"), {"a": "static", "d/2.conf": "none", "d/1.conf": "static"}, "none"),
-        (("--config-dir=/d",), {"d/1.yaml": "static"}, None),
-        (("--config-dir=/d", "--config=/missing"), {"d/1.conf": "static"}, "static"),
-        (("--config-dir=/d", "--cpu-manager-policy=none"), {"d/1.conf": "static"}, "none"),
-    ],
-)
+WORDS = yaml.safe_load("""
+- ["--config=/a --config=/b", {a: none, b: static}, static]
+- ["--config /b --config /a", {a: none, b: static}, none]
+- ["--cpu-manager-policy=none --cpu-manager-policy static", {}, static]
+- ["--config=/a --config-dir=/d", {a: none, d/1.conf: static}, static]
+- ["--config-dir=/d/ --config=/a", {a: static, d/2.conf: none, d/1.conf: static}, none]
+- ["--config-dir=/d", {d/1.yaml: static}, null]
+- ["--config-dir=/d --config=/missing", {d/1.conf: static}, static]
+- ["--config-dir=/d --cpu-manager-policy=none", {d/1.conf: static}, none]
+""")
+
+
+@pytest.mark.parametrize(("arguments", "files", "policy"), WORDS)
 def test_which_of_the_words_to_a_kubelet_counts(host, arguments, files, policy):
     for path, value in files.items():
         place = host.folder / path
         place.parent.mkdir(exist_ok=True)
         place.write_text(f"kind: KubeletConfiguration\ncpuManagerPolicy: {value}\n")
-    kubelet = programs.Program(1, "kubelet", ("kubelet", *arguments))
+    kubelet = programs.Program(1, "kubelet", ("kubelet", *arguments.split()))
     assert programs.kubelet_setting(host.files, kubelet, "cpu-manager-policy", "cpuManagerPolicy") == policy

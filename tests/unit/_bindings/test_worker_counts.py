@@ -27,6 +27,8 @@ def a_host_with_services(tmp_path):
     for number in range(4):
         process(400 + number, "sh", 2000 + number, "cron.service")
         process(500 + number, "kworker", 2, "")
+    process(201, "java", 1, "more.service", threads=9)
+    process(202, "java", 1, "few.service", threads=3)
     process(600, "\x1b[31mx", 1, "odd.service", threads=4)
     (tmp_path / "proc" / "self").mkdir()
     (tmp_path / "proc" / "700").mkdir()

@@ -12,6 +12,7 @@ import markup
 import pytest
 import result_maker
 import sysfs_tree
+import yaml
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import cores_in_use, survey
@@ -44,35 +45,32 @@ def _row(facts):
     return lambda name="a", **change: survey.row(name, {**facts, **change})
 
 
-@pytest.mark.parametrize(
-    ("change", "state"),
-    [
-        ({}, survey.ON),
-        ({"active": False, "control": "off"}, survey.OFF),
-        ({"active": False, "control": "forceoff"}, survey.FORCED_OFF),
-        ({"supported": False, "active": False}, survey.NONE),
-        ({"supported": None}, survey.UNKNOWN),
-        ({"active": None}, survey.UNKNOWN),
-        ({"cpus": {"offline": "3"}}, survey.PARTLY),
-        ({"supported": "yes"}, survey.UNKNOWN),
-        ({"active": 1}, survey.UNKNOWN),
-        ({"cpus": "x"}, survey.ON),
-    ],
-)
+STATES = yaml.safe_load("""
+- [{}, "on"]
+- [{active: false, control: "off"}, "off"]
+- [{active: false, control: forceoff}, forced off]
+- [{supported: false, active: false}, no SMT]
+- [{cpus: {offline: "3"}}, partly on]
+- [{cpus: x}, "on"]
+""") + [
+    ({name: value}, "unknown")
+    for name, value in (("supported", None), ("active", None), ("supported", "x"), ("active", 1))
+]
+SHAPES = yaml.safe_load("""
+- [{sockets: 1, cores: 1, threads_per_core: {min: 1, max: 1}}, "1 package, 1 core x 1"]
+- [{threads_per_core: {min: 1, max: 2}}, "2 packages, 18 cores x 1-2"]
+- [{sockets: null}, "18 cores x 2"]
+- [{cores: true}, ""]
+- [{threads_per_core: []}, ""]
+""")
+
+
+@pytest.mark.parametrize(("change", "state"), STATES)
 def test_the_state(row, change, state):
     assert row(**change).state == state
 
 
-@pytest.mark.parametrize(
-    ("change", "shape"),
-    [
-        ({"sockets": 1, "cores": 1, "threads_per_core": {"min": 1, "max": 1}}, "1 package, 1 core x 1"),
-        ({"threads_per_core": {"min": 1, "max": 2}}, "2 packages, 18 cores x 1-2"),
-        ({"sockets": None}, "18 cores x 2"),
-        ({"cores": True}, ""),
-        ({"threads_per_core": []}, ""),
-    ],
-)
+@pytest.mark.parametrize(("change", "shape"), SHAPES)
 def test_the_shape(row, change, shape):
     assert row(**change).shape == shape
 
