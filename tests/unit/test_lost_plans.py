@@ -10,21 +10,30 @@ import pytest
 from ansible_collections.threadwise.smt.plugins.action import smt_benchmark
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import progress
 
+MEASURING, LATE = ({"phase": "measuring"}, True), (None, False)
+
 
 class Watched(smt_benchmark.ActionModule):
-    """An action whose host answers what a test says: (progress, whether the plan's process is there),
-    and "it goes on" for the job.
+    """An action whose host gives these looks at the plan (progress, whether its process is there), and Ansible's record
+    of a job that ends at a time, if at all.
     """
 
-    def __init__(self, looks):
-        self.looks = iter(looks)
+    def __init__(self, clock, looks, ends=float("inf")):
+        self.clock, self.looks, self.ends, self.asked = clock, iter(looks), ends, []
         self._task = type("Task", (), {"args": {}})()
 
     def _look(self, directory):
         return next(self.looks)
 
     def _status(self, task_vars, job_id):
-        return {"started": 1, "finished": 0}
+        return {"finished": int(self.clock[0] > self.ends)}
+
+    def ask(self, kind, module, arguments, task_vars, **how):
+        self.asked.append(kind)
+        self.ends = self.clock[0]
+
+    def watch(self):
+        return self._watch({}, "h1", "/run", "1", progress.Shown(3))
 
 
 @pytest.fixture(autouse=True)
@@ -37,36 +46,27 @@ def clock(monkeypatch):
     return now
 
 
+STARTING = smt_benchmark.STARTING_SECONDS
+
+
 def test_a_plan_that_never_says_a_word_is_lost(clock):
-    """The host lost its power before the plan wrote anything:
-    Ansible's record of the job says for ever that it goes on.
-    """
-    lost = Watched(itertools.repeat((None, False)))._watch({}, "h1", "/run", "1", progress.Shown(3))
-    assert lost["failed"] and "restarted" in lost["msg"]
-    assert smt_benchmark.STARTING_SECONDS < clock[0] < smt_benchmark.STARTING_SECONDS + 60
+    """The host lost its power before the plan wrote anything."""
+    assert Watched(clock, itertools.repeat(LATE)).watch() == {"failed": True, "msg": smt_benchmark.LOST}
+    assert STARTING < clock[0] < STARTING + 60
 
 
 def test_a_plan_that_begins_late_is_waited_for(clock):
-    late = [(None, False)] * (smt_benchmark.STARTING_SECONDS // smt_benchmark.LOOK_SECONDS) + [
-        ({"phase": "ended"}, True)
-    ] * 100
-    watched = Watched(late)
-    watched._status = lambda _vars, _job: {"finished": clock[0] > smt_benchmark.STARTING_SECONDS}
-    assert watched._watch({}, "h1", "/run", "1", progress.Shown(3)) == {"finished": True}
+    late = [LATE] * (STARTING // smt_benchmark.LOOK_SECONDS) + [({"phase": "ended"}, True)] * 100
+    assert Watched(clock, late, ends=STARTING).watch() == {"finished": 1}
+    assert clock[0] > STARTING
 
 
 def test_a_plan_whose_process_is_gone_is_given_up_soon(clock):
-    lost = Watched([({"phase": "measuring"}, True)] + [({"phase": "measuring"}, False)] * 9)._watch(
-        {}, "h1", "/run", "1", progress.Shown(3)
-    )
+    lost = Watched(clock, [MEASURING] + [({"phase": "measuring"}, False)] * 9).watch()
     assert lost["failed"] and clock[0] < 60
 
 
 def test_a_plan_whose_reader_is_gone_is_ended_once(clock, monkeypatch):
     monkeypatch.setattr(smt_benchmark.terminal, "is_read", lambda _descriptor: False)
-    watched = Watched([({"phase": "measuring"}, True)] * 2 + [({"phase": "ended"}, False)])
-    asked = []
-    watched.ask = lambda kind, *_rest, **_how: asked.append(kind)
-    watched._status = lambda _vars, _job: {"finished": True, "outcome": "interrupted"}
-    ended = watched._watch({}, "h1", "/run", "1", progress.Shown(3))
-    assert asked == ["smt_benchmark_stop"] and ended["outcome"] == "interrupted"
+    watched = Watched(clock, [MEASURING] * 9)
+    assert watched.watch() == {"finished": 1} and watched.asked == ["smt_benchmark_stop"]

@@ -1,8 +1,7 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Hosts that are rare: containers, no systemd, 1,024 CPUs, CPU 0 offline, nodes without memory.
-
-Each gets a sentence, and none is changed by half.
+"""Hosts that are rare: containers, no systemd, 1,024 CPUs, CPU 0 offline, nodes without memory. None is changed by
+half.
 """
 
 from __future__ import annotations
@@ -27,11 +26,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.at_boot import persistence
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics import verdicts
-from ansible_collections.threadwise.smt.plugins.module_utils._topology import (
-    cache as topology_cache,
-    placement,
-    topology,
-)
+from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache, placement, topology
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import facts as border, results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
@@ -39,37 +34,26 @@ from fake_host import Host
 from fake_kernel import FakeKernel, numbered_cores
 
 SMALL = sysfs_tree.Machine(packages=2, cores=2, numbering="adjacent")
-READ_ONLY = (
-    "is on a file system that is mounted read-only, as in a container: change the machine that runs the container, or"
-    " mount it read-write"
-)
 needs_namespaces = pytest.mark.skipif(
     containers.why_none() is not None, reason=f"this machine makes no namespaces: {containers.why_none()}"
 )
 
 # ---- containers ------------------------------------------------------------------------------------------------------
 
-ASK_FOR_STATE = """
+# What a change answers in check mode and then in earnest.
+ASK = """
 import os, sys
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
+from ansible_collections.threadwise.smt.plugins.module_utils._memory import change as memory
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import change
 for check in (True, False):
-    request = change.Request("disabled", check=check, {options})
     try:
-        print(change.RuntimeChange(request, lambda command: (0, "", ""), os.path.dirname(sys.argv[1])).run()["changed"])
-    except HostError as error:
+        print({asked}, lambda command: (0, "", ""), os.path.dirname(sys.argv[1])).run()["changed"])
+    except (HostError, *memory.ERRORS) as error:
         print(type(error).__name__, error)
 """
-ASK_FOR_MEMORY = """
-import os, sys
-from ansible_collections.threadwise.smt.plugins.module_utils._memory import change
-for check in (True, False):
-    request = change.Request("present", {"overcommit": "always", "margin": 10}, None, check)
-    try:
-        print(change.MemoryChange(request, lambda command: (0, "", ""), os.path.dirname(sys.argv[1])).run()["changed"])
-    except change.ERRORS as error:
-        print(type(error).__name__, error)
-"""
+OF_STATE = 'change.RuntimeChange(change.Request("disabled", check=check, {options})'
+OF_MEMORY = 'memory.MemoryChange(memory.Request("present", {"overcommit": "always", "margin": 10}, None, check)'
 READ_METHODS = """
 import json, os, sys
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts
@@ -87,84 +71,60 @@ def tree(root, machine=SMALL, **more):
     )
 
 
-def put_to_another_user(root):
-    """Give the files of sys to a user whom a container does not know: its root may only read them."""
-    for folder, _folders, names in os.walk(f"{root}/sys"):
-        for name in names:
-            os.chown(os.path.join(folder, name), 1, 1)
-
-
 @needs_namespaces
 @pytest.mark.parametrize(
-    ("options", "file"),
+    ("asked", "file"),
     [
-        ("", "smt/control"),
-        ("method='cpu_online'", "cpu1/online"),
-        ("cores={'package': 1}, affinity_conflicts='warn'", "cpu5/online"),
+        (OF_STATE.format(options=""), "sys/devices/system/cpu/smt/control"),
+        (OF_STATE.format(options="method='cpu_online'"), "sys/devices/system/cpu/cpu1/online"),
+        (
+            OF_STATE.format(options="cores={'package': 1}, affinity_conflicts='warn'"),
+            "sys/devices/system/cpu/cpu5/online",
+        ),
+        (OF_MEMORY, "proc/sys/vm/overcommit_memory"),
     ],
 )
-def test_read_only_sysfs_is_refused_in_check_mode_too(tmp_path, options, file):
-    root = tree(tmp_path)
-    checked, asked = containers.run(ASK_FOR_STATE.format(options=options), f"{root}/sys", read_only=True).splitlines()
-    where = f"{root}/sys/devices/system/cpu/{file}"
-    assert checked == asked == f"ChangeRefusedError {where} {READ_ONLY}. Nothing was changed"
-    assert not (tmp_path / "var/lib/threadwise-smt/smt-snapshot.json").exists()
+def test_a_read_only_mount_is_refused_in_check_mode_too(tmp_path, asked, file):
+    is_memory = asked == OF_MEMORY
+    root = memory_tree.tree(tmp_path, overcommit_memory=0) if is_memory else tree(tmp_path)
+    program = ASK.format(asked=asked)
+    said = containers.run(program, f"{root}/{file.partition('/')[0]}", read_only=True).splitlines()
+    assert said[0] == said[1] and f"Error {root}/{file} is on a file system that is mounted read-only" in said[0]
+    assert not any((tmp_path / path).exists() for path in ("var/lib/threadwise-smt/smt-snapshot.json", "etc/sysctl.d"))
 
 
 @needs_namespaces
-def test_facts_in_a_container_name_the_file_that_is_mounted_read_only(tmp_path):
+@pytest.mark.parametrize("read_only", [True, False])
+def test_facts_in_a_container_name_the_file_that_cannot_be_written(tmp_path, read_only):
     root = tree(tmp_path)
-    methods = json.loads(containers.run(READ_METHODS, f"{root}/sys", read_only=True))
+    if not read_only:
+        if os.geteuid() != 0:
+            pytest.skip("only root gives files to other users")
+        # To one whom the container does not know: its root may only read them, as under a security policy.
+        for folder, _folders, names in os.walk(f"{root}/sys"):
+            for name in names:
+                os.chown(os.path.join(folder, name), 1, 1)
+        asked = ASK.format(asked=OF_STATE.format(options=""))
+        assert "smt/control cannot be written although this is root (EACCES)" in containers.run(asked, f"{root}/sys")
+    methods = json.loads(containers.run(READ_METHODS, f"{root}/sys", read_only=read_only))
     assert methods["chosen"] is None
     for method, file in (("smt_control", "smt/control"), ("cpu_online", "cpu1/online")):
-        assert methods["impossible"][method] == f"{root}/sys/devices/system/cpu/{file} {READ_ONLY}"
-
-
-@needs_namespaces
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to other users")
-def test_root_that_may_not_write_is_a_container_or_a_security_policy(tmp_path):
-    root = tree(tmp_path)
-    put_to_another_user(root)
-    checked, asked = containers.run(ASK_FOR_STATE.format(options=""), f"{root}/sys").splitlines()
-    assert checked == asked
-    assert (
-        "smt/control cannot be written although this is root (EACCES): a container or a security policy (SELinux,"
-        " AppArmor) forbids it" in asked
-    )
-    methods = json.loads(containers.run(READ_METHODS, f"{root}/sys"))
-    assert methods["chosen"] is None and "although this is root (EACCES)" in methods["impossible"]["cpu_online"]
-
-
-@needs_namespaces
-def test_a_memory_policy_on_a_read_only_procfs_is_refused_in_check_mode_too(tmp_path):
-    root = memory_tree.tree(tmp_path, overcommit_memory=0)
-    checked, asked = containers.run(ASK_FOR_MEMORY, f"{root}/proc", read_only=True).splitlines()
-    assert checked == asked
-    assert asked == f"MemoryPolicyError {root}/proc/sys/vm/overcommit_memory {READ_ONLY}. Nothing was changed"
-    assert not (tmp_path / "etc/sysctl.d").exists()
+        reason = "mounted read-only" if read_only else "(EACCES)"
+        assert file in methods["impossible"][method] and reason in methods["impossible"][method]
 
 
 # ---- no systemd ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", [persistence.TMPFILES, persistence.SYSTEMD])
-@pytest.mark.parametrize("check", [True, False])
-def test_without_systemd_nothing_is_said_to_be_kept_over_boots(tmp_path, mode, check):
+def test_without_systemd_nothing_is_said_to_be_kept_over_boots(tmp_path, mode):
     host = Host(tmp_path, systemd=False)
-    with pytest.raises(
-        smt_change.ChangeRefusedError,
-        match=rf"persist: {mode} needs systemd, which does not run on this host.*smt_boot_args",
-    ):
-        host.ask("disabled", persist=mode, check=check)
+    for check in (True, False):
+        with pytest.raises(smt_change.ChangeRefusedError, match=rf"persist: {mode} needs systemd.*smt_boot_args"):
+            host.ask("disabled", persist=mode, check=check)
     assert (host.writes, host.saved()) == ([], None) and not any(host.exists(path) for path in persistence.PATHS)
-
-
-def test_without_systemd_a_change_and_its_restoration_work(tmp_path):
-    host = Host(tmp_path, systemd=False)
     assert host.ask("disabled")["after"]["online"] == "0,2,4,6"
-    with pytest.raises(smt_change.ChangeRefusedError, match=r"needs systemd"):
-        host.ask("disabled", persist=persistence.TMPFILES)
-    assert host.ask("restored", persist=persistence.TMPFILES)["after"]["online"] == "0-7"
+    assert host.ask("restored", persist=mode)["after"]["online"] == "0-7"
     assert host.commands == []
 
 
@@ -174,39 +134,24 @@ LARGE = sysfs_tree.Machine(packages=8, cores=64)
 CORES = 512
 
 
-@pytest.fixture(scope="module", name="large")
-def large_machine(tmp_path_factory):
-    """The facts of a machine of 8 packages, 64 cores each, split numbering, and its tree."""
-    root = sysfs_tree.write(tmp_path_factory.mktemp("large"), sysfs_tree.files(LARGE))
-    return smt_facts.gather(host_files.HostFs(root)), root
-
-
-def test_facts_of_1024_cpus(large):
-    known, _root = large
+@pytest.mark.night
+def test_facts_and_placements_of_1024_cpus(tmp_path):
+    fs = host_files.HostFs(sysfs_tree.write(tmp_path, sysfs_tree.files(LARGE)))
+    known = smt_facts.gather(fs)
     border.accept(known)
-    assert (
-        known["sockets"],
-        known["cores"],
-        known["threads_per_core"]["max"],
-        known["numbering"],
-        known["complete"],
-    ) == (8, CORES, 2, "split", True)
+    assert (known["sockets"], known["cores"], known["threads_per_core"]["max"]) == (8, CORES, 2)
     assert (known["cpus"]["online"], known["primaries"], known["secondaries"]) == ("0-1023", "0-511", "512-1023")
     assert known["hardware_class"].startswith("x86_64-8s512c1024t-split-") and known["problems"] == []
-
-
-def test_placements_on_1024_cpus(large):
-    known = topology.read_topology(host_files.HostFs(large[1]))
-    found = placement.Placements(known.cores, known.packages, known.online, known.nodes)
-    assert [
-        len(found.workers(name)[0])
-        for name in ("one_per_core", "all_threads", "spread_1024", "packed_512", "free_1024")
-    ] == [512, 1024, 1024, 512, 1024]
+    read = topology.read_topology(fs)
+    found = placement.Placements(read.cores, read.packages, read.online, read.nodes)
+    names = ("one_per_core", "all_threads", "spread_1024", "packed_512", "free_1024")
+    assert [len(found.workers(name)[0]) for name in names] == [512, 1024, 1024, 512, 1024]
     assert [cpus for (cpus,) in found.workers("packed_4")[0]] == [0, 512, 1, 513]
-    assert found.workers("free_1025") == (None, "1025 workers are more than 1024, the most of a placement")
+    assert found.workers("free_1025")[0] is None
 
 
-def test_1024_cpus_are_switched_with_one_write_and_described_in_a_few_words(tmp_path):
+@pytest.mark.night
+def test_1024_cpus_are_switched_with_one_write(tmp_path):
     host = Host(tmp_path, cores=numbered_cores(CORES, 2, "split"))
     done = host.ask("disabled", persist=persistence.TMPFILES)
     assert done["after"] == {"control": "off", "active": False, "online": "0-511"} and len(host.writes) == 1
@@ -219,11 +164,8 @@ def test_a_state_that_512_cpus_differ_from_is_described_in_a_few_words(tmp_path)
     before = smt_state.read(files=kernel)
     kernel.write(smt_state.CONTROL, "off")
     text = "; ".join(smt_state.differences(before, smt_state.read(files=kernel)))
-    assert (
-        text.startswith("smt/control was on, is off; CPUs 1,3,5,7,")
-        and text.endswith(",1021,1023 were online, are offline")
-        and len(text) < 4000
-    )
+    assert text.startswith("smt/control was on, is off; CPUs 1,3,5,7,") and ",1021,1023 were" in text
+    assert len(text) < 4000
 
 
 def test_a_result_of_1024_cpus_passes_the_border_and_makes_a_report(tmp_path):
@@ -232,15 +174,9 @@ def test_a_result_of_1024_cpus_passes_the_border_and_makes_a_report(tmp_path):
     assert len(text) < run_directory.MAX_BYTES
     results.parse(text, "big")
     result_files.save(tmp_path, document)
-    made = build.build(result_files.result_paths(tmp_path), tmp_path)
-    assert not made.refused
-    assert "SMT off" in (tmp_path / "summary.md").read_text(encoding="utf-8")
-    (row,) = [
-        row
-        for row in json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["hosts"]
-        if row["host"] == "big"
-    ]
-    assert row["outcome"] == "completed"
+    assert not build.build(result_files.result_paths(tmp_path), tmp_path).refused
+    (row,) = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["hosts"]
+    assert (row["host"], row["outcome"]) == ("big", "completed")
 
 
 # ---- CPU 0 offline ---------------------------------------------------------------------------------------------------
@@ -250,38 +186,27 @@ def test_a_result_of_1024_cpus_passes_the_border_and_makes_a_report(tmp_path):
 def test_cpu_0_that_is_offline_stays_so_and_its_sibling_keeps_the_core(tmp_path, modern):
     """The control would take CPU 1 offline, too: the kernel counts it as a sibling."""
     host = Host(tmp_path, offline=[0], modern=modern)
-    done = host.ask("disabled")
-    assert done["after"] == {"control": "on", "active": False, "online": "1-2,4,6"}
+    assert host.ask("disabled")["after"] == {"control": "on", "active": False, "online": "1-2,4,6"}
     assert host.ask("disabled")["changed"] is False
     assert host.ask("enabled")["after"]["online"] == "1-7"
     host.ask("disabled")
     assert host.ask("restored")["after"]["online"] == "1-7"
-    with pytest.raises(
-        smt_state.StateError,
-        match=r"also takes the only threads of some cores offline \(CPUs 1\).*the previous state was restored",
-    ):
+    with pytest.raises(smt_state.StateError, match=r"\(CPUs 1\).*the previous state was restored"):
         host.ask("disabled", method="smt_control")
 
 
 def test_facts_with_cpu_0_offline(tmp_path):
     without = dataclasses.replace(SMALL, offline=(0,))
     known = smt_facts.gather(host_files.HostFs(tree(tmp_path / "unknown", without)))
-    assert (known["complete"], known["hardware_class"], known["cpus"]["offline"], known["active"]) == (
-        False,
-        None,
-        "0",
-        True,
-    )
+    assert (known["complete"], known["hardware_class"]) == (False, None)
+    assert (known["cpus"]["offline"], known["active"]) == ("0", True)
     fs = host_files.HostFs(tree(tmp_path / "cached"))
     whole = smt_facts.gather(fs)
-    topology_cache.save(fs, topology.read_topology(fs))
+    cache.save(fs, topology.read_topology(fs))
     again = smt_facts.gather(host_files.HostFs(tree(tmp_path / "cached", without)))
     border.accept(again)
-    assert (again["source"], again["hardware_class"], again["primaries"]) == (
-        "saved",
-        whole["hardware_class"],
-        whole["primaries"],
-    )
+    assert again["source"] == "saved"
+    assert [again[name] == whole[name] for name in ("hardware_class", "primaries")] == [True, True]
 
 
 # ---- nodes without memory, or without CPUs ---------------------------------------------------------------------------
@@ -297,16 +222,18 @@ def numa(root, with_memory):
     [
         ("0-2", 1, None),
         ("0,2", 2, None),
-        ("1-2", None, "NUMA node 0 of CPU 0 has no memory of its own, so there is no local memory to compare with"),
-        ("1", None, "NUMA node 0 of CPU 0 has no memory of its own, so there is no local memory to compare with"),
-        ("0", None, "there is only one NUMA node with memory"),
+        ("1-2", None, "NUMA node 0 of CPU 0 has no memory"),
+        ("1", None, "NUMA node 0 of CPU 0 has no memory"),
+        ("0", None, "only one NUMA node with memory"),
     ],
 )
 def test_remote_memory_where_nodes_lack_memory(tmp_path, with_memory, node, reason):
     fs = host_files.HostFs(numa(tmp_path, with_memory))
     known = topology.read_topology(fs)
     found = placement.Placements(known.cores, known.packages, known.online, known.nodes, topology.read_memory_nodes(fs))
-    assert (found.memory_node("remote_memory"), found.workers("remote_memory")[1]) == (node, reason)
+    assert found.memory_node("remote_memory") == node
+    why = found.workers("remote_memory")[1]
+    assert why == reason or reason in why
 
 
 def test_a_node_of_memory_alone_is_a_fact_and_no_affinity_conflict(tmp_path):
@@ -317,6 +244,6 @@ def test_a_node_of_memory_alone_is_a_fact_and_no_affinity_conflict(tmp_path):
     kernel = kernel_files.KernelFiles(fs.sysroot)
     assert affinity.find(kernel, cpulist.parse("0-7"), {1, 3, 5, 7}) == []
     (conflict,) = affinity.find(kernel, cpulist.parse("0-7"), {4, 5, 6, 7})
-    assert "NUMA node1 would be left without a CPU" in conflict.text
-    with pytest.raises(smt_scope.ScopeError, match=r"node 2 of this host has no CPUs, only memory: name one with CPUs"):
+    assert "node1" in conflict.text
+    with pytest.raises(smt_scope.ScopeError, match="node 2 .* has no CPUs"):
         smt_scope.resolve(smt_scope.parse({"node": 2}), topology.read_topology(fs), fs)
