@@ -245,5 +245,5 @@ def test_a_node_of_memory_alone_is_a_fact_and_no_affinity_conflict(tmp_path):
     assert affinity.find(kernel, cpulist.parse("0-7"), {1, 3, 5, 7}) == []
     (conflict,) = affinity.find(kernel, cpulist.parse("0-7"), {4, 5, 6, 7})
     assert "node1" in conflict.text
-    with pytest.raises(smt_scope.ScopeError, match="node 2 .* has no CPUs"):
+    with pytest.raises(smt_scope.ScopeError, match=r"node 2 .* has no CPUs"):
         smt_scope.resolve(smt_scope.parse({"node": 2}), topology.read_topology(fs), fs)

@@ -192,7 +192,7 @@ print(json.dumps(sample))
 
 @pytest.fixture
 def run(tmp_path):
-    """Runs a program with an interpreter that finds the collection and the part of Ansible above; returns its output."""
+    """Returns what a program prints with an interpreter that finds the collection and the part of Ansible above."""
     packages = tmp_path / "packages"
     for place in ("ansible/module_utils", "ansible_collections/threadwise"):
         (packages / place).mkdir(parents=True)

@@ -42,8 +42,9 @@ def _said(tmp_path_factory):
         "smt_report_confidence is 95 (set in ",
         "smt_polciy (set in ",
         "nosmt takes a reboot: set smt_eval_boots",
-        # Of the documentation, without its marks.
-        "smt_report_run_dir has to be set (-e smt_report_run_dir=...): Directory of the run on the controller, which holds HOST.json",
+        "smt_report_run_dir has to be set (-e smt_report_run_dir=...): Directory of the run on the controller",
+        # Without the marks of documentation.
+        "which holds HOST.json of each host",
     ],
 )
 def test_what_cannot_be_used_is_named_before_any_host_is_contacted(said, refusal):

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -24,26 +25,18 @@ pathlib.Path({path!r}).write_text(str(terminal.is_read(terminal.STDOUT)))
 """
 
 
-@pytest.mark.parametrize("is_read", [True, False])
-def test_a_pipe_whose_reader_is_gone(tmp_path, is_read):
+@pytest.mark.parametrize(("target", "is_read"), [("pipe", True), ("pipe", False), (os.devnull, True), ("a file", True)])
+def test_only_a_pipe_whose_reader_is_gone_is_not_read(tmp_path, target, is_read):
     said = tmp_path / "said"
-    with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, CHILD.format(path=str(said))], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as parent:
-        assert parent.stdout.readline() == b"ready\n"
+    with contextlib.ExitStack() as opened:
+        stream = subprocess.PIPE if target == "pipe" else opened.enter_context(open(tmp_path / target, "wb"))
+        command = [sys.executable, "-c", PROGRAM, CHILD.format(path=str(said))]
+        parent = opened.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=stream))
+        if target == "pipe":
+            assert parent.stdout.readline() == b"ready\n"
         if not is_read:
             parent.stdout.close()
         parent.stdin.write(b"\n")
         parent.stdin.close()
         assert parent.wait() == 0
     assert said.read_text() == str(is_read)
-
-
-@pytest.mark.parametrize("target", [os.devnull, "a file"])
-def test_what_is_no_pipe_is_read(tmp_path, target):
-    said = tmp_path / "said"
-    with open(tmp_path / target if target == "a file" else target, "w", encoding="ascii") as stream:
-        subprocess.run(
-            [sys.executable, "-c", PROGRAM, CHILD.format(path=str(said))], input=b"\n", stdout=stream, check=True
-        )
-    assert said.read_text() == "True"

@@ -1,8 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the user wrote, by Ansible's own variables: whatever facts hosts have,
-nothing changes for other hosts and for the controller.
-"""
+"""What the user wrote, by Ansible's own variables: facts of a host change nothing for others and for the controller."""
 
 from __future__ import annotations
 
@@ -119,13 +117,14 @@ def _world(tmp_path):
     return World(tmp_path)
 
 
-def plain(value):
-    return json.loads(json.dumps(value))
-
-
-def own(user, host):
+def own(user, host, names=ASKED):
     """The arguments of the task for a host."""
-    return plain(user.arguments(ASKED, host))
+    return json.loads(json.dumps(user.arguments(names, host)))
+
+
+def user_of(manager, loader, hosts):
+    asked = {"inventory_hostname": "a", "ansible_play_hosts_all": hosts, "ansible_play_batch": hosts}
+    return UserVariables(None, {**asked, "hostvars": HostVars(manager._inventory, manager, loader)}, loader)
 
 
 @pytest.mark.parametrize("behaviour", ["replace", "merge"])
@@ -162,8 +161,7 @@ def test_variables_of_hosts_are_what_ansible_says(tmp_path, monkeypatch, behavio
         manager.set_host_variable(host, "included", f"for {host}")
         manager.set_nonpersistent_facts(host, {"set": f"for {host}", "nested": {"set": 1}})
     hosts = ["a", "b", "c", "d", "e.example.org", "b", "a"]
-    asked = {"inventory_hostname": "a", "ansible_play_hosts_all": hosts, "ansible_play_batch": hosts}
-    user = UserVariables(None, {**asked, "hostvars": HostVars(manager._inventory, manager, loader)}, loader)
+    user = user_of(manager, loader, hosts)
     for host in hosts:
         own = manager.get_vars(host=manager._inventory.get_host(host), include_hostvars=False)
         assert own["one"] and user.of(host) == {**own, "hostvars": ANY}
@@ -178,22 +176,18 @@ def test_files_that_cannot_be_read_are_those_of_their_hosts(tmp_path):
         (tmp_path / kind / f"{name}.yml").write_text(content)
     loader = DataLoader()
     manager = VariableManager(loader, InventoryManager(loader, [str(tmp_path / "hosts.yml")]))
-    hosts = ["a", "b"]
-    asked = {"inventory_hostname": "a", "ansible_play_hosts_all": hosts, "ansible_play_batch": hosts}
-    user = UserVariables(None, {**asked, "hostvars": HostVars(manager._inventory, manager, loader)}, loader)
+    user = user_of(manager, loader, ["a", "b"])
     for _turn in range(2):
         assert user.of("a")["one"] == 1
-        with pytest.raises(AnsibleActionFail, match=r"\Ab: its variables .* cannot be read: ."):
+        with pytest.raises(AnsibleActionFail, match=r"\Ab: .* cannot be read: ."):
             user.of("b")
 
 
 def test_without_facts_it_is_what_ansible_says(world):
     for host in OF_HOSTS:
         assert own(world.user(), host) == expected(host)
-        assert (
-            world.user().refusal(host) is None
-            and world.user().value("smt_policy_group", host) == OF_HOSTS[host]["kind"]
-        )
+        assert world.user().refusal(host) is None
+        assert world.user().value("smt_policy_group", host) == OF_HOSTS[host]["kind"]
         # What is omitted is not set.
         assert world.user().value("smt_policy_waiver", host) == ("for a" if host == "a" else None)
         own_variables = world.user().of(host)
@@ -201,38 +195,11 @@ def test_without_facts_it_is_what_ansible_says(world):
         assert found == ("for a" if host == "a" else None)
 
 
-NAMES = sorted(
-    {
-        *OF_ALL,
-        *variables.known(),
-        *RESULTS,
-        "kind",
-        "smt_policy_x",
-        "__smt_before",
-        "__smt_other",
-        "smt",
-        "smt_memory",
-        "hostvars",
-        "omit",
-        "vars",
-    }
-)
-VALUES = [
-    "theirs",
-    "{{ lookup('pipe', 'touch theirs') }}",
-    ["100%"],
-    {"dest": "theirs"},
-    100,
-    True,
-    None,
-    "x" * 5000,
-    {"a": {"b": ["c"]}},
-    "\x1b[2J",
-    "",
-]
-
-
-SETS = night.number(40, 1000)
+OWN = {"kind", "smt_policy_x", "__smt_before", "__smt_other", "smt", "smt_memory", "hostvars", "omit", "vars"}
+NAMES = sorted({*OF_ALL, *variables.known(), *RESULTS, *OWN})
+PIPE = "{{ lookup('pipe', 'touch theirs') }}"
+VALUES = ["theirs", PIPE, ["100%"], {"dest": "theirs"}, 100, True, None, {"a": {"b": ["c"]}}, "\x1b[2J", ""]
+SETS = night.number(20, 1000)
 
 
 def test_sets_of_facts_change_nothing_for_others_and_the_controller(world):
@@ -261,29 +228,30 @@ def test_sets_of_facts_change_nothing_for_others_and_the_controller(world):
 def test_a_play_of_refused_hosts_has_nobody_whose_variables_count(world):
     for host in OF_HOSTS:
         world.manager.set_host_facts(host, {"smt_eval_dest": "theirs"})
-    with pytest.raises(AnsibleActionFail, match="a is refused: it has the fact smt_eval_dest"):
+    with pytest.raises(AnsibleActionFail, match=r"a is refused: .* smt_eval_dest"):
         world.user().first_of_all()
 
 
 def test_arguments_of_module_defaults_stay_and_those_left_out_are_left_out(world):
     # As Ansible makes them, with what facts say.
     world.task.args = {"json": "theirs", "metrics": "theirs", "of_defaults": 5}
-    found = plain(world.user().arguments(["json", "metrics", "of_defaults"], "a"))
-    assert found == {"json": "mine/compliance.json", "of_defaults": 5}
+    assert own(world.user(), "a", ["json", "metrics", "of_defaults"]) == {
+        "json": "mine/compliance.json",
+        "of_defaults": 5,
+    }
 
 
 def test_set_fact_and_register_decide_for_nobody_else(world):
     world.manager.set_nonpersistent_facts(
         "b", {"smt_enforce_waves": ["100%"], "smt_policy": "disabled", "smt_policy_judged": {}}
     )
-    assert "set_fact or register gave it the variable smt_enforce_waves" in world.user().refusal("b")
-    assert plain(world.user().arguments(["sizes"], "b")["sizes"]) == [1, "10%"]
+    assert "set_fact or register" in world.user().refusal("b") and "smt_enforce_waves" in world.user().refusal("b")
+    assert own(world.user(), "b", ["sizes"])["sizes"] == [1, "10%"]
     # What is about the host alone is the word of the playbook's author, and results are the collection's own.
     world.manager._nonpersistent_fact_cache["b"].pop("smt_enforce_waves")
     assert world.user().refusal("b") is None and world.user().registered("smt_policy_judged", "b") == {}
-
-
-def test_what_a_fact_is_named_does_not_stand_for_what_was_registered(world):
+    # A fact of the same name does not stand for what was registered.
+    world.manager._nonpersistent_fact_cache["b"].clear()
     world.manager.set_host_facts("b", {"smt_policy_judged": {"compliance": {"status": "compliant"}}})
     assert world.user().registered("smt_policy_judged", "b") is None
 
@@ -292,13 +260,10 @@ def test_what_a_fact_is_named_does_not_stand_for_what_was_registered(world):
 BY_HOSTVARS = [
     "{{ hostvars['a'].said }}",
     "{{ hostvars['a']['ansible_facts']['said'] }}",
-    "{{ hostvars.get('a').get('said') }}",
     "{{ (hostvars['a'] | combine({})).said }}",
-    "{{ (hostvars | dict2items | selectattr('key', 'equalto', 'a') | first)['value'].said }}",
     "{{ hostvars.values() | map(attribute='said', default='') | select | first }}",
     "{{ vars['hostvars']['a'].said }}",
     "{{ lookup('vars', 'hostvars')['a'].said }}",
-    "{{ 'a' | extract(hostvars, 'said') }}",
     "{{ groups.all | map('extract', hostvars, ['ansible_facts', 'said']) | select('defined') | first }}",
     "{{ (hostvars | to_json | from_json).a.said }}",
     "{{ hostvars['a'].through }}",
@@ -335,15 +300,9 @@ def test_no_fact_decides_by_way_of_hostvars(tmp_path, place, means):
     assert (user.value("smt_trial_own", "b"), user.value("smt_trial_both", "b")) == ("web", "mine")
 
 
-@pytest.mark.parametrize(
-    "name", ["smt", "smt_memory", "smtp_server", "smt_site", "ansible_smt", "SMT_EVAL_DEST", 5, None]
-)
-def test_names_that_are_nobodys_setting_are_free(name):
-    assert not is_reserved(name)
-
-
-def test_every_variable_of_the_collection_is_reserved():
+def test_every_variable_of_the_collection_is_reserved_and_no_other_name():
     assert [name for name in variables.known() if not is_reserved(name)] == []
-    assert all(is_for_all(name) for name in variables.ONE_FOR_ALL) and not any(
-        map(is_for_all, [*RESULTS, "smt_survey_result", "smt_compliance_result"])
-    )
+    free = ["smt", "smt_memory", "smtp_server", "smt_site", "ansible_smt", "SMT_EVAL_DEST", 5, None]
+    assert [name for name in free if is_reserved(name)] == []
+    assert all(map(is_for_all, variables.ONE_FOR_ALL))
+    assert not any(map(is_for_all, [*RESULTS, "smt_survey_result", "smt_compliance_result"]))

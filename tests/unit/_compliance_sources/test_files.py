@@ -10,14 +10,13 @@ import io
 import itertools
 import json
 import os
-import random
+import re
 import tarfile
 import zipfile
 
 import pytest
-import scraped_fleet
 from ansible_collections.threadwise.smt.plugins.plugin_utils._compliance_sources import base, files, push
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, compliance_report
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance_report
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files import registry
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files.base import Check
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.remediation import Call
@@ -55,31 +54,35 @@ def write(tmp_path, **named):
     return paths
 
 
+RESTS_ON = {
+    "kernels": ["6.1"],
+    "microcode": [],
+    "mitigations": [["l1tf", "pte"]],
+    "collection_versions": [],
+    "governors": [],
+    "boost": [True],
+    "first_day": "2026-01-01",
+    "last_day": None,
+}
+RECHECK = {
+    "host": "h",
+    "run": "r",
+    "day": None,
+    "age_days": 3,
+    "kernel": None,
+    "mitigations": None,
+    "state": "holds",
+}
+
+
 def test_slices_are_one_check_with_all_that_each_says_of_its_hosts(tmp_path):
     aspect = {"status": "drifted", "reasons": ["x", "y"], "blocked_by": "no method"}
-    waiver = {"until": "2027-03-01", "state": "valid", "days_left": 93, "reason": "licence", "owner": "jo"}
-    decision = {
-        "stale": ["another kernel"],
-        "measure": ["a"],
-        "rests_on": {
-            "kernels": ["6.1"],
-            "microcode": [],
-            "mitigations": [["l1tf", "pte"]],
-            "collection_versions": [],
-            "governors": [],
-            "boost": [True],
-            "first_day": "2026-01-01",
-            "last_day": None,
-        },
-        "rechecks": [
-            {"host": "h", "run": "r", "day": None, "age_days": 3, "kernel": None, "mitigations": None, "state": "holds"}
-        ],
-    }
+    decision = {"stale": ["another kernel"], "measure": ["a"], "rests_on": RESTS_ON, "rechecks": [RECHECK]}
     full = found(
         "waived",
         "running: x",
         running=aspect,
-        waiver=waiver,
+        waiver={"until": "2027-03-01", "state": "valid", "days_left": 93, "reason": "licence", "owner": "jo"},
         decided_by="RUN",
         services=["nginx has 8"],
         pending_rollback={"since": None, "back_to": None},
@@ -93,19 +96,12 @@ def test_slices_are_one_check_with_all_that_each_says_of_its_hosts(tmp_path):
         three=document({"d": found("unreachable", "no route"), "e": found("bad_policy", "none is set")}),
     )
     answer = read(paths, "abcde")
-    assert statuses(answer) == {
-        "a": "waived",
-        "b": "drifted",
-        "c": "compliant",
-        "d": "unreachable",
-        "e": "bad_policy",
-    }
+    of_hosts = {"a": "waived", "b": "drifted", "c": "compliant", "d": "unreachable", "e": "bad_policy"}
+    assert statuses(answer) == of_hosts
     one = dict(answer.judged)["a"]
-    same = {name: one[name] for name in full if name not in ("running", "checked", "decision", "change")}
-    assert same == {name: full[name] for name in same}
     # Commands of others are not passed on, and what they would change is not known here.
-    assert one["running"] == {**aspect, "blocked_by": None} and one["change"] is None
-    assert one["decision"] == {**decision, "measure": []} and one["checked"] == "2026-11-28T11:30:00Z"
+    own = {"running": {**aspect, "blocked_by": None}, "change": None, "checked": "2026-11-28T11:30:00Z"}
+    assert one == {**full, **own, "decision": {**decision, "measure": []}}
     assert (answer.strangers, list(answer.notes)) == ([], [])
     for made in registry.formats().values():
         assert made.make(Check(answer.judged, NOW))
@@ -120,13 +116,11 @@ def test_the_order_and_the_number_of_files_decide_nothing(tmp_path):
         empty=document({}),
         failed=document(error="no host takes part"),
     )
-    answers = {repr((sorted(read(paths).judged), read(paths).notes)) for paths in itertools.permutations(slices)}
-    answers |= {repr((sorted(read([*slices, *random.choices(slices, k=5)]).judged), read(slices).notes))}
     (tmp_path / "zz").mkdir()
     for number, path in enumerate(slices):
         (tmp_path / "zz" / f"{number}.json").write_text(path.read_text())
-    copied = read([*slices, tmp_path / "zz"])
-    assert len(answers) == 1 and answers == {repr((sorted(copied.judged), copied.notes))}
+    answers = [read(paths) for paths in (slices, slices[::-1], [*slices, tmp_path / "zz"], slices[2:] + slices)]
+    assert len({repr((sorted(one.judged), one.notes)) for one in answers}) == 1
     # In one directory and in archives they are the same.
     with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
         for path in slices:
@@ -164,9 +158,8 @@ def test_words_of_about_the_same_time_that_differ_are_named_with_their_files(apa
     paths = write(tmp_path, one=document({"a": found("compliant")}), two=document({"a": drifted()}, ago=30 + apart))
     ((_host, result),) = read(paths, "a").judged
     assert result["status"] == ("compliant" if apart else "drifted")
-    said = [f"{paths[0]} says compliant at 2026-11-28T11:30:00Z", f"{paths[1]} says drifted at "]
-    assert [one in result["sentence"] for one in said] == [named, named]
-    assert ("contradict" in result["sentence"]) is named
+    for word in (f"{paths[0]} says compliant", f"{paths[1]} says drifted", "contradict"):
+        assert (word in result["sentence"]) is named
 
 
 def test_who_could_not_reach_a_host_says_nothing_against_one_who_could(tmp_path):
@@ -185,7 +178,7 @@ def test_an_empty_slice_is_no_failure_and_a_failed_call_is_said(tmp_path):
     assert list(answer.notes) == [f"{paths[2]} checked no host: no host matches web"]
     # Whose hosts nobody else checked is not known.
     ((_host, result),) = read(paths[2:], "a").judged
-    assert (result["status"], result["sentence"]) == ("unknown", "no file has a word on it; 1 file could not be used")
+    assert result["status"] == "unknown" and "1 file could not be used" in result["sentence"]
 
 
 def test_what_the_inventory_has_not_is_listed_and_what_the_call_is_not_about_is_not(tmp_path):
@@ -194,19 +187,15 @@ def test_what_the_inventory_has_not_is_listed_and_what_the_call_is_not_about_is_
     assert statuses(answer) == {"a": "compliant"} and answer.strangers == ["x"]
 
 
-def test_a_word_that_is_too_old_is_silence_where_that_is_asked_for(tmp_path):
-    paths = write(tmp_path, one=document({"a": found("compliant")}, ago=121))
-    assert statuses(read(paths, "a")) == {"a": "compliant"}
-    assert statuses(read(paths, "a", max_age=2.0)) == {"a": "silent"}
-
-
-def test_a_time_that_has_not_come_is_no_latest_word(tmp_path):
+def test_a_word_counts_until_it_is_too_old_and_not_before_its_time(tmp_path):
     paths = write(
         tmp_path,
-        one=document({"a": found("compliant"), "b": found("compliant")}, ago=-600),
-        two=document({"a": drifted()}),
+        old=document({"a": found("compliant")}, ago=121),
+        ahead=document({"b": found("compliant"), "c": found("compliant")}, ago=-600),
+        well=document({"b": drifted()}),
     )
-    assert statuses(read(paths, "ab")) == {"a": "drifted", "b": "unknown"}
+    assert statuses(read(paths, "abc")) == {"a": "compliant", "b": "drifted", "c": "unknown"}
+    assert statuses(read(paths, "a", max_age=2.0)) == {"a": "silent"}
 
 
 def test_files_of_the_version_before_are_read(tmp_path):
@@ -277,25 +266,6 @@ def test_what_a_file_says_is_shown_safely_and_its_commands_are_not_passed_on(tmp
     assert "<script>alert" not in page and "49" not in table
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "reason"),
-    [
-        ("a.zip", b"PK\x03\x04nonsense", "it cannot be unpacked"),
-        ("a.zip", b"", "it cannot be unpacked"),
-        ("a.zip", files._ZIP_ENTRY * (files.MAX_FILES + 1), "more than 20000 files"),
-        ("a.tar.gz", b"\x1f\x8bnonsense", "it cannot be unpacked"),
-        ("a.tgz", gzip.compress(b"x" * 5000, mtime=0), "it cannot be unpacked"),
-        ("a.txt", b"{}", "its name ends in none of .json, .zip, .tar.gz, .tgz"),
-    ],
-)
-def test_an_archive_that_is_none_is_named(name, content, reason, tmp_path):
-    path = tmp_path / name
-    path.write_bytes(content)
-    answer = read([path, *write(tmp_path, good=document({"a": drifted()}))], "a")
-    assert statuses(answer) == {"a": "drifted"}
-    assert len(answer.notes) == 1 and f"{name} does not count: " in answer.notes[0] and reason in answer.notes[0]
-
-
 def packed_zip(members, how=zipfile.ZIP_DEFLATED):
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", how) as archive:
@@ -312,21 +282,6 @@ def packed_tar(members):
             info.size = len(content)
             archive.addfile(info, io.BytesIO(content))
     return stream.getvalue()
-
-
-@pytest.mark.parametrize(("name", "pack"), [("a.zip", packed_zip), ("a.tar.gz", packed_tar)])
-def test_what_is_larger_than_it_looks_is_refused_before_it_takes_memory(name, pack, tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "MAX_FILE", 100_000)
-    (tmp_path / name).write_bytes(pack([("bomb.json", b" " * 10_000_000)]))
-    answer = read([tmp_path / name, *write(tmp_path, good=document({"a": drifted()}))], "a")
-    assert f"{name} does not count: " in answer.notes[0] and statuses(answer) == {"a": "drifted"}
-
-
-def test_a_tar_archive_whose_other_members_are_huge_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "MAX_FILE", 1_000_000)
-    (tmp_path / "a.tar.gz").write_bytes(packed_tar([("rest.bin", b"\0" * 5_000_000)]))
-    answer = read([tmp_path / "a.tar.gz", *write(tmp_path, good=document({"a": drifted()}))], "a")
-    assert "when it is unpacked" in answer.notes[0]
 
 
 GOOD = document({"a": drifted()})
@@ -359,34 +314,56 @@ def many(pack, number, size):
     return pack(members)
 
 
+def encrypted(content):
+    content = bytearray(packed_zip([("a.json", content)], zipfile.ZIP_STORED))
+    for sign, flags in ((b"PK\x03\x04", 6), (files._ZIP_ENTRY, 8)):
+        content[content.index(sign) + flags] |= 1
+    return bytes(content)
+
+
+TOO_LARGE, NO_ARCHIVE = "larger than|more than", "cannot be unpacked"
 # Each is small, and refused by itself, whatever else there is.
 BOMBS = {
-    "many members": ("x.zip", many(packed_zip, 9, SIZE)),
-    "many members, tar": ("x.tar.gz", many(packed_tar, 9, SIZE)),
-    "a header that lies": ("x.zip", lying(padded(GOOD, SIZE))),
-    "a header of tar": ("x.tgz", pax(3 * SIZE)),
-    "a bomb of gzip": ("x.tgz", packed_tar([("rest.bin", b"\0" * 10 * SIZE)])),
-    "more members than files": ("x.zip", packed_zip([(f"{one}.txt", "") for one in range(99)])),
-    "a large file": ("x.json", padded(GOOD, 3 * SIZE).encode()),
+    "many members": ("x.zip", many(packed_zip, 9, SIZE), TOO_LARGE),
+    "many members, tar": ("x.tar.gz", many(packed_tar, 9, SIZE), TOO_LARGE),
+    "a large member": ("x.zip", packed_zip([("x.json", b" " * 10 * SIZE)]), TOO_LARGE),
+    "a header that lies": ("x.zip", lying(padded(GOOD, SIZE)), NO_ARCHIVE),
+    "a header of tar": ("x.tgz", pax(3 * SIZE), TOO_LARGE),
+    "a bomb of gzip": ("x.tgz", packed_tar([("rest.bin", b"\0" * 10 * SIZE)]), TOO_LARGE),
+    "more members than files": ("x.zip", packed_zip([(f"{one}.txt", "") for one in range(99)]), TOO_LARGE),
+    "entries that are none": ("x.zip", files._ZIP_ENTRY * 99, TOO_LARGE),
+    "a large file": ("x.json", padded(GOOD, 3 * SIZE).encode(), "larger than"),
+    "no zip": ("x.zip", b"PK\x03\x04nonsense", NO_ARCHIVE),
+    "nothing": ("x.zip", b"", NO_ARCHIVE),
+    "no gzip": ("x.tar.gz", b"\x1f\x8bnonsense", NO_ARCHIVE),
+    "no tar": ("x.tgz", gzip.compress(b"x" * 5000, mtime=0), NO_ARCHIVE),
+    "another compression": ("x.zip", packed_zip([("x.json", GOOD)], zipfile.ZIP_LZMA), "another way"),
+    "a secret": ("x.zip", encrypted(GOOD), NO_ARCHIVE),
 }
 
 
-@pytest.mark.parametrize("folder", ["x", "0"])
 @pytest.mark.parametrize("kind", BOMBS)
-def test_a_bomb_is_refused_by_name_and_the_others_count(kind, folder, tmp_path, monkeypatch):
-    for name, value in {"MAX_FILE": 2 * SIZE, "MAX_ALL": 3 * SIZE, "MAX_FILES": 20}.items():
-        monkeypatch.setattr(files, name, value)
-    # Some are read before it, and some after.
+def test_a_bomb_or_what_is_no_archive_is_refused_by_name_and_the_others_count(kind, tmp_path, monkeypatch):
+    for limit, value in {"MAX_FILE": 2 * SIZE, "MAX_ALL": 3 * SIZE, "MAX_FILES": 20}.items():
+        monkeypatch.setattr(files, limit, value)
+    name, content, reason = BOMBS[kind]
+    # Some are read before the good one, and some after.
     for number in range(4):
-        name, content = BOMBS[kind]
-        (tmp_path / folder / str(number)).mkdir(parents=True)
-        (tmp_path / folder / str(number) / name).write_bytes(content)
+        folder = tmp_path / f"{'0x'[number % 2]}{number}"
+        folder.mkdir()
+        (folder / name).write_bytes(content)
     write(tmp_path, y=GOOD)
     answer = read([tmp_path], "ab")
     assert statuses(answer) == {"a": "drifted", "b": "unknown"}
-    assert [note.partition(" does not count: ")[0] for note in answer.notes] == [
-        str(tmp_path / folder / str(number) / name) for number in range(4)
-    ]
+    named = {f"{tmp_path}/{folder}/{name}" for folder in ("00", "x1", "02", "x3")}
+    assert {note.partition(" does not count: ")[0] for note in answer.notes} == named
+    assert all(re.search(reason, note) for note in answer.notes)
+
+
+def test_a_file_of_another_kind_is_named(tmp_path):
+    (tmp_path / "a.txt").write_text("{}")
+    answer = read([tmp_path / "a.txt", *write(tmp_path, good=GOOD)], "a")
+    assert statuses(answer) == {"a": "drifted"} and "a.txt does not count: " in answer.notes[0]
 
 
 @pytest.mark.parametrize("limit", ["MAX_FILE", "MAX_FILES"])
@@ -423,8 +400,10 @@ def test_folders_that_cannot_be_read_are_named_and_the_others_count(tmp_path, mo
 OTHERS = {"b": found("compliant"), "c": found("compliant"), "d": drifted(), "a": found("compliant")}
 
 
-@pytest.mark.parametrize("name", ["a.json", "a/smt_compliance.json", "a/b.json", "pull-a.zip", "a/x/b.zip", "all.zip"])
-@pytest.mark.parametrize("is_listed", [False, True])
+@pytest.mark.parametrize(
+    ("name", "is_listed"),
+    [("a.json", True), ("a/b.json", False), ("pull-a.zip", False), ("a/x/b.zip", True), ("all.zip", False)],
+)
 def test_what_a_host_says_of_others_makes_none_better_and_is_named(name, is_listed, tmp_path):
     said = document(OTHERS, ago=1)
     path = tmp_path / "checks" / name
@@ -443,11 +422,13 @@ def test_what_a_host_says_of_others_makes_none_better_and_is_named(name, is_list
     assert statuses(read([path, own], "abcd")) == {"a": "compliant", "b": "compliant", "c": "compliant", "d": "drifted"}
 
 
-def test_a_copy_in_the_folder_of_another_host_takes_no_word_away(tmp_path):
-    (tmp_path / "a").mkdir()
-    for name in ("a/b.json", "b.json"):
-        (tmp_path / name).write_text(document({"b": found("compliant")}))
-    assert statuses(read([tmp_path], "ab"))["b"] == "compliant"
+@pytest.mark.parametrize("names", [("a/b.json", "b.json"), ("a.json", "b/a.json")])
+def test_a_copy_in_the_folder_of_another_host_takes_no_word_away(names, tmp_path):
+    said = document({"a": found("compliant"), "b": found("compliant")})
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(said)
+    assert statuses(read([tmp_path], "ab")) == {"a": "compliant", "b": "compliant"}
 
 
 def test_members_that_are_no_files_are_left_alone(tmp_path):
@@ -457,23 +438,12 @@ def test_members_that_are_no_files_are_left_alone(tmp_path):
             info = tarfile.TarInfo("x.json")
             info.type, info.linkname = kind, "/etc/passwd"
             archive.addfile(info)
-        content = document({"a": drifted()}).encode()
         info = tarfile.TarInfo("good.json")
-        info.size = len(content)
-        archive.addfile(info, io.BytesIO(content))
+        info.size = len(GOOD)
+        archive.addfile(info, io.BytesIO(GOOD.encode()))
     (tmp_path / "a.tar.gz").write_bytes(stream.getvalue())
     answer = read([tmp_path / "a.tar.gz"], "a")
     assert statuses(answer) == {"a": "drifted"} and list(answer.notes) == []
-
-
-def test_an_encrypted_archive_and_another_compression_are_named(tmp_path):
-    (tmp_path / "lzma.zip").write_bytes(packed_zip([("a.json", document({"a": drifted()}))], zipfile.ZIP_LZMA))
-    content = bytearray(packed_zip([("a.json", document({"a": drifted()}))], zipfile.ZIP_STORED))
-    for sign, flags in ((b"PK\x03\x04", 6), (files._ZIP_ENTRY, 8)):
-        content[content.index(sign) + flags] |= 1
-    (tmp_path / "secret.zip").write_bytes(content)
-    answer = read([tmp_path, *write(tmp_path, good=document({"a": drifted()}))], "a")
-    assert ["lzma.zip does not" in answer.notes[0], "secret.zip does not" in answer.notes[1]] == [True, True]
 
 
 def test_nothing_leads_out_of_a_directory_or_blocks_in_it(tmp_path):
@@ -487,11 +457,8 @@ def test_nothing_leads_out_of_a_directory_or_blocks_in_it(tmp_path):
     (inside / "deep.json").mkdir()
     answer = read([inside], "ab")
     assert statuses(answer) == {"a": "unknown", "b": "drifted"}
-    assert [note.partition(" does not count: ")[0].rpartition("/")[2] for note in answer.notes] == [
-        "deep.json",
-        "fifo.json",
-        "link.json",
-    ]
+    named = [note.partition(" does not count: ")[0].rpartition("/")[2] for note in answer.notes]
+    assert named == ["deep.json", "fifo.json", "link.json"]
     # A path that the user wrote may be a link.
     (tmp_path / "mine").symlink_to(outside)
     assert statuses(read([tmp_path / "mine"], "a")) == {"a": "drifted"}
@@ -519,4 +486,3 @@ def test_the_metrics_of_merged_hosts_have_the_time_of_their_word(tmp_path):
     assert f'checked_timestamp_seconds{{host="a",hardware_class="x86_64-2s64c128t-split"}} {at}\n' in text
     # A controller that did not hear of a host has no word on it that a server could take for one.
     assert 'status="silent"} 1' in text and 'threadwise_smt_status_timestamp_seconds{host="a"' not in text
-    assert set(compliance.NOT_SEEN) < set(compliance.STATUSES) and scraped_fleet.HOUR
