@@ -1,13 +1,12 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The dashboard of examples/grafana: each of its queries on a real Prometheus, which scrapes a real node_exporter with
-the files that this collection writes.
-"""
+"""The dashboard of examples/grafana: its queries on a real Prometheus that scrapes real files of this collection."""
 
 from __future__ import annotations
 
 import contextlib
 import datetime
+import importlib
 import json
 import pathlib
 import re
@@ -27,16 +26,12 @@ from ansible_collections.threadwise.smt.plugins.module_utils._usage import progr
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, waivers
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files import metrics
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files.base import Check
-from grafana_foundation_sdk.cog.encoder import JSONEncoder
-from grafana_foundation_sdk.cog.plugins import register_default_plugins
-from grafana_foundation_sdk.models import dashboard
 
 # It takes a real Prometheus with a fleet behind it.
 pytestmark = pytest.mark.night
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
 FILE = EXAMPLES / "grafana" / "threadwise-smt.json"
 BOARD = json.loads(FILE.read_text(encoding="utf-8"))
-PANELS = {panel["title"]: panel for panel in BOARD["panels"] if panel["type"] != "row"}
 NOW = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
 DAY = datetime.timedelta(days=1)
 ENDS = (NOW + 9 * DAY).date()
@@ -105,14 +100,11 @@ def asked(url, path, **words):
 
 def found(url, expression):
     """The samples of a query now: the labels beside those of targets, and the value."""
+    of_targets = ("__name__", "job", "instance")
+    answers = [(one["metric"], float(one["value"][1])) for one in asked(url, "query", query=expression)["result"]]
     return sorted(
-        (
-            tuple(
-                value for name, value in sorted(one["metric"].items()) if name not in ("__name__", "job", "instance")
-            ),
-            float(one["value"][1]),
-        )
-        for one in asked(url, "query", query=expression)["result"]
+        (tuple(value for name, value in sorted(labels.items()) if name not in of_targets), number)
+        for labels, number in answers
     )
 
 
@@ -149,10 +141,12 @@ def as_grafana(expression, instance, **chosen):
 
 
 def queries(title, instance, **chosen):
-    return [as_grafana(target["expr"], instance, **chosen) for target in PANELS[title]["targets"]]
+    """Those of the panels with a title: a number and the hosts behind it may have the same."""
+    panels = [panel for panel in BOARD["panels"] if panel["title"] == title]
+    expressions = [target["expr"] for panel in panels for target in panel.get("targets", ())]
+    return [as_grafana(expression, instance, **chosen) for expression in expressions]
 
 
-CHECKED = NOW.timestamp()
 END = datetime.datetime.combine(ENDS + DAY, datetime.time(), datetime.UTC).timestamp() * 1000
 # What each query answers of this fleet.
 ANSWERS = {
@@ -177,13 +171,9 @@ ANSWERS = {
     "Programs with a wrong number of CPUs": [[(("epyc", "db01"), 2)]],
     "Hosts by commit of their policy": [[(("a1", "enforced"), 1), (("b2", "refused"), 1)]],
 }
-# Two panels have the same name: a number, and the hosts behind it.
-NAMESAKES = [
-    [target["expr"] for target in panel["targets"]] for panel in BOARD["panels"] if panel["title"] == "Pending reboots"
-]
 
 
-@pytest.mark.parametrize("title", sorted(set(ANSWERS) - {"Pending reboots"}))
+@pytest.mark.parametrize("title", ANSWERS)
 def test_what_a_panel_asks_is_answered(title, places):
     url, _of_controller, of_machine = places
     for expression, wanted in zip(queries(title, of_machine), ANSWERS[title], strict=True):
@@ -194,14 +184,12 @@ def test_what_a_panel_asks_is_answered(title, places):
 
 def test_use_of_cores_is_what_the_rules_say(places):
     url, _of_controller, of_machine = places
-    tables = [asked(url, "query", query=one)["result"] for one in queries("Fullest machines", of_machine)]
-    # A name of a metric would keep Grafana from putting the columns into one row.
-    assert [[one["metric"] for one in table] for table in tables] == [
-        [{"job": "service", "instance": of_machine}]
-    ] * len(tables)
+    for expression in queries("Fullest machines", of_machine):
+        (row,) = asked(url, "query", query=expression)["result"]
+        # A name of a metric would keep Grafana from putting the columns into one row.
+        assert row["metric"] == {"job": "service", "instance": of_machine}
     rules = ("usage:rate5m", "work_low:ratio", "work_high:ratio")
-    work = PANELS["Work that $instance does, beside its CPU usage"]
-    expressions = [as_grafana(target["expr"], of_machine) for target in work["targets"]]
+    expressions = queries("Work that $instance does, beside its CPU usage", of_machine)
     for rule, expression in zip(rules, expressions, strict=True):
         (answer,) = asked(url, "query", query=expression)["result"]
         assert answer["metric"]["__name__"] == f"threadwise_smt:{rule}" and 0 <= float(answer["value"][1]) <= 1
@@ -211,7 +199,7 @@ def test_use_of_cores_is_what_the_rules_say(places):
 
 
 def test_each_variable_chooses(places):
-    url, of_controller, of_machine = places
+    url, _of_controller, of_machine = places
     choices = {}
     for one in BOARD["templating"]["list"][1:]:
         metric, label = re.fullmatch(r"label_values\((.+), (\w+)\)", one["query"]).groups()
@@ -223,15 +211,15 @@ def test_each_variable_chooses(places):
         "host": ["db01", "db02", "edge01", "gone", "new01", "web01", "web02", "web03"],
         "instance": [of_machine],
     }
-    assert of_controller not in choices["instance"]
-    (hosts,) = queries("Hosts", of_machine, hardware_class="(epyc|atom)")
-    assert found(url, hosts) == [((), 4)]
-    (hosts,) = queries("Hosts", of_machine, host="web0.*", job="service")
-    assert found(url, hosts) == [((), 3)]
-    (hosts,) = queries("Hosts", of_machine, job="other")
-    # No data, which is no fleet without a host that needs action.
-    (need,) = queries("Need action", of_machine, job="other")
-    assert found(url, hosts) == found(url, need) == []
+    for title, chosen, answer in (
+        ("Hosts", {"hardware_class": "(epyc|atom)"}, [((), 4)]),
+        ("Hosts", {"host": "web0.*", "job": "service"}, [((), 3)]),
+        ("Hosts", {"job": "other"}, []),
+        # No data, which is no fleet without a host that needs action.
+        ("Need action", {"job": "other"}, []),
+    ):
+        (expression,) = queries(title, of_machine, **chosen)
+        assert found(url, expression) == answer
 
 
 def test_the_file_is_what_the_program_makes():
@@ -241,26 +229,25 @@ def test_the_file_is_what_the_program_makes():
 
 def test_the_file_has_no_key_that_grafana_does_not_know():
     """What its types do not have is lost when they read the file."""
-    register_default_plugins()
-    known = json.loads(JSONEncoder().encode(dashboard.Dashboard.from_json(BOARD)))
-    assert known == BOARD
+    encoder, plugins, models = (
+        importlib.import_module(f"grafana_foundation_sdk.{name}")
+        for name in ("cog.encoder", "cog.plugins", "models.dashboard")
+    )
+    plugins.register_default_plugins()
+
+    def kept(board):
+        return json.loads(encoder.JSONEncoder().encode(models.Dashboard.from_json(board)))
+
+    assert kept(BOARD) == BOARD
     strange = json.loads(json.dumps(BOARD))
     strange["panels"][1]["options"]["colourMode"] = "value"
-    assert json.loads(JSONEncoder().encode(dashboard.Dashboard.from_json(strange))) != strange
-
-
-def everything(value):
-    """Each dict of the dashboard."""
-    if isinstance(value, dict):
-        yield value
-    for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from everything(one)
+    assert kept(strange) != strange
 
 
 def test_everything_asks_the_source_that_was_chosen_and_no_number_is_there_twice():
-    sources = [one["datasource"] for one in everything(BOARD) if "datasource" in one]
-    assert len(sources) > len(PANELS)
-    assert all(source == {"type": "prometheus", "uid": "${datasource}"} for source in sources)
+    sources = re.findall(r'"datasource": (\{.*?"\})', json.dumps(BOARD))
+    assert len(sources) > len(BOARD["panels"])
+    assert {*sources} == {json.dumps({"type": "prometheus", "uid": "${datasource}"})}
     assert "__inputs" not in BOARD and "${DS_" not in FILE.read_text()
     numbers = [panel["id"] for panel in BOARD["panels"]]
     assert len(numbers) == len(set(numbers))

@@ -163,9 +163,10 @@ def test_a_host_whose_labels_changed_was_checked(promtool, tmp_path):
 
 def test_a_host_that_is_not_checked_is_named_gone_or_not_until_it_is(promtool, tmp_path):
     day = DAY // 4
-    values = f"0+240x{day} {day * 240}x{3 * day} _x{day} {5 * day * 240}+240x{day}"
+    # It is seen again between two full hours.
+    values = f"0+240x{day} {day * 240}x{3 * day} _x{day + 2} {(5 * day + 2) * 240}+240x{day}"
     named = [{"severity": "warning", "host": "h1"}]
-    moments = [(3 * DAY - 60, []), (3 * DAY + 60, named), (5 * DAY - 60, named), (5 * DAY + 60, [])]
+    moments = [(3 * DAY - 60, []), (3 * DAY + 60, named), (5 * DAY - 60, named), (5 * DAY + 45, [])]
     expected = [("SmtPolicyNotJudged", minute, labels) for minute, labels in moments]
     judged(promtool, tmp_path, ([series("checked_timestamp_seconds", FIRST, values)], 4, expected), evaluated=RARELY)
 
