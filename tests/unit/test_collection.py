@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import collections
 import pathlib
 import re
 
@@ -20,66 +21,51 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-ROLES = sorted(path.name for path in (ROOT / "roles").iterdir())
 
 
 def load(path):
     return yaml.safe_load((ROOT / path).read_text(encoding="utf-8"))
 
 
-def test_a_result_names_the_version_of_the_collection():
+def options_of(role):
+    return load(f"roles/{role}/meta/argument_specs.yml")["argument_specs"]["main"]["options"]
+
+
+def test_versions_agree():
+    """That of a role, because antsibull-changelog names it in the release in which it was added."""
     assert load("galaxy.yml")["version"] == COLLECTION_VERSION
-
-
-@pytest.mark.parametrize("role", ROLES)
-def test_the_changelog_can_list_each_role(role):
-    """antsibull-changelog names a role in the release in which it was added, and only if the role says which."""
-    assert Version(load(f"roles/{role}/meta/argument_specs.yml")["argument_specs"]["main"]["version_added"]) <= Version(
-        COLLECTION_VERSION
-    )
+    for path in ROOT.glob("roles/*/meta/argument_specs.yml"):
+        added = load(path)["argument_specs"]["main"]["version_added"]
+        assert Version(added) <= Version(COLLECTION_VERSION), path
+    floor = load("meta/runtime.yml")["requires_ansible"].removeprefix(">=").removesuffix(".0")
+    assert {load(path)["galaxy_info"]["min_ansible_version"] for path in ROOT.glob("roles/*/meta/main.yml")} == {floor}
+    assert f"ansible-core {floor} or later" in (ROOT / "README.md").read_text(encoding="utf-8")
+    locks = {
+        path.stem.removeprefix("requirements-core-"): pinned(path.name)["ansible-core"]
+        for path in ROOT.glob("requirements-core-*.lock")
+    }
+    assert min(locks) == floor and all(version.startswith(f"{name}.") for name, (version,) in locks.items())
 
 
 def documented_modules():
     """Name of each module -> its documentation."""
-    found = {}
-    for path in (ROOT / "plugins/modules").glob("*.py"):
-        documentation = re.search(
-            r'^DOCUMENTATION = r"""\n(.*?)^"""', path.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
-        )
-        found[path.stem] = yaml.safe_load(documentation.group(1))
-    return found
+    form = re.compile(r'^DOCUMENTATION = r"""\n(.*?)^"""', re.DOTALL | re.MULTILINE)
+    paths = (ROOT / "plugins/modules").glob("*.py")
+    return {path.stem: yaml.safe_load(form.search(path.read_text(encoding="utf-8"))[1]) for path in paths}
 
 
-NOT_FOR_USERS = {
-    "smt_boot_visit",
-    "smt_decisions",
-    "smt_fail_host",
-    "smt_node",
-    "smt_preflight",
-    "smt_program",
-    "smt_proof_host",
-    "smt_proof_report",
-    "smt_restart",
-    "smt_rollback",
-    "smt_sample",
-    "smt_status",
-    "smt_trial_design",
-    "smt_trial_host",
-    "smt_trial_workers",
-    "smt_user_values",
-    "smt_waves",
-    "smt_yields",
-}
+OF_ROLES = (
+    "boot_visit decisions fail_host node preflight program proof_host proof_report restart rollback sample status"
+    " trial_design trial_host trial_workers user_values waves yields"
+)
+NOT_FOR_USERS = {f"smt_{name}" for name in OF_ROLES.split()}
 
 
 def test_modules_that_only_roles_and_playbooks_use_say_so_first():
     modules = documented_modules()
     first = {name: module["description"][0] for name, module in modules.items()}
-    say_so = {
-        name
-        for name, line in first.items()
-        if line.startswith("Used by the ") and line.endswith("; not to be called directly.")
-    }
+    form = re.compile("Used by the .*; not to be called directly[.]")
+    say_so = {name for name, line in first.items() if form.fullmatch(line)}
     assert say_so == NOT_FOR_USERS
     # As `ansible-doc -l` lists them.
     assert say_so == {name for name, module in modules.items() if module["short_description"].startswith("(internal) ")}
@@ -88,9 +74,7 @@ def test_modules_that_only_roles_and_playbooks_use_say_so_first():
 
 
 def anchors(page):
-    """The names of a page's headings, by the rule of GitHub and of the documentation site,
-    which names those down to the fourth level.
-    """
+    """The names of a page's headings, as GitHub and the documentation site make them, down to the fourth level."""
     text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
     names = [
         re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
@@ -101,24 +85,17 @@ def anchors(page):
 
 def pages():
     return [
-        *sorted(ROOT.glob("*.md")),
-        *sorted((ROOT / "docs").glob("*.md")),
-        *sorted((ROOT / "roles").glob("*/README.md")),
-        *sorted((ROOT / "examples").glob("*/README.md")),
+        page for form in ("*.md", "docs/*.md", "roles/*/README.md", "examples/*/README.md") for page in ROOT.glob(form)
     ]
 
 
 def test_files_that_pages_name_are_there():
-    """Those that begin with a folder of the collection and end as files do; words in capitals stand for any name."""
     named = re.compile(
         r"(?<![\w/.{-])((?:docs|examples|molecule|playbooks|plugins|roles|tests|tools)/[\w./*-]+\.[a-z]{1,4})\b"
     )
     found = [(page, path) for page in pages() for path in named.findall(page.read_text(encoding="utf-8"))]
-    lost = [
-        f"{page.relative_to(ROOT)} -> {path}"
-        for page, path in found
-        if not list(ROOT.glob(re.sub("[A-Z]{4,}", "*", path)))
-    ]
+    # A name in capitals is any.
+    lost = [(page, path) for page, path in found if not list(ROOT.glob(re.sub("[A-Z]{4,}", "*", path)))]
     assert lost == [] and len(found) > 50
 
 
@@ -138,31 +115,22 @@ def test_module_defaults_of_the_group_reach_each_module_for_users():
     assert load("meta/runtime.yml")["action_groups"] == {"smt": sorted(documented_modules().keys() - NOT_FOR_USERS)}
 
 
-PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
-
-
 def pinned(lock):
     """Package -> the versions that a lock file pins, for one Python or another."""
-    found = {}
-    for name, version in re.findall(
-        r"^([a-z0-9-]+)==([^ ;]+)", (ROOT / lock).read_text(encoding="utf-8"), re.MULTILINE
-    ):
-        found.setdefault(name, []).append(version)
+    found = collections.defaultdict(list)
+    text = (ROOT / lock).read_text(encoding="utf-8")
+    for name, version in re.findall(r"^([a-z0-9-]+)==([^ ;]+)", text, re.MULTILINE):
+        found[name].append(version)
     return found
 
 
 def wanted(file):
-    """The requirements of a file and of those that it includes."""
-    lines = [
-        line.strip()
-        for line in (ROOT / file).read_text(encoding="utf-8").splitlines()
-        if line.strip() and not line.startswith("#")
-    ]
-    return [
-        one
-        for line in lines
-        for one in (wanted(line.removeprefix("-r ")) if line.startswith("-r ") else [Requirement(line)])
-    ]
+    """Yield the requirements of a file and of those that it includes."""
+    for line in (ROOT / file).read_text(encoding="utf-8").splitlines():
+        if line.startswith("-r "):
+            yield from wanted(line.removeprefix("-r "))
+        elif line.strip() and not line.startswith("#"):
+            yield Requirement(line)
 
 
 def test_what_the_set_up_installs_is_what_the_requirements_allow():
@@ -175,17 +143,6 @@ def test_what_the_set_up_installs_is_what_the_requirements_allow():
     assert "--hash=sha256:" in (ROOT / "requirements-dev.lock").read_text(encoding="utf-8")
 
 
-def test_the_oldest_release_of_ansible_is_the_same_wherever_it_is_named():
-    floor = load("meta/runtime.yml")["requires_ansible"].removeprefix(">=").removesuffix(".0")
-    assert {load(path)["galaxy_info"]["min_ansible_version"] for path in ROOT.glob("roles/*/meta/main.yml")} == {floor}
-    assert f"ansible-core {floor} or later" in (ROOT / "README.md").read_text(encoding="utf-8")
-    locks = {
-        path.stem.removeprefix("requirements-core-"): pinned(path.name)["ansible-core"]
-        for path in ROOT.glob("requirements-core-*.lock")
-    }
-    assert min(locks) == floor and all(version.startswith(f"{name}.") for name, (version,) in locks.items())
-
-
 @pytest.mark.parametrize(
     ("module", "option", "role", "variable"),
     [(smt_state, "state", "smt_runtime", "smt_runtime_state"), (smt_boot_args, "smt", "smt_boot", "smt_boot_smt")],
@@ -193,22 +150,17 @@ def test_the_oldest_release_of_ansible_is_the_same_wherever_it_is_named():
 def test_a_role_takes_the_states_that_its_module_takes(module, option, role, variable):
     """Of all words for true and false only on and off are among them: Ansible then takes YAML's booleans for these."""
     choices = yaml.safe_load(module.DOCUMENTATION)["options"][option]["choices"]
-    assert (
-        load(f"roles/{role}/meta/argument_specs.yml")["argument_specs"]["main"]["options"][variable]["choices"]
-        == choices
-    )
+    assert options_of(role)[variable]["choices"] == choices
     assert set(choices) & (BOOLEANS_TRUE | BOOLEANS_FALSE) == {"on", "off"}
     spec = ArgumentSpecValidator({option: {"type": "str", "choices": choices}})
-    taken = {
-        given: states.named(spec.validate({option: given}).validated_parameters[option])
-        for given in (True, False, "on", "off", "enabled")
-    }
-    assert taken == {True: "enabled", False: "disabled", "on": "enabled", "off": "disabled", "enabled": "enabled"}
+    asked = {True: "enabled", False: "disabled", "on": "enabled", "off": "disabled", "enabled": "enabled"}
+    taken = {one: states.named(spec.validate({option: one}).validated_parameters[option]) for one in asked}
+    assert taken == asked
 
 
 def test_each_workload_and_arm_is_named_where_it_is_asked_for():
     options = yaml.safe_load(smt_benchmark.DOCUMENTATION)["options"]
-    spec = load("roles/smt_eval/meta/argument_specs.yml")["argument_specs"]["main"]["options"]
+    spec = options_of("smt_eval")
     for text in (options["workloads"], spec["smt_eval_workloads"]):
         assert [one for one in BUILT_IN if f"V({one})" not in " ".join(text["description"])] == []
     # What is named is written by tools/registries.py where the sentence is there.
