@@ -26,33 +26,18 @@ shape, snapshot = importlib.import_module("shape"), importlib.import_module("sna
 SHAPES = strategies.builds(shape.Shape, strategies.integers(1, 4), strategies.integers(1, 9), strategies.integers(1, 4))
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        *((text, "for example 2x2x2") for text in ("", "2x2", "0x2x2", "axbxc", "2x2x2\n", "1e9x1x1", "٢x٢x٢")),
-        ("9" * 5000 + "x1x1", "for example 2x2x2"),
-        ("1x128x2", "APIC ids up to 255"),
-        # 9 cores take 16 ids a socket, so this is out of reach although 162 CPUs would not be.
-        ("9x9x2", "take fewer CPUs"),
-    ],
-)
-def test_what_is_no_shape_is_refused(text, reason):
+@pytest.mark.parametrize("text", ["", "0x2x2", "2x2x2\n", "٢x٢x٢", "9" * 5000 + "x1x1", "1x128x2", "9x9x2"])
+def test_what_is_no_shape_is_refused(text):
+    """Also one beyond the APIC ids, of which 9 cores take 16 a socket."""
     assert shape.parse_shape("1x127x2").cpus == 254
-    with pytest.raises(common.LabError, match=reason):
+    with pytest.raises(common.LabError, match="shape "):
         shape.parse_shape(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        *((text, "is not a list") for text in ("", "0,,1,1", "0-3", "0,0,1,x", "0,0,1,1\n", "0,0,1,99999999")),
-        ("0,0,1", "names 3 host CPUs"),
-        ("0,0,1,1,1", "names 5 host CPUs"),
-        ("0,0,1,7", "host CPU 7"),
-    ],
-)
-def test_pins_that_do_not_fit_are_refused(text, reason):
-    with pytest.raises(common.LabError, match=reason):
+@pytest.mark.parametrize("text", ["", "0,,1,1", "0-3", "0,0,1,1\n", "0,0,1,99999999", "0,0,1", "0,0,1,1,1", "0,0,1,7"])
+def test_pins_that_do_not_fit_are_refused(text):
+    assert shape.parse_pins("0,0,1,1", shape.Shape(1, 2, 2), {0, 1}) == [0, 0, 1, 1]
+    with pytest.raises(common.LabError, match="pin list"):
         shape.parse_pins(text, shape.Shape(1, 2, 2), {0, 1})
 
 
@@ -173,55 +158,12 @@ def test_a_machine_is_found_and_ended_by_its_pid_file(guests, process):
     assert one.pid() == running.pid and one.stop() is True and running.wait() != 0
 
 
-@pytest.mark.parametrize(
-    ("talks", "silence", "timeout", "reason"),
-    [(True, 3600, 0.3, "no ssh within 0 s"), (False, 0.3, 3600, "neither ssh nor a word on its console for 0.3 s")],
-)
-def test_a_guest_that_stands_still_is_given_up_before_one_that_only_takes_long(
-    guests, process, monkeypatch, talks, silence, timeout, reason
-):
-    one = machine.Machine(guests / "one")
-    one.pidfile.write_text(f"{process('qemu-system-x86_64', str(one.pidfile)).pid}\n", encoding="ascii")
-    one.console.write_text("a boot\n", encoding="ascii")
-
-    def no_answer(_login, command, timeout):
-        if talks:
-            with open(one.console, "a", encoding="ascii") as console:
-                console.write(f"{command}, {timeout}\n")
-        raise common.LabError("no answer")
-
-    monkeypatch.setattr(login, "SILENCE", silence)
-    monkeypatch.setattr(login.Login, "run", no_answer)
-    with pytest.raises(common.LabError, match=f"did not come up: {reason}(?s:.*)a boot"):
-        login.Login(one, guests, 1).wait(timeout)
-
-
 @pytest.mark.parametrize(("name", "its_pid_file"), [("an-editor", "one/pid"), ("qemu-system-x86_64", "another/pid")])
 def test_a_process_that_got_the_id_of_a_machine_since_is_left_alone(guests, process, name, its_pid_file):
     one = machine.Machine(guests / "one")
     other_process = process(name, str(guests / its_pid_file))
     one.pidfile.write_text(f"{other_process.pid}\n", encoding="ascii")
     assert one.pid() is None and one.stop() is False and other_process.poll() is None
-
-
-@pytest.mark.parametrize("content", ["", "nonsense", "-1", "0", "99999999999999999999"])
-def test_a_pid_file_that_says_nothing_is_no_machine(guests, content):
-    one = machine.Machine(guests / "one")
-    one.pidfile.write_text(content, encoding="ascii")
-    assert one.pid() is None and one.stop() is False
-
-
-@pytest.mark.parametrize("name", ["", "..", "a/b", "-a", "a-", "A", "a\n", "ä", "a" * 51])
-def test_a_name_that_is_no_host_name_is_refused(name):
-    with pytest.raises(common.LabError, match="is no host name"):
-        guest.check_name(name)
-
-
-@pytest.mark.parametrize("record", ["", "[]", "{}", '{"kind": "grub", "suite": "bookworm", "image": "i", "shape": 7}'])
-def test_a_damaged_record_names_its_file_and_the_way_out(guests, record):
-    (guests / "one" / "guest.json").write_text(record, encoding="utf-8")
-    with pytest.raises(common.LabError, match=r"guest\.json is damaged.*lab\.py down --name one"):
-        guest.load("one")
 
 
 def test_the_inventory_is_yaml_that_says_how_to_reach_each_guest(monkeypatch):
@@ -244,7 +186,7 @@ def test_the_inventory_is_yaml_that_says_how_to_reach_each_guest(monkeypatch):
         ["up", "--shape", "2x2"],
         ["up", "--kind", "power", "--suite", "trixie"],
         ["up", "--kind", "arm64", "--numbering", "split"],
-        ["up", "--name", "../x"],
+        *(["up", "--name", name] for name in ("", "../x", "A", "a-", "a\n")),
         ["up", "--pin", "0"],
         ["up", "--memory", "12"],
         ["up", "--kind", "power-bare", "--memory", "768"],
@@ -252,11 +194,13 @@ def test_the_inventory_is_yaml_that_says_how_to_reach_each_guest(monkeypatch):
         ["down", "--name", "/"],
         ["console", "nobody"],
         ["forward", "nobody", "80"],
-        ["forward", "nobody", "65536"],
         ["install", "nobody", "nginx-light"],
+        # Its record is damaged.
+        ["reset", "--name", "one"],
     ],
 )
 def test_a_wrong_command_line_ends_with_a_sentence(guests, arguments, capsys):
+    (guests / "one/guest.json").write_text("{}", encoding="utf-8")
     assert lab.main(arguments) == 1
     assert capsys.readouterr().err.startswith("lab: ")
     assert [one.directory.name for one in machine.machines()] == ["one"]

@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What tools/registries.py writes: registries of folders of alternatives, and what says which options there are."""
+"""What tools/registries.py writes: registries of folders of alternatives, and what says which options there are. That
+it is written as it was is a step of `make lint`.
+"""
 
 from __future__ import annotations
 
@@ -82,73 +84,6 @@ def test_a_role_passes_on_each_option_that_its_modules_have(family):
         name for name in family.options if len(family.placed(name)) > 1 and option_files.ROLE in family.placed(name)
     ]
     assert [name for name in shared if family.variable(name) not in tasks] == []
-
-
-TOY = """\
-in: [role, toy_module]
-options:
-  speed:
-    summary: Speed of V(ball), {range}, docs/toys.md#speed says more. See O(colour=red) and O(price).
-    details: [Everywhere., {role: 'In the role, O(step).', toy_module: In the module.}]
-    type: int
-    default: 3
-    range: [1, 10]
-    but: {toy_module: {default: null, range: [2, null]}}
-  colour: {summary: Colour., type: str, choices: ['on', red], unset: white}
-  price: {summary: Price., type: float, required: true, in: [role]}
-  step: {like: toy.colour, in: [toy_module]}
-"""
-
-
-@pytest.fixture(name="toy")
-def declared_toy(tmp_path, monkeypatch):
-    """A function that declares the options of a role `toy` and of a module, and returns them."""
-
-    def declare(text=TOY):
-        (tmp_path / "tools/options").mkdir(parents=True, exist_ok=True)
-        (tmp_path / "tools/options/toy.yml").write_text(text)
-        option_files.families.cache_clear()
-        return option_files.families()[0]
-
-    monkeypatch.setattr(option_files, "ROOT", tmp_path)
-    yield declare
-    option_files.families.cache_clear()
-
-
-def test_a_place_has_its_own_options_names_and_texts(toy):
-    family = toy()
-    role = option_files.described(family, "role", "options")
-    module = option_files.described(family, "toy_module", "suboptions")
-    assert list(role) == ["toy_speed", "toy_colour", "toy_price"] and list(module) == ["speed", "colour", "step"]
-    summary = "Speed of V(ball), {}, docs/toys.md says more. See O({}=red) and O({})."
-    assert role["toy_speed"].pop("description") == [
-        summary.format("from 1 to 10", "main:toy_colour", "main:toy_price"),
-        "Everywhere.",
-        "In the role, O(threadwise.smt.toy_module#module:step).",
-    ]
-    assert module["speed"].pop("description") == [
-        summary.format("2 or more", "colour", "threadwise.smt.toy#role:main:toy_price"),
-        "Everywhere.",
-        "In the module.",
-    ]
-    assert (role["toy_speed"], module["speed"]) == ({"type": "int", "default": 3}, {"type": "int"})
-    assert module["step"] == {"description": ["Colour."], "type": "str", "choices": ["on", "red"]}
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("unset: white", "unsett: white", r"toy.yml: colour .* unsett"),
-        ("type: float, ", "", r"toy.yml: price needs a summary and a type"),
-        ("like: toy.colour", "like: toy.color", r"toy.yml: step is like toy.color"),
-        ("O(price)", "O(prize)", r"toy.yml: O\(prize\) is none of its options"),
-        ("summary: Colour.", "summary: 'Colour: red.'", r"colour, step: .* colon"),
-    ],
-)
-def test_a_wrong_declaration_is_an_error_that_names_it(toy, old, new, message):
-    assert TOY.count(old) == 1
-    with pytest.raises(option_files.OptionError, match=message):
-        option_files.documentation(option_files.described(toy(TOY.replace(old, new)), "toy_module", "suboptions"), "  ")
 
 
 def test_a_number_out_of_its_range_says_what_it_has_to_be():
