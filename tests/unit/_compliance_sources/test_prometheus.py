@@ -79,10 +79,9 @@ def test_each_planted_host_of_a_fleet_is_judged_rightly(server):
     judged = dict(answer.judged)
     assert statuses(judged) == fleet.expected
     assert answer.strangers == sorted(fleet.strangers)
-    said = {
-        name: {one["sentence"] for one in judged.values() if one["status"] == name}
-        for name in set(statuses(judged).values())
-    }
+    said = collections.defaultdict(set)
+    for one in judged.values():
+        said[one["status"]].add(one["sentence"])
     assert said["drifted"] == {"running: CPUs 4-7 are online"}
     assert all(sentence.startswith("2 machines have this name: h000") for sentence in said["unknown"])
     renamed_by = {f"h000{number}:9100," for number in range(30, 40)}
@@ -141,13 +140,6 @@ def test_a_host_that_is_gone_was_known_and_one_that_never_was_is_not(server):
     assert statuses(later) == {"h00100": "silent"}
 
 
-def test_of_a_word_before_and_after_a_change_of_a_label_the_later_counts():
-    before, after = Machine("h1", AT - 600, result=drifted()), Machine("h1", AT - 60)
-    for machines in ([before, after], [after, before]):
-        judged, _of_server = heard(["h1"], machines, alive=[after])
-        assert statuses(judged) == {"h1": "compliant"} and judged["h1"]["sentence"] == ""
-
-
 @pytest.mark.parametrize(
     ("label", "names", "hosts", "instance"),
     [
@@ -169,62 +161,6 @@ def test_the_label_that_has_the_name_is_the_users(label, names, hosts, instance)
 def exported(host, status, at, instance="controller:9100"):
     """Series about a host that its own file does not have."""
     return samples([Machine(host, at, instance, found(status))], "status_timestamp_seconds")
-
-
-def test_the_file_of_a_controller_is_of_many_hosts_and_of_none_by_its_target():
-    of_controller = exported("web1", "drifted", AT - 60)
-    machines = [Machine("controller", AT - 60)]
-    for label, status in ((None, "drifted"), ("instance", "unknown_to_server")):
-        judged, _of_server = heard(["controller", "web1"], machines, extra=of_controller, label=label)
-        assert statuses(judged) == {"controller": "compliant", "web1": status}
-    # A server that does not honour labels has them under another name.
-    renamed = [({**labels, "host": "controller", "exported_host": labels["host"]}, at) for labels, at in of_controller]
-    assert statuses(heard(["web1"], machines, extra=renamed)[0]) == {"web1": "drifted"}
-
-
-def test_a_controller_that_cannot_reach_a_host_does_not_overrule_the_host():
-    missed = exported("web1", "unreachable", AT - 10)
-    judged, _of_server = heard(["web1"], [Machine("web1", AT - 60)], extra=missed)
-    assert judged["web1"]["status"] == "compliant" and "controller:9100 says unreachable" in judged["web1"]["sentence"]
-    judged, _of_server = heard(["web1"], [Machine("web1", AT - 3600)], extra=missed)
-    assert statuses(judged) == {"web1": "unreachable"}
-
-
-@pytest.mark.parametrize(
-    ("behind", "second", "status", "word"),
-    [
-        # A machine whose two targets were scraped before and after its pull.
-        (60, "compliant", "compliant", ""),
-        # Nobody can say whether this is one: a machine that always has the latest file could say what it likes.
-        (60, "drifted", "unknown", "2 machines have this name: a:9100 says compliant at "),
-        # Two machines, each with a pull of its own.
-        (1200, "drifted", "unknown", "2 machines have this name"),
-        (1200, "compliant", "compliant", "2 machines have this name"),
-    ],
-)
-def test_two_machines_of_one_name_are_told_from_one_that_is_scraped_twice(behind, second, status, word):
-    machines = [
-        Machine("h1", AT - behind, "a:9100"),
-        Machine("h1", AT - behind - 1800, "b:9100", found(second)),
-    ]
-    judged, _of_server = heard(["h1"], machines)
-    assert judged["h1"]["status"] == status and word in judged["h1"]["sentence"]
-    # Of a target that is gone the host has moved.
-    judged, _of_server = heard(["h1"], machines, alive=machines[:1])
-    assert judged["h1"]["status"] == "compliant"
-    assert ("b:9100 says drifted at " in judged["h1"]["sentence"]) is (second == "drifted")
-
-
-def test_no_host_makes_another_one_better_than_it_says_itself():
-    own = [Machine("db1", AT - 3000, result=drifted())]
-    judged, of_server = heard(["db1"], own, extra=exported("db1", "compliant", AT - 60, "evil:9100"))
-    assert judged["db1"]["status"] == "drifted"
-    assert "evil:9100 says compliant at 2026-11-28T11:59:00Z" in judged["db1"]["sentence"]
-    assert base.speakers(asked(["db1"]), of_server.words) == ["Hosts that speak of others: evil:9100 (of db1)."]
-    # A controller that asked it later, and found it worse, is right.
-    own = [Machine("db1", AT - 3000)]
-    judged, _of_server = heard(["db1"], own, extra=exported("db1", "drifted", AT - 60))
-    assert statuses(judged) == {"db1": "drifted"}
 
 
 GONE = [Machine("db1", AT - 40_000)]
@@ -249,34 +185,58 @@ def test_a_second_file_of_a_host_makes_no_other_one_better(instance, pulled, own
 
 
 EVIL_BY_NAME, EVIL_BY_ADDRESS = Machine("db1", AT - 1, "evil:9100"), Machine("db1", AT - 1, "10.0.0.66:9100")
-PRESENT = Machine("db1", AT - 60)
+NOW_GOOD, LATE_BAD = Machine("db1", AT - 60), Machine("db1", AT - 3000, result=drifted())
+OF_CONTROLLER, MISSED = exported("db1", "drifted", AT - 60), exported("db1", "unreachable", AT - 10)
+# As a server has it that does not honour labels.
+RENAMED = [({**labels, "host": "controller", "exported_host": labels["host"]}, at) for labels, at in OF_CONTROLLER]
+BY_ADDRESS = {"others": ["evil"], "names": {"10.0.0.66": "evil"}}
+
+
+def two(behind, status):
+    """Two machines that have a name: the last pull of the second was half an hour before that of the first."""
+    return [Machine("db1", AT - behind, "a:9100"), Machine("db1", AT - behind - 1800, "b:9100", found(status))]
 
 
 @pytest.mark.parametrize(
-    ("machines", "alive", "options", "status", "word"),
+    ("machines", "options", "status", "word"),
     [
+        # Of a word before and after a change of a label the later counts.
+        ([Machine("db1", AT - 600, result=drifted()), NOW_GOOD], {"alive": [NOW_GOOD]}, "compliant", None),
+        ([NOW_GOOD, Machine("db1", AT - 600, result=drifted())], {"alive": [NOW_GOOD]}, "compliant", None),
+        # The file of a controller is of many hosts, and of none by its target.
+        ([Machine("controller", AT - 60)], {"extra": OF_CONTROLLER}, "drifted", ""),
+        ([Machine("controller", AT - 60)], {"extra": RENAMED}, "drifted", ""),
+        ([Machine("controller", AT - 60)], {"extra": OF_CONTROLLER, "label": "instance"}, "unknown_to_server", ""),
+        # Who asked a host later, and found it worse, is right; who could not reach it does not overrule it.
+        ([Machine("db1", AT - 3000)], {"extra": OF_CONTROLLER}, "drifted", ""),
+        ([NOW_GOOD], {"extra": MISSED}, "compliant", "controller:9100 says unreachable"),
+        ([Machine("db1", AT - 3600)], {"extra": MISSED}, "unreachable", ""),
         # A target that the server knows by name is no other host, also by an address that the user knows.
-        ([*GONE, EVIL_BY_NAME], [EVIL_BY_NAME], {"others": ["evil"]}, "silent", ""),
-        (
-            [*GONE, EVIL_BY_ADDRESS],
-            [EVIL_BY_ADDRESS],
-            {"others": ["evil"], "names": {"10.0.0.66": "evil"}},
-            "silent",
-            "",
-        ),
+        ([*GONE, EVIL_BY_NAME], {"alive": [EVIL_BY_NAME], "others": ["evil"]}, "silent", ""),
+        ([*GONE, EVIL_BY_ADDRESS], {"alive": [EVIL_BY_ADDRESS], **BY_ADDRESS}, "silent", ""),
         # Who says it is another host makes that one no better.
-        ([Machine("db1", AT - 3000, result=drifted()), EVIL_BY_NAME], None, {}, "unknown", "evil:9100 says compliant"),
+        ([LATE_BAD, EVIL_BY_NAME], {}, "unknown", "evil:9100 says compliant"),
+        # One machine of which two targets were scraped before and after its pull.
+        (two(60, "compliant"), {}, "compliant", ""),
+        # Nobody can say whether this is one: a machine that always has the latest file could say what it likes.
+        (two(60, "drifted"), {}, "unknown", "2 machines have this name: a:9100 says compliant at "),
+        (two(1200, "drifted"), {}, "unknown", "2 machines have this name"),
+        (two(1200, "compliant"), {}, "compliant", "2 machines have this name"),
+        # Of a target that is gone the host has moved.
+        (two(60, "drifted"), {"alive": two(60, "drifted")[:1]}, "compliant", "b:9100 says drifted at "),
+        (two(60, "compliant"), {"alive": two(60, "compliant")[:1]}, "compliant", None),
         # A clock was ahead and is right again, is ahead, and is far ahead: no latest word for ever.
-        ([Machine("db1", AT + 9999, result=drifted()), PRESENT], [PRESENT], {}, "compliant", ""),
-        ([Machine("db1", AT + 3600)], None, {}, "unknown", "has not come yet"),
-        ([Machine("db1", AT + 86400 * 400)], None, {}, "unknown", "has not come yet"),
+        ([Machine("db1", AT + 9999, result=drifted()), NOW_GOOD], {"alive": [NOW_GOOD]}, "compliant", ""),
+        ([Machine("db1", AT + 3600)], {}, "unknown", "has not come yet"),
+        ([Machine("db1", AT + 86400 * 400)], {}, "unknown", "has not come yet"),
         # A pull that could not judge its host has spoken.
-        ([Machine("db1", AT - 60, result=None)], None, {}, "unknown", "the pull could not judge"),
+        ([Machine("db1", AT - 60, result=None)], {}, "unknown", "the pull could not judge"),
     ],
 )
-def test_whose_word_counts_and_when(machines, alive, options, status, word):
-    judged, _of_server = heard(["db1"], machines, alive=alive, **options)
-    assert judged["db1"]["status"] == status and word in judged["db1"]["sentence"]
+def test_whose_word_counts_and_when(machines, options, status, word):
+    judged, _of_server = heard(["db1"], machines, **options)
+    sentence = judged["db1"]["sentence"]
+    assert judged["db1"]["status"] == status and (sentence == "" if word is None else word in sentence)
 
 
 @pytest.mark.parametrize(
@@ -327,6 +287,8 @@ def test_what_a_server_says_is_shown_in_lines_of_bounded_length():
 @pytest.mark.parametrize(
     ("body", "sentence"),
     [
+        (vector(*(({"host": f"h{number}", "x": "x" * 99}, "1") for number in range(10))), "is larger than"),
+        (vector(*(({"host": f"h{number}"}, "1") for number in range(10))), "has 10 series"),
         ("{", "cannot be read"),
         ("[]", "refuses the query"),
         (json.dumps({"status": "error", "error": "no"}), "refuses the query"),
@@ -336,25 +298,15 @@ def test_what_a_server_says_is_shown_in_lines_of_bounded_length():
         (vector(), "threadwise_smt_status_timestamp_seconds"),
     ],
 )
-def test_a_server_that_lies_is_one_sentence(body, sentence):
+def test_a_server_that_lies_or_says_too_much_is_one_sentence(body, sentence, monkeypatch):
+    monkeypatch.setattr(prometheus, "MAX_BYTES", 1000)
+    monkeypatch.setattr(prometheus, "MAX_SERIES", 9)
     with (
         prometheus_server.serving(lambda handler: prometheus_server.send(handler, body)) as url,
         pytest.raises(base.SourceError) as caught,
     ):
         prometheus.SOURCE.read(asked(["h1"], url=url))
     assert sentence in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_more_than_is_read_is_refused_before_it_takes_memory(monkeypatch):
-    monkeypatch.setattr(prometheus, "MAX_BYTES", 1000)
-    many = vector(*(({"host": f"h{number}"}, "1") for number in range(100)))
-    with prometheus_server.serving(lambda handler: prometheus_server.send(handler, many)) as url:
-        with pytest.raises(base.SourceError, match="is larger than"):
-            prometheus.SOURCE.read(asked(["h1"], url=url))
-        monkeypatch.setattr(prometheus, "MAX_BYTES", 10**6)
-        monkeypatch.setattr(prometheus, "MAX_SERIES", 99)
-        with pytest.raises(base.SourceError, match="has 100 series"):
-            prometheus.SOURCE.read(asked(["h1"], url=url))
 
 
 def test_no_address_and_a_bad_one_name_the_variable():
