@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import importlib
 import json
 import pathlib
 import re
@@ -225,23 +224,6 @@ def test_each_variable_chooses(places):
 def test_the_file_is_what_the_program_makes():
     made = runpy.run_path(str(EXAMPLES / "grafana" / "dashboard.py"))["text"]()
     assert made == FILE.read_text(encoding="utf-8"), "run examples/grafana/dashboard.py > threadwise-smt.json"
-
-
-def test_the_file_has_no_key_that_grafana_does_not_know():
-    """What its types do not have is lost when they read the file."""
-    encoder, plugins, models = (
-        importlib.import_module(f"grafana_foundation_sdk.{name}")
-        for name in ("cog.encoder", "cog.plugins", "models.dashboard")
-    )
-    plugins.register_default_plugins()
-
-    def kept(board):
-        return json.loads(encoder.JSONEncoder().encode(models.Dashboard.from_json(board)))
-
-    assert kept(BOARD) == BOARD
-    strange = json.loads(json.dumps(BOARD))
-    strange["panels"][1]["options"]["colourMode"] = "value"
-    assert kept(strange) != strange
 
 
 def test_everything_asks_the_source_that_was_chosen_and_no_number_is_there_twice():

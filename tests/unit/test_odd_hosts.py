@@ -130,37 +130,10 @@ def test_without_systemd_nothing_is_said_to_be_kept_over_boots(tmp_path, mode):
 
 # ---- 1,024 CPUs ------------------------------------------------------------------------------------------------------
 
-LARGE = sysfs_tree.Machine(packages=8, cores=64)
-CORES = 512
-
-
-@pytest.mark.night
-def test_facts_and_placements_of_1024_cpus(tmp_path):
-    fs = host_files.HostFs(sysfs_tree.write(tmp_path, sysfs_tree.files(LARGE)))
-    known = smt_facts.gather(fs)
-    border.accept(known)
-    assert (known["sockets"], known["cores"], known["threads_per_core"]["max"]) == (8, CORES, 2)
-    assert (known["cpus"]["online"], known["primaries"], known["secondaries"]) == ("0-1023", "0-511", "512-1023")
-    assert known["hardware_class"].startswith("x86_64-8s512c1024t-split-") and known["problems"] == []
-    read = topology.read_topology(fs)
-    found = placement.Placements(read.cores, read.packages, read.online, read.nodes)
-    names = ("one_per_core", "all_threads", "spread_1024", "packed_512", "free_1024")
-    assert [len(found.workers(name)[0]) for name in names] == [512, 1024, 1024, 512, 1024]
-    assert [cpus for (cpus,) in found.workers("packed_4")[0]] == [0, 512, 1, 513]
-    assert found.workers("free_1025")[0] is None
-
-
-@pytest.mark.night
-def test_1024_cpus_are_switched_with_one_write(tmp_path):
-    host = Host(tmp_path, cores=numbered_cores(CORES, 2, "split"))
-    done = host.ask("disabled", persist=persistence.TMPFILES)
-    assert done["after"] == {"control": "off", "active": False, "online": "0-511"} and len(host.writes) == 1
-    assert host.ask("restored")["after"]["online"] == "0-1023"
-
 
 def test_a_state_that_512_cpus_differ_from_is_described_in_a_few_words(tmp_path):
     """A result that describes each CPU in a sentence of its own was too long for the border."""
-    kernel = FakeKernel(tmp_path, numbered_cores(CORES, 2, "adjacent"))
+    kernel = FakeKernel(tmp_path, numbered_cores(512, 2, "adjacent"))
     before = smt_state.read(files=kernel)
     kernel.write(smt_state.CONTROL, "off")
     text = "; ".join(smt_state.differences(before, smt_state.read(files=kernel)))

@@ -11,8 +11,6 @@ import ast
 import json
 import os
 import pathlib
-import shutil
-import statistics
 import subprocess
 import sys
 
@@ -22,7 +20,6 @@ import old_python
 import pytest
 import sysfs_tree
 import vermin
-from ansible_collections.threadwise.smt.plugins.module_utils._statistics import distributions
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PLUGINS = ROOT / "plugins"
@@ -124,11 +121,6 @@ def test_what_is_newer_is_found(line):
     assert newer(line)
 
 
-@pytest.mark.parametrize("share", [1e-9, 0.001, 0.025, 0.4, 0.5])
-def test_the_normal_quantile_is_the_one_of_newer_pythons(share):
-    assert distributions.normal_quantile(share) == pytest.approx(-statistics.NormalDist().inv_cdf(share), abs=1e-9)
-
-
 # ---- tried -----------------------------------------------------------------------------------------------------------
 
 # The oldest ansible-core that the tests have no longer runs with this Python: what a module uses of it, without its
@@ -168,12 +160,6 @@ IMPORT_ALL = """
 import importlib, sys
 for name in sys.argv[1:]:
     importlib.import_module("ansible_collections.threadwise.smt.plugins." + name)
-"""
-CHANGE_BOOT = """
-import json, sys
-from ansible_collections.threadwise.smt.plugins.module_utils._boot import change
-from ansible_collections.threadwise.smt.plugins.module_utils._host import files
-print(json.dumps(change.run(files.HostFs(sys.argv[1]), change.Request("disabled", None, False, False)), sort_keys=True))
 """
 # One sample of one worker, and one round of the measurement of siblings: processes, pinning, clocks, signals.
 MEASURE = """
@@ -248,26 +234,6 @@ def test_in_check_mode_a_module_answers_for_this_machine_as_with_a_newer_python(
         for python in (old_python.PYTHON, sys.executable)
     )
     assert old and set(old) == set(new)
-
-
-TREES = {
-    "grub_debian": boot_maker.grub_tree,
-    "grub_suse": lambda root: boot_maker.grub_tree(root, suse=True),
-    "grubby": boot_maker.grubby_tree,
-    "systemd_boot": boot_maker.systemd_tree,
-}
-
-
-@old_python.needed
-@pytest.mark.night(after=1)
-@pytest.mark.parametrize("loader", TREES)
-def test_boot_arguments_are_set_as_with_a_newer_python(run, tmp_path, loader):
-    changed = []
-    for python in (old_python.PYTHON, sys.executable):
-        root = TREES[loader](tmp_path / "host")
-        changed.append((run(python, "-c", CHANGE_BOOT, root), boot_maker.snapshot(root)))
-        shutil.rmtree(root)
-    assert json.loads(changed[0][0])["changed"] and changed[0] == changed[1]
 
 
 @old_python.needed

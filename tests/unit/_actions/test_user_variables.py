@@ -94,17 +94,7 @@ class World:
             self.manager.set_nonpersistent_facts(host, {"__smt_before": {"dest": "registered"}})
 
     def user(self, here="a"):
-        hosts = list(OF_HOSTS)
-        return UserVariables(
-            self.task,
-            {
-                "inventory_hostname": here,
-                "hostvars": self.hostvars,
-                "ansible_play_hosts_all": hosts,
-                "ansible_play_batch": hosts,
-            },
-            self.loader,
-        )
+        return user_of(self.hostvars, self.loader, list(OF_HOSTS), self.task, here)
 
 
 _TRUSTED = (
@@ -122,9 +112,9 @@ def own(user, host, names=ASKED):
     return json.loads(json.dumps(user.arguments(names, host)))
 
 
-def user_of(manager, loader, hosts):
-    asked = {"inventory_hostname": "a", "ansible_play_hosts_all": hosts, "ansible_play_batch": hosts}
-    return UserVariables(None, {**asked, "hostvars": HostVars(manager._inventory, manager, loader)}, loader)
+def user_of(hostvars, loader, hosts, task=None, here="a"):
+    play = {"ansible_play_hosts_all": hosts, "ansible_play_batch": hosts}
+    return UserVariables(task, {**play, "inventory_hostname": here, "hostvars": hostvars}, loader)
 
 
 @pytest.mark.parametrize("behaviour", ["replace", "merge"])
@@ -161,7 +151,7 @@ def test_variables_of_hosts_are_what_ansible_says(tmp_path, monkeypatch, behavio
         manager.set_host_variable(host, "included", f"for {host}")
         manager.set_nonpersistent_facts(host, {"set": f"for {host}", "nested": {"set": 1}})
     hosts = ["a", "b", "c", "d", "e.example.org", "b", "a"]
-    user = user_of(manager, loader, hosts)
+    user = user_of(HostVars(manager._inventory, manager, loader), loader, hosts)
     for host in hosts:
         own = manager.get_vars(host=manager._inventory.get_host(host), include_hostvars=False)
         assert own["one"] and user.of(host) == {**own, "hostvars": ANY}
@@ -176,7 +166,7 @@ def test_files_that_cannot_be_read_are_those_of_their_hosts(tmp_path):
         (tmp_path / kind / f"{name}.yml").write_text(content)
     loader = DataLoader()
     manager = VariableManager(loader, InventoryManager(loader, [str(tmp_path / "hosts.yml")]))
-    user = user_of(manager, loader, ["a", "b"])
+    user = user_of(HostVars(manager._inventory, manager, loader), loader, ["a", "b"])
     for _turn in range(2):
         assert user.of("a")["one"] == 1
         with pytest.raises(AnsibleActionFail, match=r"\Ab: .* cannot be read: ."):
