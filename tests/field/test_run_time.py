@@ -100,6 +100,7 @@ OTHER_RULES = {
     "memory": 'SUBSYSTEM!="memory", GOTO="end"\nACTION=="add", ATTR{state}="online"\nLABEL="end"\n',
     "after the label": 'SUBSYSTEM!="cpu", GOTO="end"\nLABEL="end"\nACTION=="add", ATTR{online}="1"\n',
     "off": """SUBSYSTEM=="cpu", ACTION=="add", RUN+="/bin/sh -c 'echo 0 > /sys$devpath/online'"\n""",
+    "off by itself": 'SUBSYSTEM=="cpu", ACTION=="add", ATTR{online}="0"\n',
     "a comment": """# SUBSYSTEM=="cpu", ACTION=="add", RUN+="/bin/sh -c 'echo 1 > /sys$devpath/online'"\n""",
     "a network": """SUBSYSTEM=="net", ACTION=="add", RUN+="/bin/sh -c 'echo 1 > /run/online'"\n""",
 }
