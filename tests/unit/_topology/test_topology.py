@@ -45,6 +45,7 @@ MACHINES = {
 MISSING = {
     "nothing": (),
     "the newer names": OLD_NAMES,
+    "lists": LISTS,
     "all but masks": LISTS + OLD_NAMES + ("/core_siblings_list",),
     "all but lists": MASKS + PACKAGE_SETS,
     "package ids": ("/physical_package_id",),
@@ -61,7 +62,7 @@ MISSING = {
 }
 
 
-@pytest.mark.night(after=30)
+@pytest.mark.night(after=32)
 @pytest.mark.parametrize("missing", MISSING)
 @pytest.mark.parametrize("machine", MACHINES)
 def test_a_machine_is_read_whatever_is_missing(tmp_path, machine, missing):
