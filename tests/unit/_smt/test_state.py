@@ -73,6 +73,8 @@ def test_each_number_of_threads_is_as_predicted_and_is_set_once(machine, kernel,
         assert after == predicted == change(kernel, threads, **options) and len(kernel.writes) == written
         assert after["online"] == expected(cores, threads, only), (threads, only)
         assert only in (None, all_of_them) or after["control"] not in smt_state.OFF
+        if only == all_of_them:
+            assert after == smt_transition.predict(before, cores, threads, origin=origin, numeric=kernel.numeric)
     with pytest.raises(smt_state.StateError, match=f"at most {shape[1]}$"):
         change(kernel, shape[1] + 1)
     assert smt_transition.restore("", origin, files=kernel) == [] and smt_state.read(files=kernel) == origin
