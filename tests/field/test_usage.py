@@ -124,7 +124,7 @@ def test_which_threads_share_a_core(online, shape, numbers):
 def test_tracy_1468_a_kernel_with_longer_heads_of_events_moves_all_fields():
     """PREEMPT_RT and vendors' kernels have further common fields; a fixed place reads other numbers."""
     field = "\tfield:unsigned char common_preempt_lazy_count;\toffset:8;\tsize:1;\n"
-    moved = made.SWITCH.replace(made.COMMON, made.COMMON + field)
+    moved = re.sub("(common_pid;[^\n]*\n+)", lambda found: found[1] + field, made.SWITCH)
     for old in (56, 40, 32, 28, 24):
         moved = moved.replace(f"offset:{old};", f"offset:{old + 4};")
     found = switches.event_format(moved, ("prev_pid", "next_pid"))
