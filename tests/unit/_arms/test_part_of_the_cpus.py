@@ -284,7 +284,7 @@ def test_a_restoration_that_fails_is_reported_and_the_rest_is_restored(kernel):
 
 
 def test_no_siblings_are_taken_from_threads_of_sched_deadline(kernel):
-    """Nor where affinity conflicts prevent nothing: the host would be dead (tests/unit/_smt/test_deadline.py)."""
+    """Nor where affinity conflicts prevent nothing: the host would be dead (tests/unit/_smt/test_first_state.py)."""
     folder = os.path.join(kernel.sysroot, "proc/500/task/500")
     os.makedirs(folder)
     with open(os.path.join(folder, "stat"), "w", encoding="ascii") as stat:

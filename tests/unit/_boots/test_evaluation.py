@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """An evaluation by boots that does not go as planned: what was measured is kept, and the host goes back.
 
-tests/playbooks/test_boot_arms.py has its checks and what is measured; smt_eval_boots and others do it on guests.
+smt_eval_boots and others do it on guests.
 """
 
 from __future__ import annotations

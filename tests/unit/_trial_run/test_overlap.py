@@ -1,7 +1,7 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Periods that count samples of each other are refused, with times that work; a whole trial of it is in
-tests/playbooks/test_trial_rules.py.
+molecule/smt_trial.
 """
 
 from __future__ import annotations
