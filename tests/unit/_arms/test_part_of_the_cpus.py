@@ -72,13 +72,13 @@ def test_each_arm_is_proved_and_all_is_restored_to_the_letter(kernel):
     before = kernel.everything()
     outline = plan.Outline(found, found["as_found"].host.topology, range(8), ["all_threads", "unpinned", "free_3"])
     assert {name: outline.usable(name) for name in found.names} == ARMS
-    for name in [*ARMS, *[*reversed(ARMS)][:: night.number(3, 1)]]:
+    for name in [*ARMS, *[*reversed(ARMS)][:: night.number(7, 1)]]:
         proved(found, name)
     assert found.restore(saved) == [] and kernel.everything() == before
     assert selection.differences(saved, files=kernel)["ok"]
 
 
-@pytest.mark.night(after=5)
+@pytest.mark.night(after=4)
 @pytest.mark.parametrize("remembers", [False, True])
 @pytest.mark.parametrize("name", [name for name in ARMS if name not in ("as_found", "one_thread_per_core")])
 def test_another_process_restores_each_arm(tmp_path, monkeypatch, name, remembers):

@@ -225,7 +225,7 @@ def test_each_conflict_is_one_sentence(tree, case):
 
 def test_what_binds_nothing_is_no_conflict(tree):
     tree.task(1, "systemd", "0-7")
-    tree.task(2, "kthreadd/3", "3", kernel=True)
+    tree.task(2, "kthreadd/3) R 1", "3", kernel=True)
     tree.task(5, "even", "0,2,4")
     assert affinity.find(tree, ONLINE, GOING) == []
 
