@@ -114,7 +114,7 @@ def test_arms_alternate_and_every_second_block_is_reversed(run, toggles):
     assert columns(samples, "block", "arm", "placement") == order
     assert toggles == [("on", ORIGIN), ("off", ORIGIN)] * 2
     assert [sample["index"] for sample in samples] == list(range(9))
-    assert all(sample["ok"] and sample["metrics"]["rate"]["value"] == 1 for sample in samples)
+    assert all(sample["ok"] and sample["metrics"]["rate"]["value"] > 0 for sample in samples)
 
 
 @needs_two
