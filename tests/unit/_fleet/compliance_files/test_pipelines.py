@@ -98,6 +98,7 @@ def test_each_host_that_needs_action_is_a_result():
     assert "automationDetails" not in run
     said = {"executionSuccessful": True, "endTimeUtc": "2026-03-01T12:30:00Z", "toolExecutionNotifications": []}
     assert run["invocations"] == [said]
+    run = read_sarif(Check([(name, found()) for name in "ab"], NOW))
     prints = [one["partialFingerprints"]["primaryLocationLineHash"] for one in run["results"]]
     assert len(set(prints)) == len(prints)
 

@@ -121,6 +121,8 @@ row = pytest.param
         # One that does not decide takes no confirmation away.
         row([again(day="2026-11-25", noise=0.2)], VAGUE, None, VAGUE, "az"),
         row([again(), again(day="2026-11-25", noise=0.2)], None, None, "6.18", "z"),
+        # Of a host the latest one counts.
+        row([again(day="2026-11-10", share=0.53), again()], None, None, "6.18", "z"),
         # What one host holds another one changes.
         row([again(), again("b", share=0.53)], SAYS, None, SAYS, "bz"),
         # A host that does not decide is compared with nothing, and that is no reason.
