@@ -179,8 +179,8 @@ def test_a_result_that_was_saved_and_not_yet_removed_is_fetched_again_and_that_o
 
 def test_a_role_that_only_asks_shows_nothing_and_starts_nothing(tmp_path, capsys):
     """Neither what it will show when it measures, nor a fetched result."""
-    told = {"announcement": ["CPUs 1 go offline."], "missing_packages": ["sysbench"], "obstacles": ["it is busy"]}
-    asking = Benchmark(tmp_path, kept=[made("one")], options={"_step": "describe"}, **told)
+    known = {"announcement": ["CPUs 1 go offline."], "missing_packages": ["sysbench"], "obstacles": ["it is busy"]}
+    asking = Benchmark(tmp_path, kept=[made("one")], options={"_step": "describe"}, **known)
     assert asking.evaluate() == {
         **{name: asking.described[name] for name in smt_benchmark.ANNOUNCED},
         "changed": False,

@@ -17,6 +17,7 @@ CALIBRATION = Path(__file__).parents[1] / "calibration"
 
 sys.path.insert(0, str(CALIBRATION))
 evaluate = importlib.import_module("evaluate")
+sys.path.remove(str(CALIBRATION))
 # Half-overlapping windows: a third of the comparisons that the full table makes.
 STEP = evaluate.WINDOW // 2
 

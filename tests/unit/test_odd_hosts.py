@@ -131,6 +131,7 @@ def test_without_systemd_nothing_is_said_to_be_kept_over_boots(tmp_path, mode):
 # ---- 1,024 CPUs ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.night
 def test_a_state_that_512_cpus_differ_from_is_described_in_a_few_words(tmp_path):
     """A result that describes each CPU in a sentence of its own was too long for the border."""
     kernel = FakeKernel(tmp_path, numbered_cores(512, 2, "adjacent"))
