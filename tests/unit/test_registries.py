@@ -86,6 +86,12 @@ def test_a_role_passes_on_each_option_that_its_modules_have(family):
     assert [name for name in shared if family.variable(name) not in tasks] == []
 
 
+def test_a_reference_to_no_option_is_an_error_that_names_it():
+    family = option_files.families()[0]
+    with pytest.raises(option_files.OptionError, match=r"O\(prize\) is none"):
+        family.referred("See O(prize).", option_files.ROLE)
+
+
 def test_a_number_out_of_its_range_says_what_it_has_to_be():
     for value, limits in ((None, (1, 10)), (1, (1, 10)), (10, (1, 10)), (10**9, (0, None))):
         assert ranges.problem(value, limits) is None, value

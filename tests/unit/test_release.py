@@ -78,4 +78,5 @@ def test_the_archive_is_placed_with_its_checksum(tmp_path, monkeypatch):
     made = tmp_path / "threadwise-smt-1.2.3.tar.gz"
     made.write_bytes(b"archive")
     release.place(made)
+    assert "/" not in (tmp_path / "release/SHA256SUMS").read_text()
     subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=tmp_path / "release", check=True)

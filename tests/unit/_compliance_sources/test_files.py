@@ -238,6 +238,7 @@ def test_what_a_file_says_is_shown_safely_and_its_commands_are_not_passed_on(tmp
     for one in (page, text, table, *answer.strangers):
         assert "\x1b" not in one and "\u202e" not in one and "curl evil" not in one
     assert "<script>alert" not in page and "49" not in table
+    assert dict(answer.judged)["a"]["sentence"].isprintable()
 
 
 def packed_zip(members, how=zipfile.ZIP_DEFLATED):
