@@ -39,7 +39,7 @@ def install(root, names):
 ORDER = ("systemd_boot", "grubby", "grub_suse", "grub_debian", "leftover of systemd-boot")
 
 
-# By day each pair of neighbours, and all of them.
+# By day each pair that stands side by side, and all of them.
 SEVERAL = [ORDER, *itertools.pairwise(ORDER), *((name,) for name in ORDER)]
 SEVERAL += [names for size in (2, 3, 4) for names in itertools.combinations(ORDER, size) if names not in SEVERAL]
 

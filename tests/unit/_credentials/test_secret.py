@@ -76,7 +76,10 @@ LINE = "smt_x_token has a line break or another character in it that cannot be p
         (" \n", "smt_x_token is blank: is the file that it comes from empty?"),
         *((f"{TEXT}{one}{TEXT}", LINE) for one in ("\n", "\r", "\0", "\udc80", "\u200b")),
         (TEXT * 10_000, "smt_x_token has 110000 characters, more than 32768"),
-        (AnsibleUndefinedVariable(f"{TEXT} is undefined"), "smt_x_token has a variable in it that is not defined; if "),
+        (
+            AnsibleUndefinedVariable(f"{TEXT} is undefined"),
+            "smt_x_token has a variable in it that is not defined, or only by ",
+        ),
         (
             AnsibleVaultError(f"no password for {TEXT}"),
             "smt_x_token cannot be decrypted: give the password of the vault",

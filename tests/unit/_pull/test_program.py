@@ -144,7 +144,7 @@ def test_a_command_that_takes_too_long_ends_with_its_children(tmp_path, monkeypa
         commands.run(["sh", "-c", script], 1, str(tmp_path), {})
     pid = (tmp_path / "child").read_text().strip()
     seen = subprocess.run(["ps", "-o", "stat=", "-p", pid], stdout=subprocess.PIPE, text=True, check=False)
-    assert seen.stdout.strip() in ("", "Z")
+    assert seen.stdout.strip()[:1] in ("", "Z")
 
 
 @pytest.fixture(name="signed")
