@@ -164,7 +164,7 @@ def _start(guest: Guest) -> Guest:
         else:
             if configuration.kind.drive(disk):
                 overlay(base, disk)
-            guest = _run(guest, [], configuration.time_limit)
+            guest = _booted(guest)
             check_siblings(configuration, guest.login)
         # The snapshot knows neither its name nor what time it is now.
         guest.login.run(
@@ -172,6 +172,18 @@ def _start(guest: Guest) -> Guest:
             f" && sed -i 's/^127.0.1.1 .*/127.0.1.1 {guest.name}/' /etc/hosts"
         )
     return guest
+
+
+def _booted(guest: Guest) -> Guest:
+    """Run a guest by a boot, which is tried again where it stands still."""
+    kind = guest.configuration.kind
+    for left in range(kind.attempts(guest.configuration.suite) if kind.boot_seconds else 0, 0, -1):
+        try:
+            return _run(guest, [], kind.boot_seconds)
+        except LabError as error:
+            say(f"{error}\nlab: {left} further attempts")
+            guest.machine.stop()
+    return _run(guest, [], guest.configuration.time_limit)
 
 
 def _run(guest: Guest, more: list[str], time_limit: float) -> Guest:

@@ -46,6 +46,8 @@ class Kind(abc.ABC):
         threads: the numbers of threads a core that it can have; empty for any.
         least_memory: MB without which it does not start.
         snapshots: whether a booted guest can be saved and loaded; where not, each start is a boot.
+        boot_seconds: after which a boot is taken to stand still and tried again, None for one try: the more CPUs and
+            the busier the machine, the likelier is it that emulated timers leave a kernel time for nothing else.
     """
 
     name: ClassVar[str]
@@ -61,6 +63,7 @@ class Kind(abc.ABC):
     threads: ClassVar[tuple[int, ...]] = ()
     least_memory: ClassVar[int] = 256
     snapshots: ClassVar[bool] = True
+    boot_seconds: ClassVar[float | None] = None
 
     @abc.abstractmethod
     def emulator(self, suite: str) -> Emulator:

@@ -33,6 +33,7 @@ class Initrd(X86, direct.Direct):
     console = "ttyS0 quiet no_timer_check mitigations=off"
     recipe = "initrd"
     snapshots = False
+    boot_seconds = 45
 
     def emulator(self, suite: str) -> Emulator:
         del suite
