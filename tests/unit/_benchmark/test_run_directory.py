@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import resource
 import shutil
@@ -60,6 +61,7 @@ def test_a_full_disk_loses_no_earlier_data(files):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     result = files.result()
     assert result["samples"] == [{"block": 0}] and result["run"] == "r1" and "environment" not in result
+    assert result["events"] == [], "no part of a line is left"
     assert sorted(os.listdir(files.path)) == ["header.json", "lock", "samples.jsonl"]
 
 
@@ -280,5 +282,6 @@ def test_names_are_on_disk_before_the_calls_return(tmp_path):
         files.write("header.json", HEADER)
         files.append("samples.jsonl", {"block": 0})
 
-    assert_durable(work)
+    lasting = {("write", "fsync file"), ("mkdir", "fsync directory")}
+    assert {pair for pair in itertools.pairwise(assert_durable(work)) if pair[0] in ("write", "mkdir")} == lasting
     assert_durable(RunDirectory(base, "r2").remove)
