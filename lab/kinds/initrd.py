@@ -52,6 +52,7 @@ class Initrd(X86, direct.Direct):
             loaded = direct.members(self._unpack_kernel(suite, work, root, packages(self.recipe)))
             for part in LEFT_OUT:
                 shutil.rmtree(root / part)
+            (root / "bin/sh").symlink_to("busybox")
             # Under emulation it takes seconds to compile what a module of Ansible imports. Members have no time.
             python = [str(root / "lib64/ld-linux-x86-64.so.2"), "--library-path", str(root / "lib/x86_64-linux-gnu")]
             words = ["-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]

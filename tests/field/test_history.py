@@ -70,7 +70,7 @@ def test_catapult_2419_where_a_step_is_does_not_follow_from_when_runs_were(tmp_p
         for run_number, (day, share) in enumerate(zip(days, (0.6, 0.6, 0.6, 0.5, 0.5), strict=True)):
             at = datetime.datetime(2025, 12, 31, run_number) + day * DAY
             run(tmp_path / str(number), f"r{run_number}", share, at.strftime("%Y-%m-%dT%H:%M:%SZ"))
-        (of_key,) = effects.read(tmp_path / str(number), NOW)[0].values()
+        [of_key] = list(effects.read(tmp_path / str(number), NOW)[0].values())
         assert places([one.interval for one in of_key]) == [3]
 
 

@@ -56,7 +56,7 @@ def sliced(place, *words):
     path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
     command = [sys.executable, str(SLICES), "--slices", "2", *words]
     how = {"cwd": place, "env": {**os.environ, "PATH": path}, "stdout": subprocess.PIPE, "text": True, "check": False}
-    done = subprocess.run(command, stderr=subprocess.STDOUT, **how)
+    done = subprocess.run(command, stderr=subprocess.STDOUT, check=False, **how)
     return done.returncode, done.stdout
 
 

@@ -107,9 +107,9 @@ def _world(tmp_path):
     return World(tmp_path)
 
 
-def own(user, host, names=ASKED):
+def own(user, host, names=None):
     """The arguments of the task for a host."""
-    return json.loads(json.dumps(user.arguments(names, host)))
+    return json.loads(json.dumps(user.arguments(names or ASKED, host)))
 
 
 def user_of(hostvars, loader, hosts, task=None, here="a"):

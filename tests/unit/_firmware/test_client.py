@@ -160,7 +160,7 @@ def test_pages_that_are_always_new_end():
         bmc_server.send(handler, {"Members": members, "Members@odata.nextLink": f"{SYSTEMS}?skip={number}"})
 
     endless = pytest.raises(client.RedfishError, match="has pages without an end")
-    with bmc_server.serving({**small(), SYSTEMS: page}) as bmc, endless:
+    with endless, bmc_server.serving({**small(), SYSTEMS: page}) as bmc:
         bmc_server.read_from(bmc)
     assert len(bmc.asked) < 30 and bmc.sessions == 0
 

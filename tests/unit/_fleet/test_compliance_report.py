@@ -46,11 +46,11 @@ FLEET = [
 ]
 
 
-def made(name, fleet=FLEET, at=NOW, *left_out, **known):
+def made(name, fleet=tuple(FLEET), at=NOW, *left_out, **known):
     return FORMATS[name].make(Check(fleet, at, *left_out, **known))
 
 
-def hosts_of(fleet=FLEET, **known):
+def hosts_of(fleet=tuple(FLEET), **known):
     return json.loads(made("json", fleet, **known))["hosts"]
 
 

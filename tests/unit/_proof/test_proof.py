@@ -68,8 +68,9 @@ def looked(facts, reason=None, **changes):
     return host_proof.of_host("web01", facts, answer(**changes), measured, reason)
 
 
-def evaluated(proof, effects=EFFECTS, noise=0.004, blocks=30, disturb=lambda _made: None):
+def evaluated(proof, effects=None, noise=0.004, blocks=30, disturb=lambda _made: None):
     """The proof with a result: arm -> what it multiplies the time by; ``disturb`` changes the document."""
+    effects = effects or EFFECTS
     made = result_maker.result(
         workloads={"python_loop": {"rate": 100.0, "share": 0.625, "unit": "loops/s", "title": "loop"}},
         names=("all_threads",),

@@ -172,8 +172,8 @@ def test_titles_are_those_of_the_marks():
 
 
 def test_a_bar_is_as_long_as_its_value():
-    bar = {"arm": "a", "low": None, "high": None}
-    rows = [{**bar, "label": str(value), "value": value, "text": str(value)} for value in (50.0, 100.0)]
+    of_arm = {"arm": "a", "low": None, "high": None}
+    rows = [{**of_arm, "label": str(value), "value": value, "text": str(value)} for value in (50.0, 100.0)]
     svg = markup.picture(charts.bars(rows, ["a"], "u", "l").svg)
     bars = [extent(one.get("d"))[0] for group in svg if group.find("title") is not None for one in group.iter("path")]
     (start, short), (_start, long) = bars

@@ -25,8 +25,8 @@ EVEN, NOISY, CLEAR = [1.0] * 6, [1.0, 1.1, 0.9, 1.2, 0.8, 1.0], [0.8, 0.801, 0.7
 WILD = [1.0, 1.2, 0.9, 1.1, 0.85, 1.15]
 
 
-def made(name, placements=PLACEMENTS, better=HIGHER):
-    return goals.goal(name, 0.01, placements, better)
+def made(name, placements=None, better=None):
+    return goals.goal(name, 0.01, placements or PLACEMENTS, better or HIGHER)
 
 
 def add(goal, block, arm, placement, value, workload="gzip", parameter=None):

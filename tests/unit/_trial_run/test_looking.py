@@ -27,7 +27,8 @@ AT = "2026-11-23T12:00:00Z"
 END = {"ended": AT, "reason": "a guardrail", "restored": True, "before": "0-3", "after": "0-3"}
 
 
-def drawn_trial(name=design.SWITCHBACK, hosts=4, better="higher", most=4, arms=ARMS):
+def drawn_trial(name=design.SWITCHBACK, hosts=4, better="higher", most=4, arms=None):
+    arms = arms or ARMS
     members = [design.Member(f"web{number}", "x", float(number)) for number in range(hosts)]
     drawn = design.draw(name, members, design.Wanted(tuple(arms), 12, 6, most, 1))
     metric = records.Metric("rate", "1/s", better, True, None)

@@ -129,7 +129,7 @@ def test_a_fault_of_a_server_is_borne_for_a_minute_and_its_reason_is_true(name):
         assert reasons[:6] == [None] * 6 and re.search(said, reasons[6])
         assert reasons[6].startswith(f"nothing was known of p99 for 60 s: the metrics server {url}")
         # At the end of a period, too.
-        (record,) = period(found)["metrics"].values()
+        [record] = list(period(found)["metrics"].values())
         assert record["value"] is None and re.search(said, record["reason"])
 
 

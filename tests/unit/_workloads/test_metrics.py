@@ -69,7 +69,7 @@ def declared(**source):
 )
 def test_the_number_of_all_workers(workload, seconds, each, value):
     metrics, per_worker = read(workload, 100, *(worker(wall_seconds=one) for one in seconds))
-    (metric,) = metrics.values()
+    [metric] = list(metrics.values())
     assert (per_worker, metric["value"]) == (each, value)
 
 
