@@ -55,7 +55,7 @@ def _place(tmp_path):
 def sliced(place, *words):
     path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
     command = [sys.executable, str(SLICES), "--slices", "2", *words]
-    how = {"cwd": place, "env": {**os.environ, "PATH": path}, "stdout": subprocess.PIPE, "text": True, "check": False}
+    how = {"cwd": place, "env": {**os.environ, "PATH": path}, "stdout": subprocess.PIPE, "text": True}
     done = subprocess.run(command, stderr=subprocess.STDOUT, check=False, **how)
     return done.returncode, done.stdout
 
