@@ -76,7 +76,7 @@ def test_a_jvm_counts_no_more_cpus_than_the_smallest_quota_of_its_cgroups_has(ho
 def test_haproxy_has_a_thread_for_each_cpu(host):
     host.start(300, ["/usr/sbin/haproxy", "-Ws"], "haproxy", unit="haproxy.service")
     host.start(301, ["/usr/sbin/haproxy", "-Ws"], "haproxy", 300, "haproxy.service", threads=4)
-    # Without a parent that is one they are told apart by their units.
+    # Those that are no children of each other are distinguished by their units.
     host.start(399, ["haproxy"], "haproxy", unit="edge.service", threads=4)
     host.start(400, ["haproxy"], "haproxy", unit="chosen.service", threads=3)
     remedy = "reload it, or edit nbthread where that is a number"
