@@ -20,25 +20,25 @@ help: ## what can be made
 .PHONY: setup
 setup: $(VENV)/.ready ## Python environment in which threadwise.smt is this working tree
 
-$(VENV)/.ready: requirements-dev.lock requirements-collections.lock tools/setup.sh
-	tools/setup.sh $(PYTHON) $(VENV) requirements-dev.lock
+$(VENV)/.ready: requirements/dev.lock requirements/collections.lock tools/setup.sh
+	tools/setup.sh $(PYTHON) $(VENV) requirements/dev.lock
 	touch $@
 
 # The oldest versions of libraries that requirements.txt names.
 LOWEST := .cache/lowest
-$(LOWEST)/.ready: requirements-lowest.lock requirements-collections.lock tools/setup.sh
-	tools/setup.sh $(PYTHON) $(LOWEST) requirements-lowest.lock
+$(LOWEST)/.ready: requirements/lowest.lock requirements/collections.lock tools/setup.sh
+	tools/setup.sh $(PYTHON) $(LOWEST) requirements/lowest.lock
 	touch $@
 
 # What Galaxy does with an archive that is published.
 IMPORTER := .cache/importer
-$(IMPORTER)/.ready: requirements-importer.lock requirements-collections.lock tools/setup.sh
-	tools/setup.sh $(PYTHON) $(IMPORTER) requirements-importer.lock
+$(IMPORTER)/.ready: requirements/importer.lock requirements/collections.lock tools/setup.sh
+	tools/setup.sh $(PYTHON) $(IMPORTER) requirements/importer.lock
 	touch $@
 
 # What takes alerts in examples/eda.
 RULEBOOK := .cache/rulebook
-$(RULEBOOK)/.ready: requirements-rulebook.lock
+$(RULEBOOK)/.ready: requirements/rulebook.lock
 	$(PYTHON) -m venv --clear $(RULEBOOK)
 	$(RULEBOOK)/bin/pip --quiet --disable-pip-version-check install --no-deps --require-hashes -r $<
 	touch $@
@@ -54,15 +54,15 @@ release: setup $(IMPORTER)/.ready ## the archive of a release: make release REPO
 # Releases of ansible-core beside that of `make setup`. The last two need a newer Python than Debian's 3.11.
 CORES := core-2.16 core-2.17 core-2.18
 NEWER_CORES := core-2.20 core-newest
-.cache/core-%/.ready: requirements-core-%.lock $(VENV)/.ready tools/core.sh
+.cache/core-%/.ready: requirements/core-%.lock $(VENV)/.ready tools/core.sh
 	tools/core.sh $(VENV) $(@D) $<
 	touch $@
 NEWER_PYTHON = $(firstword $(foreach python,python3.14 python3.13 python3.12,$(shell $(python) -c 'print("$(python)")' 2>/dev/null)))
-.cache/core-2.20/.ready: requirements-core-2.20.lock .cache/core-newest/.ready tools/core.sh
+.cache/core-2.20/.ready: requirements/core-2.20.lock .cache/core-newest/.ready tools/core.sh
 	tools/core.sh .cache/core-newest $(@D) $<
 	touch $@
-.cache/core-newest/.ready: requirements-dev.lock requirements-collections.lock tools/setup.sh
-	tools/setup.sh $(NEWER_PYTHON) $(@D) requirements-dev.lock
+.cache/core-newest/.ready: requirements/dev.lock requirements/collections.lock tools/setup.sh
+	tools/setup.sh $(NEWER_PYTHON) $(@D) requirements/dev.lock
 	touch $@
 
 .PHONY: registries
@@ -70,7 +70,7 @@ registries: setup ## write what is generated: options, lists of alternatives, su
 	python tools/registries.py
 
 .PHONY: lock
-lock: setup ## pin what the set-up installs anew, to the newest versions that requirements*.txt allow
+lock: setup ## pin what the set-up installs anew, to the newest versions that requirements.txt and requirements/*.txt allow
 	tools/lock.sh
 
 .PHONY: eval
@@ -80,11 +80,11 @@ eval: setup ## evaluate this machine, about three minutes
 
 .PHONY: lab
 lab: setup ## two guests with real SMT, .lab/inventory.yml; LAB_SHAPE=2x9x2 gives other sockets x cores x threads
-	python lab/lab.py up --shape $(LAB_SHAPE)
+	python tools/lab/lab.py up --shape $(LAB_SHAPE)
 
 .PHONY: lab-down
 lab-down: setup ## end exactly what `make lab` started
-	python lab/lab.py down --name smt-adjacent --name smt-split
+	python tools/lab/lab.py down --name smt-adjacent --name smt-split
 
 # ---- tests: each target installs what it needs, and tools/results.py keeps what came of it ----
 RUN = tools/debian-packages.sh $(PACKAGES) && python tools/results.py run $@
@@ -176,12 +176,12 @@ results: setup ## bring the last result of each target into tests/RESULTS.md
 
 .PHONY: bare
 bare: ## the proof before a release: `make eval` and `make test` on a bare Debian 12, as root
-	$(PYTHON) lab/bare.py
+	$(PYTHON) tools/lab/bare.py
 
 # What makes the documentation site.
 DOCS := .cache/docs-python
-$(DOCS)/.ready: requirements-docs.lock requirements-collections.lock tools/setup.sh
-	tools/setup.sh $(PYTHON) $(DOCS) requirements-docs.lock
+$(DOCS)/.ready: requirements/docs.lock requirements/collections.lock tools/setup.sh
+	tools/setup.sh $(PYTHON) $(DOCS) requirements/docs.lock
 	touch $@
 
 .PHONY: docs

@@ -6,7 +6,7 @@ ruff format --check --diff .
 ruff check .
 tools/types.sh
 python tools/registries.py --check
-yamllint --strict .
+yamllint --config-file .config/yamllint.yml --strict .
 ansible-lint
 antsibull-changelog lint
 antsibull-docs lint-collection-docs --plugin-docs .

@@ -23,7 +23,7 @@ import yaml
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 DECLARATIONS = "tools/options"
 COLLECTION = "threadwise.smt"
-# As in ruff.toml and .yamllint.
+# As in pyproject.toml and .config/yamllint.yml.
 MAX_COLUMNS = 120
 # The place of an option that is no module.
 ROLE = "role"

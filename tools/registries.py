@@ -32,7 +32,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 PACKAGE = "ansible_collections.threadwise.smt.plugins.module_utils"
 CONTROLLER_PACKAGE = "ansible_collections.threadwise.smt.plugins.plugin_utils"
 REGISTRY = "registry.py"
-# As in ruff.toml.
+# As in pyproject.toml.
 MAX_COLUMNS = 120
 
 

@@ -16,7 +16,7 @@ echo "setup: Python environment in $venv"
 "$python" -m venv --clear "$venv"
 pip() { "$venv/bin/pip" --quiet --disable-pip-version-check "$@"; }
 # uv does in seconds what takes pip more than a minute. It reads nothing of pip's configuration: where only that leads to a registry, pip does it.
-pip install --no-deps --require-hashes -r <(awk '/^uv==/ { found = 1 } found { print } found && !/\\$/ { exit }' requirements-dev.lock)
+pip install --no-deps --require-hashes -r <(awk '/^uv==/ { found = 1 } found { print } found && !/\\$/ { exit }' requirements/dev.lock)
 export UV_LINK_MODE=copy UV_SYSTEM_CERTS=1 UV_NATIVE_TLS=1
 wanted=(install --quiet --no-deps --require-hashes -r "$lock")
 "$venv/bin/uv" pip "${wanted[0]}" --no-config --python "$venv/bin/python" "${wanted[@]:1}" 2>"$venv/uv.log" || {
@@ -32,7 +32,7 @@ ln -sfn "$PWD" "$site/ansible_collections/threadwise/smt"
 # Other collections come out of the "ansible" package of the Python registry, which carries them: there with and without Galaxy, and pinned.
 wheel=$(mktemp -d)
 trap 'rm -rf "$wheel"' EXIT
-pip download --no-deps --require-hashes -d "$wheel" -r requirements-collections.lock
+pip download --no-deps --require-hashes -d "$wheel" -r requirements/collections.lock
 "$venv/bin/python" - "$wheel" "$site" <<'PY'
 import pathlib
 import sys

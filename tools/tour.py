@@ -115,7 +115,10 @@ def make(page: str) -> None:
     finally:
         for name in GUESTS:
             subprocess.run(
-                [sys.executable, "lab/lab.py", "down", "--name", name], cwd=ROOT, stdin=subprocess.DEVNULL, check=False
+                [sys.executable, "tools/lab/lab.py", "down", "--name", name],
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                check=False,
             )
     for (first, behind), output in reversed(outputs):
         page = page[:first] + output + page[behind:]

@@ -8,4 +8,4 @@ mkdir -p "$work/ansible_collections/threadwise"
 ln -sfn "$PWD" "$work/ansible_collections/threadwise/smt"
 name=ansible_collections.threadwise.smt.plugins
 cd "$work"
-MYPYPATH=$work mypy --config-file "$OLDPWD/mypy.ini" --cache-dir "$work/cache" -p "$name.module_utils" -p "$name.plugin_utils"
+MYPYPATH=$work mypy --config-file "$OLDPWD/pyproject.toml" --cache-dir "$work/cache" -p "$name.module_utils" -p "$name.plugin_utils"

@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-LAB = ROOT / "lab" / "lab.py"
+LAB = ROOT / "tools" / "lab" / "lab.py"
 RESULTS = ROOT / ".cache" / "trial-demo"
 PACKAGES = ("nginx-light", "libnginx-mod-http-lua", "prometheus-node-exporter")
 PAGES, NODE = 8080, 9100

@@ -13,7 +13,7 @@ import time
 import yaml
 
 INVENTORY = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "inventory"
-LAB = pathlib.Path(os.environ["MOLECULE_PROJECT_DIRECTORY"]) / "lab" / "lab.py"
+LAB = pathlib.Path(os.environ["MOLECULE_PROJECT_DIRECTORY"]) / "tools" / "lab" / "lab.py"
 # Molecule asks for colours.
 _PLAIN = {**os.environ, "ANSIBLE_FORCE_COLOR": "false", "ANSIBLE_NOCOLOR": "true"}
 

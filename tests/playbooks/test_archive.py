@@ -15,7 +15,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOR_USERS = (
     "CHANGELOG.rst FILES.json LICENSE MANIFEST.json README.md SECURITY.md changelogs docs examples"
-    " execution-environment.yml meta playbooks plugins requirements-minimal.txt requirements.txt roles"
+    " meta playbooks plugins requirements requirements.txt roles"
 )
 
 

@@ -41,8 +41,8 @@ def test_versions_agree():
     assert {load(path)["galaxy_info"]["min_ansible_version"] for path in ROOT.glob("roles/*/meta/main.yml")} == {floor}
     assert f"ansible-core {floor} or later" in (ROOT / "README.md").read_text(encoding="utf-8")
     locks = {
-        path.stem.removeprefix("requirements-core-"): pinned(path.name)["ansible-core"]
-        for path in ROOT.glob("requirements-core-*.lock")
+        path.stem.removeprefix("core-"): pinned(f"requirements/{path.name}")["ansible-core"]
+        for path in ROOT.glob("requirements/core-*.lock")
     }
     assert min(locks) == floor and all(version.startswith(f"{name}.") for name, (version,) in locks.items())
 
@@ -128,19 +128,19 @@ def wanted(file):
     """Yield the requirements of a file and of those that it includes."""
     for line in (ROOT / file).read_text(encoding="utf-8").splitlines():
         if line.startswith("-r "):
-            yield from wanted(line.removeprefix("-r "))
+            yield from wanted((ROOT / file).parent / line.removeprefix("-r "))
         elif line.strip() and not line.startswith("#"):
             yield Requirement(line)
 
 
 def test_what_the_set_up_installs_is_what_the_requirements_allow():
-    locked = pinned("requirements-dev.lock")
+    locked = pinned("requirements/dev.lock")
     assert all(
         requirement.specifier.contains(version)
-        for requirement in wanted("requirements-dev.txt")
+        for requirement in wanted("requirements/dev.txt")
         for version in locked[requirement.name]
     )
-    assert "--hash=sha256:" in (ROOT / "requirements-dev.lock").read_text(encoding="utf-8")
+    assert "--hash=sha256:" in (ROOT / "requirements/dev.lock").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ import pytest
 import yaml
 from hypothesis import given, strategies
 
-# The laboratory is a program beside the collection: its files find each other as they do under `python lab/lab.py`.
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "lab"))
+# The laboratory is a program of its own: its files find each other as they do under `python tools/lab/lab.py`.
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools/lab"))
 NAMES = ["archives", "common", "guest", "image", "inventory", "login", "lab", "machine", "madt", "kinds.registry"]
 archives, common, guest, image, inventory, login, lab, machine, madt, registry = map(importlib.import_module, NAMES)
 shape, snapshot = importlib.import_module("shape"), importlib.import_module("snapshot")

@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A controller with requirements-minimal.txt alone: the whole report of recorded samples by the task itself, the same
+"""A controller with requirements/minimal.txt alone: the whole report of recorded samples by the task itself, the same
 data as with all packages, and what it says where even msgspec is missing.
 """
 
@@ -72,8 +72,8 @@ def play(directory, refused, **tasks):
 
 
 def test_what_is_recommended_is_what_the_other_tests_here_refuse():
-    assert names("requirements.txt") - names("requirements-minimal.txt") - {"ansible-core"} == RECOMMENDED
-    assert names("requirements-minimal.txt") == {"msgspec"}
+    assert names("requirements.txt") - names("requirements/minimal.txt") - {"ansible-core"} == RECOMMENDED
+    assert names("requirements/minimal.txt") == {"msgspec"}
 
 
 def test_what_is_required_makes_the_report_that_all_packages_make(tmp_path):

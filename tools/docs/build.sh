@@ -8,7 +8,7 @@ rm -rf "$work"
 install -d -m 700 "$work" "$source" "$source/reference"
 
 # Pages and the files that they link to lie there as they do here, so that links lead to the same things.
-cp -r --parents -t "$source" ./*.md CHANGELOG.rst docs roles/*/README.md examples execution-environment.yml
+cp -r --parents -t "$source" ./*.md CHANGELOG.rst docs roles/*/README.md examples
 cat "$source/README.md" tools/docs/contents.md >"$source/index.md"
 rm "$source/README.md"
 sed -i -E 's#\]\(((\.\./)*)README\.md#](\1index.md#g' "$source"/*.md "$source"/docs/*.md "$source"/roles/*/*.md

@@ -51,7 +51,7 @@ LEEWAY = 0.05
 
 def emulators():
     """The process that emulates each guest of this scenario: name -> pid."""
-    lab = pathlib.Path(os.environ["MOLECULE_PROJECT_DIRECTORY"]) / "lab" / "lab.py"
+    lab = pathlib.Path(os.environ["MOLECULE_PROJECT_DIRECTORY"]) / "tools" / "lab" / "lab.py"
     status = subprocess.run([sys.executable, str(lab), "status"], capture_output=True, text=True, check=True).stdout
     return {
         name: int(pid) for name, pid in re.findall(r"^(\S+): up, process (\d+)", status, re.MULTILINE) if name in TRUTH

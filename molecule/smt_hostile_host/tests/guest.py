@@ -13,7 +13,7 @@ import time
 
 EPHEMERAL = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
 RESULTS = EPHEMERAL / "results"
-LAB = pathlib.Path(os.environ["MOLECULE_SCENARIO_DIRECTORY"]).parents[1] / "lab" / "lab.py"
+LAB = pathlib.Path(os.environ["MOLECULE_SCENARIO_DIRECTORY"]).parents[1] / "tools" / "lab" / "lab.py"
 GUEST = "smt-hostile-host"
 RUNS = "/var/lib/threadwise-smt/runs"
 CONTROL = "/sys/devices/system/cpu/smt/control"

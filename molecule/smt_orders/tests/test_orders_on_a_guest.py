@@ -33,7 +33,7 @@ END_OF_CONSOLE = 4000
 
 
 def console():
-    lab = pathlib.Path(__file__).parents[3] / "lab/lab.py"
+    lab = pathlib.Path(__file__).parents[3] / "tools/lab/lab.py"
     return subprocess.run(
         [sys.executable, lab, "console", "--name", NAME], capture_output=True, text=True, check=False
     ).stdout

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # usage: pack.sh PYTHON DIRECTORY
-# Packs into DIRECTORY/host.tar.gz what a host needs for ansible-pull and a guest cannot fetch, for it has no network: Ansible and requirements-minimal.txt for Debian 12's Python from the
+# Packs into DIRECTORY/host.tar.gz what a host needs for ansible-pull and a guest cannot fetch, for it has no network: Ansible and requirements/minimal.txt for Debian 12's Python from the
 # Python registry, git of this machine (which has to be a Debian 12, too), the collection's archive, and the fleet's repository.
 set -euo pipefail
 python=$1
@@ -11,7 +11,7 @@ mkdir -p "$place/opt"
 cd "$place"
 if [ ! -d opt/ansible ]; then
     rm -rf opt/ansible.new
-    "$python" -m pip install --quiet --disable-pip-version-check --target opt/ansible.new --python-version 3.11 --only-binary=:all: 'ansible-core>=2.19,<2.20' -r "$repository/requirements-minimal.txt"
+    "$python" -m pip install --quiet --disable-pip-version-check --target opt/ansible.new --python-version 3.11 --only-binary=:all: 'ansible-core>=2.19,<2.20' -r "$repository/requirements/minimal.txt"
     # Console scripts name the Python of this machine.
     find opt/ansible.new/bin -maxdepth 1 -type f -exec sed -i '1s|^#!.*|#!/usr/bin/python3|' {} +
     mv opt/ansible.new opt/ansible

@@ -37,7 +37,10 @@ HALF_SHARED = 0.75
 def standing_still(guest):
     """The scenario's other guests, which also take time from this machine's CPUs when they are idle."""
     status = subprocess.run(
-        [sys.executable, str(PROJECT / "lab" / "lab.py"), "status"], capture_output=True, text=True, check=True
+        [sys.executable, str(PROJECT / "tools" / "lab" / "lab.py"), "status"],
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
     found = re.findall(r"^(\S+): up, process (\d+)", status, re.MULTILINE)
     others = [int(pid) for name, pid in found if name in GUESTS.values() and name != guest]

@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # Images and snapshots outlive a working tree: each clone of the same files finds what another one built. By the rule of
 # the XDG base directories a path that is not absolute is not used.

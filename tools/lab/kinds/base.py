@@ -42,7 +42,7 @@ class Kind(abc.ABC):
         host_packages: Debian packages that this machine needs for it, beside those of all kinds.
         kernel_package: the meta package of a kernel that QEMU starts; empty where the disk has its own.
         packages: Debian packages beside those of the recipe.
-        recipe: the folder of lab/recipe with its part of the image.
+        recipe: the folder of tools/lab/recipe with its part of the image.
         threads: the numbers of threads a core that it can have; empty for any.
         least_memory: MB without which it does not start.
         snapshots: whether a booted guest can be saved and loaded; where not, each start is a boot.
