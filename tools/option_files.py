@@ -208,7 +208,9 @@ def _described(family: Family, option: Option, place: str, suboptions: str) -> O
     found.update({key: option[key] for key in SPECIFIED if key in option})
     if "suboptions" in found:
         below = found.pop("suboptions")
-        found[suboptions] = {name: _described(family, one, place, suboptions) for name, one in below.items()}
+        found[suboptions] = {
+            name: _described(family, suboption, place, suboptions) for name, suboption in below.items()
+        }
     return found
 
 
@@ -244,7 +246,7 @@ def _lines(name: str, option: Option, indent: str) -> str:
             lines += [_wrapped(f"- {text}", f"{indent}    ", f"{indent}      ") for text in value]
         elif isinstance(value, dict) and value:
             lines.append(f"{indent}  {key}:\n")
-            lines += [_lines(*one, f"{indent}    ") for one in value.items()]
+            lines += [_lines(*entry, f"{indent}    ") for entry in value.items()]
         else:
             lines.append(f"{indent}  {key}: {inline(value)}\n")
     return "".join(lines)
@@ -299,7 +301,7 @@ def _table(family: Family) -> str:
         text = _plain(family, option, r"[\1](../../\1\2)")
         return f"| `{name}` | {without} | {text} |\n"
 
-    rows = "".join(row(*one) for one in family.of(ROLE).items())
+    rows = "".join(row(*entry) for entry in family.of(ROLE).items())
     return f"<!-- {_origin(family)} -->\n\n| variable | default | meaning |\n|---|---|---|\n{rows}"
 
 
@@ -351,7 +353,7 @@ def _python(family: Family, module: str, _present: str) -> str:
     options = family.of(module)
     ranges = {name: tuple(option["range"]) for name, option in options.items() if "range" in option}
     on_host = "module_utils" in _table_path(module)
-    values = [("ARGUMENTS", "dict[str, dict[str, t.Any]]", {name: _spec(one) for name, one in options.items()})]
+    values = [("ARGUMENTS", "dict[str, dict[str, t.Any]]", {name: _spec(option) for name, option in options.items()})]
     if ranges:
         values.append(("RANGES", "dict[str, tuple[float, float]]", ranges))
     return _assigned(f"The options of {module}", _origin(family), values, on_host)
@@ -394,7 +396,7 @@ def _spec(option: Option) -> Option:
     """Return an option as Ansible's argument specification has it."""
     found = {key: option[key] for key in (*SPECIFIED, *EXCLUSIONS) if key in option}
     if "suboptions" in found:
-        found["options"] = {name: _spec(one) for name, one in found.pop("suboptions").items()}
+        found["options"] = {name: _spec(suboption) for name, suboption in found.pop("suboptions").items()}
     return found
 
 
@@ -407,16 +409,16 @@ def _literal(value: object, indent: int, used: int) -> str:
         used: columns of that line before it and behind it.
     """
     if isinstance(value, dict):
-        ends, parts = "{}", [(f"{_literal(key, 0, 0)}: ", one) for key, one in value.items()]
+        ends, parts = "{}", [(f"{_literal(key, 0, 0)}: ", entry) for key, entry in value.items()]
     elif isinstance(value, (list, tuple)):
-        ends, parts = "[]" if isinstance(value, list) else "()", [("", one) for one in value]
+        ends, parts = "[]" if isinstance(value, list) else "()", [("", entry) for entry in value]
     else:
         return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
-    line = f"{ends[0]}{', '.join(before + _literal(one, 0, -(10**6)) for before, one in parts)}{ends[1]}"
+    line = f"{ends[0]}{', '.join(before + _literal(entry, 0, -(10**6)) for before, entry in parts)}{ends[1]}"
     if used + len(line) <= MAX_COLUMNS or not parts:
         return line
     inner = " " * (indent + 4)
     lines = "".join(
-        f"{inner}{before}{_literal(one, indent + 4, len(inner) + len(before) + 1)},\n" for before, one in parts
+        f"{inner}{before}{_literal(entry, indent + 4, len(inner) + len(before) + 1)},\n" for before, entry in parts
     )
     return f"{ends[0]}\n{lines}{' ' * indent}{ends[1]}"

@@ -251,7 +251,7 @@ def _arm_names(takes_reboot: bool) -> list[str]:
 
 def _format_names() -> list[str]:
     registry_of_formats = importlib.import_module(f"{CONTROLLER_PACKAGE}._report.formats.registry")
-    return [f"C({one.name})" for one in registry_of_formats.formats()]
+    return [f"C({file_format.name})" for file_format in registry_of_formats.formats()]
 
 
 def _loaders() -> str:
@@ -265,14 +265,15 @@ def _loaders() -> str:
 
 def _firmware_names() -> str:
     names = importlib.import_module(f"{PACKAGE}._firmware.attributes").NAMES
-    rows = "".join(f"| `{one.name}` | {one.vendors} | {one.seen} |\n" for one in names)
+    rows = "".join(f"| `{attribute.name}` | {attribute.vendors} | {attribute.seen} |\n" for attribute in names)
     return f"| attribute | BMC or BIOS | seen in |\n|---|---|---|\n{rows}"
 
 
 def _formats() -> str:
     registry_of_formats = importlib.import_module(f"{CONTROLLER_PACKAGE}._report.formats.registry")
     rows = "".join(
-        f"| `{one.name}` | {one.about} |\n" for one in sorted(registry_of_formats.formats(), key=lambda one: one.name)
+        f"| `{file_format.name}` | {file_format.about} |\n"
+        for file_format in sorted(registry_of_formats.formats(), key=lambda file_format: file_format.name)
     )
     return f"| file | for |\n|---|---|\n{rows}"
 

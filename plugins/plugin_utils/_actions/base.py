@@ -252,5 +252,8 @@ def _with_what_ansible_adds(answer: dict[str, t.Any], added: dict[str, t.Any]) -
     """Return an answer with the interpreter that Ansible found on the host, and its warnings about that."""
     facts = {**answer.get("ansible_facts", {}), **(added.get("ansible_facts") or {})}
     # From ansible-core 2.19 on they are no texts, and Ansible shows them by itself.
-    warnings = [*answer.get("warnings", ()), *(one for one in added.get("warnings") or () if isinstance(one, str))]
+    warnings = [
+        *answer.get("warnings", ()),
+        *(warning for warning in added.get("warnings") or () if isinstance(warning, str)),
+    ]
     return {**answer, **({"ansible_facts": facts} if facts else {}), **({"warnings": warnings} if warnings else {})}

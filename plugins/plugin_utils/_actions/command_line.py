@@ -59,13 +59,13 @@ def whole(name: str, value: t.Any) -> t.Any:
         name: of the variable.
         value: of the variable, as Ansible has it.
     """
-    given = [one for one in _ARGUMENTS.CLIARGS.get("extra_vars") or () if isinstance(one, str)]
-    for one in reversed(given):
-        found = re.search(rf"(?:^|\s){name}=(?!['\"])(.*)", one, re.DOTALL)
-        if found and not one.lstrip().startswith(("{", "[", "@")):
+    given = [argument for argument in _ARGUMENTS.CLIARGS.get("extra_vars") or () if isinstance(argument, str)]
+    for argument in reversed(given):
+        found = re.search(rf"(?:^|\s){name}=(?!['\"])(.*)", argument, re.DOTALL)
+        if found and not argument.lstrip().startswith(("{", "[", "@")):
             line = _NEXT.split(found[1], maxsplit=1)[0].strip()
             try:
-                is_of_it = _PARSE(one).get(name) == value
+                is_of_it = _PARSE(argument).get(name) == value
             except AnsibleError:
                 return value
             return line if is_of_it else value
@@ -103,7 +103,7 @@ def call(loader: t.Any) -> Said:
         name: value for name, value in extra.items() if name.startswith("smt_") and not name.startswith(NOT_PASSED)
     }
     own = tuple(text.line(name, MAX_SHOWN) for name in sorted(extra) if not name.startswith("smt_"))
-    connecting = tuple(word for one in CONNECTING for word in _given(*one))
+    connecting = tuple(word for parameters in CONNECTING for word in _given(*parameters))
     return Said(text.line(limit, MAX_ARGUMENT) if limit else None, sources, passed, own[:MAX_OWN], connecting)
 
 
@@ -113,10 +113,10 @@ def _given(option: str, name: str, default: str | None) -> t.Iterator[str]:
     usual = _SETTING(default) if default else None
     if not value or value == usual or (isinstance(value, tuple) and list(value) == usual):
         return
-    for one in value if isinstance(value, (tuple, list)) else [value]:
+    for argument in value if isinstance(value, (tuple, list)) else [value]:
         yield option
-        if one is not True:
-            yield str(one)
+        if argument is not True:
+            yield str(argument)
 
 
 def _from_here(source: str) -> str:

@@ -155,7 +155,7 @@ def make(asked: t.Sequence[str], boots: int, left_out: t.Sequence[t.Mapping[str,
     """
     if not 1 <= boots <= MAX_BOOTS:
         raise BootPlanError(f"smt_eval_boots is {boots}: give the number of boots in each arm, from 1 to {MAX_BOOTS}")
-    reasons = {one["name"]: one["reason"] for one in left_out}
+    reasons = {arm["name"]: arm["reason"] for arm in left_out}
     baseline = asked[0]
     others = [arm for arm in map(catalogue.get, asked[1:]) if arm.name not in reasons]
     arm = catalogue.get(baseline)
@@ -170,7 +170,7 @@ def make(asked: t.Sequence[str], boots: int, left_out: t.Sequence[t.Mapping[str,
         raise BootPlanError("as_found can only be the baseline where arms are booted: name it first, or leave it out")
     # SMT off is booted where nothing else is; beside arms that take a reboot it is switched within the boots of the
     # baseline.
-    only_smt = not any(catalogue.takes_reboot(one) for one in asked)
+    only_smt = not any(catalogue.takes_reboot(arm) for arm in asked)
     own = [other for other in others if other.takes_reboot or (only_smt and other.boot.options)]
     if not own:
         reason = "; ".join(f"{name}: {reason}" for name, reason in reasons.items()) or "no other arm was asked for"
@@ -194,7 +194,7 @@ def announcement(plan: BootPlan, budget: int) -> list[str]:
         budget: seconds of all measurements together.
     """
     each = share(plan, budget)
-    within = [catalogue.get(one).title for one in plan.within[1:]]
+    within = [catalogue.get(arm).title for arm in plan.within[1:]]
     sentences = [
         (
             f"The host would be rebooted {plan.reboots} times ({', '.join(plan.order)}) and measured after each reboot"
@@ -208,7 +208,7 @@ def announcement(plan: BootPlan, budget: int) -> list[str]:
     sentences += [
         f"{arm.title} leaves open {arm.leaves_open} while it is measured." for arm in plan.booted if arm.leaves_open
     ]
-    sentences += [f"{one['title']} is left out: {one['reason']}." for one in plan.left_out]
+    sentences += [f"{arm['title']} is left out: {arm['reason']}." for arm in plan.left_out]
     return [
         *sentences,
         "At the end, and by itself when this controller is lost, it would be booted with its present arguments.",

@@ -75,8 +75,8 @@ def join(
         A result document.
     """
     first = results[0].result
-    whole = next((one.result for one in results if one.arm == SMT_ON), None)
-    failed = error or next((_error(one) for one in results if one.result["outcome"] != "completed"), None)
+    whole = next((boot.result for boot in results if boot.arm == SMT_ON), None)
+    failed = error or next((_error(boot) for boot in results if boot.result["outcome"] != "completed"), None)
     planned = len(boot_plan.order)
     done = len(results) == planned and after is not None
     samples = list(_samples(results, len(boot_plan.booted)))
@@ -100,7 +100,7 @@ def join(
         "facts": whole["facts"] if whole else before,
         "environment": {
             **first["environment"],
-            "busy": {"others": max((_others(one.result) for one in results), default=0.0)},
+            "busy": {"others": max((_others(boot.result) for boot in results), default=0.0)},
         },
         "arms": arms,
         "arms_left_out": left_out,
@@ -111,20 +111,22 @@ def join(
             "confounded": boot_plan.boots < MIN_BOOTS,
             "stopped": "blocks",
             "blocks_done": len({sample["block"] for sample in samples}),
-            "seconds_budget": sum(one.result["plan"].get("seconds_budget") or 0 for one in results),
+            "seconds_budget": sum(boot.result["plan"].get("seconds_budget") or 0 for boot in results),
             "placements": {
-                one.named(arm): spots
-                for one in results
-                for arm, spots in (one.result["plan"].get("placements") or {}).items()
+                boot.named(arm): spots
+                for boot in results
+                for arm, spots in (boot.result["plan"].get("placements") or {}).items()
             },
             "order": _order(boot_plan),
         },
         "samples": samples,
         "observations": _observations(results),
         "skipped": [
-            {**skip, "arm": one.named(skip.get("arm"))} for one in results for skip in one.result.get("skipped") or []
+            {**skip, "arm": boot.named(skip.get("arm"))}
+            for boot in results
+            for skip in boot.result.get("skipped") or []
         ],
-        "events": [event for one in results for event in _events(one)],
+        "events": [event for boot in results for event in _events(boot)],
         "restored": None if after is None else proof(before, after, mitigations),
     }
 
@@ -133,7 +135,7 @@ def _arms(
     results: t.Sequence[BootResult], boot_plan: BootPlan
 ) -> tuple[list[dict[str, t.Any]], list[dict[str, t.Any]]]:
     """Return the arms of all boots, the baseline first, and those that were not measured."""
-    of_baseline = [one.result for one in results if one.arm == boot_plan.booted[0].name]
+    of_baseline = [boot.result for boot in results if boot.arm == boot_plan.booted[0].name]
     described = {arm["name"]: {**arm, "baseline": False} for result in of_baseline for arm in result["arms"][1:]}
     described.update(
         {
@@ -165,33 +167,33 @@ def _order(boot_plan: BootPlan) -> str:
 def _samples(results: t.Sequence[BootResult], booted: int) -> t.Iterator[dict[str, t.Any]]:
     """Yield all samples with their arm, boot and round of boots; blocks are numbered on from round to round."""
     begin = 0
-    for pair, group in itertools.groupby(results, key=lambda one: (one.number - 1) // booted):
+    for pair, group in itertools.groupby(results, key=lambda boot: (boot.number - 1) // booted):
         boots = list(group)
-        for one in boots:
-            for sample in one.result["samples"]:
+        for boot in boots:
+            for sample in boot.result["samples"]:
                 yield {
                     **sample,
-                    "arm": one.named(sample["arm"]),
-                    "boot": one.number,
+                    "arm": boot.named(sample["arm"]),
+                    "boot": boot.number,
                     "pair": pair,
                     "block": begin + sample["block"],
                 }
-        begin += 1 + max((sample["block"] for one in boots for sample in one.result["samples"]), default=0)
+        begin += 1 + max((sample["block"] for boot in boots for sample in boot.result["samples"]), default=0)
 
 
 def _observations(results: t.Sequence[BootResult]) -> list[dict[str, t.Any]]:
     """Return what the kernel showed in the first boot of each arm, and what was recorded in the arms within it."""
     found: dict[str, dict[str, t.Any]] = {}
-    for one in results:
-        facts = one.result["facts"]
+    for boot in results:
+        facts = boot.result["facts"]
         booted = {
-            "arm": one.arm,
-            "cmdline": one.result["environment"].get("cmdline"),
+            "arm": boot.arm,
+            "cmdline": boot.result["environment"].get("cmdline"),
             "smt": {"control": facts["control"], "active": facts["active"], "online": facts["cpus"]["online"]},
             "vulnerabilities": facts["vulnerabilities"],
         }
         for observed in [
-            *({**seen, "arm": one.named(seen["arm"])} for seen in one.result.get("observations") or []),
+            *({**seen, "arm": boot.named(seen["arm"])} for seen in boot.result.get("observations") or []),
             booted,
         ]:
             # Of a later boot nothing is taken that an earlier one has.
@@ -199,15 +201,15 @@ def _observations(results: t.Sequence[BootResult]) -> list[dict[str, t.Any]]:
     return list(found.values())
 
 
-def _error(one: BootResult) -> str:
-    return f"boot {one.number}: {one.result.get('message') or one.result['outcome']}"
+def _error(boot: BootResult) -> str:
+    return f"boot {boot.number}: {boot.result.get('message') or boot.result['outcome']}"
 
 
-def _events(one: BootResult) -> t.Iterator[dict[str, t.Any]]:
-    environment = one.result["environment"]
-    detail = f"boot {one.number}, {one.arm}: kernel {environment.get('kernel')}, {environment.get('cmdline')}"
-    yield {"at": one.result.get("started"), "event": "boot", "detail": detail}
-    yield from one.result.get("events") or []
+def _events(boot: BootResult) -> t.Iterator[dict[str, t.Any]]:
+    environment = boot.result["environment"]
+    detail = f"boot {boot.number}, {boot.arm}: kernel {environment.get('kernel')}, {environment.get('cmdline')}"
+    yield {"at": boot.result.get("started"), "event": "boot", "detail": detail}
+    yield from boot.result.get("events") or []
 
 
 def _others(result: Result) -> float:

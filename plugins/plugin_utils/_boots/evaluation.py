@@ -120,12 +120,14 @@ class EvaluationByBoots:
         if not (described["workloads"] or obstacles or asked.check_mode):
             obstacles = ["None of the workloads can be measured here"]
         if obstacles:
-            self._refuse("; ".join([*obstacles, *(one["reason"] for one in without)]))
-        for one in without:
-            display.display(text.line(f"{asked.host}: the workload {one['name']} is left out: {one['reason']}", 2000))
+            self._refuse("; ".join([*obstacles, *(workload["reason"] for workload in without)]))
+        for workload in without:
+            display.display(
+                text.line(f"{asked.host}: the workload {workload['name']} is left out: {workload['reason']}", 2000)
+            )
         self._before = self._facts()
         measured = (baseline.name, names_of_arms.AS_FOUND)
-        left_out = [*self._cannot(), *(one for one in described["arms_left_out"] if one["name"] not in measured)]
+        left_out = [*self._cannot(), *(arm for arm in described["arms_left_out"] if arm["name"] not in measured)]
         self._mitigations = [self._own_mitigations()]
         # Only what this collection sets can be removed without a trace.
         self._visit.check(OWN)

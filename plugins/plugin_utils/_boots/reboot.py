@@ -253,7 +253,9 @@ class Reboot:
         """See that the host runs with the arguments that options of smt_boot_args ask for; raises SwitchError."""
         found = self.ask("smt_boot_args", dict(options), check_mode=True)
         if found["differences"] or found["reboot_required"] or found["changed"]:
-            running, configured = (text.line(" ".join(found[one]) or "none", 300) for one in ("running", "configured"))
+            running, configured = (
+                text.line(" ".join(found[which]) or "none", 300) for which in ("running", "configured")
+            )
             raise SwitchError(
                 "it was rebooted and does not have the requested state:"
                 f" {text.line('; '.join(found['differences']) or 'another boot would', 500)}. The running kernel has"

@@ -265,20 +265,21 @@ def accept(name: str, stdout: str) -> dict[str, t.Any]:
         raise text.BorderError("it is not a JSON object")
     texts = map(_warning, _list(answer.get("warnings")))
     warnings = [
-        text.line(one) for one in itertools.islice((one for one in texts if isinstance(one, str)), MAX_WARNINGS)
+        text.line(warning)
+        for warning in itertools.islice((warning for warning in texts if isinstance(warning, str)), MAX_WARNINGS)
     ]
     found = _failure(kind, answer) if answer.get("failed") else _success(kind, answer)
     return {**found, "warnings": warnings} if warnings else found
 
 
-def _warning(one: t.Any) -> t.Any:
+def _warning(warning: t.Any) -> t.Any:
     """Return the text of a warning: modules send it as it is,
     and those of ansible-core 2.19 and later inside an event.
     """
-    if not isinstance(one, dict):
-        return one
-    event = one.get("event")
-    return event.get("msg") if isinstance(event, dict) else one.get("msg")
+    if not isinstance(warning, dict):
+        return warning
+    event = warning.get("event")
+    return event.get("msg") if isinstance(event, dict) else warning.get("msg")
 
 
 class NoAnswerError(text.BorderError):
@@ -301,7 +302,9 @@ def _failure(kind: Kind, answer: dict[str, t.Any]) -> dict[str, t.Any]:
     message = answer.get("msg")
     # Joined to one line: a line of its own could be mistaken for Ansible's output about another host.
     lines = (
-        [text.line(one, MAX_MESSAGE) for one in message[:MAX_MESSAGE].splitlines()] if isinstance(message, str) else []
+        [text.line(line, MAX_MESSAGE) for line in message[:MAX_MESSAGE].splitlines()]
+        if isinstance(message, str)
+        else []
     )
     kept: dict[str, t.Any] = {
         **known,

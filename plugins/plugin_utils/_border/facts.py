@@ -341,8 +341,8 @@ def check(facts: dict[str, t.Any]) -> None:
         for name in ("cpus", "singles", "unclear"):
             _disjoint([facts["measured"][name]], f"measured.{name}")
         _disjoint(facts["measured"]["pairs"], "measured.pairs")
-        for one in facts["measured"]["ratios"]:
-            _disjoint([one["pair"]], "measured.ratios", most=2)
+        for ratio in facts["measured"]["ratios"]:
+            _disjoint([ratio["pair"]], "measured.ratios", most=2)
     if facts["hardware_class"] is not None:
         _check_class(facts)
 

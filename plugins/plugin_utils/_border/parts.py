@@ -150,7 +150,7 @@ def schema_of(kind: t.Any) -> schema.Schema:
 
 def _inlined(part: t.Any, named: t.Mapping[str, t.Any]) -> t.Any:
     if isinstance(part, list):
-        return [_inlined(one, named) for one in part]
+        return [_inlined(entry, named) for entry in part]
     if not isinstance(part, dict):
         return part.removesuffix(r"\Z") + "$" if isinstance(part, str) and part.endswith(r"\Z") else part
     whole = {**named[part["$ref"].rpartition("/")[2]], **part} if "$ref" in part else part
@@ -170,11 +170,11 @@ _ORDER = ("required", "properties", "additionalProperties", "description")
 
 def _joined(kinds: list[schema.Schema]) -> schema.Schema:
     """Return the schema of what is of one of some kinds; a keyword of one kind says nothing of others."""
-    types = [one["type"] for one in kinds if "type" in one]
+    types = [kind["type"] for kind in kinds if "type" in kind]
     if "number" in types and "integer" in types:
         # A number, whole or not.
-        kinds = [one for one in kinds if one.get("type") != "integer"]
+        kinds = [kind for kind in kinds if kind.get("type") != "integer"]
         types.remove("integer")
-    if any("enum" in one for one in kinds):
-        return {"enum": [value for one in kinds for value in one.get("enum", [None])]}
-    return {**{key: value for one in kinds for key, value in one.items()}, "type": types if types[1:] else types[0]}
+    if any("enum" in kind for kind in kinds):
+        return {"enum": [value for kind in kinds for value in kind.get("enum", [None])]}
+    return {**{key: value for kind in kinds for key, value in kind.items()}, "type": types if types[1:] else types[0]}

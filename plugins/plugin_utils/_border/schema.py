@@ -236,8 +236,8 @@ def _type(schema: Schema) -> t.Any:
     if "const" in schema:
         return t.Literal[schema["const"]]
     if "enum" in schema:
-        flags = [bool] if any(isinstance(one, bool) for one in schema["enum"]) else []
-        return _either([*flags, *(t.Literal[one] for one in schema["enum"] if not isinstance(one, bool))])
+        flags = [bool] if any(isinstance(value, bool) for value in schema["enum"]) else []
+        return _either([*flags, *(t.Literal[value] for value in schema["enum"] if not isinstance(value, bool))])
     types = schema["type"]
     return _either([kind for name in ([types] if isinstance(types, str) else types) for kind in _KINDS[name](schema)])
 
@@ -272,7 +272,7 @@ _DICT: t.Any = dict
 
 def _array(schema: Schema) -> t.Any:
     if "prefixItems" in schema:
-        return _TUPLE[tuple(_type(one) for one in schema["prefixItems"])]
+        return _TUPLE[tuple(_type(entry) for entry in schema["prefixItems"])]
     return _limited(_LIST[_type(schema["items"]) if "items" in schema else t.Any], schema, _COUNTS)
 
 

@@ -154,8 +154,8 @@ class _Reader:
         self._bytes += sizes
         self.read += numbers
         # Whose it is as well: a copy in another host's folder is that one's.
-        self._seen.update((one[1], digest) for digest, _size, one in found)
-        return [one for _digest, _size, one in found]
+        self._seen.update((document[1], digest) for digest, _size, document in found)
+        return [document for _digest, _size, document in found]
 
     def _document(self, origin: str, by: str | None, content: bytes) -> t.Iterator[tuple[bytes, int, _Document]]:
         digest = hashlib.sha256(content).digest()
@@ -180,7 +180,7 @@ def _whose(path: str, known: t.Container[str]) -> str | None:
     *above, name = path.split("/")
     spans = [found.span() for found in _WORD.finditer(name[:MAX_NAME])]
     within = (name[begin:end] for begin, _end in spans for _begin, end in reversed(spans) if end > begin)
-    return next((one for one in (*above, *within) if one in known), None)
+    return next((host for host in (*above, *within) if host in known), None)
 
 
 def _of_zip(content: bytes) -> t.Iterator[tuple[str, bytes]]:
@@ -188,13 +188,13 @@ def _of_zip(content: bytes) -> t.Iterator[tuple[str, bytes]]:
     if content.count(_ZIP_ENTRY) > MAX_FILES:
         raise _RefusedError(f"it has more than {MAX_FILES} files")
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        for one in sorted(archive.infolist(), key=lambda one: one.filename):
-            if one.is_dir() or not one.filename.endswith(JSON):
+        for member in sorted(archive.infolist(), key=lambda member: member.filename):
+            if member.is_dir() or not member.filename.endswith(JSON):
                 continue
-            if one.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise _RefusedError("it is packed in another way than zip's own")
-            with archive.open(one) as stream:
-                yield one.filename, _limited(stream.read(MAX_FILE + 1), one.filename)
+            with archive.open(member) as stream:
+                yield member.filename, _limited(stream.read(MAX_FILE + 1), member.filename)
 
 
 def _of_tar(content: bytes) -> t.Iterator[tuple[str, bytes]]:
@@ -203,14 +203,14 @@ def _of_tar(content: bytes) -> t.Iterator[tuple[str, bytes]]:
         gzip.GzipFile(fileobj=io.BytesIO(content)) as unpacked,
         tarfile.open(fileobj=t.cast("t.IO[bytes]", _AtMost(unpacked)), mode="r|") as archive,
     ):
-        for number, one in enumerate(archive):
+        for number, member in enumerate(archive):
             if number >= MAX_FILES:
                 raise _RefusedError(f"it has more than {MAX_FILES} files")
             # tarfile keeps all that it has seen, of which its types say nothing.
             t.cast(t.Any, archive).members.clear()
-            if one.isreg() and not one.issparse() and one.name.endswith(JSON):
-                stream = archive.extractfile(one)
-                yield one.name, _limited(stream.read(MAX_FILE + 1) if stream else b"", one.name)
+            if member.isreg() and not member.issparse() and member.name.endswith(JSON):
+                stream = archive.extractfile(member)
+                yield member.name, _limited(stream.read(MAX_FILE + 1) if stream else b"", member.name)
 
 
 class _AtMost:
@@ -234,7 +234,7 @@ def _limited(content: bytes, name: str) -> bytes:
 
 
 def _words(origin: str, by: str | None, check: compliances.Check) -> t.Iterator[Word]:
-    decisions = {one.hardware_class: one for one in check.decisions}
+    decisions = {decision.hardware_class: decision for decision in check.decisions}
     for host in check.hosts or ():
         result = _result(host, decisions.get(host.hardware_class or ""))
         yield Word(host.host, text.moment(host.checked or check.at), result, origin, by)
@@ -257,7 +257,7 @@ def _result(host: compliances.Host, decision: compliances.Decision | None) -> Co
         services=list(host.services),
         pending_rollback={"since": None, "back_to": None} if host.pending_rollback else None,
         decision=of_class,
-        **{name: one and {**parts.plain(one), "blocked_by": None} for name, one in aspects.items()},
+        **{name: aspect and {**parts.plain(aspect), "blocked_by": None} for name, aspect in aspects.items()},
     )
 
 

@@ -97,9 +97,9 @@ class Names:
         """Return the name of a host from the value of a label."""
         port = _PORT.fullmatch(value)
         without = port[1].strip("[]") if port else value
-        for one in (value, without):
-            if one in self._given:
-                return self._given[one]
+        for address in (value, without):
+            if address in self._given:
+                return self._given[address]
         return value if value in self._known else without
 
 
@@ -128,15 +128,15 @@ class Heard:
         # The name that each target has now, and since when.
         self._runs: dict[_Of, float] = {}
         for labels, value in pulls:
-            one = _of(labels)
-            self._runs[one] = max(value, self._runs.get(one, value))
+            exporter = _of(labels)
+            self._runs[exporter] = max(value, self._runs.get(exporter, value))
         self._present: dict[Target, tuple[bool, bool, float, str]] = {}
         self._alive = {_of(labels): value for labels, value in alive}
-        self._names = collections.Counter(one.target for one in self._alive)
-        for one, run in self._runs.items():
-            is_by_server = which.named(one.says) == which.by_server(one.target)
-            ranked = (one in self._alive, is_by_server, run, one.says)
-            self._present[one.target] = max(ranked, self._present.get(one.target, ranked))
+        self._names = collections.Counter(exporter.target for exporter in self._alive)
+        for exporter, run in self._runs.items():
+            is_by_server = which.named(exporter.says) == which.by_server(exporter.target)
+            ranked = (exporter in self._alive, is_by_server, run, exporter.says)
+            self._present[exporter.target] = max(ranked, self._present.get(exporter.target, ranked))
         # Former name -> the target, and what it calls itself now.
         self.renamed: dict[str, tuple[Target, str]] = {}
         self.words = self._words(found)
@@ -145,61 +145,61 @@ class Heard:
     def several(self) -> dict[str, list[str]]:
         """Names of machines that are scraped as several targets, and these."""
         found: dict[str, list[str]] = {}
-        for one in self._alive:
-            if self._is_present(one):
-                found.setdefault(one.says, []).append(_shown(one.target))
+        for exporter in self._alive:
+            if self._is_present(exporter):
+                found.setdefault(exporter.says, []).append(_shown(exporter.target))
         return {
             says: sorted(targets)
             for says, targets in sorted(found.items())
             if len(targets) > 1 and says not in self._claimed
         }
 
-    def _is_present(self, one: _Of) -> bool:
-        return one.target in self._present and self._present[one.target][-1] == one.says
+    def _is_present(self, exporter: _Of) -> bool:
+        return exporter.target in self._present and self._present[exporter.target][-1] == exporter.says
 
-    def _is_itself(self, one: _Of, name: str) -> bool:
+    def _is_itself(self, exporter: _Of, name: str) -> bool:
         """Return whether a target is this host. The server says it where it knows the target by a name; otherwise the
         target itself, as long as it has one name: a second file of a host can have any.
         """
-        by_server = self._which.by_server(one.target)
-        return by_server == name if by_server else self._names[one.target] < 2
+        by_server = self._which.by_server(exporter.target)
+        return by_server == name if by_server else self._names[exporter.target] < 2
 
     def _words(self, found: t.Iterable[Sample]) -> list[Word]:
         """Return one word of each host about itself, and one of each other target about it."""
         own: dict[str, dict[_Of, Word]] = {}
         others: dict[tuple[str, Target], Word] = {}
         for labels, value in found:
-            one, name = _of(labels), self._which.of(labels)
-            word = self._word(name, value, labels, one)
+            exporter, name = _of(labels), self._which.of(labels)
+            word = self._word(name, value, labels, exporter)
             if word is None:
                 continue
-            is_present = one in self._runs and self._is_present(one)
-            if is_present and (not self._which.is_of_file or self._is_itself(one, name)):
-                self._keep(own.setdefault(name, {}), one, word._replace(by=name))
-            elif self._which.is_of_file and one in self._runs and not is_present and one not in self._alive:
-                self.renamed[name] = (one.target, self._present[one.target][-1])
+            is_present = exporter in self._runs and self._is_present(exporter)
+            if is_present and (not self._which.is_of_file or self._is_itself(exporter, name)):
+                self._keep(own.setdefault(name, {}), exporter, word._replace(by=name))
+            elif self._which.is_of_file and exporter in self._runs and not is_present and exporter not in self._alive:
+                self.renamed[name] = (exporter.target, self._present[exporter.target][-1])
             elif self._which.is_of_file:
                 # A controller's file has many hosts, and its target is none of them.
-                self._keep(others, (name, one.target), word)
+                self._keep(others, (name, exporter.target), word)
         return [*(word for _key, word in sorted(others.items())), *map(self._own, own.values())]
 
-    def _word(self, name: str, value: float, labels: Labels, one: _Of) -> Word | None:
+    def _word(self, name: str, value: float, labels: Labels, exporter: _Of) -> Word | None:
         result = _result(labels)
         if not name or result is None or not _TIMES[0] < value < _TIMES[1]:
-            self.odd.append(text.line(name or _shown(one.target), base.MAX_ORIGIN))
+            self.odd.append(text.line(name or _shown(exporter.target), base.MAX_ORIGIN))
             return None
-        by = self._which.by_server(one.target) or _shown(one.target)
-        return Word(name, datetime.datetime.fromtimestamp(value, datetime.UTC), result, _shown(one.target), by)
+        by = self._which.by_server(exporter.target) or _shown(exporter.target)
+        return Word(name, datetime.datetime.fromtimestamp(value, datetime.UTC), result, _shown(exporter.target), by)
 
     def _own(self, words: t.Mapping[_Of, Word]) -> Word:
         """Return what a host says of itself, or that several machines say they are this host."""
         latest, *before = sorted(words.values(), key=self._order)
-        claims = [word for one, word in words.items() if one in self._alive]
+        claims = [word for exporter, word in words.items() if exporter in self._alive]
         differ = len({word.result["status"] for word in claims}) > 1
-        runs = {self._alive[one] for one in words if one in self._alive}
+        runs = {self._alive[exporter] for exporter in words if exporter in self._alive}
         # Two files of one machine have the time of one pull, but for a target that was not scraped since the last one.
         if len(runs) > 1 and (differ or self._now.timestamp() - max(runs) >= SCRAPED.total_seconds()):
-            self._claimed.update(one.says for one in words)
+            self._claimed.update(exporter.says for exporter in words)
             said = base.some([base.says(word) for word in sorted(claims, key=self._order)])
             sentence = f"{len(claims)} machines have this name: {said}; give each the name that it has in the inventory"
             return latest._replace(result=compliance.refused(sentence)) if differ else _with(latest, sentence)
@@ -242,9 +242,9 @@ def _result(labels: Labels) -> ComplianceResult | None:
         ),
         sentence=text.line(labels.get("sentence", ""), compliance.MAX_TEXT),
         **{
-            name: {"status": one, "reasons": [], "blocked_by": None}
-            for name, one in aspects.items()
-            if one in (compliance.COMPLIANT, compliance.DRIFTED, compliance.UNKNOWN)
+            name: {"status": state, "reasons": [], "blocked_by": None}
+            for name, state in aspects.items()
+            if state in (compliance.COMPLIANT, compliance.DRIFTED, compliance.UNKNOWN)
         },
     )
 

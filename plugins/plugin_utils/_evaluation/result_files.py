@@ -175,9 +175,9 @@ def write_page(path: str | os.PathLike[str], content: str, dry_run: bool = False
     return before is None or not _is_same_but_for_times(before, content)
 
 
-def _is_same_but_for_times(one: str, other: str) -> bool:
+def _is_same_but_for_times(before: str, after: str) -> bool:
     # No time goes over the end of a line, and most lines have none that differs.
-    lines = (text.split("\n") for text in (one, other))
+    lines = (text.split("\n") for text in (before, after))
     pairs = itertools.zip_longest(*lines)
     return all(
         first == second or (None not in (first, second) and _TIMES.sub("", first) == _TIMES.sub("", second))

@@ -67,14 +67,14 @@ def document(hosts: t.Sequence[Host], at: str) -> dict[str, t.Any]:
         "summary": cores_in_use.summary(hosts),
         "hosts": [
             {
-                "host": one.name,
-                "reason": one.reason,
-                "yields": list(one.yields),
-                "open_to": list(one.open_to),
-                "sentences": cores_in_use.sentences(one),
-                **{name: cores_in_use.answered(one, name) for name in KEPT},
+                "host": host.name,
+                "reason": host.reason,
+                "yields": list(host.yields),
+                "open_to": list(host.open_to),
+                "sentences": cores_in_use.sentences(host),
+                **{name: cores_in_use.answered(host, name) for name in KEPT},
             }
-            for one in cores_in_use.ordered(hosts)
+            for host in cores_in_use.ordered(hosts)
         ],
     }
 
@@ -89,8 +89,8 @@ def page(hosts: t.Sequence[Host], at: str) -> str:
     return frame.render(
         "exposure.html.j2",
         at=at,
-        hosts=[one for one in cores_in_use.ordered(hosts) if one.use],
-        missing=[one for one in hosts if one.use is None],
+        hosts=[host for host in cores_in_use.ordered(hosts) if host.use],
+        missing=[host for host in hosts if host.use is None],
         summary=cores_in_use.summary(hosts),
         sentences=cores_in_use.sentences,
         span=wording.span,

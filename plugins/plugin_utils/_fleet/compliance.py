@@ -133,10 +133,10 @@ def judge(
     waiting = _pending_change(facts.get("pending_change"))
     if waiting:
         aspects = {
-            name: dict(one, blocked_by=waiting) if one and one["status"] == DRIFTED else one
-            for name, one in aspects.items()
+            name: dict(aspect, blocked_by=waiting) if aspect and aspect["status"] == DRIFTED else aspect
+            for name, aspect in aspects.items()
         }
-    statuses = [one["status"] for one in aspects.values() if one]
+    statuses = [aspect["status"] for aspect in aspects.values() if aspect]
     pending = fields.mapping(facts, "boot").get("reboot_required")
     result = {
         "status": next((status for status in (DRIFTED, UNKNOWN) if status in statuses), COMPLIANT),
@@ -415,9 +415,10 @@ def _services(facts: fields.Facts, kinds: t.Container[str] | None = None) -> lis
         kinds: only services of the system of these kinds; None for all programs.
     """
     return [
-        fields.consumer(one, "has")
-        for one in fields.items(facts, "consumers")
-        if isinstance(one, dict) and (kinds is None or (one.get("is_service") is True and one.get("program") in kinds))
+        fields.consumer(consumer, "has")
+        for consumer in fields.items(facts, "consumers")
+        if isinstance(consumer, dict)
+        and (kinds is None or (consumer.get("is_service") is True and consumer.get("program") in kinds))
     ]
 
 

@@ -62,7 +62,7 @@ def sentence(judged: t.Sequence[Judged], left_out: t.Sequence[str] = ()) -> str:
 
 def _to_measure_again(judged: t.Sequence[Judged]) -> str:
     """Return a sentence that names the hardware classes whose decision is stale; empty without one."""
-    found = [one["hardware_class"] for one in decisions(judged) if one["stale_hosts"]]
+    found = [decision["hardware_class"] for decision in decisions(judged) if decision["stale_hosts"]]
     more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
     return f"Decisions to measure again: {', '.join(found[:MAX_NAMED])}{more}." if found else ""
 
@@ -74,8 +74,8 @@ def decisions(judged: t.Sequence[Judged]) -> list[dict[str, t.Any]]:
         if result["decision"] is not None:
             name = result["hardware_class"] or "unknown"
             known = {key: result["decision"][key] for key in ("rests_on", "rechecks")}
-            one = {"hardware_class": name, "stale_hosts": 0, **known}
-            found.setdefault(name, one)["stale_hosts"] += bool(result["decision"]["stale"])
+            decision = {"hardware_class": name, "stale_hosts": 0, **known}
+            found.setdefault(name, decision)["stale_hosts"] += bool(result["decision"]["stale"])
     return [found[name] for name in sorted(found)]
 
 
@@ -87,7 +87,7 @@ def by_attention(judged: t.Sequence[Judged]) -> list[tuple[str, int]]:
 
 def ordered(judged: t.Sequence[Judged]) -> list[Judged]:
     """Return the hosts in the order of :data:`ATTENTION`, and by name."""
-    return sorted(judged, key=lambda one: (ATTENTION.index(one[1]["status"]), one[0]))
+    return sorted(judged, key=lambda entry: (ATTENTION.index(entry[1]["status"]), entry[0]))
 
 
 def table(judged: t.Sequence[Judged], left_out: t.Sequence[str] = ()) -> list[str]:
@@ -119,7 +119,7 @@ def how(result: ComplianceResult) -> str:
 
 def _services(result: ComplianceResult) -> str:
     """Return which services believe in another number of CPUs, but for those of the sentence; empty without any."""
-    left = [one for one in result["services"] if one not in result["sentence"]]
+    left = [service for service in result["services"] if service not in result["sentence"]]
     more = [f"and {len(left) - MAX_NAMED} more"] if len(left) > MAX_NAMED else []
     return f"services: {'; '.join([*left[:MAX_NAMED], *more])}" if left else ""
 

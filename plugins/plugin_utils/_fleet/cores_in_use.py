@@ -70,7 +70,9 @@ class Host:
         found = self.answer.get("use")
         if not found:
             return None
-        values: dict[str, t.Any] = {name: Span(*one) if isinstance(one, list) else one for name, one in found.items()}
+        values: dict[str, t.Any] = {
+            name: Span(*value) if isinstance(value, list) else value for name, value in found.items()
+        }
         return Use(**values)
 
 
@@ -106,42 +108,44 @@ def if_looked(name: str, registered: t.Any, facts: fields.Facts | None = None) -
     return host(name, registered, [], facts)
 
 
-def sentences(one: Host) -> list[str]:
+def sentences(host: Host) -> list[str]:
     """Say what a look found, the most important first."""
-    use = one.use
+    use = host.use
     if use is None:
-        return [f"How its CPUs are used is not known: {unknown(one)}."]
-    if one.hides_siblings:
+        return [f"How its CPUs are used is not known: {unknown(host)}."]
+    if host.hides_siblings:
         return [f"CPU usage is {wording.percent(use.usage)}.", HIDDEN]
-    found = [wording.room_left(use), _of_smt(one, use)]
-    if not one.has_siblings:
+    found = [wording.room_left(use), _of_smt(host, use)]
+    if not host.has_siblings:
         return found
-    found += [*_of_waiting(one, use), *_of_units(one), *_of_security(one)]
-    found.append(_of_yield(one))
-    source, why_not = one.answer["source"], one.answer["source_reason"]
+    found += [*_of_waiting(host, use), *_of_units(host), *_of_security(host)]
+    found.append(_of_yield(host))
+    source, why_not = host.answer["source"], host.answer["source_reason"]
     if why_not:
         found.append(f"The processor's own counters were not used: {why_not}.")
     if source == look.ONE_THREAD:
         found.append("How long siblings were busy together is what the processor counted of the whole time.")
-    elif one.answer["method"] != look.SWITCHES:
-        why = one.answer["reason"] or "too few windows were taken"
+    elif host.answer["method"] != look.SWITCHES:
+        why = host.answer["reason"] or "too few windows were taken"
         found.append(f"When siblings were busy together was not seen, so the limits are those of its counters: {why}.")
-    if one.answer["method"] == look.SWITCHES and one.answer["cut"]:
-        found.append(f"{one.answer['cut']} of {one.answer['windows']} windows ended early, because a buffer was full.")
+    if host.answer["method"] == look.SWITCHES and host.answer["cut"]:
+        found.append(
+            f"{host.answer['cut']} of {host.answer['windows']} windows ended early, because a buffer was full."
+        )
     return found
 
 
-def _of_yield(one: Host) -> str:
+def _of_yield(host: Host) -> str:
     """Say how it is known what second threads give."""
-    if one.yields:
-        return f"What second threads give is as measured with {wording.named(one.yields)}."
-    if one.answer["source"] == look.PURR:
+    if host.yields:
+        return f"What second threads give is as measured with {wording.named(host.yields)}."
+    if host.answer["source"] == look.PURR:
         return "How much of its work it does is what the processor counts of its cores (PURR)."
     return "What second threads give is a guess: 1.0 to 1.3 (no evaluation of this class)."
 
 
-def _of_smt(one: Host, use: Use) -> str:
-    if not one.has_siblings:
+def _of_smt(host: Host, use: Use) -> str:
+    if not host.has_siblings:
         return "No two siblings are online, so no work shares a core."
     together = f"Siblings were busy together for {wording.span(use.several)} of the time of a core"
     most = wording.percent(use.bound)
@@ -150,11 +154,11 @@ def _of_smt(one: Host, use: Use) -> str:
     return f"{together}: under this load SMT off can change what the host does by up to {most}; an evaluation tells."
 
 
-def _of_units(one: Host) -> list[str]:
+def _of_units(host: Host) -> list[str]:
     """Say who runs beside others' work."""
     found = [
         (unit["apart"] / unit["ran"], unit)
-        for unit in one.answer["units"]
+        for unit in host.answer["units"]
         if unit["ran"] > 0 and unit["unit"] is not None and unit["apart"] / unit["ran"] >= NOTABLE
     ]
     first = sorted(found, key=lambda pair: -pair[1]["apart"])[:NAMED]
@@ -164,14 +168,14 @@ def _of_units(one: Host) -> list[str]:
     return [f"So much of their CPU time units spent beside a sibling with other work: {', '.join(each)}."]
 
 
-def _of_waiting(one: Host, use: Use) -> list[str]:
+def _of_waiting(host: Host, use: Use) -> list[str]:
     """Say whose answers can become faster with SMT off: of all busy threads each does its part of what their core
     does.
     """
-    least = max(0.0, 1 - use.gain.low / max(len(core["cpus"]) for core in one.answer["cores"]))
+    least = max(0.0, 1 - use.gain.low / max(len(core["cpus"]) for core in host.answer["cores"]))
     found = [
         (unit["beside"] / unit["ran"], unit)
-        for unit in one.answer["units"]
+        for unit in host.answer["units"]
         if unit["ran"] > 0 and unit["unit"] is not None and unit["beside"] / unit["ran"] * least >= NOTABLE
     ]
     return [
@@ -181,15 +185,15 @@ def _of_waiting(one: Host, use: Use) -> list[str]:
     ]
 
 
-def _of_security(one: Host) -> list[str]:
+def _of_security(host: Host) -> list[str]:
     """Say what is open across threads, and whose work shared cores most."""
-    if not one.open_to:
+    if not host.open_to:
         return []
-    begun = f"{wording.join(list(one.open_to))} {'is' if len(one.open_to) == 1 else 'are'} open across threads here"
-    if one.answer["method"] != look.SWITCHES:
+    begun = f"{wording.join(list(host.open_to))} {'is' if len(host.open_to) == 1 else 'are'} open across threads here"
+    if host.answer["method"] != look.SWITCHES:
         return [f"{begun}."]
-    named = [pair for pair in one.answer["pairs"] if None not in pair["units"]]
-    unknown = _minutes(sum(pair["seconds"] for pair in one.answer["pairs"] if pair not in named))
+    named = [pair for pair in host.answer["pairs"] if None not in pair["units"]]
+    unknown = _minutes(sum(pair["seconds"] for pair in host.answer["pairs"] if pair not in named))
     shared = []
     if named:
         first, second = map(unit_title, named[0]["units"])
@@ -210,19 +214,19 @@ def unit_title(unit: str | None) -> str:
     return fields.line(unit, MAX_TEXT) or NOT_NAMED
 
 
-def described(one: Host) -> dict[str, t.Any]:
+def described(host: Host) -> dict[str, t.Any]:
     """Return a look as plain data, within the document of something else."""
     return {
-        "reason": None if one.use and not one.hides_siblings else unknown(one),
-        **{name: answered(one, name) for name in KEPT},
+        "reason": None if host.use and not host.hides_siblings else unknown(host),
+        **{name: answered(host, name) for name in KEPT},
     }
 
 
-def answered(one: Host, name: str) -> t.Any:
+def answered(host: Host, name: str) -> t.Any:
     """Return a field of an answer for a document, which says nothing of the use of a host that hides siblings."""
-    if one.reason is None and one.hides_siblings and name in ("use", "use_reason"):
+    if host.reason is None and host.hides_siblings and name in ("use", "use_reason"):
         return None if name == "use" else HIDDEN.removesuffix(".")
-    return one.answer.get(name)
+    return host.answer.get(name)
 
 
 # The terminal
@@ -235,24 +239,24 @@ def table(hosts: t.Sequence[Host]) -> list[str]:
 
 def ordered(hosts: t.Sequence[Host]) -> list[Host]:
     """Return those without a look first, then those with the least room."""
-    return sorted(hosts, key=lambda one: (one.use is not None, -(one.use.work[1] if one.use else 0), one.name))
+    return sorted(hosts, key=lambda host: (host.use is not None, -(host.use.work[1] if host.use else 0), host.name))
 
 
-def _cells(one: Host) -> tuple[str, ...]:
-    use = one.use
+def _cells(host: Host) -> tuple[str, ...]:
+    use = host.use
     if use is None:
-        return (one.name, *cells(one), "-", unknown(one))
-    if one.hides_siblings:
-        return (one.name, *cells(one), "-", "it sees no siblings")
-    return (one.name, *cells(one), wording.span(use.several), f"at most {wording.percent(use.bound)}")
+        return (host.name, *cells(host), "-", unknown(host))
+    if host.hides_siblings:
+        return (host.name, *cells(host), "-", "it sees no siblings")
+    return (host.name, *cells(host), wording.span(use.several), f"at most {wording.percent(use.bound)}")
 
 
-def cells(one: Host | None) -> tuple[str, ...]:
+def cells(host: Host | None) -> tuple[str, ...]:
     """Return how much room is left, a text for each of `ROOM_COLUMNS`; None stands for a host without a look."""
-    use = one and one.use
-    if not one or not use:
+    use = host and host.use
+    if not host or not use:
         return ("-",) * len(ROOM_COLUMNS)
-    if one.hides_siblings:
+    if host.hides_siblings:
         return (wording.percent(use.usage), *("-",) * (len(ROOM_COLUMNS) - 1))
     by_usage = (
         f"{wording.percent(use.by_usage or 0.0)} more" if use.room is not None and wording.room_differs(use) else "-"
@@ -260,25 +264,25 @@ def cells(one: Host | None) -> tuple[str, ...]:
     return (wording.percent(use.usage), wording.span(use.work), wording.room(use), by_usage)
 
 
-def unknown(one: Host) -> str:
+def unknown(host: Host) -> str:
     """Return why it is not known how a host is used."""
-    if one.reason is None and one.hides_siblings:
+    if host.reason is None and host.hides_siblings:
         return HIDDEN.removesuffix(".")
-    return one.reason or one.answer["use_reason"] or "no CPU was counted"
+    return host.reason or host.answer["use_reason"] or "no CPU was counted"
 
 
 def summary(hosts: t.Sequence[Host]) -> str:
     """Describe all hosts in one sentence."""
-    seen = [one for one in hosts if one.use is not None]
-    looked = [one.use for one in seen if one.use is not None and not one.hides_siblings]
-    of_siblings = [one for one in seen if one.has_siblings]
+    seen = [host for host in hosts if host.use is not None]
+    looked = [host.use for host in seen if host.use is not None and not host.hides_siblings]
+    of_siblings = [host for host in seen if host.has_siblings]
     # Second threads that give more than their share leave more room.
     other = [(use.by_usage or 0.0) < use.room.low for use in looked if use.room and wording.room_differs(use)]
     counts = [
         (len(looked) - len(of_siblings), "without siblings online"),
         (len(seen) - len(looked), "virtual and without siblings in sight"),
         (
-            sum(1 for one in of_siblings if one.use and one.use.bound <= wording.MARGIN),
+            sum(1 for host in of_siblings if host.use and host.use.bound <= wording.MARGIN),
             "on which SMT cannot matter under this load",
         ),
         (sum(1 for more in other if not more), "with less room than usage says"),

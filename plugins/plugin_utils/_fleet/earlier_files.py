@@ -36,11 +36,13 @@ def answer(files: t.Mapping[str, object], reason: str, loader: t.Any, dry_run: b
         return
     call = Call(*command_line.call(loader), text.line(reason, MAX_REASON))
     check, problems = Check((), datetime.datetime.now(datetime.UTC), call=call), []
-    for name, one in registry.formats().items():
-        if one.is_kept or not files.get(name):
+    for name, file_format in registry.formats().items():
+        if file_format.is_kept or not files.get(name):
             continue
         try:
-            result_files.write_page(places.file(str(files[name]), one.suffixes), one.make(check), dry_run)
+            result_files.write_page(
+                places.file(str(files[name]), file_format.suffixes), file_format.make(check), dry_run
+            )
         except text.BorderError as error:
             problems.append(str(error))
     if problems:

@@ -62,14 +62,14 @@ def line(value: t.Any, most: int) -> str | None:
     return text.line(value, most) or None if isinstance(value, str) else None
 
 
-def consumer(one: Facts, has: str) -> str:
+def consumer(program: Facts, has: str) -> str:
     """Return what a program has that counted CPUs, as a sentence.
 
     Args:
         one: an item of ``consumers``.
         has: the words before the number of CPUs that it has, or would have.
     """
-    return line(f"{one.get('has')}, and {has} {one.get('cpus')}: {one.get('remedy')}", MAX_SENTENCE) or "?"
+    return line(f"{program.get('has')}, and {has} {program.get('cpus')}: {program.get('remedy')}", MAX_SENTENCE) or "?"
 
 
 def table(columns: tuple[str, ...], rows: t.Iterable[tuple[str, ...]], last: str) -> list[str]:

@@ -134,7 +134,7 @@ def of_all_classes(value: t.Any, classes: t.Any) -> str | None:
     policies = [value, *(classes or {}).values()]
     if None in policies or AUTO in policies:
         return None
-    states_of_all = {str(_explicit(one)) for one in policies}
+    states_of_all = {str(_explicit(policy)) for policy in policies}
     return states_of_all.pop() if len(states_of_all) == 1 else None
 
 

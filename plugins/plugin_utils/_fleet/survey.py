@@ -87,20 +87,20 @@ def row(host: str, facts: t.Any) -> Row:
         guest_unknown=fields.open_by_smt(facts, "unknown"),
         method=_text(fields.mapping(fields.mapping(facts, "methods"), "runtime").get("chosen")),
         consumers=tuple(
-            fields.consumer(one, "would have")
-            for one in fields.items(facts, "consumers_after_switch")
-            if isinstance(one, dict)
+            fields.consumer(consumer, "would have")
+            for consumer in fields.items(facts, "consumers_after_switch")
+            if isinstance(consumer, dict)
         ),
         unknowns=_unknowns(facts),
     )
 
 
-def looked_at(one: Row, look: cores_in_use.Host | None) -> Row:
+def looked_at(row: Row, look: cores_in_use.Host | None) -> Row:
     """Return the row of a host that was also looked at."""
-    if not look or not one.reached:
-        return one
+    if not look or not row.reached:
+        return row
     missing = () if look.use else (f"how its CPUs are used: {cores_in_use.unknown(look)}",)
-    return dataclasses.replace(one, look=look, unknowns=(*one.unknowns, *missing))
+    return dataclasses.replace(row, look=look, unknowns=(*row.unknowns, *missing))
 
 
 def _state(facts: dict[str, t.Any]) -> str:
@@ -168,13 +168,14 @@ def table(rows: t.Sequence[Row]) -> list[str]:
     # Before the last column, which may be wide.
     columns = (*COLUMNS[:-1], *(cores_in_use.ROOM_COLUMNS if with_room else ()), COLUMNS[-1])
     cells = (
-        (*(row := _cells(one))[:-1], *(cores_in_use.cells(one.look) if with_room else ()), row[-1]) for one in ordered
+        (*(row := _cells(host_row))[:-1], *(cores_in_use.cells(host_row.look) if with_room else ()), row[-1])
+        for host_row in ordered
     )
     return fields.table(columns, cells, sentence(rows))
 
 
 def _looks(rows: t.Iterable[Row]) -> list[cores_in_use.Host]:
-    return [one.look for one in rows if one.look]
+    return [row.look for row in rows if row.look]
 
 
 def _ordered(rows: t.Sequence[Row]) -> list[Row]:
@@ -183,49 +184,49 @@ def _ordered(rows: t.Sequence[Row]) -> list[Row]:
     """
     return sorted(
         rows,
-        key=lambda one: (
-            *(not flag for flag in (not one.reached, one.state == UNKNOWN, one.open_to, one.drift, one.unknowns)),
-            one.host,
+        key=lambda row: (
+            *(not flag for flag in (not row.reached, row.state == UNKNOWN, row.open_to, row.drift, row.unknowns)),
+            row.host,
         ),
     )
 
 
-def _cells(one: Row) -> tuple[str, ...]:
-    if not one.reached:
-        return (one.host, "", "", "no facts", "", "", one.unknowns[0])
+def _cells(row: Row) -> tuple[str, ...]:
+    if not row.reached:
+        return (row.host, "", "", "no facts", "", "", row.unknowns[0])
     return (
-        one.host,
-        one.hardware_class or "unknown",
-        one.shape or "unknown",
-        one.state,
-        _drift_text(one),
-        ", ".join(one.open_to) or "-",
-        "; ".join(one.unknowns) or "-",
+        row.host,
+        row.hardware_class or "unknown",
+        row.shape or "unknown",
+        row.state,
+        _drift_text(row),
+        ", ".join(row.open_to) or "-",
+        "; ".join(row.unknowns) or "-",
     )
 
 
-def _drift_text(one: Row) -> str:
-    if one.drift is None:
+def _drift_text(row: Row) -> str:
+    if row.drift is None:
         return "unknown"
-    return (" ".join(one.configured or ()) or "without SMT arguments") if one.drift else "as now"
+    return (" ".join(row.configured or ()) or "without SMT arguments") if row.drift else "as now"
 
 
 def sentence(rows: t.Sequence[Row]) -> str:
     """Describe the fleet in one sentence."""
-    reached = [one for one in rows if one.reached]
+    reached = [row for row in rows if row.reached]
     counts = [
         (
-            sum(1 for one in reached if one.state == state),
+            sum(1 for row in reached if row.state == state),
             f"with SMT {state}" if state not in (NONE, UNKNOWN) else state,
         )
         for state in STATES
     ]
     counts += [
-        (sum(1 for one in reached if one.drift), "would boot with other SMT arguments"),
-        (sum(1 for one in reached if one.open_to), "vulnerable because siblings are online"),
-        (sum(1 for one in reached if one.consumers), "with programs that would not follow a switch"),
-        (sum(1 for one in reached if one.unknowns), "with something not known"),
-        (sum(1 for one in reached if one.drift is None), "whose next boot is not known"),
+        (sum(1 for row in reached if row.drift), "would boot with other SMT arguments"),
+        (sum(1 for row in reached if row.open_to), "vulnerable because siblings are online"),
+        (sum(1 for row in reached if row.consumers), "with programs that would not follow a switch"),
+        (sum(1 for row in reached if row.unknowns), "with something not known"),
+        (sum(1 for row in reached if row.drift is None), "whose next boot is not known"),
         (len(rows) - len(reached), "without facts"),
     ]
     parts = ", ".join(f"{count} {words}" for count, words in counts if count)
@@ -244,18 +245,18 @@ def page(rows: t.Sequence[Row], at: str) -> str:
         rows: of all hosts.
         at: time of the facts, as text.
     """
-    reached = [one for one in _ordered(rows) if one.reached]
+    reached = [row for row in _ordered(rows) if row.reached]
     return frame.render(
         "survey.html.j2",
         at=at,
         states=STATES,
         rows=reached,
-        missing=[one for one in rows if not one.reached],
-        choices=[(state, count) for state in STATES if (count := sum(1 for one in reached if one.state == state))],
+        missing=[row for row in rows if not row.reached],
+        choices=[(state, count) for state in STATES if (count := sum(1 for row in reached if row.state == state))],
         classes=classes(reached),
         sentence=sentence(rows),
         drift=_drift_text,
-        with_consumers=any(one.consumers for one in reached),
+        with_consumers=any(row.consumers for row in reached),
         looks=_looks(rows),
         room_columns=cores_in_use.ROOM_COLUMNS,
         room_cells=cores_in_use.cells,
@@ -265,6 +266,6 @@ def page(rows: t.Sequence[Row], at: str) -> str:
 def classes(rows: t.Sequence[Row]) -> list[tuple[str | None, list[Row]]]:
     """Group hosts by hardware class, the largest class first, hosts without one last."""
     found: dict[str | None, list[Row]] = {}
-    for one in rows:
-        found.setdefault(one.hardware_class, []).append(one)
+    for row in rows:
+        found.setdefault(row.hardware_class, []).append(row)
     return sorted(found.items(), key=lambda pair: (pair[0] is None, -len(pair[1]), pair[0] or ""))

@@ -170,16 +170,16 @@ def end(described: t.Mapping[str, t.Any]) -> int:
 
 def sentence(result: compliance.ComplianceResult) -> str:
     """Return what the waiver of a host means for it."""
-    one = result["waiver"]
-    verb = "its waiver ended with" if one["state"] == EXPIRED else "waived until"
+    waiver = result["waiver"]
+    verb = "its waiver ended with" if waiver["state"] == EXPIRED else "waived until"
     left = (
         ""
-        if one["state"] != ENDING
+        if waiver["state"] != ENDING
         else ", its last day"
-        if not one["days_left"]
-        else f", {one['days_left']} more day{'s' if one['days_left'] > 1 else ''}"
+        if not waiver["days_left"]
+        else f", {waiver['days_left']} more day{'s' if waiver['days_left'] > 1 else ''}"
     )
-    return f"{verb} {one['until']} (UTC{left}) by {one['owner']}: {one['reason']}"
+    return f"{verb} {waiver['until']} (UTC{left}) by {waiver['owner']}: {waiver['reason']}"
 
 
 def notice(judged: t.Iterable[tuple[str, compliance.ComplianceResult]], most: int) -> str:
@@ -191,9 +191,9 @@ def notice(judged: t.Iterable[tuple[str, compliance.ComplianceResult]], most: in
     """
     found: dict[str, list[str]] = {ENDING: [], EXPIRED: []}
     for host, result in judged:
-        one = result["waiver"]
-        if one and one["state"] in found and result["status"] in (compliance.WAIVED, compliance.DRIFTED):
-            found[one["state"]].append(f"{host} ({one['until']})")
+        waiver = result["waiver"]
+        if waiver and waiver["state"] in found and result["status"] in (compliance.WAIVED, compliance.DRIFTED):
+            found[waiver["state"]].append(f"{host} ({waiver['until']})")
     words = {EXPIRED: "Waivers that ended", ENDING: f"Waivers that end within {NOTICE_DAYS} days"}
     return " ".join(
         f"{words[state]}: {', '.join(found[state][:most])}"

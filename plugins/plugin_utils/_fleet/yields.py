@@ -45,10 +45,10 @@ def by_class(
     """
     found: dict[str, dict[tuple[str, float | None], dict[str, dict[str, t.Any]]]] = {}
     for name, of_hosts in decisions.counted(conclusions, classes)[0].items():
-        for one in of_hosts:
-            for key, comparison in one.workloads.items():
+        for evaluation in of_hosts:
+            for key, comparison in evaluation.workloads.items():
                 if comparison["ci_low"] is not None and not comparison["confounded"]:
-                    found.setdefault(name, {}).setdefault(key, {})[one.host] = comparison
+                    found.setdefault(name, {}).setdefault(key, {})[evaluation.host] = comparison
     return {name: list(filter(None, map(_yield, of_class, of_class.values()))) for name, of_class in found.items()}
 
 
@@ -59,11 +59,11 @@ def _yield(key: tuple[str, float | None], hosts: dict[str, dict[str, t.Any]]) ->
     # What one worker waits or takes is no work of all threads.
     if next(iter(hosts.values()))["aggregate"] not in workload_metrics.ADDING_UP:
         return None
-    one = next(iter(hosts.values())) if len(hosts) == 1 else pooled.combine_family([hosts])[0]
-    if one["ci_low"] is None or one["ci_low"] <= 0:
+    combined = next(iter(hosts.values())) if len(hosts) == 1 else pooled.combine_family([hosts])[0]
+    if combined["ci_low"] is None or combined["ci_low"] <= 0:
         return None
     # Comparisons are of SMT off against SMT on, turned so that above 1 is better: more work, or less time for it.
-    value, low, high = 1 / one["ratio"], 1 / one["ci_high"], 1 / one["ci_low"]
+    value, low, high = 1 / combined["ratio"], 1 / combined["ci_high"], 1 / combined["ci_low"]
     if not room.LIMITS.low <= low <= high <= room.LIMITS.high:
         return None
     name, parameter = key

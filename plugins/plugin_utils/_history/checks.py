@@ -134,7 +134,7 @@ def add(
                 "at": compliance.stamp(at),
                 "hosts": len(statuses),
                 "whole": is_first,
-                "statuses": {host: one for host, one in now.items() if is_first or known.get(host) != one},
+                "statuses": {host: status for host, status in now.items() if is_first or known.get(host) != status},
             }
             folder.append(f"checks-{month}.jsonl", json.dumps(line).encode() + b"\n", MAX_FILE)
     except OSError as error:
@@ -192,7 +192,9 @@ def read(directory: str | os.PathLike[str]) -> History:
                         counts[found.statuses.get(host)] -= 1
                         counts[status] += 1
                         _take(found.statuses, host, status)
-                    found.checks.append(Check(at, {one: count for one, count in counts.items() if one and count > 0}))
+                    found.checks.append(
+                        Check(at, {state: count for state, count in counts.items() if state and count > 0})
+                    )
     except OSError as error:
         raise text.BorderError(f"{directory}: the history of checks: {error.strerror}") from None
     if not found.checks:
@@ -200,7 +202,7 @@ def read(directory: str | os.PathLike[str]) -> History:
             f"{directory}: there is no history of checks: set smt_compliance_history to this directory first"
         )
     found.drifts.extend(Drift(host, since, None) for host, since in lasting.items())
-    found.drifts.sort(key=lambda one: (one.until is not None, -one.since.timestamp(), one.host))
+    found.drifts.sort(key=lambda drift: (drift.until is not None, -drift.since.timestamp(), drift.host))
     return found
 
 

@@ -151,17 +151,17 @@ def joined(history: History | None, effects: Effects, left_out: t.Sequence[str],
         left_out: likewise.
         margin: effects within this share of 1 count as none.
     """
-    runs = {key: [one.interval for one in of_key] for key, of_key in effects.items()}
+    runs = {key: [effect.interval for effect in of_key] for key, of_key in effects.items()}
     found = {key: series.turns(of_key, margin) for key, of_key in runs.items()}
     latest = {key: series.standing(of_key, found[key], margin) for key, of_key in runs.items()}
     return Record(history, effects, found, latest, left_out)
 
 
-def sentences(one: Record) -> list[str]:
+def sentences(record: Record) -> list[str]:
     """Say what there is to say, the most important first."""
-    found = [] if one.history is None else [_of_checks(one.history)]
-    for key, all_turns in one.turns.items():
-        of_key = one.effects[key]
+    found = [] if record.history is None else [_of_checks(record.history)]
+    for key, all_turns in record.turns.items():
+        of_key = record.effects[key]
         to_do = "decide this class anew" if key.hardware_class else "its hardware class is not known"
         for turn in all_turns:
             first = of_key[turn.place]
@@ -170,41 +170,41 @@ def sentences(one: Record) -> list[str]:
             )
             kernels = _kernels(of_key[turn.place - 1], first)
             found.append(
-                f"{_named(one, key)}: from {first.day or first.run} on SMT off changes it by {after}, before by"
+                f"{_named(record, key)}: from {first.day or first.run} on SMT off changes it by {after}, before by"
                 f" {before}{kernels}: {to_do}."
             )
-    if one.effects and not any(one.turns.values()):
-        runs = {effect.run for of_key in one.effects.values() for effect in of_key}
+    if record.effects and not any(record.turns.values()):
+        runs = {effect.run for of_key in record.effects.values() for effect in of_key}
         found.append(f"In {wording.counted(len(runs), 'run')} of evaluations no effect of SMT has changed.")
-    found += _of_latest(one)
-    return [*found, *(f"Left out: {reason}." for reason in one.left_out)]
+    found += _of_latest(record)
+    return [*found, *(f"Left out: {reason}." for reason in record.left_out)]
 
 
-def _of_latest(one: Record) -> list[str]:
+def _of_latest(record: Record) -> list[str]:
     """Say of which effects the latest run of their class says what those before it say, of which that is not decided,
     and which it did not measure.
     """
     newest: dict[tuple[str, str], tuple[datetime.datetime, str]] = {}
-    for key, of_key in one.effects.items():
+    for key, of_key in record.effects.items():
         newest[key[:2]] = max(newest.get(key[:2], of_key[-1].moment), of_key[-1].moment)
-    missed = {key: of_key[-1] for key, of_key in one.effects.items() if of_key[-1].moment < newest[key[:2]]}
+    missed = {key: of_key[-1] for key, of_key in record.effects.items() if of_key[-1].moment < newest[key[:2]]}
     found = []
     for state, words in (
         (HOLDS, "The latest run says what those before it say, within 5 %"),
         (NOT_DECIDED, "Not decided by the latest run, which takes more blocks"),
     ):
-        named = [_named(one, key) for key, latest in one.latest.items() if latest == state and key not in missed]
+        named = [_named(record, key) for key, latest in record.latest.items() if latest == state and key not in missed]
         if named:
             found.append(f"{words}: {wording.named(named)}.")
     since: dict[str, list[str]] = collections.defaultdict(list)
     for key, effect in missed.items():
-        since[effect.day or effect.run].append(_named(one, key))
+        since[effect.day or effect.run].append(_named(record, key))
     return [*found, *(f"Not measured since {begin}: {wording.named(since[begin])}." for begin in sorted(since))]
 
 
-def _named(one: Record, key: Key) -> str:
+def _named(record: Record, key: Key) -> str:
     """Return of what an effect is, such as ``gzip of a fixed stream of CLASS``."""
-    return f"{one.effects[key][-1].title} of {key.whose}"
+    return f"{record.effects[key][-1].title} of {key.whose}"
 
 
 def _kernels(before: Effect, after: Effect) -> str:
@@ -221,13 +221,13 @@ def _of_checks(history: History) -> str:
     never = f" Nothing was ever known of {wording.counted(unseen, 'host')} (unreachable, unknown or bad policy)."
     if not drifts:
         return f"{begun} no host has drifted, as far as was seen.{never}" if unseen else f"{begun} no host has drifted."
-    lasted = [one.lasted for one in drifts if one.lasted is not None]
-    open_now = [one for one in drifts if one.until is None]
-    removed, waived = sum(one.is_removed for one in drifts), sum(one.is_waived for one in drifts)
-    hosts = len({one.host for one in drifts})
+    lasted = [drift.lasted for drift in drifts if drift.lasted is not None]
+    open_now = [drift for drift in drifts if drift.until is None]
+    removed, waived = sum(drift.is_removed for drift in drifts), sum(drift.is_waived for drift in drifts)
+    hosts = len({drift.host for drift in drifts})
     said = f"{begun} {wording.counted(hosts, 'host')} drifted, {wording.counted(len(drifts), 'time')} in all"
     if lasted:
-        median = datetime.timedelta(seconds=statistics.median(one.total_seconds() for one in lasted))
+        median = datetime.timedelta(seconds=statistics.median(duration.total_seconds() for duration in lasted))
         said += f"; it was seen mended after {length(median)} in the median, {length(max(lasted))} at most"
     if removed:
         said += f"; {removed} left the inventory so"
@@ -246,9 +246,9 @@ def length(duration: datetime.timedelta) -> str:
     return "less than a minute"
 
 
-def document(one: Record, at: datetime.datetime) -> dict[str, t.Any]:
+def document(record: Record, at: datetime.datetime) -> dict[str, t.Any]:
     """Return a history as plain data that matches :data:`SCHEMA`."""
-    checks = one.history.checks if one.history else []
+    checks = record.history.checks if record.history else []
     return {
         "schema": SCHEMA_NAME,
         "schema_version": SCHEMA_VERSION,
@@ -256,7 +256,7 @@ def document(one: Record, at: datetime.datetime) -> dict[str, t.Any]:
         "checks": len(checks),
         "since": _moment(checks[0].at) if checks else None,
         "until": _moment(checks[-1].at) if checks else None,
-        "drifts": [_drift(drift) for drift in (one.history.drifts if one.history else [])],
+        "drifts": [_drift(drift) for drift in (record.history.drifts if record.history else [])],
         "effects": [
             {
                 "hardware_class": key.hardware_class,
@@ -274,13 +274,13 @@ def document(one: Record, at: datetime.datetime) -> dict[str, t.Any]:
                         "after": turn.after,
                         "p_value": turn.p_value,
                     }
-                    for turn in one.turns[key]
+                    for turn in record.turns[key]
                 ],
-                "latest": one.latest[key],
+                "latest": record.latest[key],
             }
-            for key, effects in one.effects.items()
+            for key, effects in record.effects.items()
         ],
-        "left_out": list(one.left_out),
+        "left_out": list(record.left_out),
     }
 
 
@@ -288,44 +288,44 @@ def _moment(at: datetime.datetime) -> str:
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _drift(one: Drift) -> dict[str, t.Any]:
+def _drift(drift: Drift) -> dict[str, t.Any]:
     return {
-        "host": one.host,
-        "since": _moment(one.since),
-        "until": None if one.until is None else _moment(one.until),
-        "seconds": None if one.lasted is None else one.lasted.total_seconds(),
-        "removed": one.is_removed,
-        "waived": one.is_waived,
+        "host": drift.host,
+        "since": _moment(drift.since),
+        "until": None if drift.until is None else _moment(drift.until),
+        "seconds": None if drift.lasted is None else drift.lasted.total_seconds(),
+        "removed": drift.is_removed,
+        "waived": drift.is_waived,
     }
 
 
-def _effect(one: Effect) -> dict[str, t.Any]:
-    change = one.change
+def _effect(effect: Effect) -> dict[str, t.Any]:
+    change = effect.change
     return {
-        "run": one.run,
-        "day": one.day,
-        "kernels": list(one.kernels),
+        "run": effect.run,
+        "day": effect.day,
+        "kernels": list(effect.kernels),
         "change": change.value,
         "change_low": change.low,
         "change_high": change.high,
-        "ratio": one.interval.ratio,
+        "ratio": effect.interval.ratio,
     }
 
 
-def page(one: Record, at: datetime.datetime, margin: float) -> str:
+def page(record: Record, at: datetime.datetime, margin: float) -> str:
     """Render a history as one self-contained HTML page."""
-    drifts = one.history.drifts if one.history else []
+    drifts = record.history.drifts if record.history else []
     return frame.render(
         "history.html.j2",
         at=at.strftime("%Y-%m-%d %H:%M UTC"),
-        sentences=sentences(one),
-        fleet=_fleet(one.history) if one.history else None,
+        sentences=sentences(record),
+        fleet=_fleet(record.history) if record.history else None,
         drifts=drifts[:MAX_DRIFTS],
         all_drifts=len(drifts),
         length=length,
         effects=[
-            (_named(one, key), _picture(_named(one, key), effects, one.turns[key], margin))
-            for key, effects in one.effects.items()
+            (_named(record, key), _picture(_named(record, key), effects, record.turns[key], margin))
+            for key, effects in record.effects.items()
         ],
     )
 
@@ -337,10 +337,10 @@ def _fleet(history: History) -> charts.Picture | None:
     if shown[-1].at == first:
         return None
     rows = [
-        {"x": (one.at - first) / _DAY, "arm": name, "value": value, "low": value, "high": value}
-        for one in shown
+        {"x": (check.at - first) / _DAY, "arm": name, "value": value, "low": value, "high": value}
+        for check in shown
         for name, statuses in NOT_AS_WANTED.items()
-        for value in [sum(one.counts.get(status, 0) for status in statuses)]
+        for value in [sum(check.counts.get(status, 0) for status in statuses)]
     ]
     along = f"days since {first:%Y-%m-%d}"
     return charts.points(rows, list(NOT_AS_WANTED), "hosts", along, "Hosts that were not as wanted, over time")
@@ -350,28 +350,28 @@ def _picture(title: str, effects: t.Sequence[Effect], found: t.Sequence[Turn], m
     """Draw the effect of each run, one below the other in the order of their times."""
     begin = {turn.place for turn in found}
     rows = []
-    for place, one in enumerate(effects):
-        kernels = f", Linux {wording.join(list(one.kernels))}" if one.kernels else ""
+    for place, effect in enumerate(effects):
+        kernels = f", Linux {wording.join(list(effect.kernels))}" if effect.kernels else ""
         turned = ", changed from here on" if place in begin else ""
         rows.append(
             {
-                "label": f"{one.day or one.run}{kernels}{turned}",
-                "better": one.measured.better,
-                "ratio": one.interval.ratio,
-                "low": one.interval.low,
-                "high": one.interval.high,
-                "verdict": one.verdict,
-                "text": wording.change_and_interval(one.change),
+                "label": f"{effect.day or effect.run}{kernels}{turned}",
+                "better": effect.measured.better,
+                "ratio": effect.interval.ratio,
+                "low": effect.interval.low,
+                "high": effect.interval.high,
+                "verdict": effect.verdict,
+                "text": wording.change_and_interval(effect.change),
             }
         )
     return charts.forest(rows, margin, SIDES, f"SMT off against SMT on: {title}, by run")
 
 
-def summary(one: Record) -> str:
+def summary(record: Record) -> str:
     """Describe a history in one sentence for the terminal."""
-    turned = sum(map(len, one.turns.values()))
-    drifted = len(one.history.drifts) if one.history else 0
+    turned = sum(map(len, record.turns.values()))
+    drifted = len(record.history.drifts) if record.history else 0
     return (
-        f"{text.counted(drifted, 'drift')}, {text.counted(len(one.effects), 'effect')} of SMT by class and workload, of"
+        f"{text.counted(drifted, 'drift')}, {text.counted(len(record.effects), 'effect')} of SMT by class and workload, of"
         f" which {turned} changed."
     )

@@ -148,11 +148,11 @@ def read(directory: str | os.PathLike[str], now: datetime.datetime) -> tuple[dic
     differing: dict[tuple[str, str], list[str]] = collections.defaultdict(list)
     for key, effects in sorted(found.items()):
         effects.sort(key=lambda effect: effect.moment)
-        latest = min((one for one in effects if one.run == effects[-1].run), key=lambda one: one.host)
-        by_same = [one for one in effects if one.host == latest.host]
-        alike[key] = [one for one in by_same if one.measured == latest.measured]
-        others = {one.run: None for one in effects} | {one.run: one.measured for one in by_same}
-        for run in others.keys() - {one.run for one in alike[key]}:
+        latest = min((effect for effect in effects if effect.run == effects[-1].run), key=lambda effect: effect.host)
+        by_same = [effect for effect in effects if effect.host == latest.host]
+        alike[key] = [effect for effect in by_same if effect.measured == latest.measured]
+        others = {effect.run: None for effect in effects} | {effect.run: effect.measured for effect in by_same}
+        for run in others.keys() - {effect.run for effect in alike[key]}:
             differing[run, _difference(latest, others[run])].append(f"{latest.title} of {key.whose}")
     left_out += [f"{run} for {wording.named(names)}: {why}" for (run, why), names in sorted(differing.items())]
     return alike, left_out
@@ -179,14 +179,22 @@ def _of_run(path: pathlib.Path, now: datetime.datetime) -> t.Iterator[tuple[Key,
         kernel = host.environment and host.environment.kernel
         ran = {text.line(kernel, MAX_TEXT)} if kernel else set()
         kernels[name] |= ran
-        for one in host.comparisons:
-            sides = one.baseline.arm, one.candidate.arm
-            if not (one.primary and one.placement == comparisons.WHOLE_MACHINE and set(sides) == set(recorded.OF_SMT)):
+        for compared in host.comparisons:
+            sides = compared.baseline.arm, compared.candidate.arm
+            if not (
+                compared.primary
+                and compared.placement == comparisons.WHOLE_MACHINE
+                and set(sides) == set(recorded.OF_SMT)
+            ):
                 continue
-            key = _key(name, by, one.workload if one.parameter is None else f"{one.workload} {one.parameter:g}")
-            meaning = one.metric, one.unit, one.better, one.aggregate or ""
+            key = _key(
+                name,
+                by,
+                compared.workload if compared.parameter is None else f"{compared.workload} {compared.parameter:g}",
+            )
+            meaning = compared.metric, compared.unit, compared.better, compared.aggregate or ""
             measured = declared[key] = Measured(*(text.line(part, MAX_TEXT) for part in meaning))
-            effect = _effect(one, path.name, by, at, ran, measured)
+            effect = _effect(compared, path.name, by, at, ran, measured)
             if effect is not None:
                 # Of SMT off against on, whatever the baseline was.
                 yield key, effect if sides == recorded.OF_SMT else effect.turned()
@@ -209,18 +217,18 @@ def _key(name: str, host: str, workload: str) -> Key:
 
 
 def _effect(
-    one: histories.Compared,
+    compared: histories.Compared,
     run: str,
     host: str,
     at: datetime.datetime | None,
     kernels: t.Iterable[str],
     measured: Measured,
 ) -> Effect | None:
-    interval = series.interval(one.ratio, one.ci_low, one.ci_high, one.interval_confidence)
+    interval = series.interval(compared.ratio, compared.ci_low, compared.ci_high, compared.interval_confidence)
     if interval is None:
         return None
-    title = text.line(one.title, MAX_TEXT)
-    return Effect(run, host, at, tuple(sorted(kernels)), title, measured, interval, one.verdict or "")
+    title = text.line(compared.title, MAX_TEXT)
+    return Effect(run, host, at, tuple(sorted(kernels)), title, measured, interval, compared.verdict or "")
 
 
 def _when(report: histories.Report) -> datetime.datetime | None:

@@ -77,9 +77,9 @@ class Node:
         except kubectl.KubectlError as error:
             raise NodeError(f"node {self.name}: {error}") from None
         spec, status, metadata = (_mapping(found, part) for part in ("spec", "status", "metadata"))
-        conditions = [one for one in _items(status, "conditions") if one.get("type") == "Ready"]
+        conditions = [condition for condition in _items(status, "conditions") if condition.get("type") == "Ready"]
         return Status(
-            is_ready=any(one.get("status") == "True" for one in conditions),
+            is_ready=any(condition.get("status") == "True" for condition in conditions),
             is_cordoned=spec.get("unschedulable") is True,
             is_ours=ANNOTATION in _mapping(metadata, "annotations"),
         )
@@ -208,4 +208,4 @@ def _mapping(value: t.Mapping[str, object], key: str) -> dict[str, t.Any]:
 
 def _items(value: t.Mapping[str, object], key: str) -> list[dict[str, t.Any]]:
     found = value.get(key)
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []

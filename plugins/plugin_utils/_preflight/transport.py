@@ -38,8 +38,15 @@ def unreachable(connections: t.Iterable[Connection], which: t.Callable[[str], st
     Returns:
         Host -> the program that is missing.
     """
-    missing = {name: which(name) is None for name in {one.executable for one in connections if one.connection in SSH}}
-    return {one.host: one.executable for one in connections if one.connection in SSH and missing[one.executable]}
+    missing = {
+        name: which(name) is None
+        for name in {connection.executable for connection in connections if connection.connection in SSH}
+    }
+    return {
+        connection.host: connection.executable
+        for connection in connections
+        if connection.connection in SSH and missing[connection.executable]
+    }
 
 
 def sentence(hosts: dict[str, str], of: int) -> str | None:

@@ -311,13 +311,13 @@ def problems(settings: t.Iterable[Setting], specs: t.Mapping[str, Spec], fleet: 
     """
     hosts: dict[str, list[str]] = {}
     judged: dict[tuple[str, str, str | None], str | None] = {}
-    for one in settings:
-        key = (one.name, repr(one.value) if one.name in specs else "", one.where)
+    for setting in settings:
+        key = (setting.name, repr(setting.value) if setting.name in specs else "", setting.where)
         if key not in judged:
-            judged[key] = _problem(one, specs)
+            judged[key] = _problem(setting, specs)
         sentence = judged[key]
         if sentence:
-            hosts.setdefault(sentence, []).append(one.host)
+            hosts.setdefault(sentence, []).append(setting.host)
     return [sentence + _of(names, fleet) for sentence, names in sorted(hosts.items())]
 
 
@@ -329,9 +329,9 @@ def differing(written: t.Iterable[Setting], hosts: t.Sequence[str]) -> list[str]
         hosts: of the play, without those that are refused.
     """
     found: dict[str, dict[str, list[str]]] = {}
-    for one in written:
-        if one.name in ONE_FOR_ALL or one.name.startswith(_ONE_REPORT):
-            found.setdefault(one.name, {}).setdefault(cpulist.quoted(one.value), []).append(one.host)
+    for setting in written:
+        if setting.name in ONE_FOR_ALL or setting.name.startswith(_ONE_REPORT):
+            found.setdefault(setting.name, {}).setdefault(cpulist.quoted(setting.value), []).append(setting.host)
     sentences = []
     for name, values in sorted(found.items()):
         others = (
@@ -358,8 +358,8 @@ def boot_problems(settings: t.Iterable[Setting], fleet: int) -> list[str]:
         fleet: number of hosts of the play.
     """
     values: dict[str, dict[str, t.Any]] = {}
-    for one in settings:
-        values.setdefault(one.host, {})[one.name] = one.value
+    for setting in settings:
+        values.setdefault(setting.host, {})[setting.name] = setting.value
     hosts: dict[str, list[str]] = {}
     for host, of_host in values.items():
         reason = _why_not_booted(of_host)
@@ -371,8 +371,8 @@ def boot_problems(settings: t.Iterable[Setting], fleet: int) -> list[str]:
 def slot_problems(settings: t.Iterable[Setting], fleet: int) -> list[str]:
     """Return a sentence for each slot and window that hosts cannot ask for; arguments as for :func:`boot_problems`."""
     values: dict[str, dict[str, t.Any]] = {}
-    for one in settings:
-        values.setdefault(one.host, {})[one.name] = one.value
+    for setting in settings:
+        values.setdefault(setting.host, {})[setting.name] = setting.value
     hosts: dict[str, list[str]] = {}
     for host, of_host in values.items():
         try:
@@ -399,19 +399,17 @@ def _why_not_booted(values: t.Mapping[str, t.Any]) -> str | None:
     return reason and f"smt_eval_arms is {', '.join(asked)} and smt_eval_boots is {boots}: {reason}"
 
 
-def _problem(one: Setting, specs: t.Mapping[str, Spec]) -> str | None:
-    where = f" (set in {one.where})" if one.where else ""
-    if one.name not in specs:
-        return (
-            f"{one.name}{where} is not a variable of threadwise.smt; the nearest is {_nearest(one.name.lower(), specs)}"
-        )
+def _problem(setting: Setting, specs: t.Mapping[str, Spec]) -> str | None:
+    where = f" (set in {setting.where})" if setting.where else ""
+    if setting.name not in specs:
+        return f"{setting.name}{where} is not a variable of threadwise.smt; the nearest is {_nearest(setting.name.lower(), specs)}"
     # What is encrypted matters to whoever uses it, and others may lack the password.
-    if one.value is None or one.name in JUDGED_PER_HOST or getattr(one.value, "__ENCRYPTED__", False):
+    if setting.value is None or setting.name in JUDGED_PER_HOST or getattr(setting.value, "__ENCRYPTED__", False):
         return None
-    if one.name in (*ACCESS, "smt_pull_url"):
-        return _unusable_secret(one.name, one.value, where)
-    reason = _malformed(one.name, one.value, specs[one.name])
-    return reason and f"{one.name} is {cpulist.quoted(one.value)}{where}: {reason}"
+    if setting.name in (*ACCESS, "smt_pull_url"):
+        return _unusable_secret(setting.name, setting.value, where)
+    reason = _malformed(setting.name, setting.value, specs[setting.name])
+    return reason and f"{setting.name} is {cpulist.quoted(setting.value)}{where}: {reason}"
 
 
 def _unusable_secret(name: str, value: t.Any, where: str) -> str | None:
@@ -454,7 +452,7 @@ def _unusable(name: str, value: t.Any) -> str | None:
 
 
 def _nearest(name: str, specs: t.Iterable[str]) -> str:
-    longer = [one for one in specs if one.startswith(name)]
+    longer = [variable for variable in specs if variable.startswith(name)]
     return min(longer, key=len) if longer else difflib.get_close_matches(name, sorted(specs), n=1, cutoff=0.0)[0]
 
 

@@ -141,7 +141,7 @@ def made(proof: HostProof, day: str) -> dict[str, t.Any]:
         day: ``YYYY-MM-DD``, UTC.
     """
     states: dict[str, str | None] = dict.fromkeys(findings.PARTS)
-    states.update((one.part, one.state) for one in findings.of(proof))
+    states.update((finding.part, finding.state) for finding in findings.of(proof))
     return {
         "schema": SCHEMA_NAME,
         "schema_version": SCHEMA_VERSION,
@@ -150,49 +150,56 @@ def made(proof: HostProof, day: str) -> dict[str, t.Any]:
         "kernel": found.group() if (found := _RELEASE.match(proof.kernel)) else "",
         "facts": {name: proof.facts[name] for name in FACTS if name in proof.facts},
         "findings": states,
-        "views": [_view(one) for one in proof.views],
+        "views": [_view(view) for view in proof.views],
         "siblings": proof.measured,
         "switch": proof.switch and _switch(proof.switch),
-        "instruments": [_instrument(one) for one in proof.instruments],
+        "instruments": [_instrument(instrument) for instrument in proof.instruments],
         "equal": proof.equal and _measured(proof.equal),
         "planted": proof.planted and _measured(proof.planted),
         "recorded": dict(proof.recorded),
     }
 
 
-def _view(one: View) -> dict[str, t.Any]:
+def _view(view: View) -> dict[str, t.Any]:
     return {
-        "source": one.source,
-        "answered": one.reason is None or one.cores is not None,
-        "cores": one.cores,
-        "differences": list(one.differences),
+        "source": view.source,
+        "answered": view.reason is None or view.cores is not None,
+        "cores": view.cores,
+        "differences": list(view.differences),
     }
 
 
-def _switch(one: Switch) -> dict[str, t.Any]:
+def _switch(switch: Switch) -> dict[str, t.Any]:
     return {
-        "refused": one.refused is not None,
-        "failed": one.failed,
-        "conflicts": one.conflicts,
-        "seconds_off": one.seconds_off,
-        "seconds_back": one.seconds_back,
-        "cpus": one.cpus,
-        "different": {kind: len(one.different[kind]) if kind in one.different else None for kind in findings.KINDS},
-        "not_restored": len(one.not_restored),
+        "refused": switch.refused is not None,
+        "failed": switch.failed,
+        "conflicts": switch.conflicts,
+        "seconds_off": switch.seconds_off,
+        "seconds_back": switch.seconds_back,
+        "cpus": switch.cpus,
+        "different": {
+            kind: len(switch.different[kind]) if kind in switch.different else None for kind in findings.KINDS
+        },
+        "not_restored": len(switch.not_restored),
     }
 
 
-def _instrument(one: Instrument) -> dict[str, t.Any]:
-    return {"name": one.name, "usable": one.reason is None, "detail": one.detail, "cost": one.cost}
+def _instrument(instrument: Instrument) -> dict[str, t.Any]:
+    return {
+        "name": instrument.name,
+        "usable": instrument.reason is None,
+        "detail": instrument.detail,
+        "cost": instrument.cost,
+    }
 
 
-def _measured(one: Measured) -> dict[str, t.Any]:
-    change = one.change
+def _measured(measured: Measured) -> dict[str, t.Any]:
+    change = measured.change
     return {
         "change": change.value,
         "low": change.low,
         "high": change.high,
-        "called": one.is_called,
-        "least": one.least,
-        "blocks": one.blocks,
+        "called": measured.is_called,
+        "least": measured.least,
+        "blocks": measured.blocks,
     }

@@ -55,7 +55,7 @@ def of(proof: HostProof) -> list[Finding]:
 
 def _of_facts(proof: HostProof) -> Finding:
     """The kernel's own files decide; a tool that differs from them, as lscpu does on some Arm machines, is named."""
-    different = [one for view in proof.views for one in view.differences]
+    different = [difference for view in proof.views for difference in view.differences]
     is_wrong = any(view.differences for view in proof.views if view.is_of_kernel)
     same = [view.source for view in proof.views if view.reason is None and not view.differences]
     silent = [f"{view.source} ({view.reason})" for view in proof.views if view.is_of_kernel and view.reason is not None]
@@ -77,7 +77,7 @@ def _of_siblings(proof: HostProof) -> Finding:
         return Finding("siblings", OPEN, f"Siblings were not measured: {proof.siblings_reason or 'no answer'}.")
     if proof.disagreement is not None:
         return Finding("siblings", FAILS, proof.disagreement)
-    pairs = [one for one in proof.measured.get("pairs") or () if isinstance(one, str)]
+    pairs = [pair for pair in proof.measured.get("pairs") or () if isinstance(pair, str)]
     said = f"CPUs {' and '.join(pairs[:MAX_NAMED])}{_more(pairs)} share cores" if pairs else "no two CPUs share a core"
     if proof.measured.get("agrees_with_kernel") is True:
         return Finding("siblings", HOLDS, f"By measuring, {said}, as the kernel says.")
@@ -98,16 +98,16 @@ def _of_switch(proof: HostProof) -> Finding:
         f"CPUs {switch.cpus} were offline after {switch.seconds_off:.1f} s and back after {switch.seconds_back:.1f} s"
     )
     if switch.is_as_before:
-        compared = wording.join([one for kind, (one, _many) in KINDS.items() if kind in switch.different])
+        compared = wording.join([title for kind, (title, _many) in KINDS.items() if kind in switch.different])
         left_out = "" if "interrupts" in switch.different else "; irqbalance runs, so interrupts were not compared"
         return Finding("switch", HOLDS, f"{times}, and each {compared} is as before{left_out}.")
     # What was not restored says why, too.
     left = list(switch.not_restored)
     left += [
-        one
+        difference
         for kind in KINDS
-        for one in switch.different.get(kind, ())
-        if not any(said.startswith(one) for said in switch.not_restored)
+        for difference in switch.different.get(kind, ())
+        if not any(said.startswith(difference) for said in switch.not_restored)
     ]
     return Finding("switch", FAILS, f"{times}, but not all is as before: {'; '.join(left[:MAX_NAMED])}{_more(left)}.")
 
@@ -148,13 +148,17 @@ def _of_planted(proof: HostProof) -> Finding:
 
 
 def _of_instruments(proof: HostProof) -> Finding:
-    missing = [f"{one.name} ({one.reason})" for one in proof.instruments if one.reason is not None]
-    there = [one.name for one in proof.instruments if one.reason is None]
+    missing = [
+        f"{instrument.name} ({instrument.reason})" for instrument in proof.instruments if instrument.reason is not None
+    ]
+    there = [instrument.name for instrument in proof.instruments if instrument.reason is None]
     said = f"Of use here: {wording.join(there)}." if there else ""
     if missing:
         said += f" Not of use: {'; '.join(missing)}."
     # A coarse clock is the only one that a comparison cannot do without.
-    coarse = any(one.reason is not None for one in proof.instruments if one.name in ("clock", "timer"))
+    coarse = any(
+        instrument.reason is not None for instrument in proof.instruments if instrument.name in ("clock", "timer")
+    )
     return Finding("instruments", FAILS if coarse else HOLDS, said.strip())
 
 
@@ -173,8 +177,8 @@ def announcement(facts: t.Mapping[str, t.Any], *, check: bool) -> str:
     """
     cpus = facts.get("cpus")
     online, secondaries = (
-        set(cpulist.parse_or_empty(one if isinstance(one, str) else ""))
-        for one in (cpus.get("online") if isinstance(cpus, dict) else "", facts.get("secondaries"))
+        set(cpulist.parse_or_empty(cpu_list if isinstance(cpu_list, str) else ""))
+        for cpu_list in (cpus.get("online") if isinstance(cpus, dict) else "", facts.get("secondaries"))
     )
     if facts and not online & secondaries:
         return "no second thread is online, so none is taken offline."
@@ -190,7 +194,7 @@ def verdict(proof: HostProof) -> str:
     if proof.reason is not None:
         return proof.reason
     found = of(proof)
-    failed, unknown = ([one.part for one in found if one.state == state] for state in (FAILS, OPEN))
+    failed, unknown = ([finding.part for finding in found if finding.state == state] for state in (FAILS, OPEN))
     if failed:
         return f"{wording.capital(wording.join(failed))}: {TITLES[FAILS]} here."
     return f"All that was tried holds{f'; not tried: {wording.join(unknown)}' if unknown else ''}."

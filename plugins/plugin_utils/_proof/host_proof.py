@@ -87,9 +87,14 @@ class Measured:
     blocks: int
 
     @classmethod
-    def read(cls, one: Comparison) -> Measured:
+    def read(cls, comparison: Comparison) -> Measured:
         """Return it from a comparison."""
-        return cls(Change.read(one), one["verdict"] in (GAIN, LOSS), one["minimum_detectable"], one["n"])
+        return cls(
+            Change.read(comparison),
+            comparison["verdict"] in (GAIN, LOSS),
+            comparison["minimum_detectable"],
+            comparison["n"],
+        )
 
     @property
     def holds_the_effect(self) -> bool:
@@ -157,8 +162,8 @@ def of_host(
         name,
         facts=facts,
         kernel=answer["kernel"],
-        views=tuple(View(**{**one, "differences": tuple(one["differences"])}) for one in answer["views"]),
-        instruments=tuple(Instrument(**one) for one in answer["instruments"]),
+        views=tuple(View(**{**view, "differences": tuple(view["differences"])}) for view in answer["views"]),
+        instruments=tuple(Instrument(**instrument) for instrument in answer["instruments"]),
         switch=None if switch is None else Switch(**{**switch, "not_restored": tuple(switch["not_restored"])}),
         recorded=answer["recorded"],
         measured=measured if isinstance(measured, dict) else None,
@@ -175,15 +180,19 @@ def with_result(proof: HostProof, result: HostResult) -> HostProof:
     """Return it with what the evaluation of equal arms and of a planted effect says."""
     analysis = HostAnalysis(costs.added(result))
     compared = [
-        one
-        for one in analysis.comparisons
-        if one["kind"] == "arm" and one["metric"] == METRIC and one["baseline"]["arm"] == AS_FOUND
+        comparison
+        for comparison in analysis.comparisons
+        if comparison["kind"] == "arm" and comparison["metric"] == METRIC and comparison["baseline"]["arm"] == AS_FOUND
     ]
     # Of fewer there is no verdict: neither does nothing called hold, nor nothing found fail.
-    found = {one["candidate"]["arm"]: Measured.read(one) for one in compared if one["n"] >= MIN_BLOCKS}
+    found = {
+        comparison["candidate"]["arm"]: Measured.read(comparison)
+        for comparison in compared
+        if comparison["n"] >= MIN_BLOCKS
+    }
     missing = None
     if len(found) < 2:
-        blocks = min((one["n"] for one in compared), default=0)
+        blocks = min((comparison["n"] for comparison in compared), default=0)
         ended = result.message or "it ended before both arms had enough samples"
         missing = f"{ended} ({blocks} of at least {MIN_BLOCKS} blocks)"
     return dataclasses.replace(

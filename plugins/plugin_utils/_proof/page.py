@@ -19,11 +19,11 @@ SIGNS = {findings.HOLDS: "yes", findings.FAILS: "NO", findings.OPEN: "?"}
 
 def ordered(proofs: t.Iterable[HostProof]) -> list[HostProof]:
     """Return those on which something does not hold first, then those that were not looked at, then the others."""
-    return sorted(proofs, key=lambda one: (not _fails(one), one.reason is None, one.name))
+    return sorted(proofs, key=lambda proof: (not _fails(proof), proof.reason is None, proof.name))
 
 
 def _fails(proof: HostProof) -> bool:
-    return proof.reason is None and any(one.state == findings.FAILS for one in findings.of(proof))
+    return proof.reason is None and any(finding.state == findings.FAILS for finding in findings.of(proof))
 
 
 def table(proofs: t.Sequence[HostProof]) -> list[str]:
@@ -32,7 +32,7 @@ def table(proofs: t.Sequence[HostProof]) -> list[str]:
 
 
 def _cells(proof: HostProof) -> tuple[str, ...]:
-    states = {} if proof.reason is not None else {one.part: SIGNS[one.state] for one in findings.of(proof)}
+    states = {} if proof.reason is not None else {finding.part: SIGNS[finding.state] for finding in findings.of(proof)}
     return (proof.name, *(states.get(part, "-") for part in findings.PARTS), findings.verdict(proof))
 
 
@@ -40,7 +40,7 @@ def summary(proofs: t.Sequence[HostProof]) -> str:
     """Describe all hosts in one sentence."""
     if len(proofs) == 1:
         return f"{proofs[0].name}: {findings.verdict(proofs[0])}"
-    looked = [one for one in proofs if one.reason is None]
+    looked = [proof for proof in proofs if proof.reason is None]
     failed = sum(map(_fails, looked))
     counts = [
         (len(looked) - failed, "on which all holds that was tried"),
@@ -61,8 +61,8 @@ def render(proofs: t.Sequence[HostProof], at: str) -> str:
     return frame.render(
         "proof.html.j2",
         at=at,
-        hosts=[one for one in ordered(proofs) if one.reason is None],
-        missing=[one for one in proofs if one.reason is not None],
+        hosts=[proof for proof in ordered(proofs) if proof.reason is None],
+        missing=[proof for proof in proofs if proof.reason is not None],
         summary=summary(proofs),
         findings=findings.of,
         parts=findings.PARTS,

@@ -139,7 +139,7 @@ def build(paths: t.Iterable[Path], run_dir: Path, settings: Settings = Settings(
             hosts.
     """
     paths = list(paths)
-    signs = {one.name: one.sign for one in registry.formats()}
+    signs = {file_format.name: file_format.sign for file_format in registry.formats()}
     for name in own_names():
         places.see_that_ours(run_dir / name, signs.get(name))
     alone = len(paths) == 1
@@ -180,12 +180,12 @@ def build(paths: t.Iterable[Path], run_dir: Path, settings: Settings = Settings(
 
 def own_names() -> list[str]:
     """Return the names of all files that a report can have beside those of its hosts."""
-    return sorted([*registry.page_names(), *(one.name for one in registry.formats())])
+    return sorted([*registry.page_names(), *(file_format.name for file_format in registry.formats())])
 
 
 def _formats() -> list[Format]:
     """Return the formats whose files this controller can make."""
-    return [one for one in registry.formats() if one.missing_library is None]
+    return [file_format for file_format in registry.formats() if file_format.missing_library is None]
 
 
 class _Written:
@@ -246,16 +246,16 @@ def summarise(analysis: HostAnalysis, file: str, licence: recommendation.Licence
         "by_streams": outcomes.is_by_streams(analysis),
         "incomplete": outcomes.is_incomplete(analysis),
         "tails": spread.found(analysis.comparisons),
-        "levels": [one.described() for one in analysis.levels],
+        "levels": [level.described() for level in analysis.levels],
         "crossovers": list(map(crossovers.described, analysis.curves)),
-        "factors": [one.described() for one in factors.of_host(analysis)],
-        "capacities": [dataclasses.asdict(one) for one in analysis.capacities],
-        "usage": [one.described() for kinds in analysis.usage.values() for one in kinds.values()],
+        "factors": [factor.described() for factor in factors.of_host(analysis)],
+        "capacities": [dataclasses.asdict(capacity) for capacity in analysis.capacities],
+        "usage": [use.described() for kinds in analysis.usage.values() for use in kinds.values()],
         "not_measured": cautions.not_measured(result),
         "failures": cautions.failures(result),
         "restored": parts.plain(result.restored),
         "vulnerable": exposure.exposed(result),
-        "exposure": [dataclasses.asdict(one) for one in exposure.of_arms(result)],
+        "exposure": [dataclasses.asdict(arm) for arm in exposure.of_arms(result)],
         "reboot_required": reboot if isinstance(reboot, bool) else None,
         "disagreement": sibling_cache.disagreement(result.facts.get("measured")),
     }
@@ -280,7 +280,7 @@ def _host(stored: HostResult, analysis: HostAnalysis, summary: dict[str, t.Any],
     """Make the parts of a host: files of samples have what was measured, all others also what was made of it."""
     page = fleet_page.NAME if alone else f"{result_files.file_stem(stored.host)}.html"
     host = Host(parts.changed(analysis.result, samples=stored.samples), summary)
-    made = {one.name: one.host(host) for one in _formats()}
+    made = {file_format.name: file_format.host(host) for file_format in _formats()}
     return _Host(hardware_classes.row(summary, page), host_page.render(analysis, summary, alone), made)
 
 
@@ -289,11 +289,11 @@ def _rows_of(
 ) -> list[hardware_classes.Row]:
     """Return the rows of results of another run; add the unusable ones to ``refused``."""
     rows = []
-    for one in _accepted(_each(paths, functools.partial(_row, settings=settings))):
-        if isinstance(one, Refused):
-            refused.append(Refused(one.file, f"of {whose}: {one.reason}"))
+    for row in _accepted(_each(paths, functools.partial(_row, settings=settings))):
+        if isinstance(row, Refused):
+            refused.append(Refused(row.file, f"of {whose}: {row.reason}"))
         else:
-            rows.append(one)
+            rows.append(row)
     return rows
 
 
@@ -392,11 +392,11 @@ def _made_and_collected(make: t.Callable[[Path], Made], path: Path) -> Made:
 def _accepted(made: t.Iterable[_Host | hardware_classes.Row | Refused]) -> t.Iterator[t.Any]:
     """Yield the items, but refuse the second result of the same host: neither can be trusted more than the other."""
     seen: dict[str, str] = {}
-    for one in made:
-        if isinstance(one, Refused):
-            yield one
+    for entry in made:
+        if isinstance(entry, Refused):
+            yield entry
             continue
-        row = one.row if isinstance(one, _Host) else one
+        row = entry.row if isinstance(entry, _Host) else entry
         if row["host"] in seen:
             yield Refused(
                 row["file"],
@@ -405,7 +405,7 @@ def _accepted(made: t.Iterable[_Host | hardware_classes.Row | Refused]) -> t.Ite
             )
         else:
             seen[row["host"]] = row["file"]
-            yield one
+            yield entry
 
 
 def _held() -> tempfile.SpooledTemporaryFile[bytes]:
@@ -418,38 +418,38 @@ class _Whole:
 
     def __init__(self, stack: contextlib.ExitStack):
         self._formats = _formats()
-        self._held = {one.name: stack.enter_context(_held()) for one in self._formats}
+        self._held = {file_format.name: stack.enter_context(_held()) for file_format in self._formats}
         self._hosts = 0
-        for one in self._formats:
-            self._write(one, one.head)
+        for file_format in self._formats:
+            self._write(file_format, file_format.head)
 
-    def _write(self, one: Format, content: str) -> None:
-        self._held[one.name].write(content.encode("utf-8"))
+    def _write(self, file_format: Format, content: str) -> None:
+        self._held[file_format.name].write(content.encode("utf-8"))
 
     def add(self, host: _Host) -> None:
         """Append the parts of a host."""
-        for one in self._formats:
-            self._write(one, (one.between if self._hosts else "") + host.parts[one.name])
+        for file_format in self._formats:
+            self._write(file_format, (file_format.between if self._hosts else "") + host.parts[file_format.name])
         self._hosts += 1
 
     def finish(self, keep: t.Callable[[str, t.IO[bytes]], None]) -> list[str]:
         """Make the files whose content is not the text itself; return a sentence about each that cannot be made."""
         missing = []
-        for one in self._formats:
-            if one.finish:
+        for file_format in self._formats:
+            if file_format.finish:
                 try:
-                    with one.finish(self._held[one.name]) as content:
-                        keep(one.name, content)
+                    with file_format.finish(self._held[file_format.name]) as content:
+                        keep(file_format.name, content)
                 except FormatError as error:
                     missing.append(str(error))
         return missing
 
     def close(self, ending: Ending, keep: t.Callable[[str, t.IO[bytes]], None]) -> None:
         """Make the other files."""
-        for one in self._formats:
-            if not one.finish:
-                self._write(one, one.tail(ending))
-                keep(one.name, self._held[one.name])
+        for file_format in self._formats:
+            if not file_format.finish:
+                self._write(file_format, file_format.tail(ending))
+                keep(file_format.name, self._held[file_format.name])
 
     def text(self, name: str) -> str:
         """Return the content of a file as text."""

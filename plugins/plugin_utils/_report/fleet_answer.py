@@ -39,9 +39,13 @@ def sentences(rows: t.Sequence[hardware_classes.Row]) -> list[str]:
     )
     by_streams: dict[str, list[str]] = {}
     for row in rows:
-        for one in row["streams"]:
-            is_known = one["status"] in (streams.FOUND, streams.SOME, streams.NEVER)
-            said = f"SMT helps {one['title']} {one['text']}" if is_known else f"{one['title']}: {one['text']}"
+        for workload in row["streams"]:
+            is_known = workload["status"] in (streams.FOUND, streams.SOME, streams.NEVER)
+            said = (
+                f"SMT helps {workload['title']} {workload['text']}"
+                if is_known
+                else f"{workload['title']}: {workload['text']}"
+            )
             by_streams.setdefault(said, []).append(row["host"])
     return [
         *_at([(words, chosen[choice]) for choice, words in _RECOMMENDED.items()], chosen.total()),

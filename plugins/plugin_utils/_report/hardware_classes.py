@@ -67,17 +67,18 @@ def row(summary: dict[str, t.Any], page: str) -> Row:
         host_comparisons.of_other_arms(summary["comparisons"]), summary["arms"][0]["name"]
     )
     by_one = [
-        one
-        for one in summary["served_by_one"]
-        if host_comparisons.is_of_smt(one) or one["baseline"]["arm"] == summary["arms"][0]["name"]
+        comparison
+        for comparison in summary["served_by_one"]
+        if host_comparisons.is_of_smt(comparison) or comparison["baseline"]["arm"] == summary["arms"][0]["name"]
     ]
-    of_others = [*others, *(one for one in by_one if not host_comparisons.is_of_smt(one))]
+    of_others = [*others, *(comparison for comparison in by_one if not host_comparisons.is_of_smt(comparison))]
     # Arms that cannot do what the baseline can: undecided, whatever was compared.
     unable = [
         arm["name"]
         for arm in recommended["arms"]
         if arm["outcome"] == outcomes.UNDECIDED
-        and outcomes.outcome([one for one in of_others if one["effect"] == arm["name"]]) != outcomes.UNDECIDED
+        and outcomes.outcome([comparison for comparison in of_others if comparison["effect"] == arm["name"]])
+        != outcomes.UNDECIDED
     ]
     return {
         **{
@@ -113,28 +114,28 @@ def row(summary: dict[str, t.Any], page: str) -> Row:
             {
                 # As where both sides serve a load.
                 "series": series(
-                    {**one, "effect": arms.SMT_ON, "baseline": one["candidate"]}
-                    if load_limit.is_said_of_smt_on(one, len(summary["arms"]))
-                    else one
+                    {**comparison, "effect": arms.SMT_ON, "baseline": comparison["candidate"]}
+                    if load_limit.is_said_of_smt_on(comparison, len(summary["arms"]))
+                    else comparison
                 ),
-                "of_smt": host_comparisons.is_of_smt(one),
-                **{key: one[key] for key in ("effect", "verdict", "confounded")},
+                "of_smt": host_comparisons.is_of_smt(comparison),
+                **{key: comparison[key] for key in ("effect", "verdict", "confounded")},
             }
-            for one in by_one
+            for comparison in by_one
         ],
         "workloads": {
-            series(one): {
-                "title": _title(one),
-                "name": one["title"],
-                "of_smt": host_comparisons.is_of_smt(one),
-                "parameter": one.get("parameter"),
-                "sides": (one["baseline"]["arm_title"], one["candidate"]["arm_title"]),
-                **{key: one[key] for key in keep},
+            series(comparison): {
+                "title": _title(comparison),
+                "name": comparison["title"],
+                "of_smt": host_comparisons.is_of_smt(comparison),
+                "parameter": comparison.get("parameter"),
+                "sides": (comparison["baseline"]["arm_title"], comparison["candidate"]["arm_title"]),
+                **{key: comparison[key] for key in keep},
             }
-            for one in [
+            for comparison in [
                 *(
-                    load_limit.as_said(one, len(summary["arms"]))
-                    for one in host_comparisons.of_smt(summary["comparisons"])
+                    load_limit.as_said(comparison, len(summary["arms"]))
+                    for comparison in host_comparisons.of_smt(summary["comparisons"])
                 ),
                 *others,
             ]
@@ -153,8 +154,8 @@ def _conclusion_title(
     is open.
     """
     by_arm: dict[str, list[dict[str, t.Any]]] = {}
-    for one in others:
-        by_arm.setdefault(one["effect"], []).append(one)
+    for comparison in others:
+        by_arm.setdefault(comparison["effect"], []).append(comparison)
     found = [
         report_text.outcome_title(_arm_title(arm), outcomes.UNDECIDED if arm in unable else outcomes.outcome(group))
         for arm, group in by_arm.items()
@@ -171,31 +172,41 @@ def _environment(summary: dict[str, t.Any]) -> dict[str, str]:
     return {name: str(value)[:MAX_TEXT] for name, value in found.items() if value is not None}
 
 
-def series(one: dict[str, t.Any]) -> str:
+def series(comparison: dict[str, t.Any]) -> str:
     """Return the key of a comparison: its workload, parameter value, at a given rate its metric, and for other arms
     than SMT off against on placement and arms.
     """
-    name = one["workload"] if one.get("parameter") is None else f"{one['workload']} {one['parameter']:g}"
-    name += f" {one['metric']}" if one.get("given") else ""
+    name = (
+        comparison["workload"]
+        if comparison.get("parameter") is None
+        else f"{comparison['workload']} {comparison['parameter']:g}"
+    )
+    name += f" {comparison['metric']}" if comparison.get("given") else ""
     return str(
         name
-        if one["effect"] == arms.SMT_OFF and host_comparisons.is_of_smt(one)
-        else f"{name}, {one['placement']}, {one['effect']}{_against(one, one['baseline']['arm'])}"
+        if comparison["effect"] == arms.SMT_OFF and host_comparisons.is_of_smt(comparison)
+        else f"{name}, {comparison['placement']}, {comparison['effect']}{_against(comparison, comparison['baseline']['arm'])}"
     )
 
 
-def _against(one: dict[str, t.Any], baseline: str) -> str:
+def _against(comparison: dict[str, t.Any], baseline: str) -> str:
     """Name the baseline where it is not the host as it was found."""
-    return "" if one["baseline"]["arm"] == arms.AS_FOUND else f" against {baseline}"
+    return "" if comparison["baseline"]["arm"] == arms.AS_FOUND else f" against {baseline}"
 
 
-def _title(one: dict[str, t.Any]) -> str:
+def _title(comparison: dict[str, t.Any]) -> str:
     """Return the display title of a comparison."""
-    if one["effect"] == arms.SMT_OFF and host_comparisons.is_of_smt(one):
-        return str(one["title"])
-    where = [] if one["placement"] == host_comparisons.WHOLE_MACHINE else [placements.title(one["placement"])]
+    if comparison["effect"] == arms.SMT_OFF and host_comparisons.is_of_smt(comparison):
+        return str(comparison["title"])
+    where = (
+        [] if comparison["placement"] == host_comparisons.WHOLE_MACHINE else [placements.title(comparison["placement"])]
+    )
     return ", ".join(
-        [one["title"], *where, f"{_arm_title(one['effect'])}{_against(one, _arm_title(one['baseline']['arm']))}"]
+        [
+            comparison["title"],
+            *where,
+            f"{_arm_title(comparison['effect'])}{_against(comparison, _arm_title(comparison['baseline']['arm']))}",
+        ]
     )
 
 
@@ -237,8 +248,8 @@ def by_class(rows: t.Sequence[Row], margin: float, confidence: float) -> list[di
         class.
     """
     classes: dict[tuple[str | None, str | None], list[Row]] = {}
-    for one in rows:
-        classes.setdefault((one["hardware_class"], one["subject"]), []).append(one)
+    for row in rows:
+        classes.setdefault((row["hardware_class"], row["subject"]), []).append(row)
     ordered = sorted(
         classes.items(), key=lambda pair: (pair[0][0] is None, -len(pair[1]), pair[0][0] or "", pair[0][1] or "")
     )
@@ -249,49 +260,53 @@ def _class(
     name: str | None, subject: str | None, members: t.Sequence[Row], margin: float, confidence: float
 ) -> dict[str, t.Any]:
     counts: dict[str, int] = {}
-    for one in members:
-        counts[one["title"]] = counts.get(one["title"], 0) + 1
+    for member in members:
+        counts[member["title"]] = counts.get(member["title"], 0) + 1
     hosts: dict[str, dict[str, dict[str, t.Any]]] = {}
-    for one in members:
-        for key, workload in one["workloads"].items():
-            hosts.setdefault(key, {})[one["host"]] = workload
+    for member in members:
+        for key, workload in member["workloads"].items():
+            hosts.setdefault(key, {})[member["host"]] = workload
     refused = {key: _refused(key, of_key) for key, of_key in hosts.items() if len(pooled.declarations(of_key)) > 1}
     alike = {key: of_key for key, of_key in hosts.items() if key not in refused}
     judged = {
-        key: {**one, **dict.fromkeys(("ci_low", "ci_high"), None)} if one["ci_low"] == one["ci_high"] else one
-        for key, one in zip(alike, pooled.combine_family(list(alike.values()), margin, confidence))
+        key: {**comparison, **dict.fromkeys(("ci_low", "ci_high"), None)}
+        if comparison["ci_low"] == comparison["ci_high"]
+        else comparison
+        for key, comparison in zip(alike, pooled.combine_family(list(alike.values()), margin, confidence))
     }
     deciding: dict[tuple[str | None, str], dict[str, t.Any]] = {}
     alone: dict[tuple[str | None, str], list[str]] = {}
     for key, of_key in hosts.items():
         about = next(iter(of_key.values()))
         effect = None if about["of_smt"] else about["effect"]
-        one = judged.get(key) or {"verdict": pooled.HOSTS_DISAGREE, "n": len(of_key), "confounded": False}
+        combined = judged.get(key) or {"verdict": pooled.HOSTS_DISAGREE, "n": len(of_key), "confounded": False}
         # What is chosen about SMT is by what SMT off does, whichever side a comparison is of.
         turned = {} if about["effect"] != arms.SMT_ON or effect else _TURNED
-        deciding[effect, key] = {**one, "verdict": turned.get(one["verdict"], one["verdict"])}
+        deciding[effect, key] = {**combined, "verdict": turned.get(combined["verdict"], combined["verdict"])}
         alone[effect, key] = [turned.get(of["verdict"], of["verdict"]) for of in of_key.values()]
     by_one: dict[tuple[str | None, str], list[dict[str, t.Any]]] = {}
-    for one in (served for member in members for served in member["served_by_one"]):
-        by_one.setdefault((None if one["of_smt"] else one["effect"], one["series"]), []).append(one)
+    for comparison in (served for member in members for served in member["served_by_one"]):
+        by_one.setdefault((None if comparison["of_smt"] else comparison["effect"], comparison["series"]), []).append(
+            comparison
+        )
     for place, group in by_one.items():
         # On some hosts both sides serve a load, and on others one of them none.
         compared = alone.get(place, [])
         words = [deciding[place]["verdict"]] if len(compared) >= pooled.MIN_HOSTS else compared
         deciding[place] = {
-            "verdict": _agreed([*(one["verdict"] for one in group), *words], len(group) + len(compared)),
+            "verdict": _agreed([*(served["verdict"] for served in group), *words], len(group) + len(compared)),
             "n": len(group) + len(compared),
-            "confounded": any(one["confounded"] for one in [*group, deciding.get(place, {"confounded": False})]),
+            "confounded": any(served["confounded"] for served in [*group, deciding.get(place, {"confounded": False})]),
         }
     by_effect: dict[str | None, list[dict[str, t.Any]]] = {}
-    for (effect, _key), one in deciding.items():
-        by_effect.setdefault(effect, []).append(one)
+    for (effect, _key), comparison in deciding.items():
+        by_effect.setdefault(effect, []).append(comparison)
     recommendation = _recommendation(pooled.shared(by_effect.get(None, [])), members)
     others = [
-        {**one, "effect": effect}
+        {**comparison, "effect": effect}
         for effect, group in by_effect.items()
         if effect is not None
-        for one in pooled.shared(group)
+        for comparison in pooled.shared(group)
     ]
     return {
         "hardware_class": name,
@@ -302,16 +317,16 @@ def _class(
         "title": _conclusion_title(
             subject, recommendation, others, {name for member in members for name in member["unable"]}
         ),
-        "vulnerable": sum(1 for one in members if one["vulnerable"]),
-        "reboot_required": sum(1 for one in members if one["reboot_required"]),
+        "vulnerable": sum(1 for member in members if member["vulnerable"]),
+        "reboot_required": sum(1 for member in members if member["reboot_required"]),
         "workloads": [
             {
                 **(spread := _spread(key, alike[key], margin)),
-                **one,
-                **change.of(one, spread["better"]),
-                "sentence": sentence(one, alike[key]),
+                **comparison,
+                **change.of(comparison, spread["better"]),
+                "sentence": sentence(comparison, alike[key]),
             }
-            for key, one in judged.items()
+            for key, comparison in judged.items()
         ],
         "refused": list(refused.values()),
     }
@@ -326,13 +341,13 @@ def _recommendation(together: t.Sequence[dict[str, t.Any]], members: t.Sequence[
         members: the hosts.
     """
     found = conclusion.recommendation(together)
-    said: set[str] = {one["recommendation"] for one in members} - {conclusion.NOT_COMPARED}
-    if said and any(one["streams"] for one in members):
+    said: set[str] = {member["recommendation"] for member in members} - {conclusion.NOT_COMPARED}
+    if said and any(member["streams"] for member in members):
         # What streams decide is of each host by itself: there is no ratio of all of them.
         if len(said) == 1:
             return said.pop()
         return pooled.HOSTS_DISAGREE if len(said - {conclusion.UNDECIDED}) > 1 else conclusion.UNDECIDED
-    if found in conclusion.CHOICES.values() and any(one["incomplete"] for one in members):
+    if found in conclusion.CHOICES.values() and any(member["incomplete"] for member in members):
         return conclusion.UNDECIDED
     if found == conclusion.EITHER and len(said) == 1:
         # Other reasons than performance may have chosen.
@@ -364,11 +379,11 @@ def _refused(key: str, hosts: t.Mapping[str, dict[str, t.Any]]) -> dict[str, t.A
 
 def _title_of(hosts: t.Mapping[str, dict[str, t.Any]], field: str = "title") -> str:
     """Return the title that most hosts state; of this collection's own workloads all have one."""
-    titles = [str(one[field]) for one in hosts.values()]
+    titles = [str(comparison[field]) for comparison in hosts.values()]
     return max(dict.fromkeys(titles), key=titles.count)
 
 
-def sentence(one: dict[str, t.Any], hosts: t.Mapping[str, dict[str, t.Any]]) -> str:
+def sentence(combined: dict[str, t.Any], hosts: t.Mapping[str, dict[str, t.Any]]) -> str:
     """Say how the hosts of a class differ in a workload, which of them disagree,
     and which of them alone turns what it says.
 
@@ -386,46 +401,50 @@ def sentence(one: dict[str, t.Any], hosts: t.Mapping[str, dict[str, t.Any]]) -> 
         else []
     )
     short = f"Too few blocks on {wording.named(few)}: so few hosts need {paired.MIN_BLOCKS} each." if few else ""
-    return " ".join(filter(None, [_difference(one, hosts), wording.turned(one, one["n"], of_class=True), only, short]))
+    return " ".join(
+        filter(
+            None, [_difference(combined, hosts), wording.turned(combined, combined["n"], of_class=True), only, short]
+        )
+    )
 
 
-def _difference(one: dict[str, t.Any], hosts: t.Mapping[str, dict[str, t.Any]]) -> str:
+def _difference(combined: dict[str, t.Any], hosts: t.Mapping[str, dict[str, t.Any]]) -> str:
     titles = report_text.VERDICT_TITLES
-    if one["verdict"] == pooled.HOSTS_DISAGREE:
+    if combined["verdict"] == pooled.HOSTS_DISAGREE:
         return (
             "Its hosts disagree: "
-            + "; ".join(f"{titles[verdict]} on {wording.named(hosts)}" for verdict, hosts in one["said"].items())
+            + "; ".join(f"{titles[verdict]} on {wording.named(hosts)}" for verdict, hosts in combined["said"].items())
             + "."
         )
-    if one["n"] < pooled.MIN_HOSTS:
+    if combined["n"] < pooled.MIN_HOSTS:
         return "One host, which speaks for itself only: how the hosts of its class differ is not known."
     still = [name for name, of_host in hosts.items() if of_host["ci_low"] is None and of_host["n"] > 1]
-    if one["tau"] is None and still:
+    if combined["tau"] is None and still:
         return (
             f"How much its hosts differ beyond chance is not known: {wording.named(still)}"
             f" {wording.verb(still, 'has', 'have')} the same values in each block."
         )
-    if one["tau"] is None:
+    if combined["tau"] is None:
         return "How much its hosts differ is not known: they have too few blocks."
-    chance = ", which may be chance" if one["heterogeneity"]["p_adjusted"] > 1 - one["confidence"] else ""
+    chance = ", which may be chance" if combined["heterogeneity"]["p_adjusted"] > 1 - combined["confidence"] else ""
     differ = (
-        f"Hosts differ by {wording.percent(one['tau'])}{chance}."
-        if one["tau"] > 0
+        f"Hosts differ by {wording.percent(combined['tau'])}{chance}."
+        if combined["tau"] > 0
         else "Its hosts differ no more than their own noise explains."
     )
     if (
-        one["verdict"] != paired.INCONCLUSIVE
-        or one["n"] >= paired.MIN_BLOCKS
-        or [len(hosts) for hosts in one["said"].values()] != [one["n"]]
+        combined["verdict"] != paired.INCONCLUSIVE
+        or combined["n"] >= paired.MIN_BLOCKS
+        or [len(hosts) for hosts in combined["said"].values()] != [combined["n"]]
     ):
         return differ
     return (
-        f"{differ} Each of the {one['n']} says {titles[next(iter(one['said']))]} by itself; so few decide for their"
+        f"{differ} Each of the {combined['n']} says {titles[next(iter(combined['said']))]} by itself; so few decide for their"
         " class only where they agree closely."
     )
 
 
-def line(one: dict[str, t.Any]) -> str:
+def line(group: dict[str, t.Any]) -> str:
     """Say in one line what the hosts of a class say combined.
 
     Args:
@@ -434,17 +453,17 @@ def line(one: dict[str, t.Any]) -> str:
     parts = [
         f"{workload['title']} {wording.change_and_interval(change.Change.read(workload))},"
         f" {report_text.verdict(workload)}. {workload['sentence']}"
-        for workload in one["workloads"][:MAX_COMPARISONS]
+        for workload in group["workloads"][:MAX_COMPARISONS]
     ]
     more = (
-        [f"And {len(one['workloads']) - MAX_COMPARISONS} more comparisons."]
-        if len(one["workloads"]) > MAX_COMPARISONS
+        [f"And {len(group['workloads']) - MAX_COMPARISONS} more comparisons."]
+        if len(group["workloads"]) > MAX_COMPARISONS
         else []
     )
-    refused = [f"{of['title']}: {of['sentence']}" for of in one["refused"][:MAX_COMPARISONS]]
+    refused = [f"{of['title']}: {of['sentence']}" for of in group["refused"][:MAX_COMPARISONS]]
     return " ".join(
         [
-            f"{one['hardware_class'] or 'unknown class'}, {one['hosts']} hosts combined: {one['title']}.",
+            f"{group['hardware_class'] or 'unknown class'}, {group['hosts']} hosts combined: {group['title']}.",
             *refused,
             *parts,
             *more,
@@ -461,15 +480,17 @@ def described(classes: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
     left_out = ("ratios",)
     return [
         {
-            **one,
-            "workloads": [{key: value for key, value in of.items() if key not in left_out} for of in one["workloads"]],
+            **group,
+            "workloads": [
+                {key: value for key, value in of.items() if key not in left_out} for of in group["workloads"]
+            ],
         }
-        for one in classes
+        for group in classes
     ]
 
 
 def _spread(key: str, hosts: t.Mapping[str, dict[str, t.Any]], margin: float) -> dict[str, t.Any]:
-    ratios = {host: one["ratio"] for host, one in hosts.items()}
+    ratios = {host: comparison["ratio"] for host, comparison in hosts.items()}
     return {
         "workload": key,
         **{name: _title_of(hosts, name) for name in ("title", "name")},

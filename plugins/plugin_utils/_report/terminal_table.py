@@ -27,8 +27,8 @@ def lines(workloads: t.Iterable[t.Mapping[str, t.Any]], width: int) -> list[str]
     """
     by_arms: dict[tuple[str, str], list[t.Mapping[str, t.Any]]] = {}
     chosen = list(workloads)
-    for one in chosen[:MAX_ROWS]:
-        by_arms.setdefault(tuple(one["sides"]), []).append(one)
+    for workload in chosen[:MAX_ROWS]:
+        by_arms.setdefault(tuple(workload["sides"]), []).append(workload)
     found: list[str] = []
     for (baseline, candidate), group in by_arms.items():
         heads = ("", baseline, candidate, "change", "interval", "verdict")
@@ -37,14 +37,16 @@ def lines(workloads: t.Iterable[t.Mapping[str, t.Any]], width: int) -> list[str]
     return [*found, f"... and {text.counted(more, 'more comparison')}."] if more > 0 else found
 
 
-def _cells(one: t.Mapping[str, t.Any]) -> tuple[str, ...]:
-    changed, interval = change.Change.read(one), "none"
+def _cells(workload: t.Mapping[str, t.Any]) -> tuple[str, ...]:
+    changed, interval = change.Change.read(workload), "none"
     if changed.low is not None and changed.high is not None:
         low, high = (wording.change_of(changed, end) for end in (changed.low, changed.high))
         interval = f"{low.removesuffix(' %')} to {high}"
-    values = (f"{text.number(one[side])} {one['unit']}".strip() for side in ("baseline_value", "candidate_value"))
-    name = one["name"] if one["parameter"] is None else f"{one['name']} ({one['parameter']:g})"
-    cells = (name, *values, wording.change_of(changed), interval, text.VERDICT_TITLES[one["verdict"]])
+    values = (
+        f"{text.number(workload[side])} {workload['unit']}".strip() for side in ("baseline_value", "candidate_value")
+    )
+    name = workload["name"] if workload["parameter"] is None else f"{workload['name']} ({workload['parameter']:g})"
+    cells = (name, *values, wording.change_of(changed), interval, text.VERDICT_TITLES[workload["verdict"]])
     return tuple(map(host_text.visible, cells))
 
 

@@ -86,25 +86,23 @@ def outcome_title(arm: str, outcome: str) -> str:
     return f"{arm}: {OUTCOME_TITLES[outcome]}"
 
 
-def compared(one: dict[str, t.Any]) -> str:
+def compared(comparison: dict[str, t.Any]) -> str:
     """Describe what a comparison compares: ``SMT off against SMT on, every online thread busy``."""
-    if one["kind"] == "placement":
-        return compared_placements(one)
-    return (
-        f"{one['candidate']['arm_title']} against {one['baseline']['arm_title']}, {placements.title(one['placement'])}"
-    )
+    if comparison["kind"] == "placement":
+        return compared_placements(comparison)
+    return f"{comparison['candidate']['arm_title']} against {comparison['baseline']['arm_title']}, {placements.title(comparison['placement'])}"
 
 
-def compared_placements(one: dict[str, t.Any], several: bool = False) -> str:
+def compared_placements(comparison: dict[str, t.Any], several: bool = False) -> str:
     """Describe what a comparison of placements compares; several of one effect in general."""
-    if several or one["effect"] not in (host_comparisons.PACKING, host_comparisons.OTHER_CPUS):
-        return EFFECT_TITLES[one["effect"]]
-    return " against ".join(placements.title(one[side]["placement"]) for side in ("candidate", "baseline"))
+    if several or comparison["effect"] not in (host_comparisons.PACKING, host_comparisons.OTHER_CPUS):
+        return EFFECT_TITLES[comparison["effect"]]
+    return " against ".join(placements.title(comparison[side]["placement"]) for side in ("candidate", "baseline"))
 
 
-def metric(one: dict[str, t.Any]) -> str:
+def metric(comparison: dict[str, t.Any]) -> str:
     """Return the metric of a comparison with its unit, for one that is not the primary metric; else nothing."""
-    return "" if one["primary"] else f"{one['metric']} [{one['unit']}]"
+    return "" if comparison["primary"] else f"{comparison['metric']} [{comparison['unit']}]"
 
 
 def tied(text: str) -> str:
@@ -119,20 +117,20 @@ def interval(found: change.Change) -> str:
     return f"{wording.change_of(found, found.low)} to {wording.change_of(found, found.high)}"
 
 
-def verdict(one: dict[str, t.Any]) -> str:
+def verdict(comparison: dict[str, t.Any]) -> str:
     """Format the verdict of a host or a hardware class."""
-    return VERDICT_TITLES[one["verdict"]] + (", confounded with the reboot" if one["confounded"] else "")
+    return VERDICT_TITLES[comparison["verdict"]] + (", confounded with the reboot" if comparison["confounded"] else "")
 
 
-def ratio_row(one: dict[str, t.Any]) -> dict[str, t.Any]:
+def ratio_row(comparison: dict[str, t.Any]) -> dict[str, t.Any]:
     """Return a comparison as a row of :func:`charts.forest`, without a label: its place is that of the ratio, which
     says better or worse, its text is the metric's own change.
     """
-    ends = {"low": one["ci_low"] or one["ratio"], "high": one["ci_high"] or one["ratio"]}
+    ends = {"low": comparison["ci_low"] or comparison["ratio"], "high": comparison["ci_high"] or comparison["ratio"]}
     return {
-        **{key: one[key] for key in ("ratio", "better", "verdict")},
+        **{key: comparison[key] for key in ("ratio", "better", "verdict")},
         **ends,
-        "text": wording.change_and_interval(change.Change.read(one)),
+        "text": wording.change_and_interval(change.Change.read(comparison)),
     }
 
 
@@ -143,12 +141,12 @@ def cpu_list(value: str | tuple[int, ...] | None) -> str:
     return value or "none" if isinstance(value, str) else "unknown"
 
 
-def key_parts(one: dict[str, t.Any]) -> list[str]:
+def key_parts(entry: dict[str, t.Any]) -> list[str]:
     """Return the workload, placement and arm that an entry names."""
     parts = [
-        one.get("workload"),
-        placements.title(one["placement"]) if one.get("placement") else None,
-        one.get("arm_title"),
+        entry.get("workload"),
+        placements.title(entry["placement"]) if entry.get("placement") else None,
+        entry.get("arm_title"),
     ]
     return [part for part in parts if part] or ["everything"]
 

@@ -41,7 +41,7 @@ def _text(check: Check) -> str:
     outcomes = [_of_host(check, host, result) for host, result in check.judged]
     if check.call.error:
         outcomes = [_Outcome("the call", "error", "failed", check.call.error, check.call.error)]
-    elements = [one.element for one in outcomes]
+    elements = [outcome.element for outcome in outcomes]
     counted = {
         "tests": str(len(outcomes)),
         "failures": str(elements.count("failure")),
@@ -64,15 +64,15 @@ def _text(check: Check) -> str:
     properties = ElementTree.SubElement(suite, "properties")
     for name, value in _properties(check).items():
         ElementTree.SubElement(properties, "property", {"name": name, "value": text.showable(value)})
-    for one in outcomes:
+    for outcome in outcomes:
         case = ElementTree.SubElement(
-            suite, "testcase", {"classname": CLASS, "name": text.showable(one.name), "time": "0"}
+            suite, "testcase", {"classname": CLASS, "name": text.showable(outcome.name), "time": "0"}
         )
-        if one.element:
-            said = ElementTree.SubElement(case, one.element, {"message": text.showable(one.message)})
-            if one.element != "skipped":
-                said.set("type", one.kind)
-            said.text = text.showable(one.body)
+        if outcome.element:
+            said = ElementTree.SubElement(case, outcome.element, {"message": text.showable(outcome.message)})
+            if outcome.element != "skipped":
+                said.set("type", outcome.kind)
+            said.text = text.showable(outcome.body)
     ElementTree.indent(root, " ")
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 

@@ -50,8 +50,8 @@ def page(check: Check) -> str:
 def _classes(judged: t.Sequence[Judged]) -> list[tuple[str, dict[str, int]]]:
     """Count the hosts by hardware class, the largest class first."""
     found: dict[str, list[Judged]] = {}
-    for one in judged:
-        found.setdefault(one[1]["hardware_class"] or "unknown", []).append(one)
+    for entry in judged:
+        found.setdefault(entry[1]["hardware_class"] or "unknown", []).append(entry)
     return sorted(
         ((name, compliance_report.counts(hosts)) for name, hosts in found.items()),
         key=lambda pair: (-sum(pair[1].values()), pair[0]),

@@ -15,4 +15,4 @@ def formats() -> dict[str, Format]:
     package = __name__.removesuffix(".registry")
     modules = [importlib.import_module(f"{package}.{path.stem}") for path in sorted(Path(__file__).parent.glob("*.py"))]
     found: list[Format] = [module.FORMAT for module in modules if hasattr(module, "FORMAT")]
-    return {one.name: one for one in found}
+    return {file_format.name: file_format for file_format in found}

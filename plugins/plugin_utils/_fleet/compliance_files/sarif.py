@@ -48,7 +48,7 @@ def _text(check: Check) -> str:
     found = (
         []
         if check.call.error
-        else [one for one in compliance_report.ordered(check.judged) if one[1]["status"] in RULES]
+        else [entry for entry in compliance_report.ordered(check.judged) if entry[1]["status"] in RULES]
     )
     said = [check.call.error] if check.call.error else []
     if len(found) > MAX_RESULTS:

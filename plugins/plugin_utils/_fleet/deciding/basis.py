@@ -96,7 +96,7 @@ def mitigations(facts: fields.Facts) -> tuple[str, ...] | None:
     found = {f"{name}: {part}" for name in statuses for part in _in_force(name, _status(statuses, name))}
     if facts.get("active") is False or any(_SMT_OFF in _status(statuses, name) for name in statuses):
         found.discard(_STIBP_OFF)
-    return tuple(sorted(fields.line(one, MAX_TEXT) or "?" for one in found))
+    return tuple(sorted(fields.line(mitigation, MAX_TEXT) or "?" for mitigation in found))
 
 
 def _in_force(name: str, status: str) -> t.Iterator[str]:
@@ -125,13 +125,13 @@ def together(bases: t.Sequence[Basis], days: t.Iterable[datetime.datetime | None
     """
 
     def values(name: str) -> list[t.Any]:
-        return sorted({getattr(one, name) for one in bases} - {None})
+        return sorted({getattr(basis, name) for basis in bases} - {None})
 
     known = sorted(day.astimezone(datetime.UTC).date().isoformat() for day in days if day)
     return {
         "kernels": values("kernel"),
         "microcode": values("microcode"),
-        "mitigations": [list(one) for one in values("mitigations")],
+        "mitigations": [list(statuses) for statuses in values("mitigations")],
         "collection_versions": values("collection_version"),
         "governors": values("governor"),
         "boost": values("boost"),
@@ -157,12 +157,12 @@ def stale(rests_on: t.Mapping[str, t.Any], age_days: int | None, facts: fields.F
             else f"it is {age_days} days old, more than smt_policy_max_age ({max_age})"
         )
     now = series(fields.if_text(facts.get("kernel")))
-    measured = sorted({one for one in map(series, rests_on["kernels"]) if one}, key=_numbers)
+    measured = sorted({kernel for kernel in map(series, rests_on["kernels"]) if kernel}, key=_numbers)
     if now and measured and now not in measured:
         reasons.append(f"it was measured on Linux {' and '.join(measured)}, and the host runs {now}")
     present = mitigations(facts)
     if present is not None and rests_on["mitigations"]:
-        changes = [_changes(one, present) for one in rests_on["mitigations"]]
+        changes = [_changes(statuses, present) for statuses in rests_on["mitigations"]]
         more, fewer = min(changes, key=lambda change: sum(map(len, change)))
         said = [f"the host has {_named(more)}"] if more else []
         said += [f"the host has no more {_named(fewer)}"] if fewer else []
@@ -194,14 +194,20 @@ def _is_old(age_days: int | None, max_age: int) -> bool:
 
 def _changes(measured: t.Sequence[str], present: t.Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the mitigations that have come and those that have gone, as far as both sides can be seen."""
-    hidden = [one.removesuffix(_BY_SMT) for one in (*measured, *present) if one.endswith(f": {_BY_SMT}")]
+    hidden = [
+        mitigation.removesuffix(_BY_SMT) for mitigation in (*measured, *present) if mitigation.endswith(f": {_BY_SMT}")
+    ]
     of_siblings = [{found[0] for found in map(_OF_SIBLINGS.match, side) if found} for side in (measured, present)]
     hidden += of_siblings[0] ^ of_siblings[1]
     # Updates change the case of names.
     before, now = (
-        {one.casefold(): one for one in side if not one.startswith(tuple(hidden))} for side in (measured, present)
+        {mitigation.casefold(): mitigation for mitigation in side if not mitigation.startswith(tuple(hidden))}
+        for side in (measured, present)
     )
-    more, fewer = ([side[one] for one in sorted(side.keys() - other)] for side, other in ((now, before), (before, now)))
+    more, fewer = (
+        [side[mitigation] for mitigation in sorted(side.keys() - other)]
+        for side, other in ((now, before), (before, now))
+    )
     return more, fewer
 
 

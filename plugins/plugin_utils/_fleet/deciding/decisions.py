@@ -100,11 +100,11 @@ def read_all(paths: t.Iterable[Path], now: datetime.datetime) -> tuple[list[Conc
     refused: list[dict[str, str]] = []
     for path in paths:
         try:
-            one = read(path, now)
+            evaluation = read(path, now)
         except (result_files.ResultError, paired.SampleError, DecisionError) as error:
             refused.append({"file": str(path), "reason": str(error)})
         else:
-            found += [one] if one else []
+            found += [evaluation] if evaluation else []
     return found, refused
 
 
@@ -137,7 +137,10 @@ def conclude(result: HostResult, now: datetime.datetime) -> Conclusion | None:
         hardware_class,
         choice,
         conclusion.conclude(analysis)["sentence"],
-        {(one["workload"], one.get("parameter")): {name: one[name] for name in COMBINED} for one in analysis.of_smt},
+        {
+            (comparison["workload"], comparison.get("parameter")): {name: comparison[name] for name in COMBINED}
+            for comparison in analysis.of_smt
+        },
         _moment(result, "collected") or _moment(result, "finished") or _moment(result, "started"),
         Basis.of(result),
         by_one=outcomes.of_smt_by_one(analysis),
@@ -184,9 +187,13 @@ def decisions(
     again: dict[str, list[Conclusion]] = {}
     for host, runs in _by_host(conclusions).items():
         own = _own_class(host, runs, classes)[0]
-        for one in runs:
-            if one.is_recheck and one.hardware_class == own and one.choice != conclusion.NOT_COMPARED:
-                again.setdefault(one.hardware_class, []).append(one)
+        for evaluation in runs:
+            if (
+                evaluation.is_recheck
+                and evaluation.hardware_class == own
+                and evaluation.choice != conclusion.NOT_COMPARED
+            ):
+                again.setdefault(evaluation.hardware_class, []).append(evaluation)
     return {
         name: _decide(by_class.get(name, []), not_counted.get(name, {}), again.get(name, []), now)
         for name in dict.fromkeys([*by_class, *not_counted, *again])
@@ -207,13 +214,13 @@ def counted(
     not_counted: dict[str, dict[str, str]] = {}
     for host, runs in _by_host(conclusions).items():
         own, whence = _own_class(host, runs, classes)
-        of_class = [one for one in runs if one.hardware_class == own and not one.is_recheck]
+        of_class = [evaluation for evaluation in runs if evaluation.hardware_class == own and not evaluation.is_recheck]
         if of_class:
             by_class.setdefault(of_class[0].hardware_class, []).append(max(of_class, key=_rank))
-        for one in runs:
-            if one.hardware_class != own:
-                reason = f"{host} does not count by run {one.run}: {whence} hardware class {own or 'unknown'}"
-                not_counted.setdefault(one.hardware_class, {}).setdefault(host, reason)
+        for evaluation in runs:
+            if evaluation.hardware_class != own:
+                reason = f"{host} does not count by run {evaluation.run}: {whence} hardware class {own or 'unknown'}"
+                not_counted.setdefault(evaluation.hardware_class, {}).setdefault(host, reason)
     return by_class, not_counted
 
 
@@ -236,33 +243,33 @@ def classes_of(conclusions: t.Iterable[Conclusion]) -> dict[str, str]:
 
 def _by_host(conclusions: t.Iterable[Conclusion]) -> dict[str, list[Conclusion]]:
     found: dict[str, list[Conclusion]] = {}
-    for one in conclusions:
-        found.setdefault(one.host, []).append(one)
+    for evaluation in conclusions:
+        found.setdefault(evaluation.host, []).append(evaluation)
     return found
 
 
 def _latest(runs: t.Iterable[Conclusion]) -> Conclusion:
-    return max(runs, key=lambda one: (one.when, one.run))
+    return max(runs, key=lambda evaluation: (evaluation.when, evaluation.run))
 
 
-def _rank(one: Conclusion) -> tuple[bool, datetime.datetime, str]:
+def _rank(evaluation: Conclusion) -> tuple[bool, datetime.datetime, str]:
     """Rank later runs higher, and a run without a comparison below those with one."""
-    return one.choice != conclusion.NOT_COMPARED, one.when, one.run
+    return evaluation.choice != conclusion.NOT_COMPARED, evaluation.when, evaluation.run
 
 
 def _decide(
     latest: list[Conclusion], not_counted: dict[str, str], again: list[Conclusion], now: datetime.datetime
 ) -> dict[str, t.Any]:
     latest = sorted(latest, key=_rank, reverse=True)
-    counted = [one for one in latest if one.choice != conclusion.NOT_COMPARED] or latest
+    counted = [evaluation for evaluation in latest if evaluation.choice != conclusion.NOT_COMPARED] or latest
     decision, sentence = _said(counted) if counted else (None, "No result of a host of this class counts.")
     if again and not counted:
         sentence = "Its hosts were only re-checked, which decides nothing: evaluate them without smt_eval_goal=recheck."
     checked = rechecks.of_class(counted, again, now)
-    times = [one.at for one in counted if one.at is not None]
+    times = [evaluation.at for evaluation in counted if evaluation.at is not None]
     age = None if len(times) < len(counted) or not times else max(0, (now - min(times)).days)
-    hosts = sorted(one.host for one in counted)
-    runs = list(dict.fromkeys(one.run for one in counted))
+    hosts = sorted(evaluation.host for evaluation in counted)
+    runs = list(dict.fromkeys(evaluation.run for evaluation in counted))
     whose = _source(hosts, runs, age) if hosts else "no evaluation"
     if decision and (said := rechecks.said(checked)):
         whose = f"{whose}, {said}"
@@ -277,7 +284,9 @@ def _decide(
         "hosts": hosts,
         "runs": runs,
         "age_days": age,
-        "rests_on": basis.together([one.basis for one in counted], [one.at for one in counted]),
+        "rests_on": basis.together(
+            [evaluation.basis for evaluation in counted], [evaluation.at for evaluation in counted]
+        ),
         "rechecks": checked,
         "not_counted": not_counted,
     }
@@ -295,7 +304,7 @@ def _said(counted: list[Conclusion]) -> tuple[str | None, str]:
         return None, f"Its hosts declare {_title(of_hosts)} differently: {wording.declared(found)}."
     sides = _sides(counted)
     if len(sides) == 1 and (decision := STATES.get(next(iter(sides)))):
-        chosen = [one.host for one in counted if one.choice in sides]
+        chosen = [evaluation.host for evaluation in counted if evaluation.choice in sides]
         if len(chosen) == 1 and len(counted) > 1:
             said, others = next(iter(sides)), len(counted) - 1
             return (
@@ -306,9 +315,9 @@ def _said(counted: list[Conclusion]) -> tuple[str | None, str]:
                 ),
             )
         return decision, counted[0].sentence
-    open_ones = [one.host for one in counted if one.choice == conclusion.UNDECIDED]
+    open_ones = [evaluation.host for evaluation in counted if evaluation.choice == conclusion.UNDECIDED]
     # What one of them could not measure, others that agree do not tell.
-    can_be_told = open_ones and len(counted) > 1 and not any(one.is_incomplete for one in counted)
+    can_be_told = open_ones and len(counted) > 1 and not any(evaluation.is_incomplete for evaluation in counted)
     together, figures, turned = _together(counted) if can_be_told else (conclusion.UNDECIDED, "", {})
     if together in STATES and sides <= {conclusion.UNDECIDED, together}:
         combined = (
@@ -319,14 +328,14 @@ def _said(counted: list[Conclusion]) -> tuple[str | None, str]:
         alone = {
             host: sentence
             for host, sentence in turned.items()
-            if _sides([one for one in counted if one.host != host]) != {together}
+            if _sides([evaluation for evaluation in counted if evaluation.host != host]) != {together}
         }
         return (None, f"{combined} {next(iter(alone.values()))}") if alone else (STATES[together], combined)
     if len(sides) > 1:
         return (
             None,
             "Its hosts do not agree: "
-            + ", ".join(f"{one.host} says {one.choice}" for one in counted[: NAMED * 2])
+            + ", ".join(f"{evaluation.host} says {evaluation.choice}" for evaluation in counted[: NAMED * 2])
             + ".",
         )
     return None, counted[0].sentence
@@ -334,7 +343,7 @@ def _said(counted: list[Conclusion]) -> tuple[str | None, str]:
 
 def _sides(counted: t.Sequence[Conclusion]) -> set[str]:
     """Return what hosts say; ``either`` does not contradict anything else."""
-    said = {one.choice for one in counted}
+    said = {evaluation.choice for evaluation in counted}
     return said - {conclusion.EITHER} or said
 
 
@@ -343,9 +352,9 @@ def _workloads(
 ) -> dict[tuple[str, float | None], dict[str, host_comparisons.Comparison]]:
     """Return the workloads of some hosts: workload -> host -> its comparison."""
     found: dict[tuple[str, float | None], dict[str, host_comparisons.Comparison]] = {}
-    for one in counted:
-        for key, workload in one.workloads.items():
-            found.setdefault(key, {})[one.host] = workload
+    for evaluation in counted:
+        for key, workload in evaluation.workloads.items():
+            found.setdefault(key, {})[evaluation.host] = workload
     return found
 
 
@@ -363,19 +372,21 @@ def _together(counted: t.Sequence[Conclusion]) -> tuple[str, str, dict[str, str]
     """
     workloads = list(_workloads(counted).values())
     judged = list(zip(workloads, pooled.combine_family(workloads)))
-    deciding = pooled.shared([one for _hosts, one in judged])
+    deciding = pooled.shared([combined for _hosts, combined in judged])
     figures = [
-        f"{_title(hosts)} {wording.change_of(effect)} with SMT off ({wording.VERDICT_TITLES[one['verdict']]})"
-        for hosts, one in judged
-        for effect in [change.Change.of_ratios(_better(hosts), one["ratio"], one["ci_low"], one["ci_high"])]
+        f"{_title(hosts)} {wording.change_of(effect)} with SMT off ({wording.VERDICT_TITLES[combined['verdict']]})"
+        for hosts, combined in judged
+        for effect in [
+            change.Change.of_ratios(_better(hosts), combined["ratio"], combined["ci_low"], combined["ci_high"])
+        ]
     ]
     turned = {
-        host: f"{_title(hosts)}: {wording.turned(one, one['n'], of_class=True)}"
-        for hosts, one in judged
-        if one in deciding
-        for host in one["turned_by"]
+        host: f"{_title(hosts)}: {wording.turned(combined, combined['n'], of_class=True)}"
+        for hosts, combined in judged
+        if combined in deciding
+        for host in combined["turned_by"]
     }
-    by_one = [served for one in counted for served in one.by_one]
+    by_one = [served for evaluation in counted for served in evaluation.by_one]
     return conclusion.recommendation([*deciding, *by_one]), ", ".join(figures), turned
 
 

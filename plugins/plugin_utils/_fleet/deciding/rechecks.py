@@ -39,25 +39,25 @@ def of_class(counted: t.Iterable[Conclusion], again: t.Iterable[Conclusion], now
         ``{host, run, day, age_days, kernel, mitigations, state}`` each; ``state`` is one of those of :mod:`series`, or
         ``NOT_COMPARED`` of a host that is none of those that decided.
     """
-    deciding = {one.host: one for one in counted}
-    begin = max((one.when for one in deciding.values()), default=None)
+    deciding = {evaluation.host: evaluation for evaluation in counted}
+    begin = max((evaluation.when for evaluation in deciding.values()), default=None)
     later = []
-    for one in sorted(again, key=lambda one: (one.when, one.run), reverse=True):
-        since = deciding[one.host].when if one.host in deciding else begin
-        if since and one.when > since:
-            later.append(one)
-    hosts = {one.host for one in later if one.host in deciding}
+    for recheck in sorted(again, key=lambda recheck: (recheck.when, recheck.run), reverse=True):
+        since = deciding[recheck.host].when if recheck.host in deciding else begin
+        if since and recheck.when > since:
+            later.append(recheck)
+    hosts = {recheck.host for recheck in later if recheck.host in deciding}
     return [
         {
-            "host": one.host,
-            "run": one.run,
-            "day": one.at.astimezone(datetime.UTC).date().isoformat() if one.at else None,
-            "age_days": max(0, (now - one.at).days) if one.at else None,
-            "kernel": one.basis.kernel,
-            "mitigations": None if one.basis.mitigations is None else list(one.basis.mitigations),
-            "state": _state(deciding[one.host], one, len(hosts)) if one.host in deciding else NOT_COMPARED,
+            "host": recheck.host,
+            "run": recheck.run,
+            "day": recheck.at.astimezone(datetime.UTC).date().isoformat() if recheck.at else None,
+            "age_days": max(0, (now - recheck.at).days) if recheck.at else None,
+            "kernel": recheck.basis.kernel,
+            "mitigations": None if recheck.basis.mitigations is None else list(recheck.basis.mitigations),
+            "state": _state(deciding[recheck.host], recheck, len(hosts)) if recheck.host in deciding else NOT_COMPARED,
         }
-        for one in later
+        for recheck in later
     ]
 
 
@@ -71,13 +71,13 @@ def _state(first: Conclusion, later: Conclusion, hosts: int) -> str:
 
 
 def _of_workload(first: Conclusion, later: Conclusion, key: tuple[str, float | None], level: float) -> str:
-    known = [one for one in (_interval(run, key, first) for run in (first, later)) if one]
+    known = [interval for interval in (_interval(run, key, first) for run in (first, later)) if interval]
     return series.standing(known, series.turns(known, MARGIN, level), MARGIN) or NOT_DECIDED
 
 
-def _interval(one: Conclusion, key: tuple[str, float | None], first: Conclusion) -> series.Interval | None:
+def _interval(evaluation: Conclusion, key: tuple[str, float | None], first: Conclusion) -> series.Interval | None:
     """Return what a run says of a workload; None where it does not measure what the first one did."""
-    found, declared = one.workloads.get(key), first.workloads[key]
+    found, declared = evaluation.workloads.get(key), first.workloads[key]
     if found is None or found["confounded"] or any(found[name] != declared[name] for name in pooled.DECLARED):
         return None
     return series.interval(*(found[name] for name in ("ratio", "ci_low", "ci_high", "interval_confidence")))
@@ -92,28 +92,28 @@ def counting(found: t.Iterable[Recheck]) -> Recheck | None:
     Args:
         found: from :func:`of_class`.
     """
-    compared = [one for one in found if one["state"] != NOT_COMPARED]
-    latest = {one["host"]: one for one in reversed(compared)}
-    changed = [one for one in compared if one["state"] == CHANGED and one is latest[one["host"]]]
-    holding = [one for one in compared if one["state"] == HOLDS]
+    compared = [recheck for recheck in found if recheck["state"] != NOT_COMPARED]
+    latest = {recheck["host"]: recheck for recheck in reversed(compared)}
+    changed = [recheck for recheck in compared if recheck["state"] == CHANGED and recheck is latest[recheck["host"]]]
+    holding = [recheck for recheck in compared if recheck["state"] == HOLDS]
     return next(iter([*changed, *holding, *compared]), None)
 
 
 def confirming(found: t.Sequence[Recheck]) -> list[Recheck]:
     """Return the re-checks that confirm a decision, the latest first; the argument is that of :func:`counting`."""
-    one = counting(found)
-    return [of for of in found if of["state"] == HOLDS] if one and one["state"] == HOLDS else []
+    latest = counting(found)
+    return [of for of in found if of["state"] == HOLDS] if latest and latest["state"] == HOLDS else []
 
 
 def said(found: t.Sequence[Recheck]) -> str:
     """Return what is to be said with whose a decision is: ``confirmed on DAY with Linux KERNEL``, and which re-checks
     were in vain; empty where there is nothing.
     """
-    kernels = dict.fromkeys(basis.series(one["kernel"]) for one in found)
-    by_kernel = [[one for one in found if basis.series(one["kernel"]) == name] for name in kernels]
-    confirmed = [one for of_kernel in by_kernel for one in confirming(of_kernel)[:1]]
-    vain = sorted({one["host"] for one in found if one["state"] == NOT_COMPARED})
-    parts = [f"confirmed {_when(one)}" for one in confirmed[:1]]
+    kernels = dict.fromkeys(basis.series(recheck["kernel"]) for recheck in found)
+    by_kernel = [[recheck for recheck in found if basis.series(recheck["kernel"]) == name] for name in kernels]
+    confirmed = [recheck for of_kernel in by_kernel for recheck in confirming(of_kernel)[:1]]
+    vain = sorted({recheck["host"] for recheck in found if recheck["state"] == NOT_COMPARED})
+    parts = [f"confirmed {_when(recheck)}" for recheck in confirmed[:1]]
     if vain:
         named = f"{', '.join(vain[: basis.NAMED])}{' and others' if len(vain) > basis.NAMED else ''}"
         parts.append(f"re-checked in vain with {named}, which did not decide")
@@ -124,7 +124,7 @@ def _age_days(decision: Decision, about: t.Sequence[Recheck]) -> int | None:
     """Return the age of a decision of a hardware class, or of the last re-check that confirms it; None where it is not
     known.
     """
-    ages = [decision["age_days"], *(one["age_days"] for one in confirming(about))]
+    ages = [decision["age_days"], *(recheck["age_days"] for recheck in confirming(about))]
     return min((age for age in ages if age is not None), default=None)
 
 
@@ -146,10 +146,14 @@ def stale(decision: Decision, facts: fields.Facts, max_age: int) -> list[str]:
             more = [of[of_each] for of in confirming(about)]
             rests_on[name] = rests_on[name] + [known for known in more if known is not None]
     reasons = basis.stale(rests_on, _age_days(decision, about), facts, max_age)
-    one = counting(about)
-    if one and one["state"] != HOLDS:
-        says = "says that the effect has changed" if one["state"] == CHANGED else "does not tell whether it still holds"
-        reasons.append(f"its re-check by {one['host']} {_when(one)} {says}")
+    counted = counting(about)
+    if counted and counted["state"] != HOLDS:
+        says = (
+            "says that the effect has changed"
+            if counted["state"] == CHANGED
+            else "does not tell whether it still holds"
+        )
+        reasons.append(f"its re-check by {counted['host']} {_when(counted)} {says}")
     return reasons
 
 
@@ -158,16 +162,16 @@ def _about(decision: Decision, facts: fields.Facts) -> list[Recheck]:
     a host for whose own the decision was measured, or re-checked.
     """
     found = decision["rechecks"]
-    compared = [one["kernel"] for one in found if one["state"] != NOT_COMPARED]
+    compared = [recheck["kernel"] for recheck in found if recheck["state"] != NOT_COMPARED]
     own = basis.series(fields.if_text(facts.get("kernel")))
     if own is None or own not in map(basis.series, [*decision["rests_on"]["kernels"], *compared]):
         return list(found)
-    return [one for one in found if basis.series(one["kernel"]) in (None, own)]
+    return [recheck for recheck in found if basis.series(recheck["kernel"]) in (None, own)]
 
 
-def _when(one: Recheck) -> str:
-    day = f"on {one['day']}" if one["day"] else "on a day that is not known"
-    return f"{day} with Linux {one['kernel']}" if one["kernel"] else day
+def _when(recheck: Recheck) -> str:
+    day = f"on {recheck['day']}" if recheck["day"] else "on a day that is not known"
+    return f"{day} with Linux {recheck['kernel']}" if recheck["kernel"] else day
 
 
 def to_measure(host: str, decision: Decision, facts: fields.Facts, reasons: t.Sequence[str], max_age: int) -> list[str]:

@@ -49,7 +49,7 @@ class Host:
     @functools.cached_property
     def samples(self) -> list[list[t.Any]]:
         """One row per metric of each sample, the primary metric first, with the columns of :data:`SAMPLE_COLUMNS`."""
-        workloads = {one.name: one for one in self.result.plan.workloads or ()}
+        workloads = {workload.name: workload for workload in self.result.plan.workloads or ()}
         return [
             row
             for sample in self.result.samples
@@ -74,8 +74,8 @@ class Host:
         quoted = functools.cache(lambda text: _quoted(cell(text)))
         of_run = [quoted(text) for text in _run(self.result)]
         workloads = {
-            one.name: (quoted(one.primary), quoted(one.metrics[one.primary].unit))
-            for one in self.result.plan.workloads or ()
+            workload.name: (quoted(workload.primary), quoted(workload.metrics[workload.primary].unit))
+            for workload in self.result.plan.workloads or ()
         }
         return "".join(
             line

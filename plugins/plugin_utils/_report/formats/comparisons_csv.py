@@ -46,12 +46,16 @@ COMPARISON_COLUMNS = (
 
 
 def _host(host: Host) -> str:
-    return tables.csv_text(tables.safe_rows([_row(host.summary, one) for one in host.summary["comparisons"]]))
+    return tables.csv_text(
+        tables.safe_rows([_row(host.summary, comparison) for comparison in host.summary["comparisons"]])
+    )
 
 
-def _row(summary: dict[str, t.Any], one: dict[str, t.Any]) -> list[t.Any]:
-    sides = {f"{side}_{key}": one[side][key] for side in ("baseline", "candidate") for key in ("arm", "placement")}
-    values = {**{key: summary[key] for key in ("run", "host", "hardware_class")}, **one, **sides}
+def _row(summary: dict[str, t.Any], comparison: dict[str, t.Any]) -> list[t.Any]:
+    sides = {
+        f"{side}_{key}": comparison[side][key] for side in ("baseline", "candidate") for key in ("arm", "placement")
+    }
+    values = {**{key: summary[key] for key in ("run", "host", "hardware_class")}, **comparison, **sides}
     return [values.get(column) for column in COMPARISON_COLUMNS]
 
 

@@ -26,7 +26,7 @@ def _host(host: Host) -> str:
 def _tail(ending: Ending) -> str:
     """Return the end of results.json, after the hosts."""
     classes = json.dumps(hardware_classes.described(ending.classes), sort_keys=True, allow_nan=False)
-    entries = json.dumps([dataclasses.asdict(one) for one in ending.refused], sort_keys=True)
+    entries = json.dumps([dataclasses.asdict(entry) for entry in ending.refused], sort_keys=True)
     return (
         f'\n],\n"classes": {classes},\n"refused": {entries},\n"schema": "{SCHEMA_NAME}",\n"schema_version":'
         f" {SCHEMA_VERSION}}}\n"

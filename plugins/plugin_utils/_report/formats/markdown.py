@@ -47,25 +47,29 @@ def _host(host: Host) -> str:
         *concluded["costs"],
         report_text.restored(summary["restored"]),
     ]
-    lines += [f"- {plain(one)}" for one in sentences]
+    lines += [f"- {plain(sentence)}" for sentence in sentences]
     lines.append("")
     if summary["comparisons"]:
         lines += ["| workload | compared | change | verdict | blocks |", "|---|---|---|---|---|"]
-        for one in summary["comparisons"]:
-            title = ", ".join(filter(None, [one["title"], report_text.metric(one)]))
-            cells = [title, report_text.compared(one), wording.change_and_interval(change.Change.read(one))]
-            lines.append(f"| {' | '.join(map(plain, [*cells, report_text.verdict(one)]))} | {one['n']} |")
+        for comparison in summary["comparisons"]:
+            title = ", ".join(filter(None, [comparison["title"], report_text.metric(comparison)]))
+            cells = [
+                title,
+                report_text.compared(comparison),
+                wording.change_and_interval(change.Change.read(comparison)),
+            ]
+            lines.append(f"| {' | '.join(map(plain, [*cells, report_text.verdict(comparison)]))} | {comparison['n']} |")
         lines.append("")
     if len(summary["arms"]) < 2:
         lines += _measured(host)
     if summary["exposure"]:
         lines += ["What each arm leaves open of the kernel's list of vulnerabilities:", ""]
-        lines += [f"- {plain(one['title'])}: {plain(one['text'])} ({one['basis']})" for one in summary["exposure"]]
+        lines += [f"- {plain(arm['title'])}: {plain(arm['text'])} ({arm['basis']})" for arm in summary["exposure"]]
         lines.append("")
     missing = [*summary["not_measured"], *summary["failures"]]
     if missing:
         lines += ["Not measured:", ""]
-        lines += [f"- {plain(', '.join(report_text.key_parts(one)))}: {plain(one['reason'])}" for one in missing]
+        lines += [f"- {plain(', '.join(report_text.key_parts(entry)))}: {plain(entry['reason'])}" for entry in missing]
         lines.append("")
     return "\n".join(lines) + "\n"
 
@@ -73,20 +77,20 @@ def _host(host: Host) -> str:
 def _measured(host: Host) -> list[str]:
     """Format the values of a run that compared no arms: they are all that it found."""
     lines = ["| workload | metric | placement | value | blocks |", "|---|---|---|---|---|"]
-    for one in host.summary["levels"]:
-        about = measures.describe_workload(host.result, one["workload"], one["parameter"], one["metric"])
-        value, low, high = (report_text.number(one[end]) for end in ("value", "low", "high"))
-        said = value if one["value"] is None else f"{value} {about.unit}"
-        interval = "" if one["low"] is None else f" ({low} to {high})"
-        cells = [about.title, one["metric"], placements.title(one["placement"]), f"{said}{interval}"]
-        lines.append(f"| {' | '.join(map(plain, cells))} | {one['n']} |")
+    for level in host.summary["levels"]:
+        about = measures.describe_workload(host.result, level["workload"], level["parameter"], level["metric"])
+        value, low, high = (report_text.number(level[end]) for end in ("value", "low", "high"))
+        said = value if level["value"] is None else f"{value} {about.unit}"
+        interval = "" if level["low"] is None else f" ({low} to {high})"
+        cells = [about.title, level["metric"], placements.title(level["placement"]), f"{said}{interval}"]
+        lines.append(f"| {' | '.join(map(plain, cells))} | {level['n']} |")
     return [*lines, ""] if host.summary["levels"] else []
 
 
 def _tail(ending: Ending) -> str:
     """Format what holds for each hardware class of several hosts, and list the unused result files."""
     lines = []
-    several = [one for one in ending.classes if one["hosts"] > 1]
+    several = [group for group in ending.classes if group["hosts"] > 1]
     if several:
         lines += [
             "## By hardware class",
@@ -94,8 +98,8 @@ def _tail(ending: Ending) -> str:
             "| class | workload | hosts | change | verdict | its hosts |",
             "|---|---|---|---|---|---|",
         ]
-        for one in several:
-            for workload in one["refused"]:
+        for group in several:
+            for workload in group["refused"]:
                 cells = [
                     workload["title"],
                     str(sum(len(of["hosts"]) for of in workload["declared"])),
@@ -103,8 +107,8 @@ def _tail(ending: Ending) -> str:
                     "",
                     workload["sentence"],
                 ]
-                lines.append(f"| {code(one['hardware_class'] or 'unknown')} | {' | '.join(map(plain, cells))} |")
-            for workload in one["workloads"]:
+                lines.append(f"| {code(group['hardware_class'] or 'unknown')} | {' | '.join(map(plain, cells))} |")
+            for workload in group["workloads"]:
                 cells = [
                     workload["title"],
                     str(workload["n"]),
@@ -112,10 +116,10 @@ def _tail(ending: Ending) -> str:
                     report_text.verdict(workload),
                     workload["sentence"],
                 ]
-                lines.append(f"| {code(one['hardware_class'] or 'unknown')} | {' | '.join(map(plain, cells))} |")
+                lines.append(f"| {code(group['hardware_class'] or 'unknown')} | {' | '.join(map(plain, cells))} |")
         lines.append("")
     if ending.refused:
-        lines += ["## Refused", "", *(f"- {code(one.file)}: {plain(one.reason)}" for one in ending.refused), ""]
+        lines += ["## Refused", "", *(f"- {code(entry.file)}: {plain(entry.reason)}" for entry in ending.refused), ""]
     return "\n".join(lines)
 
 

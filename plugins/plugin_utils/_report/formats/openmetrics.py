@@ -58,26 +58,30 @@ def _host(report: Host) -> str:
             pairs = ",".join(f'{key}="{label(text)}"' for key, text in {**host, **labels}.items())
             lines.append(f"{name}{{{pairs}}} {value!r}\n")
 
-    def add_comparison(one: dict[str, t.Any], name: str, **labels: str) -> None:
+    def add_comparison(comparison: dict[str, t.Any], name: str, **labels: str) -> None:
         labels.update(
-            workload=one["workload"],
-            metric=one["metric"],
-            primary=str(one["primary"]).lower(),
-            **({} if one.get("parameter") is None else {"parameter": f"{one['parameter']:.12g}"}),
+            workload=comparison["workload"],
+            metric=comparison["metric"],
+            primary=str(comparison["primary"]).lower(),
+            **({} if comparison.get("parameter") is None else {"parameter": f"{comparison['parameter']:.12g}"}),
         )
-        add(f"{name}_ratio", one["ratio"], **labels)
-        add(f"{name}_ratio_low", one["ci_low"], **labels)
-        add(f"{name}_ratio_high", one["ci_high"], **labels)
+        add(f"{name}_ratio", comparison["ratio"], **labels)
+        add(f"{name}_ratio_low", comparison["ci_low"], **labels)
+        add(f"{name}_ratio_high", comparison["ci_high"], **labels)
         # A most load is compared the other way round: of it there are both values.
-        for part in change.FIELDS if one["metric"] != limits.MOST_LOAD else ():
-            add(f"{name}_{part}", one[part], **labels)
-        add(f"{name}_verdict", 1, **labels, verdict=one["verdict"])
+        for part in change.FIELDS if comparison["metric"] != limits.MOST_LOAD else ():
+            add(f"{name}_{part}", comparison[part], **labels)
+        add(f"{name}_verdict", 1, **labels, verdict=comparison["verdict"])
 
-    for one in host_comparisons.of_smt(summary["comparisons"], every_metric=True):
-        add_comparison(one, "threadwise_smt")
-    for one in host_comparisons.of_other_arms(summary["comparisons"], every_metric=True):
+    for comparison in host_comparisons.of_smt(summary["comparisons"], every_metric=True):
+        add_comparison(comparison, "threadwise_smt")
+    for comparison in host_comparisons.of_other_arms(summary["comparisons"], every_metric=True):
         add_comparison(
-            one, "threadwise_smt_arm", arm=one["effect"], baseline=one["baseline"]["arm"], placement=one["placement"]
+            comparison,
+            "threadwise_smt_arm",
+            arm=comparison["effect"],
+            baseline=comparison["baseline"]["arm"],
+            placement=comparison["placement"],
         )
     for level in summary["levels"]:
         if level["metric"] == limits.MOST_LOAD:

@@ -26,7 +26,7 @@ def left_out() -> str | None:
     """Return one sentence about what a report on this controller lacks, for want of recommended packages;
     None where it lacks nothing.
     """
-    lost = {f"without {one.name}": one.missing_library for one in formats()}
+    lost = {f"without {file_format.name}": file_format.missing_library for file_format in formats()}
     return libraries.left_out("the report is made", lost)
 
 

@@ -40,17 +40,21 @@ def against_baseline(summary: dict[str, t.Any]) -> list[Comparison]:
     )
     order = {arm["name"]: number for number, arm in enumerate(summary["arms"])}
     subjects = {subject: number for number, subject in enumerate(dict.fromkeys(map(_subject, found)))}
-    return sorted(found, key=lambda one: (subjects[_subject(one)], order[one["candidate"]["arm"]]))
+    return sorted(found, key=lambda comparison: (subjects[_subject(comparison)], order[comparison["candidate"]["arm"]]))
 
 
-def _subject(one: Comparison) -> tuple[str, float | None]:
-    return one["workload"], one.get("parameter")
+def _subject(comparison: Comparison) -> tuple[str, float | None]:
+    return comparison["workload"], comparison.get("parameter")
 
 
 def among_others(summary: dict[str, t.Any]) -> list[Comparison]:
     """Return the comparisons of the other arms among each other at the widest placement, where they were asked for."""
     baseline = summary["arms"][0]["name"]
-    return [one for one in host_comparisons.at_widest(summary["comparisons"]) if one["baseline"]["arm"] != baseline]
+    return [
+        comparison
+        for comparison in host_comparisons.at_widest(summary["comparisons"])
+        if comparison["baseline"]["arm"] != baseline
+    ]
 
 
 def forests(found: t.Sequence[Comparison]) -> list[charts.Picture]:
@@ -60,11 +64,11 @@ def forests(found: t.Sequence[Comparison]) -> list[charts.Picture]:
         found: from :func:`against_baseline`.
     """
     by_workload: dict[tuple[str, float | None], list[Comparison]] = {}
-    for one in found:
-        by_workload.setdefault(_subject(one), []).append(one)
+    for comparison in found:
+        by_workload.setdefault(_subject(comparison), []).append(comparison)
     pages: list[list[list[Comparison]]] = [[]]
     for group in by_workload.values():
-        if pages[-1] and sum(len(one) + 1 for one in pages[-1]) + len(group) >= ROWS_OF_A_CHART:
+        if pages[-1] and sum(len(placed) + 1 for placed in pages[-1]) + len(group) >= ROWS_OF_A_CHART:
             pages.append([])
         pages[-1].append(group)
     most = max(1, MAX_ROWS // ROWS_OF_A_CHART)
@@ -79,27 +83,32 @@ def of_factors(found: t.Sequence[factors.Factorial], margin: float) -> list[tupl
         margin: effects within this share of 1 count as none.
     """
     drawn = []
-    for one in found[: MAX_ROWS // ROWS_OF_A_CHART]:
+    for factorial in found[: MAX_ROWS // ROWS_OF_A_CHART]:
         rows = [
             {
                 "label": label,
-                "better": one.better,
+                "better": factorial.better,
                 "ratio": effect.ratio,
                 "low": effect.low or effect.ratio,
                 "high": effect.high or effect.ratio,
                 "verdict": effect.verdict,
                 "text": wording.change_and_interval(effect.change),
             }
-            for label, effect in one.rows()
+            for label, effect in factorial.rows()
         ]
-        drawn.append((one, charts.forest(rows, margin, report_text.SIDES_OF_ARMS, f"{one.title}: two factors")))
+        drawn.append(
+            (factorial, charts.forest(rows, margin, report_text.SIDES_OF_ARMS, f"{factorial.title}: two factors"))
+        )
     return drawn
 
 
 def _forest(groups: t.Sequence[t.Sequence[Comparison]]) -> charts.Picture:
-    compared = [one for group in groups for one in group]
+    compared = [comparison for group in groups for comparison in group]
     rows = [row for group in groups for row in (_head(group[0]), *map(_row, group))]
-    named = "; ".join(f"{one['title']}, {_label(one)} {wording.judged(one)}" for one in compared[:MAX_NAMED])
+    named = "; ".join(
+        f"{comparison['title']}, {_label(comparison)} {wording.judged(comparison)}"
+        for comparison in compared[:MAX_NAMED]
+    )
     more = f"; and {len(compared) - MAX_NAMED} more in the table" if len(compared) > MAX_NAMED else ""
     baseline = compared[0]["baseline"]["arm_title"]
     return charts.forest(
@@ -110,28 +119,30 @@ def _forest(groups: t.Sequence[t.Sequence[Comparison]]) -> charts.Picture:
     )
 
 
-def _head(one: Comparison) -> dict[str, t.Any]:
+def _head(comparison: Comparison) -> dict[str, t.Any]:
     """Return the row of the baseline, which names the workload."""
     return {
-        "label": one["title"],
-        "better": one["better"],
+        "label": comparison["title"],
+        "better": comparison["better"],
         "ratio": 1.0,
         "low": 1.0,
         "high": 1.0,
         "verdict": charts.BASELINE,
-        "text": f"{one['baseline']['arm_title']} (baseline)",
+        "text": f"{comparison['baseline']['arm_title']} (baseline)",
     }
 
 
-def _row(one: Comparison) -> dict[str, t.Any]:
-    return {"label": _label(one), **report_text.ratio_row(one)}
+def _row(comparison: Comparison) -> dict[str, t.Any]:
+    return {"label": _label(comparison), **report_text.ratio_row(comparison)}
 
 
-def _label(one: Comparison) -> str:
+def _label(comparison: Comparison) -> str:
     where = (
-        "" if one["placement"] == host_comparisons.WHOLE_MACHINE else f", {placements.short_title(one['placement'])}"
+        ""
+        if comparison["placement"] == host_comparisons.WHOLE_MACHINE
+        else f", {placements.short_title(comparison['placement'])}"
     )
-    return f"{one['candidate']['arm_title']}{where}"
+    return f"{comparison['candidate']['arm_title']}{where}"
 
 
 def exposures(summary: dict[str, t.Any]) -> dict[str, t.Any] | None:
@@ -139,11 +150,11 @@ def exposures(summary: dict[str, t.Any]) -> dict[str, t.Any] | None:
     and a row of cells for each vulnerability that affects the host; None without one.
     """
     found = summary["exposure"]
-    names = sorted({name for one in found for name, state in one["states"].items() if state != exposure.NOT_AFFECTED})
+    names = sorted({name for arm in found for name, state in arm["states"].items() if state != exposure.NOT_AFFECTED})
     if not names:
         return None
     unknown = STATES[exposure.NOT_KNOWN]
     rows = [
-        (name, [STATES[one["states"][name]] if name in one["states"] else unknown for one in found]) for name in names
+        (name, [STATES[arm["states"][name]] if name in arm["states"] else unknown for arm in found]) for name in names
     ]
     return {"arms": found, "rows": rows}

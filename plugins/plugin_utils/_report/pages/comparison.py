@@ -95,7 +95,7 @@ def _alike(pairs: t.Sequence[Pair]) -> tuple[list[Pair], list[str]]:
     found = {key: different for key, rows in declared.items() if len(different := pooled.declarations(rows)) > 1}
 
     def without(row: hardware_classes.Row) -> hardware_classes.Row:
-        return {**row, "workloads": {key: one for key, one in row["workloads"].items() if key not in found}}
+        return {**row, "workloads": {key: workload for key, workload in row["workloads"].items() if key not in found}}
 
     return [(without(before), without(after)) for before, after in pairs], [
         f"{key} is not compared: {wording.declared(different)}." for key, different in sorted(found.items())
@@ -125,8 +125,8 @@ def _lines(before: hardware_classes.Row, after: hardware_classes.Row) -> list[li
     return found
 
 
-def _effect(one: dict[str, t.Any]) -> list[t.Any]:
-    return [wording.judged(one), one["change"], one["verdict"]]
+def _effect(comparison: dict[str, t.Any]) -> list[t.Any]:
+    return [wording.judged(comparison), comparison["change"], comparison["verdict"]]
 
 
 def _workloads(pairs: t.Sequence[Pair], margin: float, confidence: float) -> dict[str, t.Any] | None:
@@ -150,31 +150,31 @@ def _workloads(pairs: t.Sequence[Pair], margin: float, confidence: float) -> dic
         {
             "title": new["title"],
             "better": new["better"],
-            **one,
-            **change.of(one, new["better"]),
-            "turned": _turned(list(hosts), sides, one),
+            **comparison,
+            **change.of(comparison, new["better"]),
+            "turned": _turned(list(hosts), sides, comparison),
         }
-        for hosts, sides, one in zip(both.values(), family, paired.compare_family(family, margin, confidence))
+        for hosts, sides, comparison in zip(both.values(), family, paired.compare_family(family, margin, confidence))
         for _old, new in [next(iter(hosts.values()))]
     ]
-    rows = [{"label": one["title"], **report_text.ratio_row(one)} for one in judged]
+    rows = [{"label": comparison["title"], **report_text.ratio_row(comparison)} for comparison in judged]
     return {
         "judged": judged,
         "chart": host_page.forest(rows, judged, ("does worse than before", "does better than before")),
     }
 
 
-def _turned(hosts: list[str], sides: tuple[list[float], list[float], str], one: dict[str, t.Any]) -> str:
+def _turned(hosts: list[str], sides: tuple[list[float], list[float], str], comparison: dict[str, t.Any]) -> str:
     """Say which host alone turns a verdict about both runs; empty where none does."""
-    if one["verdict"] == paired.INCONCLUSIVE:
+    if comparison["verdict"] == paired.INCONCLUSIVE:
         return ""
     half = 0.0 if len(hosts) > paired.MIN_BLOCKS else None
-    level, margin = 1 - one["interval_confidence"], math.log1p(one["margin"])
+    level, margin = 1 - comparison["interval_confidence"], math.log1p(comparison["margin"])
     before, after = (list(map(math.log, side)) for side in sides[:2])
     turned_by, more_hosts = leave_one_out.turned_by(
-        hosts, (before, after), one["verdict"], level, margin, lambda _place: half
+        hosts, (before, after), comparison["verdict"], level, margin, lambda _place: half
     )
-    return wording.turned({**one, "turned_by": turned_by, "more_hosts": more_hosts}, len(hosts))
+    return wording.turned({**comparison, "turned_by": turned_by, "more_hosts": more_hosts}, len(hosts))
 
 
 def _environment(pairs: t.Sequence[Pair]) -> list[tuple[str, str, str, int]]:

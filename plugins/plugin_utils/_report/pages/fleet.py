@@ -50,11 +50,11 @@ def render(
         refused: result files that are not in the report.
         classes: of these hosts, from :func:`hardware_classes.by_class`.
     """
-    outliers = {host for one in classes for workload in one["workloads"] for host in workload["outliers"]}
+    outliers = {host for group in classes for workload in group["workloads"] for host in workload["outliers"]}
     rows = sorted(rows, key=lambda row: _attention(row, outliers))
     counts = collections.Counter(row["title"] for row in rows)
     order = [*report_text.RECOMMENDATION_TITLES.values(), *sorted(counts)]
-    titles = {key: one["title"] for row in rows for key, one in row["workloads"].items()}
+    titles = {key: workload["title"] for row in rows for key, workload in row["workloads"].items()}
     table = [_cells(row, list(titles)[:MAX_COLUMNS], row["host"] in outliers) for row in rows]
     return frame.render(
         "run.html.j2",
@@ -119,7 +119,7 @@ def _charts(
     for subject in hardware_classes.subjects(rows):
         members = (
             [row for row in rows if row["subject"] == subject],
-            [one for one in classes if one["subject"] == subject],
+            [group for group in classes if group["subject"] == subject],
         )
         kinds: list[tuple[str | None, tuple[str, str], str]] = [
             (arms.SMT_OFF, report_text.SIDES_OF_SMT, "SMT off against SMT on"),
@@ -143,18 +143,18 @@ def _chart(
     for None, all else.
     """
 
-    def drawn(one: dict[str, t.Any]) -> bool:
-        return (one["effect"] if one["of_smt"] else None) == side_of_smt
+    def drawn(workload: dict[str, t.Any]) -> bool:
+        return (workload["effect"] if workload["of_smt"] else None) == side_of_smt
 
-    hosts = [(row["host"], one) for row in rows for one in row["workloads"].values() if drawn(one)]
+    hosts = [(row["host"], workload) for row in rows for workload in row["workloads"].values() if drawn(workload)]
     # With several arms a line has to say which one it is of.
-    name = "name" if len({one["effect"] for _host, one in hosts}) < 2 else "title"
+    name = "name" if len({workload["effect"] for _host, workload in hosts}) < 2 else "title"
     if len(rows) <= MAX_HOSTS_DRAWN:
-        lines = [{"label": f"{host}: {one[name]}", **report_text.ratio_row(one)} for host, one in hosts]
-        return host_page.forest(lines, [one for _host, one in hosts], sides)
+        lines = [{"label": f"{host}: {workload[name]}", **report_text.ratio_row(workload)} for host, workload in hosts]
+        return host_page.forest(lines, [workload for _host, workload in hosts], sides)
     shown = [
         {
-            "label": f"{one['hardware_class'] or 'unknown class'}: {workload[name]}",
+            "label": f"{group['hardware_class'] or 'unknown class'}: {workload[name]}",
             **{key: workload[key] for key in ("better", "ratios", "ratio", "verdict")},
             "text": (
                 f"{wording.change_and_interval(change.Change.read(workload))},"
@@ -162,8 +162,8 @@ def _chart(
             ),
             "margin": workload["margin"],
         }
-        for one in classes
-        for workload in one["workloads"]
+        for group in classes
+        for workload in group["workloads"]
         if drawn(workload)
     ][: workloads_part.MAX_ROWS_DRAWN]
     if not shown:
@@ -215,8 +215,8 @@ def _contested(row: hardware_classes.Row) -> bool:
     return row["recommendation"] in (conclusion.ON, conclusion.OFF) and not row["agreed"]
 
 
-def _change(one: dict[str, t.Any] | None) -> t.Any:
-    return "not compared" if one is None else [wording.judged(one), round(one["change"], 6), one["verdict"]]
+def _change(effect: dict[str, t.Any] | None) -> t.Any:
+    return "not compared" if effect is None else [wording.judged(effect), round(effect["change"], 6), effect["verdict"]]
 
 
 def _disagreeing(classes: t.Sequence[dict[str, t.Any]]) -> list[str]:
@@ -224,11 +224,11 @@ def _disagreeing(classes: t.Sequence[dict[str, t.Any]]) -> list[str]:
     or that one host alone turns.
     """
     return [
-        f"{one['hardware_class'] or 'unknown class'}, {workload['title']}: {workload['sentence']}"
-        for one in classes
+        f"{group['hardware_class'] or 'unknown class'}, {workload['title']}: {workload['sentence']}"
+        for group in classes
         for workload in [
-            *one["refused"],
-            *(of for of in one["workloads"] if of["verdict"] == pooled.HOSTS_DISAGREE or of["turned_by"]),
+            *group["refused"],
+            *(of for of in group["workloads"] if of["verdict"] == pooled.HOSTS_DISAGREE or of["turned_by"]),
         ]
     ]
 
@@ -238,8 +238,8 @@ def _notable(
 ) -> list[tuple[str, list[str]]]:
     """Return what needs attention, each a title and the hosts that it concerns."""
     unlike: dict[str, list[str]] = {}
-    for one in classes:
-        for workload in one["workloads"]:
+    for group in classes:
+        for workload in group["workloads"]:
             for host, ratio in workload["outliers"].items():
                 unlike.setdefault(host, []).append(
                     f"{workload['title']} {wording.change_of_ratio(ratio, workload['better'])}, its class"

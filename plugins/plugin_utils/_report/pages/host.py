@@ -64,9 +64,18 @@ def render(analysis: HostAnalysis, summary: dict[str, t.Any], alone: bool) -> st
     result, comparisons = analysis.result, analysis.comparisons
     several = len(result.arms) > 2
     of_smt, of_others = analysis.of_smt, analysis.of_other_arms
-    within = [] if several else [one for one in comparisons if one["kind"] == "arm" and load_limit.is_most_load(one)]
+    within = (
+        []
+        if several
+        else [
+            comparison
+            for comparison in comparisons
+            if comparison["kind"] == "arm" and load_limit.is_most_load(comparison)
+        ]
+    )
     of_smt, of_others = (
-        [one for one in group if several or not load_limit.is_most_load(one)] for group in (of_smt, of_others)
+        [comparison for comparison in group if several or not load_limit.is_most_load(comparison)]
+        for group in (of_smt, of_others)
     )
     main, among = (
         (arms_part.against_baseline(summary), arms_part.among_others(summary))
@@ -75,22 +84,24 @@ def render(analysis: HostAnalysis, summary: dict[str, t.Any], alone: bool) -> st
     )
     # With few workloads no table says more than what the curves of streams have in theirs.
     workloads = workloads_part.workloads(analysis)
-    by_streams = {one["workload"] for one in workloads if one["streams"]}
-    between_arms = [one for one in comparisons if one["kind"] == "arm"]
+    by_streams = {workload["workload"] for workload in workloads if workload["streams"]}
+    between_arms = [comparison for comparison in comparisons if comparison["kind"] == "arm"]
     deciding = [
-        one
-        for one in between_arms
-        if one["primary"]
-        and one not in within
-        and not (one["workload"] in by_streams and workloads_part.is_of_streams(one))
+        comparison
+        for comparison in between_arms
+        if comparison["primary"]
+        and comparison not in within
+        and not (comparison["workload"] in by_streams and workloads_part.is_of_streams(comparison))
     ]
     # Where the whole machine was not compared, the picture is of what the conclusion is about then.
     main = main or host_comparisons.at_widest(deciding)
-    shown = set(map(id, [*main, *among])) | (set() if several else {(True, one["placement"]) for one in of_smt})
+    shown = set(map(id, [*main, *among])) | (
+        set() if several else {(True, comparison["placement"]) for comparison in of_smt}
+    )
     sides = report_text.SIDES_OF_SMT if of_smt and not of_others and not several else report_text.SIDES_OF_ARMS
     baseline, *candidates = (recorded.arm_title(result, name) for name in host_comparisons.in_order(result))
     opening, rest = answer_part.opening(summary["conclusion"]["statements"])
-    further = [one for one in between_arms if not one["primary"]]
+    further = [comparison for comparison in between_arms if not comparison["primary"]]
     return frame.render(
         "host.html.j2",
         result=result,
@@ -105,20 +116,21 @@ def render(analysis: HostAnalysis, summary: dict[str, t.Any], alone: bool) -> st
         main_charts=(
             arms_part.forests(main)
             if several
-            else [forest([{"label": one["title"], **report_text.ratio_row(one)} for one in main], main, sides)]
+            else [forest([{"label": row["title"], **report_text.ratio_row(row)} for row in main], main, sides)]
         ),
         compared=f"{'each other arm' if several else candidates[0]} against {baseline}" if candidates else None,
         several=several,
         why_not=recorded.why_not_compared(result),
         sides=sides,
         others=[
-            one
-            for one in deciding
-            if id(one) not in shown and (host_comparisons.is_of_smt(one), one["placement"]) not in shown
+            comparison
+            for comparison in deciding
+            if id(comparison) not in shown
+            and (host_comparisons.is_of_smt(comparison), comparison["placement"]) not in shown
         ],
         further=further,
         further_chart=_of_further(further, several),
-        busy=" or ".join(dict.fromkeys(placements.title(one["placement"]) for one in main)),
+        busy=" or ".join(dict.fromkeys(placements.title(comparison["placement"]) for comparison in main)),
         question=report_text.question(summary),
         of_smt_alone=report_text.is_of_smt_alone(summary),
         exposure=arms_part.exposures(summary),
@@ -129,7 +141,7 @@ def render(analysis: HostAnalysis, summary: dict[str, t.Any], alone: bool) -> st
         usage=_usage(result),
         sequence=_sequence(result),
         others_used=result.environment.busy and result.environment.busy.others,
-        absent=telemetry_part.absent(result, [one["telemetry"] for one in workloads]) if workloads else [],
+        absent=telemetry_part.absent(result, [workload["telemetry"] for workload in workloads]) if workloads else [],
         settings=_settings(result),
         command=_command(result),
         own=_own_commands(result),
@@ -159,10 +171,10 @@ def _of_further(further: t.Sequence[dict[str, t.Any]], several: bool) -> charts.
     found = host_comparisons.at_widest(further, every_metric=True)
     rows = [
         {
-            "label": f"{one['title']}, {one['metric']}{', ' + one['candidate']['arm_title'] if several else ''}",
-            **report_text.ratio_row(one),
+            "label": f"{comparison['title']}, {comparison['metric']}{', ' + comparison['candidate']['arm_title'] if several else ''}",
+            **report_text.ratio_row(comparison),
         }
-        for one in found
+        for comparison in found
     ]
     return forest(rows, found, ("worse", "better"))
 
@@ -171,19 +183,24 @@ def _effects(comparisons: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]
     """Return the comparisons between placements, by effect, each with its chart: of the primary metrics first."""
     found = []
     for effect in host_comparisons.EFFECTS:
-        group = sorted((one for one in comparisons if one["effect"] == effect), key=lambda one: not one["primary"])
+        group = sorted(
+            (comparison for comparison in comparisons if comparison["effect"] == effect),
+            key=lambda comparison: not comparison["primary"],
+        )
         if group:
-            several = len({(one["candidate"]["placement"], one["baseline"]["placement"]) for one in group}) > 1
+            several = len({(pair["candidate"]["placement"], pair["baseline"]["placement"]) for pair in group}) > 1
             # A metric of another direction would take the numbers from the axis; the table has it.
-            directions = {one["better"] for one in group if one["primary"]} or {group[0]["better"]}
+            directions = {comparison["better"] for comparison in group if comparison["primary"]} or {group[0]["better"]}
             rows = []
-            for one in (one for one in group if one["primary"] or {one["better"]} == directions):
+            for comparison in (
+                comparison for comparison in group if comparison["primary"] or {comparison["better"]} == directions
+            ):
                 parts_of_label = [
-                    one["title"],
-                    *([] if one["primary"] else [one["metric"]]),
-                    *([placements.title(one["candidate"]["placement"])] if several else []),
+                    comparison["title"],
+                    *([] if comparison["primary"] else [comparison["metric"]]),
+                    *([placements.title(comparison["candidate"]["placement"])] if several else []),
                 ]
-                rows.append({"label": ", ".join(parts_of_label), **report_text.ratio_row(one)})
+                rows.append({"label": ", ".join(parts_of_label), **report_text.ratio_row(comparison)})
             found.append(
                 {
                     "title": wording.capital(report_text.compared_placements(group[0], several)),
@@ -401,8 +418,8 @@ def _command(result: HostResult) -> str:
             "smt_boot_reboot_ok=true",
             *(f"{variable}=true" for variable in allowed_by),
         ]
-        command += [word for one in given for word in ("-e", one)]
-    measured = [one.name for one in result.plan.workloads or ()]
+        command += [word for assignment in given for word in ("-e", assignment)]
+    measured = [workload.name for workload in result.plan.workloads or ()]
     command += ["-e", json.dumps({"smt_eval_workloads": [name for name in measured if name in BUILT_IN]})]
     names = list(dict.fromkeys(name for by_name in (result.plan.placements or {}).values() for name in by_name))
     if names and tuple(names) != placements.DEFAULT:
@@ -422,4 +439,4 @@ def _command(result: HostResult) -> str:
 
 def _own_commands(result: HostResult) -> list[str]:
     """Return the workloads that are not of the collection: their declaration is needed to repeat the measurement."""
-    return [one.name for one in result.plan.workloads or () if one.name not in BUILT_IN]
+    return [workload.name for workload in result.plan.workloads or () if workload.name not in BUILT_IN]

@@ -32,7 +32,7 @@ def render(rows: t.Sequence[hardware_classes.Row]) -> str:
         rows: of all hosts, of one run or of several.
     """
     runs = sorted({row["run"] for row in rows})
-    lines = [_line(row, one, len(runs) > 1) for row in rows for one in row["capacities"]]
+    lines = [_line(row, capacity, len(runs) > 1) for row in rows for capacity in row["capacities"]]
     of_runs = [("run", False)] if len(runs) > 1 else []
     heads = [
         ("machine", False),
@@ -55,17 +55,17 @@ def render(rows: t.Sequence[hardware_classes.Row]) -> str:
     )
 
 
-def _line(row: hardware_classes.Row, one: t.Mapping[str, t.Any], with_run: bool) -> list[t.Any]:
+def _line(row: hardware_classes.Row, capacity: t.Mapping[str, t.Any], with_run: bool) -> list[t.Any]:
     return [
         row["host"],
         *([row["run"]] if with_run else []),
         row["environment"].get("cpu_model", "unknown"),
-        _count(one["cores"]),
-        _count(one["cpus"]),
-        one["title"],
-        one["arm_title"],
-        one["unit"],
-        *(_figure(one[name]) for name in FIGURES),
+        _count(capacity["cores"]),
+        _count(capacity["cpus"]),
+        capacity["title"],
+        capacity["arm_title"],
+        capacity["unit"],
+        *(_figure(capacity[name]) for name in FIGURES),
     ]
 
 
@@ -82,19 +82,19 @@ def _best(rows: t.Sequence[hardware_classes.Row], with_run: bool) -> list[tuple[
     """Return, for each workload, the machine and arm with the most work by each figure that several of them have."""
     by_workload: dict[tuple[str, str], list[tuple[hardware_classes.Row, t.Mapping[str, t.Any]]]] = {}
     for row in rows:
-        for one in row["capacities"]:
-            by_workload.setdefault((one["workload"], one["unit"]), []).append((row, one))
+        for capacity in row["capacities"]:
+            by_workload.setdefault((capacity["workload"], capacity["unit"]), []).append((row, capacity))
     found = []
     for (_name, unit), members in by_workload.items():
         firsts = []
         for name, what in FIGURES.items():
-            known = [(one[name], row, one) for row, one in members if one[name] is not None]
+            known = [(capacity[name], row, capacity) for row, capacity in members if capacity[name] is not None]
             if len({(row["run"], row["host"]) for _value, row, _one in known}) > 1:
-                value, row, one = max(known, key=lambda entry: entry[0])
+                value, row, capacity = max(known, key=lambda entry: entry[0])
                 where = f"{row['host']} ({row['run']})" if with_run else row["host"]
                 # Money buys work, not a rate.
                 amount = (costs.rate_of(unit) or (unit,))[0] if name == "per_money" else unit
-                firsts.append((what, f"{where}, {one['arm_title']}: {report_text.number(value)} {amount}"))
+                firsts.append((what, f"{where}, {capacity['arm_title']}: {report_text.number(value)} {amount}"))
         if firsts:
             found.append((members[0][1]["title"], firsts))
     return found

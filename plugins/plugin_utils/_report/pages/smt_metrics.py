@@ -59,7 +59,7 @@ def lines(
     """
     return [
         *_of_comparisons(workload.name, comparisons),
-        *_of_room(one for one in spare if one.saturated),
+        *_of_room(usage for usage in spare if usage.saturated),
         *_of_streams(crossover),
         *_of_clients(workload, levels, samples),
     ]
@@ -67,14 +67,16 @@ def lines(
 
 def _of_comparisons(workload: str, comparisons: t.Sequence[host_comparisons.Comparison]) -> list[Line]:
     found = []
-    of_placements = [one for one in comparisons if one["kind"] == "placement" and one["primary"]]
-    for one in [*of_placements, *host_comparisons.of_smt(comparisons)]:
-        is_asked = one["workload"] == workload and one["metric"] != limits.MOST_LOAD
-        is_work = one["aggregate"] in workload_metrics.ADDING_UP or one["effect"] not in YIELDS
-        if is_asked and is_work and one["effect"] in READS:
-            metric = smt_metrics.of_comparison(one["effect"], one)
-            at = "" if one.get("parameter") is None else f" at {one['parameter']:g}"
-            found.append((metric.name + at, _value(one["effect"], metric), READS[one["effect"]]))
+    of_placements = [
+        comparison for comparison in comparisons if comparison["kind"] == "placement" and comparison["primary"]
+    ]
+    for comparison in [*of_placements, *host_comparisons.of_smt(comparisons)]:
+        is_asked = comparison["workload"] == workload and comparison["metric"] != limits.MOST_LOAD
+        is_work = comparison["aggregate"] in workload_metrics.ADDING_UP or comparison["effect"] not in YIELDS
+        if is_asked and is_work and comparison["effect"] in READS:
+            metric = smt_metrics.of_comparison(comparison["effect"], comparison)
+            at = "" if comparison.get("parameter") is None else f" at {comparison['parameter']:g}"
+            found.append((metric.name + at, _value(comparison["effect"], metric), READS[comparison["effect"]]))
     return found
 
 
@@ -87,12 +89,12 @@ def _value(effect: str, metric: smt_metrics.SmtMetric) -> str:
 def _of_room(spare: t.Iterable[Usage]) -> list[Line]:
     """Return how much room is left with one worker a core, where usage says something else of it."""
     found = []
-    for one in spare:
-        if one.by_usage is None or one.by_usage.value is None or one.real is None or one.real.low is None:
+    for usage in spare:
+        if usage.by_usage is None or usage.by_usage.value is None or usage.real is None or usage.real.low is None:
             continue
         # With a second thread there may be less of it, never less than none.
-        low, high = (max(0.0, end or 0.0) for end in (one.real.low, one.real.high))
-        use = wording.Room(one.share or 0.0, (1 / (1 + high), 1 / (1 + low)), (low, high), one.by_usage.value)
+        low, high = (max(0.0, end or 0.0) for end in (usage.real.low, usage.real.high))
+        use = wording.Room(usage.share or 0.0, (1 / (1 + high), 1 / (1 + low)), (low, high), usage.by_usage.value)
         if wording.room_differs(use):
             found.append(("room left", wording.room(use), f"one worker a core: {wording.room_left(use)}"))
     return found

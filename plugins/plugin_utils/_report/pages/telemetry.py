@@ -63,16 +63,16 @@ def table(
     """
     groups = _groups(result, samples, levels, used)
     figures = [{name: value_of(group) for name, (_title, value_of) in COLUMNS.items()} for group in groups.values()]
-    columns = [name for name in COLUMNS if any(one[name] for one in figures)]
+    columns = [name for name in COLUMNS if any(cells[name] for cells in figures)]
     if not columns:
         return None
     with_parameter = any(parameter is not None for _placement, _arm, parameter in groups)
     heads = ["placement", "arm", *(["parameter"] if with_parameter else []), *(COLUMNS[name][0] for name in columns)]
     rows = []
-    for (placement, arm, parameter), one in zip(groups, figures):
+    for (placement, arm, parameter), cells in zip(groups, figures):
         place = [(placements.title(placement), ""), (recorded.arm_title(result, arm), "")]
         spot = [("", "") if parameter is None else (f"{parameter:g}", parameter)] if with_parameter else []
-        rows.append([*place, *spot, *(one[name] or ("–", "") for name in columns)])
+        rows.append([*place, *spot, *(cells[name] or ("–", "") for name in columns)])
     return {"columns": columns, "text_columns": 2, "heads": heads, "rows": rows}
 
 
@@ -83,7 +83,7 @@ def absent(result: HostResult, tables: t.Iterable[dict[str, t.Any] | None]) -> l
         result: from :func:`result_files.load`.
         tables: from :func:`table`, of all workloads.
     """
-    present = {name for one in tables if one for name in one["columns"]}
+    present = {name for of_workload in tables if of_workload for name in of_workload["columns"]}
     return [f"{what}: {why(result)}" for name, (what, why) in ABSENCES.items() if name not in present]
 
 
@@ -94,7 +94,7 @@ def _groups(
     used: t.Mapping[Key, usage.Usage],
 ) -> dict[Key, Group]:
     primary = recorded.primary_metrics(result)
-    kinds: dict[Key, list[Sample]] = {(one.placement, one.arm, one.parameter): [] for one in levels}
+    kinds: dict[Key, list[Sample]] = {(level.placement, level.arm, level.parameter): [] for level in levels}
     for sample in samples:
         if recorded.good_value(sample, primary[sample.workload]) is not None:
             kinds.setdefault((sample.placement, sample.arm, sample.parameter), []).append(sample)
@@ -156,11 +156,14 @@ def counts(samples: t.Iterable[Sample], which: str) -> tuple[float, list[float]]
         which: ``cpus`` or ``cores``.
     """
     counted = [
-        (one.cycles, one.instructions)
+        (counters.cycles, counters.instructions)
         for sample in samples
         if (perf := recorded.telemetry_of(sample).perf)
-        for one in (perf.cpus if which == "cpus" else perf.cores).values()
-        if one.cycles is not None and one.cycles >= 1 and one.instructions is not None and one.instructions >= 1
+        for counters in (perf.cpus if which == "cpus" else perf.cores).values()
+        if counters.cycles is not None
+        and counters.cycles >= 1
+        and counters.instructions is not None
+        and counters.instructions >= 1
     ]
     return (sum(cycles for cycles, _done in counted), [done for _cycles, done in counted]) if counted else None
 
@@ -180,12 +183,12 @@ def _share(part: str, name: str) -> t.Callable[[Group], Cell | None]:
 
     def value_of(group: Group) -> Cell | None:
         known = [
-            (one.cycles, share)
+            (counters.cycles, share)
             for sample in group.samples
             if (perf := recorded.telemetry_of(sample).perf)
-            for one in perf.cpus.values()
-            if one.cycles is not None and one.cycles >= 1
-            if (share := getattr(getattr(one, part), name, None)) is not None
+            for counters in perf.cpus.values()
+            if counters.cycles is not None and counters.cycles >= 1
+            if (share := getattr(getattr(counters, part), name, None)) is not None
         ]
         if not known:
             return None

@@ -53,7 +53,7 @@ def render(
         timelines=[(host, _timelines(trial, host, periods.get(host, ()))) for host in drawn],
         undrawn=len(trial.design.schedule) - len(drawn),
         heads=_heads(trial),
-        rows=[_row(trial, host, one) for host, of_host in periods.items() for one in of_host],
+        rows=[_row(trial, host, period) for host, of_host in periods.items() for period in of_host],
         first_rows=FIRST_ROWS,
         ends=[(host, *_end(ends.get(host), unreadable.get(host))) for host in trial.design.schedule],
         running=[host for host in trial.design.schedule if host not in ends and host not in unreadable],
@@ -64,27 +64,30 @@ def _forests(trial: records.Trial, found: t.Sequence[evidence.Comparison]) -> li
     """Return a title and a picture for each direction: the axis is that of the metrics' own change, so better is on the
     right of one picture for what should rise, and of another one for what should fall.
     """
-    known = [one for one in found if one["ci_low"] is not None]
+    known = [comparison for comparison in found if comparison["ci_low"] is not None]
     return [
-        (TITLES[better], _forest(trial, [one for one in known if one["better"] == better], TITLES[better]))
-        for better in dict.fromkeys(one["better"] for one in known)
+        (
+            TITLES[better],
+            _forest(trial, [comparison for comparison in known if comparison["better"] == better], TITLES[better]),
+        )
+        for better in dict.fromkeys(comparison["better"] for comparison in known)
     ]
 
 
 def _forest(trial: records.Trial, found: t.Sequence[evidence.Comparison], title: str) -> charts.Picture:
     rows = [
         {
-            "label": f"{one['metric']}, {trial.titles[one['candidate']]}",
-            "ratio": one["ratio"],
-            "low": one["ci_low"],
-            "high": one["ci_high"],
-            "verdict": one["verdict"],
-            "text": wording.change_and_interval(change.Change.read(one)),
-            "better": one["better"],
+            "label": f"{comparison['metric']}, {trial.titles[comparison['candidate']]}",
+            "ratio": comparison["ratio"],
+            "low": comparison["ci_low"],
+            "high": comparison["ci_high"],
+            "verdict": comparison["verdict"],
+            "text": wording.change_and_interval(change.Change.read(comparison)),
+            "better": comparison["better"],
         }
-        for one in found
+        for comparison in found
     ]
-    named = "; ".join(f"{row['label']} {effects.said(one)}" for row, one in zip(rows, found))
+    named = "; ".join(f"{row['label']} {effects.said(comparison)}" for row, comparison in zip(rows, found))
     return charts.forest(
         rows, trial.margin, SIDES, f"Change of each metric against {trial.titles[trial.arms[0]]}. {title}: {named}"
     )
@@ -94,18 +97,18 @@ def _points(trial: records.Trial, found: t.Sequence[evidence.Comparison]) -> cha
     """Draw the observations of the primary metric."""
     rows = [
         {
-            "label": trial.titles[one["candidate"]],
-            "ratios": one["points"],
-            "ratio": one["ratio"],
-            "verdict": one["verdict"],
+            "label": trial.titles[comparison["candidate"]],
+            "ratios": comparison["points"],
+            "ratio": comparison["ratio"],
+            "verdict": comparison["verdict"],
             "text": (
-                f"{wording.change_and_interval(change.Change.read(one))},"
-                f" {report_text.counted(one['n'], 'observation')}"
+                f"{wording.change_and_interval(change.Change.read(comparison))},"
+                f" {report_text.counted(comparison['n'], 'observation')}"
             ),
-            "better": one["better"],
+            "better": comparison["better"],
         }
-        for one in found
-        if one["primary"]
+        for comparison in found
+        if comparison["primary"]
     ]
     return (
         charts.spread(rows, trial.margin, SIDES, f"Change of {found[0]['metric']} in each observation, one tick each")
@@ -116,7 +119,7 @@ def _points(trial: records.Trial, found: t.Sequence[evidence.Comparison]) -> cha
 
 def _timelines(trial: records.Trial, host: str, of_host: t.Sequence[records.WrittenPeriod]) -> list[charts.Picture]:
     """Draw the primary metric of a host over its arms, and its traffic."""
-    shown = [one for one in trial.metrics if one.is_primary or one.name == trial.traffic]
+    shown = [metric for metric in trial.metrics if metric.is_primary or metric.name == trial.traffic]
     return [picture for metric in shown if (picture := _timeline(trial, host, of_host, metric)) is not None]
 
 
@@ -128,20 +131,20 @@ def _timeline(
     start = of_host[0].started
     bands = [
         {
-            "begin": round((one.started - start).total_seconds() / 60, 3),
-            "end": round((one.ended - start).total_seconds() / 60, 3),
-            "arm": trial.titles[one.arm],
+            "begin": round((period.started - start).total_seconds() / 60, 3),
+            "end": round((period.ended - start).total_seconds() / 60, 3),
+            "arm": trial.titles[period.arm],
         }
-        for one in of_host
+        for period in of_host
     ]
     rows = [
         {
-            "at": round(((one.counted_from - start).total_seconds() + seconds) / 60, 3),
+            "at": round(((period.counted_from - start).total_seconds() + seconds) / 60, 3),
             "value": value,
-            "period": one.number,
+            "period": period.number,
         }
-        for one in of_host
-        for seconds, value in one.series.get(metric.name, ())
+        for period in of_host
+        for seconds, value in period.series.get(metric.name, ())
         if value is not None
     ]
     if not rows:
@@ -152,21 +155,21 @@ def _timeline(
 
 
 def _heads(trial: records.Trial) -> list[tuple[str, bool]]:
-    of_metrics = [(f"{one.name}{f', {one.unit}' if one.unit else ''}", True) for one in trial.metrics]
+    of_metrics = [(f"{metric.name}{f', {metric.unit}' if metric.unit else ''}", True) for metric in trial.metrics]
     return [("host", False), ("period", True), ("begin", False), ("arm", False), *of_metrics, ("what happened", False)]
 
 
-def _row(trial: records.Trial, host: str, one: records.WrittenPeriod) -> list[t.Any]:
-    read = [one.metrics.get(metric.name) for metric in trial.metrics]
-    missing = [f"{name}: {metric.reason}" for name, metric in one.metrics.items() if metric.reason]
-    happened = [*([one.reason] if one.reason else []), *missing, *one.happened]
+def _row(trial: records.Trial, host: str, period: records.WrittenPeriod) -> list[t.Any]:
+    read = [period.metrics.get(metric.name) for metric in trial.metrics]
+    missing = [f"{name}: {metric.reason}" for name, metric in period.metrics.items() if metric.reason]
+    happened = [*([period.reason] if period.reason else []), *missing, *period.happened]
     values = [None if metric is None else metric.value for metric in read]
     cells = ["" if value is None else [report_text.number(value), value, ""] for value in values]
     return [
         host,
-        [str(one.number + 1), one.number + 1, ""],
-        f"{one.started:{records.MOMENT}}",
-        trial.titles[one.arm],
+        [str(period.number + 1), period.number + 1, ""],
+        f"{period.started:{records.MOMENT}}",
+        trial.titles[period.arm],
         *cells,
         "; ".join(happened),
     ]

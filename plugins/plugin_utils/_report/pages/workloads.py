@@ -62,7 +62,9 @@ def workloads(analysis: HostAnalysis) -> list[dict[str, t.Any]]:
         of_all_metrics = [level for level in analysis.levels if level.workload == name]
         levels = [level for level in of_all_metrics if level.primary]
         crossover = by_streams.get(name)
-        compared = [one for one in comparisons if one["workload"] == name and is_of_streams(one)]
+        compared = [
+            comparison for comparison in comparisons if comparison["workload"] == name and is_of_streams(comparison)
+        ]
         samples = analysis.samples.get(name, [])
         chart = _bars(levels, titles, about)
         streams = _streams(samples, levels, titles, about, compared, crossover)
@@ -186,10 +188,10 @@ def _free(placement: str) -> int | None:
     return found.workers if found and found.kind == placements.FREE else None
 
 
-def is_of_streams(one: host_comparisons.Comparison) -> bool:
+def is_of_streams(comparison: host_comparisons.Comparison) -> bool:
     """Return whether a comparison is that of two arms at a number of streams, by the primary metric."""
-    of_streams = one["kind"] == "arm" and one["primary"] and one.get("parameter") is None
-    return of_streams and _free(one["placement"]) is not None
+    of_streams = comparison["kind"] == "arm" and comparison["primary"] and comparison.get("parameter") is None
+    return of_streams and _free(comparison["placement"]) is not None
 
 
 def _streams(
@@ -208,7 +210,7 @@ def _streams(
     ]
     if len({row["x"] for row in rows}) < 2:
         return []
-    changes = [_change(one) for one in compared if one["baseline"]["arm_title"] == titles[0]]
+    changes = [_change(comparison) for comparison in compared if comparison["baseline"]["arm_title"] == titles[0]]
     curves = [(_unit(about), "less", rows, changes)]
     if about.better == "higher":
         names = {level.arm: level.arm_title for level in levels}
@@ -232,10 +234,10 @@ def _streams(
     ]
 
 
-def _change(one: host_comparisons.Comparison) -> dict[str, t.Any]:
+def _change(comparison: host_comparisons.Comparison) -> dict[str, t.Any]:
     """Return a comparison at a number of streams as the change of its metric, a point of a curve."""
-    ends = one["change"], one["change_low"], one["change_high"]
-    return {"x": _free(one["placement"]), **_point(one["candidate"]["arm_title"], *ends)}
+    ends = comparison["change"], comparison["change_low"], comparison["change_high"]
+    return {"x": _free(comparison["placement"]), **_point(comparison["candidate"]["arm_title"], *ends)}
 
 
 def _time_by_streams(samples: t.Sequence[Sample], titles: t.Mapping[str, str]) -> list[dict[str, t.Any]]:
@@ -280,8 +282,8 @@ def _parameters(
             kinds.setdefault((sample.placement, sample.arm, sample.parameter), []).append(sample)
     found = []
     for placement in dict.fromkeys(level.placement for level in levels):
-        own = [one for one in levels if one.placement == placement and one.parameter is not None]
-        rated = [{"x": one.parameter, **_span(one)} for one in own if one.primary]
+        own = [level for level in levels if level.placement == placement and level.parameter is not None]
+        rated = [{"x": level.parameter, **_span(level)} for level in own if level.primary]
         if all(row["value"] is None for row in rated):
             continue
         response, limit = _response(result, own, about)
@@ -320,16 +322,16 @@ def _response(
     """
     declared = recorded.declaration(result, about.workload)
     name = limits.response_metric(declared)
-    if name is None or all(one.metric != name for one in levels):
+    if name is None or all(level.metric != name for level in levels):
         return ("", []), None
-    spans = {(one.arm, one.parameter): _span(one) for one in levels if one.metric == name}
+    spans = {(level.arm, level.parameter): _span(level) for level in levels if level.metric == name}
     rows = [
         {
-            "x": one.parameter,
-            **(spans.get((one.arm, one.parameter)) or _point(one.arm_title, None, None, None)),
+            "x": level.parameter,
+            **(spans.get((level.arm, level.parameter)) or _point(level.arm_title, None, None, None)),
         }
-        for one in levels
-        if one.primary
+        for level in levels
+        if level.primary
     ]
     unit, allowed = declared.metrics[name].unit, declared.response_limit
     at = allowed and allowed / units.SECONDS[unit]
@@ -344,7 +346,7 @@ def _of_samples(
     """Return the mean of a quantity over the samples of each arm and parameter value as points of a curve."""
     rows = []
     for (_placement, arm, x), members in sorted(kinds.items(), key=lambda kind: kind[0]):
-        known = [value for one in members if (value := value_of(one)) is not None]
+        known = [value for sample in members if (value := value_of(sample)) is not None]
         if known:
             title = recorded.arm_title(result, arm)
             rows.append({"x": x, "arm": title, "value": short(sum(known) / len(known)), "low": None, "high": None})
@@ -367,11 +369,11 @@ def _ipc(sample: Sample) -> float | None:
 def _one_per_core(result: HostResult, used: t.Iterable[usage.Usage]) -> list[usage.Usage]:
     """Return the usages with one worker a core, without those at several loads, which have a chart."""
     return [
-        one
-        for one in used
-        if one.parameter is None
-        and one.placement == recorded.sampled_as(result, placements.ONE_PER_CORE, one.arm)
-        and one.placement != recorded.sampled_as(result, placements.ALL_THREADS, one.arm)
+        use
+        for use in used
+        if use.parameter is None
+        and use.placement == recorded.sampled_as(result, placements.ONE_PER_CORE, use.arm)
+        and use.placement != recorded.sampled_as(result, placements.ALL_THREADS, use.arm)
     ]
 
 
@@ -380,19 +382,19 @@ def _load_curve(result: HostResult, used: t.Iterable[usage.Usage], about: Measur
     for a workload that is measured at several loads.
     """
     points = [
-        one for one in used if one.parameter is not None and one.achieved is not None and one.is_of_the_machine(result)
+        use for use in used if use.parameter is not None and use.achieved is not None and use.is_of_the_machine(result)
     ]
     found = []
     for which, what in (("rate", _unit(about)), ("achieved", f"{about.unit} by used CPU")):
         rows = [
             {
-                "x": short(100 * one.share),
-                "arm": f"{recorded.arm_title(result, one.arm)}, {placements.short_title(one.placement)}",
-                "value": short(getattr(one, which)),
+                "x": short(100 * use.share),
+                "arm": f"{recorded.arm_title(result, use.arm)}, {placements.short_title(use.placement)}",
+                "value": short(getattr(use, which)),
                 "low": None,
                 "high": None,
             }
-            for one in points
+            for use in points
         ]
         label = f"{about.title}: {what} over the CPU usage of the whole machine; the table has the numbers"
         if rows:
