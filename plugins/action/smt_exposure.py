@@ -51,9 +51,9 @@ class ActionModule(ControllerAction):
             "summary": cores_in_use.summary(hosts),
         }
 
-    def _host(self, name: str, options: dict[str, t.Any]) -> cores_in_use.Host:
+    def _host(self, name: str, options: dict[str, t.Any]) -> cores_in_use.HostLook:
         if name in options["not_contacted"]:
-            return cores_in_use.Host(name, compliance.NOT_CONTACTED, {})
+            return cores_in_use.HostLook(name, compliance.NOT_CONTACTED, {})
         yields = [one["workload"] for one in options["yields"].get(name, [])]
         found = self._user.registered(options["results"], name)
         facts = self._user.registered(options["facts"], name) if options["facts"] else None
@@ -61,7 +61,7 @@ class ActionModule(ControllerAction):
         is_missing = not isinstance(found, dict) or found.get("skipped") is True
         return cores_in_use.host(name, facts if is_missing else found, yields, fields.smt_facts(facts))
 
-    def _write(self, dest: str, hosts: list[cores_in_use.Host]) -> bool:
+    def _write(self, dest: str, hosts: list[cores_in_use.HostLook]) -> bool:
         """Write the page and the document beside it, but not in check mode; return whether the page changes."""
         now = datetime.datetime.now(datetime.UTC)
         try:

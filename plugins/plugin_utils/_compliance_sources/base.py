@@ -79,7 +79,7 @@ class Asked:
 
 
 @dataclasses.dataclass(frozen=True)
-class Answer:
+class ComplianceAnswer:
     """What a source answers.
 
     Attributes:
@@ -101,7 +101,7 @@ class Source:
         read: asks it; raises SourceError.
     """
 
-    read: t.Callable[[Asked], Answer]
+    read: t.Callable[[Asked], ComplianceAnswer]
 
 
 def judged(

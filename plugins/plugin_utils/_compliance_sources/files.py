@@ -24,8 +24,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border import part
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.of_files import compliances
 from ansible_collections.threadwise.smt.plugins.plugin_utils._compliance_sources import base
 from ansible_collections.threadwise.smt.plugins.plugin_utils._compliance_sources.base import (
-    Answer,
     Asked,
+    ComplianceAnswer,
     Source,
     SourceError,
     Word,
@@ -240,7 +240,7 @@ def _words(origin: str, by: str | None, check: compliances.Check) -> t.Iterator[
         yield Word(host.host, text.moment(host.checked or check.at), result, origin, by)
 
 
-def _result(host: compliances.Host, decision: compliances.Decision | None) -> ComplianceResult:
+def _result(host: compliances.CheckedHost, decision: compliances.Decision | None) -> ComplianceResult:
     """Return what a file says of a host. Commands that it says to give are not passed on."""
     kept = ("wanted", "scope", "hardware_class", "decided_by", "reboot_pending", "checked")
     aspects = {name: getattr(host, name) for name in compliance.ASPECTS}
@@ -266,7 +266,7 @@ def _plain(decision: compliances.Decision) -> dict[str, t.Any]:
     return {name: found[name] for name in ("rests_on", "rechecks")}
 
 
-def _read(asked: Asked) -> Answer:
+def _read(asked: Asked) -> ComplianceAnswer:
     paths = sorted(set(asked.options["files"] or ()))
     if not paths:
         raise SourceError(
@@ -283,7 +283,7 @@ def _read(asked: Asked) -> Answer:
     notes = sorted([*failed, *reader.notes])
     more = f"; {report_text.counted(len(notes), 'file')} could not be used" if notes else ""
     hours = asked.options["max_age"]
-    return Answer(
+    return ComplianceAnswer(
         base.judged(
             asked,
             words,

@@ -19,8 +19,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._compliance_sources import base
 from ansible_collections.threadwise.smt.plugins.plugin_utils._compliance_sources.base import (
-    Answer,
     Asked,
+    ComplianceAnswer,
     Source,
     SourceError,
     Word,
@@ -277,7 +277,7 @@ def _heard(asked: Asked, source: prometheus.Prometheus, hours: float) -> Heard:
     return Heard([*found, *more[0]], [*pulls, *more[1]], alive, which, asked.now) if any(more) else heard
 
 
-def _read(asked: Asked) -> Answer:
+def _read(asked: Asked) -> ComplianceAnswer:
     hours = MAX_AGE_HOURS if asked.options["max_age"] is None else asked.options["max_age"]
     try:
         source = prometheus.Prometheus(server.access(asked.secret, variables.OF_COMPLIANCE), SECONDS, MAX_BYTES)
@@ -291,7 +291,7 @@ def _read(asked: Asked) -> Answer:
         )
     strangers = base.strangers(asked, (*(word.host for word in heard.words), *heard.renamed))
     near = {_short(name): name for name in reversed(strangers)}
-    return Answer(
+    return ComplianceAnswer(
         base.judged(asked, heard.words, lambda host: _unheard(host, heard, near), datetime.timedelta(hours=hours)),
         strangers,
         [*_notes(heard), *base.speakers(asked, heard.words)],

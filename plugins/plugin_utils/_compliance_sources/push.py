@@ -5,19 +5,19 @@
 from __future__ import annotations
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._compliance_sources.base import (
-    Answer,
     Asked,
+    ComplianceAnswer,
     Source,
     SourceError,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance
 
 
-def _read(asked: Asked) -> Answer:
+def _read(asked: Asked) -> ComplianceAnswer:
     name = asked.options["results"]
     if not name:
         raise SourceError("results is not set: it names the variable in which the result of smt_status was registered")
-    return Answer([(host, compliance.from_registered(asked.registered(name, host))) for host in asked.hosts])
+    return ComplianceAnswer([(host, compliance.from_registered(asked.registered(name, host))) for host in asked.hosts])
 
 
 SOURCE = Source(_read)

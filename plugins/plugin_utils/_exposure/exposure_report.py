@@ -10,7 +10,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, usage
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import cores_in_use
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.cores_in_use import Host
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.cores_in_use import HostLook
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame
 
 SCHEMA_NAME, SCHEMA_VERSION = "threadwise.smt/exposure", 1
@@ -53,7 +53,7 @@ SCHEMA = schema.published(
 )
 
 
-def document(hosts: t.Sequence[Host], at: str) -> dict[str, t.Any]:
+def document(hosts: t.Sequence[HostLook], at: str) -> dict[str, t.Any]:
     """Return all looks as plain data that match :data:`SCHEMA`.
 
     Args:
@@ -79,7 +79,7 @@ def document(hosts: t.Sequence[Host], at: str) -> dict[str, t.Any]:
     }
 
 
-def page(hosts: t.Sequence[Host], at: str) -> str:
+def page(hosts: t.Sequence[HostLook], at: str) -> str:
     """Render the looks as one self-contained HTML page.
 
     Args:

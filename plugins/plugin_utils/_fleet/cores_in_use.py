@@ -33,7 +33,7 @@ HIDDEN = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Host:
+class HostLook:
     """One host's look.
 
     Attributes:
@@ -76,7 +76,7 @@ class Host:
         return Use(**values)
 
 
-def host(name: str, registered: t.Any, yields: t.Iterable[str], facts: fields.Facts | None = None) -> Host:
+def host(name: str, registered: t.Any, yields: t.Iterable[str], facts: fields.Facts | None = None) -> HostLook:
     """Return a host's look from what its task registered.
 
     Args:
@@ -87,15 +87,15 @@ def host(name: str, registered: t.Any, yields: t.Iterable[str], facts: fields.Fa
     """
     answer = registered if isinstance(registered, dict) else {}
     if not {"use", "cores", "units", "pairs"} <= set(answer):
-        return Host(
+        return HostLook(
             name, fields.line(fields.why(answer), MAX_TEXT) or "it was not looked at: an earlier task failed", {}
         )
     known = facts or {}
     is_without = known.get("hypervisor") is not None and known.get("supported") is not True
-    return Host(name, None, answer, tuple(yields), fields.open_by_smt(known), is_without)
+    return HostLook(name, None, answer, tuple(yields), fields.open_by_smt(known), is_without)
 
 
-def if_looked(name: str, registered: t.Any, facts: fields.Facts | None = None) -> Host | None:
+def if_looked(name: str, registered: t.Any, facts: fields.Facts | None = None) -> HostLook | None:
     """Return a host's look where there was to be one: its task was not skipped, and nothing before it failed.
 
     Args:
@@ -108,7 +108,7 @@ def if_looked(name: str, registered: t.Any, facts: fields.Facts | None = None) -
     return host(name, registered, [], facts)
 
 
-def sentences(host: Host) -> list[str]:
+def sentences(host: HostLook) -> list[str]:
     """Say what a look found, the most important first."""
     use = host.use
     if use is None:
@@ -135,7 +135,7 @@ def sentences(host: Host) -> list[str]:
     return found
 
 
-def _of_yield(host: Host) -> str:
+def _of_yield(host: HostLook) -> str:
     """Say how it is known what second threads give."""
     if host.yields:
         return f"What second threads give is as measured with {wording.named(host.yields)}."
@@ -144,7 +144,7 @@ def _of_yield(host: Host) -> str:
     return "What second threads give is a guess: 1.0 to 1.3 (no evaluation of this class)."
 
 
-def _of_smt(host: Host, use: Use) -> str:
+def _of_smt(host: HostLook, use: Use) -> str:
     if not host.has_siblings:
         return "No two siblings are online, so no work shares a core."
     together = f"Siblings were busy together for {wording.span(use.several)} of the time of a core"
@@ -154,7 +154,7 @@ def _of_smt(host: Host, use: Use) -> str:
     return f"{together}: under this load SMT off can change what the host does by up to {most}; an evaluation tells."
 
 
-def _of_units(host: Host) -> list[str]:
+def _of_units(host: HostLook) -> list[str]:
     """Say who runs beside others' work."""
     found = [
         (unit["apart"] / unit["ran"], unit)
@@ -168,7 +168,7 @@ def _of_units(host: Host) -> list[str]:
     return [f"So much of their CPU time units spent beside a sibling with other work: {', '.join(each)}."]
 
 
-def _of_waiting(host: Host, use: Use) -> list[str]:
+def _of_waiting(host: HostLook, use: Use) -> list[str]:
     """Say whose answers can become faster with SMT off: of all busy threads each does its part of what their core
     does.
     """
@@ -185,7 +185,7 @@ def _of_waiting(host: Host, use: Use) -> list[str]:
     ]
 
 
-def _of_security(host: Host) -> list[str]:
+def _of_security(host: HostLook) -> list[str]:
     """Say what is open across threads, and whose work shared cores most."""
     if not host.open_to:
         return []
@@ -214,7 +214,7 @@ def unit_title(unit: str | None) -> str:
     return fields.line(unit, MAX_TEXT) or NOT_NAMED
 
 
-def described(host: Host) -> dict[str, t.Any]:
+def described(host: HostLook) -> dict[str, t.Any]:
     """Return a look as plain data, within the document of something else."""
     return {
         "reason": None if host.use and not host.hides_siblings else unknown(host),
@@ -222,7 +222,7 @@ def described(host: Host) -> dict[str, t.Any]:
     }
 
 
-def answered(host: Host, name: str) -> t.Any:
+def answered(host: HostLook, name: str) -> t.Any:
     """Return a field of an answer for a document, which says nothing of the use of a host that hides siblings."""
     if host.reason is None and host.hides_siblings and name in ("use", "use_reason"):
         return None if name == "use" else HIDDEN.removesuffix(".")
@@ -232,17 +232,17 @@ def answered(host: Host, name: str) -> t.Any:
 # The terminal
 
 
-def table(hosts: t.Sequence[Host]) -> list[str]:
+def table(hosts: t.Sequence[HostLook]) -> list[str]:
     """Format the hosts as lines of a table, and a last line with counts."""
     return fields.table(COLUMNS, map(_cells, ordered(hosts)), summary(hosts))
 
 
-def ordered(hosts: t.Sequence[Host]) -> list[Host]:
+def ordered(hosts: t.Sequence[HostLook]) -> list[HostLook]:
     """Return those without a look first, then those with the least room."""
     return sorted(hosts, key=lambda host: (host.use is not None, -(host.use.work[1] if host.use else 0), host.name))
 
 
-def _cells(host: Host) -> tuple[str, ...]:
+def _cells(host: HostLook) -> tuple[str, ...]:
     use = host.use
     if use is None:
         return (host.name, *cells(host), "-", unknown(host))
@@ -251,7 +251,7 @@ def _cells(host: Host) -> tuple[str, ...]:
     return (host.name, *cells(host), wording.span(use.several), f"at most {wording.percent(use.bound)}")
 
 
-def cells(host: Host | None) -> tuple[str, ...]:
+def cells(host: HostLook | None) -> tuple[str, ...]:
     """Return how much room is left, a text for each of `ROOM_COLUMNS`; None stands for a host without a look."""
     use = host and host.use
     if not host or not use:
@@ -264,14 +264,14 @@ def cells(host: Host | None) -> tuple[str, ...]:
     return (wording.percent(use.usage), wording.span(use.work), wording.room(use), by_usage)
 
 
-def unknown(host: Host) -> str:
+def unknown(host: HostLook) -> str:
     """Return why it is not known how a host is used."""
     if host.reason is None and host.hides_siblings:
         return HIDDEN.removesuffix(".")
     return host.reason or host.answer["use_reason"] or "no CPU was counted"
 
 
-def summary(hosts: t.Sequence[Host]) -> str:
+def summary(hosts: t.Sequence[HostLook]) -> str:
     """Describe all hosts in one sentence."""
     seen = [host for host in hosts if host.use is not None]
     looked = [host.use for host in seen if host.use is not None and not host.hides_siblings]

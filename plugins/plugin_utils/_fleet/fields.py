@@ -66,7 +66,7 @@ def consumer(program: Facts, has: str) -> str:
     """Return what a program has that counted CPUs, as a sentence.
 
     Args:
-        one: an item of ``consumers``.
+        program: an item of ``consumers``.
         has: the words before the number of CPUs that it has, or would have.
     """
     return line(f"{program.get('has')}, and {has} {program.get('cpus')}: {program.get('remedy')}", MAX_SENTENCE) or "?"

@@ -61,7 +61,7 @@ class Row:
     method: str | None = None
     consumers: tuple[str, ...] = ()
     unknowns: tuple[str, ...] = ()
-    look: cores_in_use.Host | None = None
+    look: cores_in_use.HostLook | None = None
 
 
 def unreached(host: str, reason: t.Any) -> Row:
@@ -95,7 +95,7 @@ def row(host: str, facts: t.Any) -> Row:
     )
 
 
-def looked_at(row: Row, look: cores_in_use.Host | None) -> Row:
+def looked_at(row: Row, look: cores_in_use.HostLook | None) -> Row:
     """Return the row of a host that was also looked at."""
     if not look or not row.reached:
         return row
@@ -174,7 +174,7 @@ def table(rows: t.Sequence[Row]) -> list[str]:
     return fields.table(columns, cells, sentence(rows))
 
 
-def _looks(rows: t.Iterable[Row]) -> list[cores_in_use.Host]:
+def _looks(rows: t.Iterable[Row]) -> list[cores_in_use.HostLook]:
     return [row.look for row in rows if row.look]
 
 

@@ -124,7 +124,7 @@ SCHEMA = schema.published(
 Effects = t.Mapping[Key, t.Sequence[Effect]]
 
 
-class Record(t.NamedTuple):
+class HistoryRecord(t.NamedTuple):
     """A history with all that is said of it.
 
     Attributes:
@@ -142,7 +142,7 @@ class Record(t.NamedTuple):
     left_out: t.Sequence[str]
 
 
-def joined(history: History | None, effects: Effects, left_out: t.Sequence[str], margin: float) -> Record:
+def joined(history: History | None, effects: Effects, left_out: t.Sequence[str], margin: float) -> HistoryRecord:
     """Return a history with where its effects have changed.
 
     Args:
@@ -154,10 +154,10 @@ def joined(history: History | None, effects: Effects, left_out: t.Sequence[str],
     runs = {key: [effect.interval for effect in of_key] for key, of_key in effects.items()}
     found = {key: series.turns(of_key, margin) for key, of_key in runs.items()}
     latest = {key: series.standing(of_key, found[key], margin) for key, of_key in runs.items()}
-    return Record(history, effects, found, latest, left_out)
+    return HistoryRecord(history, effects, found, latest, left_out)
 
 
-def sentences(record: Record) -> list[str]:
+def sentences(record: HistoryRecord) -> list[str]:
     """Say what there is to say, the most important first."""
     found = [] if record.history is None else [_of_checks(record.history)]
     for key, all_turns in record.turns.items():
@@ -180,7 +180,7 @@ def sentences(record: Record) -> list[str]:
     return [*found, *(f"Left out: {reason}." for reason in record.left_out)]
 
 
-def _of_latest(record: Record) -> list[str]:
+def _of_latest(record: HistoryRecord) -> list[str]:
     """Say of which effects the latest run of their class says what those before it say, of which that is not decided,
     and which it did not measure.
     """
@@ -202,7 +202,7 @@ def _of_latest(record: Record) -> list[str]:
     return [*found, *(f"Not measured since {begin}: {wording.named(since[begin])}." for begin in sorted(since))]
 
 
-def _named(record: Record, key: Key) -> str:
+def _named(record: HistoryRecord, key: Key) -> str:
     """Return of what an effect is, such as ``gzip of a fixed stream of CLASS``."""
     return f"{record.effects[key][-1].title} of {key.whose}"
 
@@ -246,7 +246,7 @@ def length(duration: datetime.timedelta) -> str:
     return "less than a minute"
 
 
-def document(record: Record, at: datetime.datetime) -> dict[str, t.Any]:
+def document(record: HistoryRecord, at: datetime.datetime) -> dict[str, t.Any]:
     """Return a history as plain data that matches :data:`SCHEMA`."""
     checks = record.history.checks if record.history else []
     return {
@@ -312,7 +312,7 @@ def _effect(effect: Effect) -> dict[str, t.Any]:
     }
 
 
-def page(record: Record, at: datetime.datetime, margin: float) -> str:
+def page(record: HistoryRecord, at: datetime.datetime, margin: float) -> str:
     """Render a history as one self-contained HTML page."""
     drifts = record.history.drifts if record.history else []
     return frame.render(
@@ -367,11 +367,11 @@ def _picture(title: str, effects: t.Sequence[Effect], found: t.Sequence[Turn], m
     return charts.forest(rows, margin, SIDES, f"SMT off against SMT on: {title}, by run")
 
 
-def summary(record: Record) -> str:
+def summary(record: HistoryRecord) -> str:
     """Describe a history in one sentence for the terminal."""
     turned = sum(map(len, record.turns.values()))
     drifted = len(record.history.drifts) if record.history else 0
     return (
-        f"{text.counted(drifted, 'drift')}, {text.counted(len(record.effects), 'effect')} of SMT by class and workload, of"
-        f" which {turned} changed."
+        f"{text.counted(drifted, 'drift')}, {text.counted(len(record.effects), 'effect')} of SMT by class and workload,"
+        f" of which {turned} changed."
     )

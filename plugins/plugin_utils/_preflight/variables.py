@@ -402,7 +402,10 @@ def _why_not_booted(values: t.Mapping[str, t.Any]) -> str | None:
 def _problem(setting: Setting, specs: t.Mapping[str, Spec]) -> str | None:
     where = f" (set in {setting.where})" if setting.where else ""
     if setting.name not in specs:
-        return f"{setting.name}{where} is not a variable of threadwise.smt; the nearest is {_nearest(setting.name.lower(), specs)}"
+        return (
+            f"{setting.name}{where} is not a variable of threadwise.smt; the nearest is"
+            f" {_nearest(setting.name.lower(), specs)}"
+        )
     # What is encrypted matters to whoever uses it, and others may lack the password.
     if setting.value is None or setting.name in JUDGED_PER_HOST or getattr(setting.value, "__ENCRYPTED__", False):
         return None

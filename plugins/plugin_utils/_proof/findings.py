@@ -26,7 +26,7 @@ KINDS = {
 PARTS = ("facts", "siblings", "switch", "equal arms", "known effect", "instruments", "quiet")
 
 
-class Finding(t.NamedTuple):
+class ProofFinding(t.NamedTuple):
     """What came of one part.
 
     Attributes:
@@ -40,7 +40,7 @@ class Finding(t.NamedTuple):
     sentence: str
 
 
-def of(proof: HostProof) -> list[Finding]:
+def of(proof: HostProof) -> list[ProofFinding]:
     """Return what came of each part of a host that was looked at."""
     return [
         _of_facts(proof),
@@ -53,7 +53,7 @@ def of(proof: HostProof) -> list[Finding]:
     ]
 
 
-def _of_facts(proof: HostProof) -> Finding:
+def _of_facts(proof: HostProof) -> ProofFinding:
     """The kernel's own files decide; a tool that differs from them, as lscpu does on some Arm machines, is named."""
     different = [difference for view in proof.views for difference in view.differences]
     is_wrong = any(view.differences for view in proof.views if view.is_of_kernel)
@@ -65,42 +65,42 @@ def _of_facts(proof: HostProof) -> Finding:
     if silent:
         said.append(f"Not known: {'; '.join(silent)}.")
     state = FAILS if is_wrong else HOLDS if same else OPEN
-    return Finding("facts", state, " ".join(said) or "No source of CPUs and cores could be read.")
+    return ProofFinding("facts", state, " ".join(said) or "No source of CPUs and cores could be read.")
 
 
 def _more(found: t.Sequence[t.Any]) -> str:
     return f"; and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
 
 
-def _of_siblings(proof: HostProof) -> Finding:
+def _of_siblings(proof: HostProof) -> ProofFinding:
     if proof.measured is None:
-        return Finding("siblings", OPEN, f"Siblings were not measured: {proof.siblings_reason or 'no answer'}.")
+        return ProofFinding("siblings", OPEN, f"Siblings were not measured: {proof.siblings_reason or 'no answer'}.")
     if proof.disagreement is not None:
-        return Finding("siblings", FAILS, proof.disagreement)
+        return ProofFinding("siblings", FAILS, proof.disagreement)
     pairs = [pair for pair in proof.measured.get("pairs") or () if isinstance(pair, str)]
     said = f"CPUs {' and '.join(pairs[:MAX_NAMED])}{_more(pairs)} share cores" if pairs else "no two CPUs share a core"
     if proof.measured.get("agrees_with_kernel") is True:
-        return Finding("siblings", HOLDS, f"By measuring, {said}, as the kernel says.")
+        return ProofFinding("siblings", HOLDS, f"By measuring, {said}, as the kernel says.")
     unclear = proof.measured.get("unclear") or ""
-    return Finding("siblings", OPEN, f"By measuring, {said}; of CPUs {unclear} it did not become clear.")
+    return ProofFinding("siblings", OPEN, f"By measuring, {said}; of CPUs {unclear} it did not become clear.")
 
 
-def _of_switch(proof: HostProof) -> Finding:
+def _of_switch(proof: HostProof) -> ProofFinding:
     switch = proof.switch
     if switch is None:
-        return Finding("switch", OPEN, "Siblings were not switched (smt_proof_switch is false).")
+        return ProofFinding("switch", OPEN, "Siblings were not switched (smt_proof_switch is false).")
     if switch.refused is not None:
         state = FAILS if switch.failed else OPEN
-        return Finding("switch", state, f"Siblings were not switched: {wording.clause(switch.refused)}.")
+        return ProofFinding("switch", state, f"Siblings were not switched: {wording.clause(switch.refused)}.")
     if switch.seconds_off is None or switch.seconds_back is None or not switch.different:
-        return Finding("switch", OPEN, f"Siblings {switch.cpus} would be switched.")
+        return ProofFinding("switch", OPEN, f"Siblings {switch.cpus} would be switched.")
     times = (
         f"CPUs {switch.cpus} were offline after {switch.seconds_off:.1f} s and back after {switch.seconds_back:.1f} s"
     )
     if switch.is_as_before:
         compared = wording.join([title for kind, (title, _many) in KINDS.items() if kind in switch.different])
         left_out = "" if "interrupts" in switch.different else "; irqbalance runs, so interrupts were not compared"
-        return Finding("switch", HOLDS, f"{times}, and each {compared} is as before{left_out}.")
+        return ProofFinding("switch", HOLDS, f"{times}, and each {compared} is as before{left_out}.")
     # What was not restored says why, too.
     left = list(switch.not_restored)
     left += [
@@ -109,20 +109,22 @@ def _of_switch(proof: HostProof) -> Finding:
         for difference in switch.different.get(kind, ())
         if not any(said.startswith(difference) for said in switch.not_restored)
     ]
-    return Finding("switch", FAILS, f"{times}, but not all is as before: {'; '.join(left[:MAX_NAMED])}{_more(left)}.")
+    return ProofFinding(
+        "switch", FAILS, f"{times}, but not all is as before: {'; '.join(left[:MAX_NAMED])}{_more(left)}."
+    )
 
 
-def _of_equal(proof: HostProof) -> Finding:
+def _of_equal(proof: HostProof) -> ProofFinding:
     part, equal = "equal arms", proof.equal
     if equal is None:
-        return Finding(part, OPEN, f"Equal arms were not compared: {proof.not_compared or 'no answer'}.")
+        return ProofFinding(part, OPEN, f"Equal arms were not compared: {proof.not_compared or 'no answer'}.")
     said = wording.change_and_interval(equal.change)
     least = f" {_least(proof)}" if equal.least is not None else ""
     if equal.is_called:
-        return Finding(
+        return ProofFinding(
             part, FAILS, f"Two equal arms were called different, {said}: differences of this size say nothing here."
         )
-    return Finding(part, HOLDS, f"Two equal arms were not called different: {said}.{least}")
+    return ProofFinding(part, HOLDS, f"Two equal arms were not called different: {said}.{least}")
 
 
 def _least(proof: HostProof) -> str:
@@ -132,22 +134,22 @@ def _least(proof: HostProof) -> str:
     return f"An effect has to be {wording.percent(proof.equal.least)} at least to be found in as much time."
 
 
-def _of_planted(proof: HostProof) -> Finding:
+def _of_planted(proof: HostProof) -> ProofFinding:
     part, planted = "known effect", proof.planted
     if planted is None:
-        return Finding(part, OPEN, f"A known effect was not measured: {proof.not_compared or 'no answer'}.")
+        return ProofFinding(part, OPEN, f"A known effect was not measured: {proof.not_compared or 'no answer'}.")
     begun = f"{wording.percent(EFFECT)} more work"
     said = wording.change_and_interval(planted.change)
     if not planted.is_called:
-        return Finding(part, FAILS, f"{begun} was not found: its time changed by {said}.")
+        return ProofFinding(part, FAILS, f"{begun} was not found: its time changed by {said}.")
     if not planted.holds_the_effect:
-        return Finding(
+        return ProofFinding(
             part, FAILS, f"{begun} took {said} of time: its interval does not have the planted effect in it."
         )
-    return Finding(part, HOLDS, f"{begun} was found: its time changed by {said}.")
+    return ProofFinding(part, HOLDS, f"{begun} was found: its time changed by {said}.")
 
 
-def _of_instruments(proof: HostProof) -> Finding:
+def _of_instruments(proof: HostProof) -> ProofFinding:
     missing = [
         f"{instrument.name} ({instrument.reason})" for instrument in proof.instruments if instrument.reason is not None
     ]
@@ -159,13 +161,13 @@ def _of_instruments(proof: HostProof) -> Finding:
     coarse = any(
         instrument.reason is not None for instrument in proof.instruments if instrument.name in ("clock", "timer")
     )
-    return Finding("instruments", FAILS if coarse else HOLDS, said.strip())
+    return ProofFinding("instruments", FAILS if coarse else HOLDS, said.strip())
 
 
-def _of_quiet(proof: HostProof) -> Finding:
+def _of_quiet(proof: HostProof) -> ProofFinding:
     if proof.disturbances:
-        return Finding("quiet", FAILS, " ".join(proof.disturbances))
-    return Finding("quiet", HOLDS, "Nothing else disturbed the measurement.")
+        return ProofFinding("quiet", FAILS, " ".join(proof.disturbances))
+    return ProofFinding("quiet", HOLDS, "Nothing else disturbed the measurement.")
 
 
 def announcement(facts: t.Mapping[str, t.Any], *, check: bool) -> str:

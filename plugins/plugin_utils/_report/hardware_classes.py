@@ -185,7 +185,8 @@ def series(comparison: dict[str, t.Any]) -> str:
     return str(
         name
         if comparison["effect"] == arms.SMT_OFF and host_comparisons.is_of_smt(comparison)
-        else f"{name}, {comparison['placement']}, {comparison['effect']}{_against(comparison, comparison['baseline']['arm'])}"
+        else f"{name}, {comparison['placement']}, {comparison['effect']}"
+        f"{_against(comparison, comparison['baseline']['arm'])}"
     )
 
 
@@ -388,7 +389,7 @@ def sentence(combined: dict[str, t.Any], hosts: t.Mapping[str, dict[str, t.Any]]
     and which of them alone turns what it says.
 
     Args:
-        one: as from :func:`pooled.combine_family`.
+        combined: as from :func:`pooled.combine_family`.
         hosts: host -> its comparison.
     """
     confounded = [name for name, of_host in hosts.items() if of_host["confounded"]]
@@ -439,8 +440,8 @@ def _difference(combined: dict[str, t.Any], hosts: t.Mapping[str, dict[str, t.An
     ):
         return differ
     return (
-        f"{differ} Each of the {combined['n']} says {titles[next(iter(combined['said']))]} by itself; so few decide for their"
-        " class only where they agree closely."
+        f"{differ} Each of the {combined['n']} says {titles[next(iter(combined['said']))]} by itself; so few decide for"
+        " their class only where they agree closely."
     )
 
 
@@ -448,7 +449,7 @@ def line(group: dict[str, t.Any]) -> str:
     """Say in one line what the hosts of a class say combined.
 
     Args:
-        one: a class of :func:`by_class`.
+        group: a class of :func:`by_class`.
     """
     parts = [
         f"{workload['title']} {wording.change_and_interval(change.Change.read(workload))},"

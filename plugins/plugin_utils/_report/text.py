@@ -90,7 +90,10 @@ def compared(comparison: dict[str, t.Any]) -> str:
     """Describe what a comparison compares: ``SMT off against SMT on, every online thread busy``."""
     if comparison["kind"] == "placement":
         return compared_placements(comparison)
-    return f"{comparison['candidate']['arm_title']} against {comparison['baseline']['arm_title']}, {placements.title(comparison['placement'])}"
+    return (
+        f"{comparison['candidate']['arm_title']} against {comparison['baseline']['arm_title']},"
+        f" {placements.title(comparison['placement'])}"
+    )
 
 
 def compared_placements(comparison: dict[str, t.Any], several: bool = False) -> str:

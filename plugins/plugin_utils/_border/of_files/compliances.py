@@ -40,7 +40,7 @@ class Waiver(_Excerpt, frozen=True):
     owner: _Line
 
 
-class Host(_Excerpt, frozen=True, kw_only=True):
+class CheckedHost(_Excerpt, frozen=True, kw_only=True):
     """A host of a check."""
 
     host: histories.HostLine
@@ -109,5 +109,5 @@ class Check(_Excerpt, frozen=True):
     schema_version: t.Literal[2, 3]
     at: parts.Moment
     error: parts.Text | None
-    hosts: t.Annotated[tuple[Host, ...], parts.at_most(histories.MAX_HOSTS)] | None
+    hosts: t.Annotated[tuple[CheckedHost, ...], parts.at_most(histories.MAX_HOSTS)] | None
     decisions: t.Annotated[tuple[Decision, ...], parts.at_most(MAX_ITEMS)] = ()

@@ -41,7 +41,7 @@ class Check:
     left_out: t.Sequence[str] = ()
     call: Call = dataclasses.field(default_factory=Call)
     earlier: str | None = None
-    looks: t.Mapping[str, cores_in_use.Host | None] = dataclasses.field(default_factory=dict)
+    looks: t.Mapping[str, cores_in_use.HostLook | None] = dataclasses.field(default_factory=dict)
     strangers: t.Sequence[str] = ()
     notes: t.Sequence[str] = ()
 

@@ -35,7 +35,7 @@ class Refused:
 
 
 @dataclasses.dataclass
-class Host:
+class ReportedHost:
     """What a format is given of one host.
 
     Attributes:
@@ -122,7 +122,7 @@ class Format:
     name: str
     about: str
     sign: re.Pattern[bytes]
-    host: t.Callable[[Host], str]
+    host: t.Callable[[ReportedHost], str]
     head: str = ""
     between: str = ""
     tail: t.Callable[[Ending], str] = _nothing

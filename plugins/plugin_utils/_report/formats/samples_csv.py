@@ -5,10 +5,14 @@
 from __future__ import annotations
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import tables
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import SAMPLE_COLUMNS, Format, Host
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import (
+    SAMPLE_COLUMNS,
+    Format,
+    ReportedHost,
+)
 
 
-def _host(host: Host) -> str:
+def _host(host: ReportedHost) -> str:
     safe = tables.safe_rows(host.samples)
     return host.samples_text if safe is host.samples else tables.csv_text(safe)
 

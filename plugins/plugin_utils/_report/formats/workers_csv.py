@@ -5,10 +5,14 @@
 from __future__ import annotations
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import tables
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import WORKER_COLUMNS, Format, Host
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import (
+    WORKER_COLUMNS,
+    Format,
+    ReportedHost,
+)
 
 
-def _host(host: Host) -> str:
+def _host(host: ReportedHost) -> str:
     texts = {host.result.run, host.result.host, host.result.facts.get("hardware_class") or ""}
     for workload in host.result.plan.workloads or ():
         texts.update((workload.name, workload.primary, workload.metrics[workload.primary].unit))

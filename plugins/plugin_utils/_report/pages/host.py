@@ -171,7 +171,8 @@ def _of_further(further: t.Sequence[dict[str, t.Any]], several: bool) -> charts.
     found = host_comparisons.at_widest(further, every_metric=True)
     rows = [
         {
-            "label": f"{comparison['title']}, {comparison['metric']}{', ' + comparison['candidate']['arm_title'] if several else ''}",
+            "label": f"{comparison['title']}, {comparison['metric']}"
+            f"{', ' + comparison['candidate']['arm_title'] if several else ''}",
             **report_text.ratio_row(comparison),
         }
         for comparison in found
