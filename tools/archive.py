@@ -266,9 +266,9 @@ def read_by_galaxy(importer: pathlib.Path, archive: pathlib.Path) -> None:
         "GALAXY_IMPORTER_CHECK_REQUIRED_TAGS": "true",
         "GALAXY_IMPORTER_REQUIRE_V1_OR_GREATER": "true",
     }
-    said = call("Galaxy's importer", ["python", "-m", "galaxy_importer.main", str(archive)], WORK, settings)
-    if said.strip():
-        raise ArchiveError(f"Galaxy's importer says:\n{said}")
+    output = call("Galaxy's importer", ["python", "-m", "galaxy_importer.main", str(archive)], WORK, settings)
+    if output.strip():
+        raise ArchiveError(f"Galaxy's importer says:\n{output}")
     say(f"Galaxy's importer has no word for {archive.name}")
 
 

@@ -73,7 +73,7 @@ class Family:
         """Return where an option is."""
         return tuple(self.options[name].get("in", self.places))
 
-    def of(self, place: str) -> dict[str, Option]:
+    def options_of(self, place: str) -> dict[str, Option]:
         """Return the options of a place, by the names that they have there, with what differs there."""
         found = {}
         for name, declared in self.options.items():
@@ -154,10 +154,10 @@ def items(family: Family, option: Option, place: str) -> list[str]:
     Raises:
         OptionError: it refers to an option that does not exist.
     """
-    said = [option["summary"]]
+    texts = [option["summary"]]
     for item in option.get("details", ()):
-        said += [item] if isinstance(item, str) else [item[place]] if place in item else []
-    return [_PAGE.sub(r"\1", family.referred(_with_range(text, option), place)) for text in said]
+        texts += [item] if isinstance(item, str) else [item[place]] if place in item else []
+    return [_PAGE.sub(r"\1", family.referred(_with_range(text, option), place)) for text in texts]
 
 
 def _with_range(text: str, option: Option) -> str:
@@ -200,7 +200,7 @@ def described(family: Family, place: str, suboptions: str) -> dict[str, Option]:
         place: whose options they are.
         suboptions: the key of suboptions there.
     """
-    return {name: _described(family, option, place, suboptions) for name, option in family.of(place).items()}
+    return {name: _described(family, option, place, suboptions) for name, option in family.options_of(place).items()}
 
 
 def _described(family: Family, option: Option, place: str, suboptions: str) -> Option:
@@ -301,14 +301,14 @@ def _table(family: Family) -> str:
         text = _plain(family, option, r"[\1](../../\1\2)")
         return f"| `{name}` | {without} | {text} |\n"
 
-    rows = "".join(row(*entry) for entry in family.of(ROLE).items())
+    rows = "".join(row(*entry) for entry in family.options_of(ROLE).items())
     return f"<!-- {_origin(family)} -->\n\n| variable | default | meaning |\n|---|---|---|\n{rows}"
 
 
 def defaults(family: Family, _present: str) -> str:
     """Return the defaults of a role; a variable without one is shown as a comment."""
     parts = []
-    for name, option in family.of(ROLE).items():
+    for name, option in family.options_of(ROLE).items():
         comment = _wrapped(_plain(family, option, r"\1"), "# ", "# ")
         if "default" in option:
             parts.append(f"{comment}{name}: {inline(option['default'])}\n")
@@ -350,7 +350,7 @@ def _table_path(module: str) -> str:
 
 
 def _python(family: Family, module: str, _present: str) -> str:
-    options = family.of(module)
+    options = family.options_of(module)
     ranges = {name: tuple(option["range"]) for name, option in options.items() if "range" in option}
     on_host = "module_utils" in _table_path(module)
     values = [("ARGUMENTS", "dict[str, dict[str, t.Any]]", {name: _spec(option) for name, option in options.items()})]
@@ -363,7 +363,7 @@ def _variables(_present: str) -> str:
     ranges = {
         name: tuple(option["range"])
         for family in families()
-        for name, option in family.of(ROLE).items()
+        for name, option in family.options_of(ROLE).items()
         if "range" in option and option["type"] in NUMBERS
     }
     annotation = "dict[str, tuple[float | None, float | None]]"

@@ -170,8 +170,8 @@ def called(part: Command, environment: Mapping[str, str]) -> str:
         end_children()
         raise
     if process.returncode != part.code:
-        said = "\n".join(output.splitlines()[-LAST_LINES:])
-        raise TourError(f"exit code {process.returncode} instead of {part.code} of {part.command}\n{said}")
+        last_lines = "\n".join(output.splitlines()[-LAST_LINES:])
+        raise TourError(f"exit code {process.returncode} instead of {part.code} of {part.command}\n{last_lines}")
     return output
 
 

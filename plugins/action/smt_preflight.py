@@ -103,7 +103,7 @@ class ActionModule(ControllerAction):
         self._check_libraries(evaluates)
         # Only what the user wrote is looked at: a host that says of itself what is a setting fails alone, at its first
         # task.
-        written = {host: self._user.of(host) for host in self._user.hosts if self._user.refusal(host) is None}
+        written = {host: self._user.variables_of(host) for host in self._user.hosts if self._user.refusal(host) is None}
         self._check_variables(written, play, evaluates, options["needs"])
         lost, reason = self._unreachable(written) if options["contacts_hosts"] else ({}, None)
         found = {"changed": False, "unreachable_hosts": list(lost), "reason": reason}

@@ -28,7 +28,7 @@ class ActionModule(ControllerAction):
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Return the values."""
         host = str(play["inventory_hostname"])
-        of_host, specs = self._user.of(host), variables.known()
+        of_host, specs = self._user.variables_of(host), variables.known()
         settings: list[variables.Setting] = []
         for name, raw in {**self._user.of_play, **of_host}.items():
             if variables.is_ours(name, specs):

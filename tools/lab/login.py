@@ -80,8 +80,8 @@ class Login:
         except subprocess.TimeoutExpired as error:
             raise LabError(f"{name}: no answer within {timeout:.0f} s to: {command}") from error
         if done.returncode:
-            said = (done.stdout + done.stderr).decode(errors="replace")
-            raise LabError(f"{name}: exit code {done.returncode} from: {command}\n{last_lines(said)}")
+            output = (done.stdout + done.stderr).decode(errors="replace")
+            raise LabError(f"{name}: exit code {done.returncode} from: {command}\n{last_lines(output)}")
         return done.stdout
 
     def wait(self, timeout: float, but_not_boot: str = "") -> str:
@@ -94,9 +94,9 @@ class Login:
         deadline = time.monotonic() + timeout
         heard, since = "", time.monotonic()
         while True:
-            said = self.machine.console_text()
-            if said != heard:
-                heard, since = said, time.monotonic()
+            console = self.machine.console_text()
+            if console != heard:
+                heard, since = console, time.monotonic()
             try:
                 boot = self.run("cat /proc/sys/kernel/random/boot_id", timeout=60).decode(errors="replace").strip()
                 if boot != but_not_boot:

@@ -40,10 +40,10 @@ class Monitor:
 
     def human(self, line: str) -> str:
         """Run a line of the human monitor; its errors come as text."""
-        said = self.execute("human-monitor-command", **{"command-line": line})
-        if said.startswith("Error"):
-            raise LabError(f"QEMU refused {line!r}: {said.strip()}")
-        return said
+        answer = self.execute("human-monitor-command", **{"command-line": line})
+        if answer.startswith("Error"):
+            raise LabError(f"QEMU refused {line!r}: {answer.strip()}")
+        return answer
 
     def _receive(self) -> dict:
         line = self._stream.readline()

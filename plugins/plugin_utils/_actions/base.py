@@ -216,8 +216,8 @@ class HostAction(_OwnAction):
         try:
             return answers.accept(self._kind, res.get("stdout") or "")
         except answers.NoAnswerError:
-            said = text.line(f"{res.get('stderr') or ''} {res.get('stdout') or ''}".strip() or "nothing", MAX_OUTPUT)
-            reason = f"the module did not run there: exit status {text.line(res.get('rc'), 20)}, it printed {said}"
+            printed = text.line(f"{res.get('stderr') or ''} {res.get('stdout') or ''}".strip() or "nothing", MAX_OUTPUT)
+            reason = f"the module did not run there: exit status {text.line(res.get('rc'), 20)}, it printed {printed}"
         except text.BorderError as error:
             reason = f"the answer of {text.line(self._task.action, 100)} was refused: {text.line(error, 600)}"
         except AnsibleError as error:

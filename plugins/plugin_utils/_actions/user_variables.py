@@ -227,7 +227,7 @@ class UserVariables:
         others = {name: value for name, value in self._task.args.items() if name not in asked}
         return {**others, **self._worked_out(asked, self.around(host), host)} if asked else others
 
-    def of(self, host: str) -> Variables:
+    def variables_of(self, host: str) -> Variables:
         """Return the variables of a host, not templated: its inventory's and extra ones.
 
         Raises:
@@ -298,7 +298,7 @@ class UserVariables:
         """Return the same with those of the play, the role and the task, in Ansible's order:
         defaults of roles give way to the inventory.
         """
-        return {**self._around, **self.of(host), **self.of_play}
+        return {**self._around, **self.variables_of(host), **self.of_play}
 
     @functools.cached_property
     def _around(self) -> Variables:

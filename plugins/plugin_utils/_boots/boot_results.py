@@ -230,7 +230,7 @@ def proof(
         ``{ok, before, after, differences}``, the ``restored`` part of a result.
     """
     differences = [
-        f"{name}: {_shown(before, path)} before, {_shown(after, path)} now"
+        f"{name}: {_fact_text(before, path)} before, {_fact_text(after, path)} now"
         for name, path in AS_BEFORE.items()
         if _at(before, path) != _at(after, path)
     ]
@@ -250,6 +250,6 @@ def _at(facts: dict[str, t.Any], path: tuple[str, ...]) -> t.Any:
     return facts
 
 
-def _shown(facts: dict[str, t.Any], path: tuple[str, ...]) -> str:
+def _fact_text(facts: dict[str, t.Any], path: tuple[str, ...]) -> str:
     value = _at(facts, path)
     return "unknown" if value is None else " ".join(value) or "none" if isinstance(value, list) else str(value)

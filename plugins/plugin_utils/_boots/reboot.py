@@ -151,12 +151,12 @@ class Reboot:
     Args:
         calls: to the host.
         seconds: the time limit of a reboot, and of a call that looks at boot arguments.
-        said: the message to users of the host.
+        message: the message to users of the host.
         of_user: what the user wants.
     """
 
-    def __init__(self, calls: time_limits.Calls, seconds: int, said: str, of_user: Wanted) -> None:
-        self._calls, self._seconds, self._said, self._wanted = calls, seconds, said, of_user
+    def __init__(self, calls: time_limits.Calls, seconds: int, message: str, of_user: Wanted) -> None:
+        self._calls, self._seconds, self._message, self._wanted = calls, seconds, message, of_user
         self._owner = secrets.token_hex(8)
         # By which it holds its slot; and as it is shown.
         self._name = str(calls.task_vars.get("inventory_hostname"))
@@ -184,12 +184,12 @@ class Reboot:
         """
         if not self._wanted.asked:
             return True
-        since, begun, said, said_at = host_text.utc_now(), time.monotonic(), "", 0.0
+        since, begun, last_reason, shown_at = host_text.utc_now(), time.monotonic(), "", 0.0
         while True:
             answer = self._ask("acquired")
             waited = time.monotonic() - begun
             if answer["granted"] or answer["handed_over"]:
-                if said:
+                if last_reason:
                     display.display(f"{self._host}: it may be rebooted, after {waited:.0f} s.")
                 self._is_held = bool(answer["granted"])
                 return self._is_held
@@ -197,11 +197,11 @@ class Reboot:
             left = self._wanted.timeout - waited
             if left <= 0 or answer["wait_seconds"] > left:
                 raise self._no_slot(f"it has waited since {since}, for smt_slot_timeout at most: {reason}")
-            if said != reason or waited >= said_at + LINE_SECONDS:
+            if last_reason != reason or waited >= shown_at + LINE_SECONDS:
                 display.display(
                     f"{self._host}: waits for its reboot since {since}, {left:.0f} s more at most: {reason}."
                 )
-                said, said_at = reason, waited
+                last_reason, shown_at = reason, waited
             on_wait()
             if not terminal.wait_while_read(min(left, PAUSE_SECONDS * random.uniform(0.5, 1.5))):
                 raise self._no_slot(terminal.NOBODY_READS)
@@ -275,7 +275,7 @@ class Reboot:
         before, end = self._boot_id(), time.monotonic() + self._seconds
         action = self._calls.action
         task = action._task.copy()
-        task.args = {"reboot_timeout": self._seconds, "msg": self._said}
+        task.args = {"reboot_timeout": self._seconds, "msg": self._message}
         plugin = action._shared_loader_obj.action_loader.get(
             "ansible.builtin.reboot",
             task=task,

@@ -15,8 +15,8 @@ _REASON = schema.or_null(schema.text(MAX_REASON, schema.ONE_LINE))
 _UNIT = schema.or_null(schema.text(300))
 
 
-def _two(of: schema.Schema) -> schema.Schema:
-    return {**schema.items(of, 2), "minItems": 2}
+def _two(entry: schema.Schema) -> schema.Schema:
+    return {**schema.items(entry, 2), "minItems": 2}
 
 
 _SPAN = _two(_SHARE)
@@ -110,7 +110,7 @@ RATIOS: dict[str, schema.Schema] = dict.fromkeys(("busy_ratio", "shared_ratio"),
 def where_looked(name: str) -> schema.Schema:
     """Return the schema of a field of a file that has it only of hosts with a look."""
     field = FIELDS[name]
-    said = field["description"].removesuffix(".")
+    description = field["description"].removesuffix(".")
     return schema.about(
-        field if "null" in field.get("type", ()) else schema.or_null(field), f"{said}; null without a look."
+        field if "null" in field.get("type", ()) else schema.or_null(field), f"{description}; null without a look."
     )

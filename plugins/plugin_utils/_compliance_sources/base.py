@@ -140,8 +140,8 @@ def _counting(
         result = _decided([*own, *worse], now, max_age)
     better = [word for word in others if _rank(word.result) > worst and (since is None or word.at > since)]
     if better:
-        said = f"{says(min(better, key=order))}, which does not count: it is another host"
-        result = dict(result, sentence=". ".join(filter(None, [result["sentence"], said])))
+        sentence = f"{says(min(better, key=order))}, which does not count: it is another host"
+        result = dict(result, sentence=". ".join(filter(None, [result["sentence"], sentence])))
     return result
 
 
@@ -152,9 +152,9 @@ def speakers(asked: Asked, words: t.Iterable[Word]) -> list[str]:
     for word in words:
         if word.by is not None and not word.is_own and word.host in known:
             found.setdefault(word.by, set()).add(word.host)
-    said = [f"{text.line(by, MAX_ORIGIN)} (of {some(sorted(hosts))})" for by, hosts in sorted(found.items())]
-    more = f" and {len(said) - MAX_NAMED} more" if said[MAX_NAMED:] else ""
-    return [f"Hosts that speak of others: {', '.join(said[:MAX_NAMED])}{more}."] if said else []
+    named = [f"{text.line(by, MAX_ORIGIN)} (of {some(sorted(hosts))})" for by, hosts in sorted(found.items())]
+    more = f" and {len(named) - MAX_NAMED} more" if named[MAX_NAMED:] else ""
+    return [f"Hosts that speak of others: {', '.join(named[:MAX_NAMED])}{more}."] if named else []
 
 
 def _decided(words: list[Word], now: datetime.datetime, max_age: datetime.timedelta | None) -> ComplianceResult:
@@ -180,8 +180,8 @@ def _decided(words: list[Word], now: datetime.datetime, max_age: datetime.timede
             checked=result["checked"],
             **_known(result),
         )
-    said = [result["sentence"], _contradiction(counts, near)]
-    return dict(result, sentence=". ".join(filter(None, said)))
+    sentences = [result["sentence"], _contradiction(counts, near)]
+    return dict(result, sentence=". ".join(filter(None, sentences)))
 
 
 def _rank(result: ComplianceResult) -> int:

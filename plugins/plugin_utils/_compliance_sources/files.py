@@ -278,8 +278,10 @@ def _read(asked: Asked) -> ComplianceAnswer:
         if check.error is not None:
             failed.append(f"{origin} checked no host: {text.line(check.error, MAX_REASON)}")
     if not reader.read:
-        said = "; ".join(reader.notes[: base.MAX_NAMED]) or "there is none below them"
-        raise SourceError(f"smt_compliance_files ({base.some(paths)}) has no file of a check that can be read: {said}")
+        reason = "; ".join(reader.notes[: base.MAX_NAMED]) or "there is none below them"
+        raise SourceError(
+            f"smt_compliance_files ({base.some(paths)}) has no file of a check that can be read: {reason}"
+        )
     notes = sorted([*failed, *reader.notes])
     more = f"; {report_text.counted(len(notes), 'file')} could not be used" if notes else ""
     hours = asked.options["max_age"]

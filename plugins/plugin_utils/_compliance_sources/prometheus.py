@@ -55,16 +55,16 @@ Target = tuple[str, str]
 Sample = tuple[dict[str, str], float]
 
 
-class _Of(t.NamedTuple):
+class _Exporter(t.NamedTuple):
     """Of which machine a sample is: the target, and the name in the file."""
 
     target: Target
     says: str
 
 
-def _of(labels: Labels) -> _Of:
+def _exporter(labels: Labels) -> _Exporter:
     says = labels.get(EXPORTED_HOST) or labels.get(HOST) or ""
-    return _Of((labels.get("job", ""), labels.get("instance", "")), says)
+    return _Exporter((labels.get("job", ""), labels.get("instance", "")), says)
 
 
 class Names:
@@ -84,9 +84,9 @@ class Names:
         """Whether a name is in the file itself, and not one that the server gives to a target."""
         return self._label in (None, HOST, EXPORTED_HOST)
 
-    def of(self, labels: Labels) -> str:
+    def host_of(self, labels: Labels) -> str:
         """Return the name of a host, empty where there is none."""
-        return self.named(labels.get(self._label, "") if self._label else _of(labels).says)
+        return self.named(labels.get(self._label, "") if self._label else _exporter(labels).says)
 
     def by_server(self, target: Target) -> str:
         """Return the host of the inventory that a target is by its instance, empty where that does not tell."""
@@ -126,12 +126,12 @@ class Heard:
         self.odd: list[str] = []
         self._claimed: set[str] = set()
         # The name that each target has now, and since when.
-        self._runs: dict[_Of, float] = {}
+        self._runs: dict[_Exporter, float] = {}
         for labels, value in pulls:
-            exporter = _of(labels)
+            exporter = _exporter(labels)
             self._runs[exporter] = max(value, self._runs.get(exporter, value))
         self._present: dict[Target, tuple[bool, bool, float, str]] = {}
-        self._alive = {_of(labels): value for labels, value in alive}
+        self._alive = {_exporter(labels): value for labels, value in alive}
         self._names = collections.Counter(exporter.target for exporter in self._alive)
         for exporter, run in self._runs.items():
             is_by_server = which.named(exporter.says) == which.by_server(exporter.target)
@@ -147,17 +147,17 @@ class Heard:
         found: dict[str, list[str]] = {}
         for exporter in self._alive:
             if self._is_present(exporter):
-                found.setdefault(exporter.says, []).append(_shown(exporter.target))
+                found.setdefault(exporter.says, []).append(_target_text(exporter.target))
         return {
             says: sorted(targets)
             for says, targets in sorted(found.items())
             if len(targets) > 1 and says not in self._claimed
         }
 
-    def _is_present(self, exporter: _Of) -> bool:
+    def _is_present(self, exporter: _Exporter) -> bool:
         return exporter.target in self._present and self._present[exporter.target][-1] == exporter.says
 
-    def _is_itself(self, exporter: _Of, name: str) -> bool:
+    def _is_itself(self, exporter: _Exporter, name: str) -> bool:
         """Return whether a target is this host. The server says it where it knows the target by a name; otherwise the
         target itself, as long as it has one name: a second file of a host can have any.
         """
@@ -166,10 +166,10 @@ class Heard:
 
     def _words(self, found: t.Iterable[Sample]) -> list[Word]:
         """Return one word of each host about itself, and one of each other target about it."""
-        own: dict[str, dict[_Of, Word]] = {}
+        own: dict[str, dict[_Exporter, Word]] = {}
         others: dict[tuple[str, Target], Word] = {}
         for labels, value in found:
-            exporter, name = _of(labels), self._which.of(labels)
+            exporter, name = _exporter(labels), self._which.host_of(labels)
             word = self._word(name, value, labels, exporter)
             if word is None:
                 continue
@@ -183,15 +183,17 @@ class Heard:
                 self._keep(others, (name, exporter.target), word)
         return [*(word for _key, word in sorted(others.items())), *map(self._own, own.values())]
 
-    def _word(self, name: str, value: float, labels: Labels, exporter: _Of) -> Word | None:
+    def _word(self, name: str, value: float, labels: Labels, exporter: _Exporter) -> Word | None:
         result = _result(labels)
         if not name or result is None or not _TIMES[0] < value < _TIMES[1]:
-            self.odd.append(text.line(name or _shown(exporter.target), base.MAX_ORIGIN))
+            self.odd.append(text.line(name or _target_text(exporter.target), base.MAX_ORIGIN))
             return None
-        by = self._which.by_server(exporter.target) or _shown(exporter.target)
-        return Word(name, datetime.datetime.fromtimestamp(value, datetime.UTC), result, _shown(exporter.target), by)
+        by = self._which.by_server(exporter.target) or _target_text(exporter.target)
+        return Word(
+            name, datetime.datetime.fromtimestamp(value, datetime.UTC), result, _target_text(exporter.target), by
+        )
 
-    def _own(self, words: t.Mapping[_Of, Word]) -> Word:
+    def _own(self, words: t.Mapping[_Exporter, Word]) -> Word:
         """Return what a host says of itself, or that several machines say they are this host."""
         latest, *before = sorted(words.values(), key=self._order)
         claims = [word for exporter, word in words.items() if exporter in self._alive]
@@ -200,8 +202,10 @@ class Heard:
         # Two files of one machine have the time of one pull, but for a target that was not scraped since the last one.
         if len(runs) > 1 and (differ or self._now.timestamp() - max(runs) >= SCRAPED.total_seconds()):
             self._claimed.update(exporter.says for exporter in words)
-            said = base.some([base.says(word) for word in sorted(claims, key=self._order)])
-            sentence = f"{len(claims)} machines have this name: {said}; give each the name that it has in the inventory"
+            answers = base.some([base.says(word) for word in sorted(claims, key=self._order)])
+            sentence = (
+                f"{len(claims)} machines have this name: {answers}; give each the name that it has in the inventory"
+            )
             return latest._replace(result=compliance.refused(sentence)) if differ else _with(latest, sentence)
         other = next((word for word in before if word.result["status"] != latest.result["status"]), None)
         return _with(latest, f"{base.says(other)} under this name") if other else latest
@@ -217,11 +221,11 @@ class Heard:
 
 def _with(word: Word, sentence: str) -> Word:
     """Return a word with another sentence."""
-    said = ". ".join(filter(None, [word.result["sentence"], sentence]))
-    return word._replace(result=dict(word.result, sentence=said))
+    both = ". ".join(filter(None, [word.result["sentence"], sentence]))
+    return word._replace(result=dict(word.result, sentence=both))
 
 
-def _shown(target: Target) -> str:
+def _target_text(target: Target) -> str:
     return text.line(target[1] or target[0] or "a series without instance", base.MAX_ORIGIN)
 
 
@@ -302,7 +306,7 @@ def _unheard(host: str, heard: Heard, near: t.Mapping[str, str]) -> ComplianceRe
     """Return the result of a host of which the server has no word."""
     if host in heard.renamed:
         target, name = heard.renamed[host]
-        why = f"{_shown(target)}, which had this name, calls itself {text.line(name, base.MAX_ORIGIN)} now"
+        why = f"{_target_text(target)}, which had this name, calls itself {text.line(name, base.MAX_ORIGIN)} now"
     else:
         like = near.get(_short(host))
         hint = f"; it knows {text.line(like, base.MAX_ORIGIN)}" if like else ""
@@ -322,12 +326,12 @@ def _notes(heard: Heard) -> list[str]:
         for old, (_target, new) in sorted(heard.renamed.items())
     ]
     several = [f"{text.line(says, base.MAX_ORIGIN)} ({', '.join(targets)})" for says, targets in heard.several.items()]
-    said = {
+    notes = {
         "Renamed": renamed,
         "Scraped as several targets": several,
         "Series whose host, status or time cannot be read": sorted(set(heard.odd)),
     }
-    return [f"{what}: {base.some(found)}." for what, found in said.items() if found]
+    return [f"{what}: {base.some(found)}." for what, found in notes.items() if found]
 
 
 SOURCE = Source(_read)

@@ -104,7 +104,7 @@ def read(name: str, get: t.Callable[[], t.Any]) -> Secret:
     if given is None:
         return Secret()
     if not isinstance(given, str):
-        kind = next((words for of, words in _NAMES.items() if isinstance(given, of)), "no text")
+        kind = next((words for python_type, words in _NAMES.items() if isinstance(given, python_type)), "no text")
         raise SecretError(f"{name} is {kind}: it must be a text, in quotes (its value is not shown)")
     if len(given) > MAX_CHARACTERS:
         raise SecretError(f"{name} has {len(given)} characters, more than {MAX_CHARACTERS}")

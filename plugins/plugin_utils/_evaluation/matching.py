@@ -26,14 +26,19 @@ def refusal(manager: t.Any, pattern: str, variable: str, limit: str | None) -> s
                 "this call has no inventory, or one without hosts: name it with -i FILE, or take this machine alone"
                 " with -i localhost, -c local"
             )
-        return f"no host of the inventory matches {variable}={_shown(pattern)}: name hosts or groups of the inventory"
+        return (
+            f"no host of the inventory matches {variable}={_shortened(pattern)}: name hosts or groups of the inventory"
+        )
     if limit:
         manager.subset(limit)
         if not manager.get_hosts(pattern):
-            return f"no host matches both {variable}={_shown(pattern)} and --limit {_shown(limit)}: change one of them"
+            return (
+                f"no host matches both {variable}={_shortened(pattern)} and --limit {_shortened(limit)}: change one of"
+                " them"
+            )
     return None
 
 
-def _shown(value: str) -> str:
+def _shortened(value: str) -> str:
     """Return a text of the call as it is put into a sentence."""
     return value if len(value) <= MAX_TEXT else f"{value[:MAX_TEXT]}..."

@@ -157,8 +157,8 @@ def judge(
     }
     nothing = result["status"] == COMPLIANT and without_smt(facts)
     shown = sentence(result) or (_nothing(facts, desired) if nothing else "")
-    said = ". ".join(filter(None, [shown, waiting, result["holds_slot"]]))
-    return dict(result, sentence=said, change=_change(result, facts, desired))
+    sentences = ". ".join(filter(None, [shown, waiting, result["holds_slot"]]))
+    return dict(result, sentence=sentences, change=_change(result, facts, desired))
 
 
 def refused(reason: str, status: str = UNKNOWN, **known: t.Any) -> ComplianceResult:

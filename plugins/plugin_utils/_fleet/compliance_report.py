@@ -98,13 +98,13 @@ def table(judged: t.Sequence[Judged], left_out: t.Sequence[str] = ()) -> list[st
     return fields.table(COLUMNS, (_cells(host, result) for host, result in shown), sentence(judged, left_out))
 
 
-def notes(strangers: t.Sequence[str], said: t.Sequence[str]) -> list[str]:
+def notes(strangers: t.Sequence[str], further: t.Sequence[str]) -> list[str]:
     """Return what is to be said below the table of a source of results: names that no host of the inventory has, and
     its notes.
     """
     more = f" and {len(strangers) - MAX_NAMED} more" if len(strangers) > MAX_NAMED else ""
     unknown = f"Not in the inventory: {', '.join(strangers[:MAX_NAMED])}{more}."
-    return [*([unknown] if strangers else []), *said]
+    return [*([unknown] if strangers else []), *further]
 
 
 def _cells(host: str, result: ComplianceResult) -> tuple[str, ...]:
@@ -113,8 +113,8 @@ def _cells(host: str, result: ComplianceResult) -> tuple[str, ...]:
 
 def how(result: ComplianceResult) -> str:
     """Describe what is wrong on a host; empty for a compliant one."""
-    said = [result["sentence"], _waiting(result["pending_rollback"]), _stale(result), _services(result)]
-    return ". ".join(filter(None, said))
+    sentences = [result["sentence"], _waiting(result["pending_rollback"]), _stale(result), _services(result)]
+    return ". ".join(filter(None, sentences))
 
 
 def _services(result: ComplianceResult) -> str:

@@ -289,5 +289,5 @@ def summary(hosts: t.Sequence[HostLook]) -> str:
         (sum(1 for more in other if more), "with more room than usage says"),
         (len(hosts) - len(seen), "without a look"),
     ]
-    said = ", ".join(f"{count} {words}" for count, words in counts if count)
-    return f"{text.counted(len(hosts), 'host')}: {said or 'all as usage says'}."
+    parts = ", ".join(f"{count} {words}" for count, words in counts if count)
+    return f"{text.counted(len(hosts), 'host')}: {parts or 'all as usage says'}."

@@ -230,9 +230,9 @@ def sentence(rows: t.Sequence[Row]) -> str:
         (len(rows) - len(reached), "without facts"),
     ]
     parts = ", ".join(f"{count} {words}" for count, words in counts if count)
-    said = f"{text.counted(len(rows), 'host')}: {parts or 'none'}."
+    summary = f"{text.counted(len(rows), 'host')}: {parts or 'none'}."
     looks = _looks(rows)
-    return f"{said} Use of CPUs: {cores_in_use.summary(looks)}" if looks else said
+    return f"{summary} Use of CPUs: {cores_in_use.summary(looks)}" if looks else summary
 
 
 # The page

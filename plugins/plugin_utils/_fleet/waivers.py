@@ -154,8 +154,8 @@ def applied(
         found["change"] = result["change"] and _NO_CHANGE
         if result["status"] == compliance.DRIFTED:
             found["status"] = compliance.WAIVED
-    said = sentence(found) if result["status"] == compliance.DRIFTED else None
-    return {**found, "sentence": ". ".join(filter(None, [result["sentence"], said]))}
+    waived = sentence(found) if result["status"] == compliance.DRIFTED else None
+    return {**found, "sentence": ". ".join(filter(None, [result["sentence"], waived]))}
 
 
 def end(described: t.Mapping[str, t.Any]) -> int:

@@ -225,17 +225,17 @@ def _of_checks(history: History) -> str:
     open_now = [drift for drift in drifts if drift.until is None]
     removed, waived = sum(drift.is_removed for drift in drifts), sum(drift.is_waived for drift in drifts)
     hosts = len({drift.host for drift in drifts})
-    said = f"{begun} {wording.counted(hosts, 'host')} drifted, {wording.counted(len(drifts), 'time')} in all"
+    sentence = f"{begun} {wording.counted(hosts, 'host')} drifted, {wording.counted(len(drifts), 'time')} in all"
     if lasted:
         median = datetime.timedelta(seconds=statistics.median(duration.total_seconds() for duration in lasted))
-        said += f"; it was seen mended after {length(median)} in the median, {length(max(lasted))} at most"
+        sentence += f"; it was seen mended after {length(median)} in the median, {length(max(lasted))} at most"
     if removed:
-        said += f"; {removed} left the inventory so"
+        sentence += f"; {removed} left the inventory so"
     if waived:
-        said += f"; {waived} {'was' if waived == 1 else 'were'} waived"
+        sentence += f"; {waived} {'was' if waived == 1 else 'were'} waived"
     if open_now:
-        said += f"; {len(open_now)} {'is' if len(open_now) == 1 else 'are'} still so"
-    return f"{said}.{never if unseen else ''}"
+        sentence += f"; {len(open_now)} {'is' if len(open_now) == 1 else 'are'} still so"
+    return f"{sentence}.{never if unseen else ''}"
 
 
 def length(duration: datetime.timedelta) -> str:

@@ -56,7 +56,7 @@ class Measured(t.NamedTuple):
     better: str
     aggregate: str
 
-    def said(self) -> str:
+    def in_words(self) -> str:
         """Return it in words."""
         of_workers = f", {self.aggregate} of its workers" if self.aggregate else ""
         return f"{self.metric} in {self.unit}, {self.better} is better{of_workers}"
@@ -161,7 +161,7 @@ def read(directory: str | os.PathLike[str], now: datetime.datetime) -> tuple[dic
 def _difference(latest: Effect, measured: Measured | None) -> str:
     """Say why a run is not compared with the latest; ``measured`` is what it measured, where the same hosts did."""
     if measured:
-        return f"it measured {measured.said()}, and the latest run {latest.measured.said()}"
+        return f"it measured {measured.in_words()}, and the latest run {latest.measured.in_words()}"
     by = f"{latest.host} alone" if latest.host else "several hosts"
     return f"it was not measured by {by}, as in the latest run"
 

@@ -14,7 +14,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 # Of a call that answers at once.
 CALL_SECONDS = 60
 MAX_ANSWER = 8 << 20
-_MAX_SAID = 500
+_MAX_MESSAGE = 500
 # What libraries of kubectl log beside the message (klog), such as each attempt to reach a server.
 _LOGGED = re.compile(r"[EIWF][0-9]{4} [0-9:.]+ ")
 
@@ -39,8 +39,8 @@ def run(argv: list[str], seconds: float) -> tuple[int, str, str]:
             " smt_policy_kubernetes to false and drain the nodes yourself"
         ) from None
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise KubectlError(f"{_shown(argv)} did not end: {text.line(error, _MAX_SAID)}") from None
-    output, errors = (said[:MAX_ANSWER].decode("utf-8", "replace") for said in (done.stdout, done.stderr))
+        raise KubectlError(f"{_command_text(argv)} did not end: {text.line(error, _MAX_MESSAGE)}") from None
+    output, errors = (stream[:MAX_ANSWER].decode("utf-8", "replace") for stream in (done.stdout, done.stderr))
     return done.returncode, output, errors
 
 
@@ -54,8 +54,10 @@ def ask(run_command: Run, *words: str, seconds: float = CALL_SECONDS) -> str:
     status, output, errors = run_command(argv, seconds)
     if status:
         lines = (errors or output).splitlines()
-        said = " ".join([line for line in lines if not _LOGGED.match(line)] or lines).strip()
-        raise KubectlError(f"{_shown(argv)} ended with {status}: {text.line(said or 'nothing', _MAX_SAID)}")
+        message = " ".join([line for line in lines if not _LOGGED.match(line)] or lines).strip()
+        raise KubectlError(
+            f"{_command_text(argv)} ended with {status}: {text.line(message or 'nothing', _MAX_MESSAGE)}"
+        )
     return output
 
 
@@ -68,11 +70,11 @@ def document(run_command: Run, *words: str) -> dict[str, t.Any]:
     try:
         found = host_text.parse_json(ask(run_command, *words, "-o", "json"))
     except (ValueError, RecursionError) as error:
-        raise KubectlError(f"{_shown(['kubectl', *words])} printed no JSON: {text.line(error, 200)}") from None
+        raise KubectlError(f"{_command_text(['kubectl', *words])} printed no JSON: {text.line(error, 200)}") from None
     if not isinstance(found, dict):
-        raise KubectlError(f"{_shown(['kubectl', *words])} printed no JSON object")
+        raise KubectlError(f"{_command_text(['kubectl', *words])} printed no JSON object")
     return found
 
 
-def _shown(argv: t.Sequence[str]) -> str:
+def _command_text(argv: t.Sequence[str]) -> str:
     return text.line(" ".join(argv), 200)

@@ -49,12 +49,12 @@ def unreachable(connections: t.Iterable[Connection], which: t.Callable[[str], st
     }
 
 
-def sentence(hosts: dict[str, str], of: int) -> str | None:
+def sentence(hosts: dict[str, str], total: int) -> str | None:
     """Return one message about all unreachable hosts, or None when there are none.
 
     Args:
         hosts: from ``unreachable``.
-        of: the number of all hosts.
+        total: the number of all hosts.
     """
     if not hosts:
         return None
@@ -62,6 +62,6 @@ def sentence(hosts: dict[str, str], of: int) -> str | None:
         f" and {len(hosts) - MAX_NAMES} more" if len(hosts) > MAX_NAMES else ""
     )
     return (
-        f"this controller has no {' and no '.join(sorted(set(hosts.values())))}, which {len(hosts)} of {of} hosts need"
-        f" for their connection ({names}): install it (Debian: package openssh-client), or set ansible_ssh_executable"
+        f"this controller has no {' and no '.join(sorted(set(hosts.values())))}, which {len(hosts)} of {total} hosts"
+        f" need for their connection ({names}): install it (Debian: package openssh-client), or set ansible_ssh_executable"
     )

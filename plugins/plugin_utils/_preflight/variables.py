@@ -318,7 +318,7 @@ def problems(settings: t.Iterable[Setting], specs: t.Mapping[str, Spec], fleet: 
         sentence = judged[key]
         if sentence:
             hosts.setdefault(sentence, []).append(setting.host)
-    return [sentence + _of(names, fleet) for sentence, names in sorted(hosts.items())]
+    return [sentence + _of_hosts(names, fleet) for sentence, names in sorted(hosts.items())]
 
 
 def differing(written: t.Iterable[Setting], hosts: t.Sequence[str]) -> list[str]:
@@ -339,12 +339,12 @@ def differing(written: t.Iterable[Setting], hosts: t.Sequence[str]) -> list[str]
             if sum(map(len, values.values())) < len(hosts)
             else []
         )
-        said = [f"{value}{_of(of_value, len(hosts))}" for value, of_value in values.items()] + (
-            [f"not set{_of(others, len(hosts))}"] if others else []
+        named = [f"{value}{_of_hosts(of_value, len(hosts))}" for value, of_value in values.items()] + (
+            [f"not set{_of_hosts(others, len(hosts))}"] if others else []
         )
-        if len(said) > 1:
+        if len(named) > 1:
             sentences.append(
-                f"{name} is {' but '.join(said)}: there is one for all hosts, so set it by -e, in the play's vars, or"
+                f"{name} is {' but '.join(named)}: there is one for all hosts, so set it by -e, in the play's vars, or"
                 " for the group all"
             )
     return sentences
@@ -365,7 +365,7 @@ def boot_problems(settings: t.Iterable[Setting], fleet: int) -> list[str]:
         reason = _why_not_booted(of_host)
         if reason:
             hosts.setdefault(reason, []).append(host)
-    return [sentence + _of(names, fleet) for sentence, names in sorted(hosts.items())]
+    return [sentence + _of_hosts(names, fleet) for sentence, names in sorted(hosts.items())]
 
 
 def slot_problems(settings: t.Iterable[Setting], fleet: int) -> list[str]:
@@ -379,7 +379,7 @@ def slot_problems(settings: t.Iterable[Setting], fleet: int) -> list[str]:
             reboot.of_values({**of_host, "smt_slot_timeout": None}, host)
         except slot_settings.SlotError as error:
             hosts.setdefault(str(error), []).append(host)
-    return [sentence + _of(names, fleet) for sentence, names in sorted(hosts.items())]
+    return [sentence + _of_hosts(names, fleet) for sentence, names in sorted(hosts.items())]
 
 
 def _why_not_booted(values: t.Mapping[str, t.Any]) -> str | None:
@@ -459,7 +459,7 @@ def _nearest(name: str, specs: t.Iterable[str]) -> str:
     return min(longer, key=len) if longer else difflib.get_close_matches(name, sorted(specs), n=1, cutoff=0.0)[0]
 
 
-def _of(names: t.Sequence[str], fleet: int) -> str:
+def _of_hosts(names: t.Sequence[str], fleet: int) -> str:
     if len(set(names)) >= fleet:
         return ""
     more = f" and {len(names) - MAX_HOSTS} more" if len(names) > MAX_HOSTS else ""

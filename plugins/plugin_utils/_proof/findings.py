@@ -59,13 +59,13 @@ def _of_facts(proof: HostProof) -> ProofFinding:
     is_wrong = any(view.differences for view in proof.views if view.is_of_kernel)
     same = [view.source for view in proof.views if view.reason is None and not view.differences]
     silent = [f"{view.source} ({view.reason})" for view in proof.views if view.is_of_kernel and view.reason is not None]
-    said = [f"{'; '.join(different[:MAX_NAMED])}{_more(different)}."] if different else []
+    sentences = [f"{'; '.join(different[:MAX_NAMED])}{_more(different)}."] if different else []
     if same and not is_wrong:
-        said.append(f"The facts say what these say of CPUs and cores: {wording.join(same)}.")
+        sentences.append(f"The facts say what these say of CPUs and cores: {wording.join(same)}.")
     if silent:
-        said.append(f"Not known: {'; '.join(silent)}.")
+        sentences.append(f"Not known: {'; '.join(silent)}.")
     state = FAILS if is_wrong else HOLDS if same else OPEN
-    return ProofFinding("facts", state, " ".join(said) or "No source of CPUs and cores could be read.")
+    return ProofFinding("facts", state, " ".join(sentences) or "No source of CPUs and cores could be read.")
 
 
 def _more(found: t.Sequence[t.Any]) -> str:
@@ -78,11 +78,13 @@ def _of_siblings(proof: HostProof) -> ProofFinding:
     if proof.disagreement is not None:
         return ProofFinding("siblings", FAILS, proof.disagreement)
     pairs = [pair for pair in proof.measured.get("pairs") or () if isinstance(pair, str)]
-    said = f"CPUs {' and '.join(pairs[:MAX_NAMED])}{_more(pairs)} share cores" if pairs else "no two CPUs share a core"
+    shared = (
+        f"CPUs {' and '.join(pairs[:MAX_NAMED])}{_more(pairs)} share cores" if pairs else "no two CPUs share a core"
+    )
     if proof.measured.get("agrees_with_kernel") is True:
-        return ProofFinding("siblings", HOLDS, f"By measuring, {said}, as the kernel says.")
+        return ProofFinding("siblings", HOLDS, f"By measuring, {shared}, as the kernel says.")
     unclear = proof.measured.get("unclear") or ""
-    return ProofFinding("siblings", OPEN, f"By measuring, {said}; of CPUs {unclear} it did not become clear.")
+    return ProofFinding("siblings", OPEN, f"By measuring, {shared}; of CPUs {unclear} it did not become clear.")
 
 
 def _of_switch(proof: HostProof) -> ProofFinding:
@@ -107,7 +109,7 @@ def _of_switch(proof: HostProof) -> ProofFinding:
         difference
         for kind in KINDS
         for difference in switch.different.get(kind, ())
-        if not any(said.startswith(difference) for said in switch.not_restored)
+        if not any(sentence.startswith(difference) for sentence in switch.not_restored)
     ]
     return ProofFinding(
         "switch", FAILS, f"{times}, but not all is as before: {'; '.join(left[:MAX_NAMED])}{_more(left)}."
@@ -118,13 +120,13 @@ def _of_equal(proof: HostProof) -> ProofFinding:
     part, equal = "equal arms", proof.equal
     if equal is None:
         return ProofFinding(part, OPEN, f"Equal arms were not compared: {proof.not_compared or 'no answer'}.")
-    said = wording.change_and_interval(equal.change)
+    measured = wording.change_and_interval(equal.change)
     least = f" {_least(proof)}" if equal.least is not None else ""
     if equal.is_called:
         return ProofFinding(
-            part, FAILS, f"Two equal arms were called different, {said}: differences of this size say nothing here."
+            part, FAILS, f"Two equal arms were called different, {measured}: differences of this size say nothing here."
         )
-    return ProofFinding(part, HOLDS, f"Two equal arms were not called different: {said}.{least}")
+    return ProofFinding(part, HOLDS, f"Two equal arms were not called different: {measured}.{least}")
 
 
 def _least(proof: HostProof) -> str:
@@ -139,14 +141,14 @@ def _of_planted(proof: HostProof) -> ProofFinding:
     if planted is None:
         return ProofFinding(part, OPEN, f"A known effect was not measured: {proof.not_compared or 'no answer'}.")
     begun = f"{wording.percent(EFFECT)} more work"
-    said = wording.change_and_interval(planted.change)
+    measured = wording.change_and_interval(planted.change)
     if not planted.is_called:
-        return ProofFinding(part, FAILS, f"{begun} was not found: its time changed by {said}.")
+        return ProofFinding(part, FAILS, f"{begun} was not found: its time changed by {measured}.")
     if not planted.holds_the_effect:
         return ProofFinding(
-            part, FAILS, f"{begun} took {said} of time: its interval does not have the planted effect in it."
+            part, FAILS, f"{begun} took {measured} of time: its interval does not have the planted effect in it."
         )
-    return ProofFinding(part, HOLDS, f"{begun} was found: its time changed by {said}.")
+    return ProofFinding(part, HOLDS, f"{begun} was found: its time changed by {measured}.")
 
 
 def _of_instruments(proof: HostProof) -> ProofFinding:
@@ -154,14 +156,14 @@ def _of_instruments(proof: HostProof) -> ProofFinding:
         f"{instrument.name} ({instrument.reason})" for instrument in proof.instruments if instrument.reason is not None
     ]
     there = [instrument.name for instrument in proof.instruments if instrument.reason is None]
-    said = f"Of use here: {wording.join(there)}." if there else ""
+    sentence = f"Of use here: {wording.join(there)}." if there else ""
     if missing:
-        said += f" Not of use: {'; '.join(missing)}."
+        sentence += f" Not of use: {'; '.join(missing)}."
     # A coarse clock is the only one that a comparison cannot do without.
     coarse = any(
         instrument.reason is not None for instrument in proof.instruments if instrument.name in ("clock", "timer")
     )
-    return ProofFinding("instruments", FAILS if coarse else HOLDS, said.strip())
+    return ProofFinding("instruments", FAILS if coarse else HOLDS, sentence.strip())
 
 
 def _of_quiet(proof: HostProof) -> ProofFinding:

@@ -47,8 +47,8 @@ def summary(proofs: t.Sequence[HostProof]) -> str:
         (failed, "on which something does not"),
         (len(proofs) - len(looked), "that could not be looked at"),
     ]
-    said = ", ".join(f"{count} {words}" for count, words in counts if count)
-    return f"{text.counted(len(proofs), 'host')}: {said}."
+    parts = ", ".join(f"{count} {words}" for count, words in counts if count)
+    return f"{text.counted(len(proofs), 'host')}: {parts}."
 
 
 def render(proofs: t.Sequence[HostProof], at: str) -> str:

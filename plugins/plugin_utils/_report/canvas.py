@@ -332,7 +332,7 @@ class Plot:
         along: tuple[t.Sequence[float], str],
         up: tuple[t.Sequence[float], str],
         label: t.Callable[[float], str] = tick_label,
-        beside: float = 0.0,
+        label_width: float = 0.0,
     ):
         """Draw the axes and the grid.
 
@@ -342,12 +342,12 @@ class Plot:
             along: ticks and title of the horizontal axis; without a title it is that of the plot below.
             up: ticks and title of the vertical axis; the title stands above it.
             label: the label of a tick of the vertical axis.
-            beside: the least room for these labels, so that plots below each other have one horizontal axis.
+            label_width: the least room for these labels, so that plots below each other have one horizontal axis.
         """
         top = canvas.lines(span[0], up[1], MUTED) + LINE / 2
         self.top, self.bottom = top, top + span[1]
         named = [(tick, label(tick)) for tick in up[0]]
-        left = EDGE + 6 + max(beside, *(width(name) for _tick, name in named))
+        left = EDGE + 6 + max(label_width, *(width(name) for _tick, name in named))
         right = WIDTH - max(2 * EDGE, width(tick_label(along[0][-1])) / 2)
         self.left, self.right = left, right
         self.x = scale(along[0][0], along[0][-1], left, right)

@@ -193,9 +193,9 @@ def _ratio_rows(
     for number, row in enumerate(rows):
         if row["verdict"] == BASELINE and number:
             canvas.path(f"M0 {short(y)}H{short(WIDTH)}", stroke=MUTED)
-        beside = width(row["label"]) + width(row["text"]) + 3 * EDGE < WIDTH
+        on_one_line = width(row["label"]) + width(row["text"]) + 3 * EDGE < WIDTH
         after = canvas.lines(y + EDGE, row["label"])
-        y = canvas.lines(after - LINE if beside else after, row["text"], anchor="end")
+        y = canvas.lines(after - LINE if on_one_line else after, row["text"], anchor="end")
         middles.append(y + ROW / 2)
         y += ROW + EDGE
 
@@ -234,8 +234,8 @@ def forest(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], label: 
     place, middles = _ratio_rows(canvas, rows, domain, margin, sides)
     for row, y in zip(rows, middles):
         colour, shape = LOOKS[row["verdict"]]
-        said = "" if row["verdict"] == BASELINE else f", {wording.VERDICT_TITLES[row['verdict']]}"
-        title = f"{row['label']}: {row['text']}{said}"
+        verdict = "" if row["verdict"] == BASELINE else f", {wording.VERDICT_TITLES[row['verdict']]}"
+        title = f"{row['label']}: {row['text']}{verdict}"
         with canvas.group(title, colour=colour):
             canvas.path(line([(place(row["low"]), y), (place(row["high"]), y)]), stroke="", stroke_width="3")
             canvas.marks(shape, "", 6, [(place(row["ratio"]), y, "")])
@@ -357,8 +357,8 @@ def histogram(
             for low, high, workers in zip(marked, marked[1:], count):
                 if workers:
                     x = short(plot.x((low + high) / 2))
-                    said = f"{report_text.number(low)} to {report_text.number(high)}: {workers}"
-                    canvas.path(f"M{x} {short(plot.bottom)}V{short(plot.y(workers))}", said)
+                    tooltip = f"{report_text.number(low)} to {report_text.number(high)}: {workers}"
+                    canvas.path(f"M{x} {short(plot.bottom)}V{short(plot.y(workers))}", tooltip)
         y = plot.bottom + LINE
     return Picture(label, canvas.svg(label))
 
@@ -425,8 +425,8 @@ def timeline(rows: t.Sequence[Row], bands: t.Sequence[Row], arms: t.Sequence[str
     with canvas.group(opacity="0.18"):
         for band in bands:
             begin, end = plot.x(band["begin"]), plot.x(band["end"])
-            said = f"{band['arm']}, minutes {band['begin']:g} to {band['end']:g}"
-            canvas.path(box(begin, plot.top, end - begin, TIMELINE), said, fill=shown[band["arm"]][0])
+            tooltip = f"{band['arm']}, minutes {band['begin']:g} to {band['end']:g}"
+            canvas.path(box(begin, plot.top, end - begin, TIMELINE), tooltip, fill=shown[band["arm"]][0])
     periods: dict[t.Any, list[tuple[float, float]]] = {}
     for row in rows:
         periods.setdefault(row["period"], []).append((plot.x(row["at"]), plot.y(row["value"])))
@@ -461,12 +461,14 @@ def streams(
     """
     canvas = Canvas()
     named = [_percent(tick) for tick in _changes(changes)] if changes else []
-    upper = _curve(canvas, rows, arms, unit, "" if changes else STREAMS, beside=max(map(width, named), default=0.0))
+    upper = _curve(
+        canvas, rows, arms, unit, "" if changes else STREAMS, label_width=max(map(width, named), default=0.0)
+    )
     plots = [upper]
     if changes:
-        beside = max(width(tick_label(tick)) for tick in _heights(rows))
+        label_width = max(width(tick_label(tick)) for tick in _heights(rows))
         title = f"change against {arms[0]}"
-        plots.append(_curve(canvas, changes, arms, title, STREAMS, (upper.bottom + EDGE, CHANGES), beside))
+        plots.append(_curve(canvas, changes, arms, title, STREAMS, (upper.bottom + EDGE, CHANGES), label_width))
     if crossover is not None:
         for plot in plots:
             x = plot.x(crossover)
@@ -528,7 +530,7 @@ def _curve(
     unit: str,
     along: str,
     below: tuple[float, float] | None = None,
-    beside: float = 0.0,
+    label_width: float = 0.0,
     limit: tuple[float, str] | None = None,
     higher: bool = False,
 ) -> Plot:
@@ -545,7 +547,7 @@ def _curve(
         (across_ticks, along),
         (up, unit),
         _percent if below else tick_label,
-        beside,
+        label_width,
     )
     if below:
         canvas.path(f"M{short(plot.left)} {short(plot.y(0))}H{short(plot.right)}", stroke=INK)
@@ -563,8 +565,8 @@ def _curve(
         middles = [(plot.x(row["x"]), plot.y(row["value"])) for row in own]
         if len(own) > 1:
             canvas.path(line(middles), fill="none", stroke=colour, stroke_width="2")
-        said = (f"{title}, {tick_label(row['x'])} {along or STREAMS}: {say(row)}" for row in own)
-        drawn = [(x, y, text, row["value"]) for (x, y), text, row in zip(middles, said, own)]
+        tooltips = (f"{title}, {tick_label(row['x'])} {along or STREAMS}: {say(row)}" for row in own)
+        drawn = [(x, y, text, row["value"]) for (x, y), text, row in zip(middles, tooltips, own)]
         canvas.marks(shape, colour, 4, [mark[:3] for mark in drawn if mark[3] <= up[-1]])
         canvas.marks("arrow", colour, 6, [(x, y + 7, text) for x, y, text, value in drawn if value > up[-1]])
         end, height = 0.0, plot.top + LINE * (1.5 + list(shown).index(title))
@@ -650,12 +652,12 @@ def topology(
             for thread, cpu in enumerate(core):
                 x, upper = left + 4 + step * (thread % wide), top + height * (thread // wide)
                 used = 0.0 if cpu in offline else 1 / 3 if usage is None else usage.get(cpu, 0.0)
-                said = "off" if cpu in offline else f"{100 * used:.0f} %"
+                state = "off" if cpu in offline else f"{100 * used:.0f} %"
                 look = {"stroke_dasharray": "3,3"} if cpu in offline else {}
                 look |= {"fill": ACCENT, "fill_opacity": share(0.6 * min(1.0, max(0.0, used)))}
-                title = f"CPU {cpu}: {said}" if usage is not None or cpu in offline else f"CPU {cpu}"
+                title = f"CPU {cpu}: {state}" if usage is not None or cpu in offline else f"CPU {cpu}"
                 canvas.path(box(x + 1, upper + 4, step - 2, height - 8), title, stroke=ACCENT, **look)
-                texts = [str(cpu)] if usage is None else [str(cpu), said]
+                texts = [str(cpu)] if usage is None else [str(cpu), state]
                 for number, text in enumerate(texts):
                     middle = upper + height / 2 + LINE * (number - (len(texts) - 1) / 2)
                     canvas.text(x + step / 2, middle, text, "middle")

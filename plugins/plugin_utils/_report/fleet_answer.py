@@ -41,16 +41,16 @@ def sentences(rows: t.Sequence[hardware_classes.Row]) -> list[str]:
     for row in rows:
         for workload in row["streams"]:
             is_known = workload["status"] in (streams.FOUND, streams.SOME, streams.NEVER)
-            said = (
+            sentence = (
                 f"SMT helps {workload['title']} {workload['text']}"
                 if is_known
                 else f"{workload['title']}: {workload['text']}"
             )
-            by_streams.setdefault(said, []).append(row["host"])
+            by_streams.setdefault(sentence, []).append(row["host"])
     return [
         *_at([(words, chosen[choice]) for choice, words in _RECOMMENDED.items()], chosen.total()),
         *wording.first_of(
-            [f"{wording.capital(said)} ({wording.named(hosts)})." for said, hosts in by_streams.items()],
+            [f"{wording.capital(sentence)} ({wording.named(hosts)})." for sentence, hosts in by_streams.items()],
             "workloads",
             ["on the pages of their hosts"] * len(by_streams),
         ),
@@ -58,14 +58,14 @@ def sentences(rows: t.Sequence[hardware_classes.Row]) -> list[str]:
     ]
 
 
-def _at(parts: t.Sequence[tuple[str, int]], of: int) -> list[str]:
+def _at(parts: t.Sequence[tuple[str, int]], total: int) -> list[str]:
     """Return ``Leave SMT on at 7 of 12 hosts; turn SMT off at 5.``, or nothing without a host."""
     found = [part for part in parts if part[1]]
     if not found:
         return []
     (words, count), *others = found
-    hosts = report_text.counted(of, "host")
-    whole = hosts if of == 1 else "both hosts" if of == 2 else f"all {hosts}"
-    first = f"{words} {whole if count == of else f'{count} of {hosts}'}"
-    said = "; ".join([first, *(f"{more} {number}" for more, number in others)])
-    return [f"{said[0].upper()}{said[1:]}."]
+    hosts = report_text.counted(total, "host")
+    whole = hosts if total == 1 else "both hosts" if total == 2 else f"all {hosts}"
+    first = f"{words} {whole if count == total else f'{count} of {hosts}'}"
+    sentence = "; ".join([first, *(f"{more} {number}" for more, number in others)])
+    return [f"{sentence[0].upper()}{sentence[1:]}."]

@@ -278,13 +278,15 @@ def _class(
     deciding: dict[tuple[str | None, str], dict[str, t.Any]] = {}
     alone: dict[tuple[str | None, str], list[str]] = {}
     for key, of_key in hosts.items():
-        about = next(iter(of_key.values()))
-        effect = None if about["of_smt"] else about["effect"]
+        first = next(iter(of_key.values()))
+        effect = None if first["of_smt"] else first["effect"]
         combined = judged.get(key) or {"verdict": pooled.HOSTS_DISAGREE, "n": len(of_key), "confounded": False}
         # What is chosen about SMT is by what SMT off does, whichever side a comparison is of.
-        turned = {} if about["effect"] != arms.SMT_ON or effect else _TURNED
+        turned = {} if first["effect"] != arms.SMT_ON or effect else _TURNED
         deciding[effect, key] = {**combined, "verdict": turned.get(combined["verdict"], combined["verdict"])}
-        alone[effect, key] = [turned.get(of["verdict"], of["verdict"]) for of in of_key.values()]
+        alone[effect, key] = [
+            turned.get(comparison["verdict"], comparison["verdict"]) for comparison in of_key.values()
+        ]
     by_one: dict[tuple[str | None, str], list[dict[str, t.Any]]] = {}
     for comparison in (served for member in members for served in member["served_by_one"]):
         by_one.setdefault((None if comparison["of_smt"] else comparison["effect"], comparison["series"]), []).append(
@@ -342,28 +344,28 @@ def _recommendation(together: t.Sequence[dict[str, t.Any]], members: t.Sequence[
         members: the hosts.
     """
     found = conclusion.recommendation(together)
-    said: set[str] = {member["recommendation"] for member in members} - {conclusion.NOT_COMPARED}
-    if said and any(member["streams"] for member in members):
+    choices: set[str] = {member["recommendation"] for member in members} - {conclusion.NOT_COMPARED}
+    if choices and any(member["streams"] for member in members):
         # What streams decide is of each host by itself: there is no ratio of all of them.
-        if len(said) == 1:
-            return said.pop()
-        return pooled.HOSTS_DISAGREE if len(said - {conclusion.UNDECIDED}) > 1 else conclusion.UNDECIDED
+        if len(choices) == 1:
+            return choices.pop()
+        return pooled.HOSTS_DISAGREE if len(choices - {conclusion.UNDECIDED}) > 1 else conclusion.UNDECIDED
     if found in conclusion.CHOICES.values() and any(member["incomplete"] for member in members):
         return conclusion.UNDECIDED
-    if found == conclusion.EITHER and len(said) == 1:
+    if found == conclusion.EITHER and len(choices) == 1:
         # Other reasons than performance may have chosen.
-        return said.pop()
+        return choices.pop()
     return found
 
 
 def _agreed(verdicts: t.Iterable[str], hosts: int) -> str:
     """Return the verdict that each host says; undecided for a single host, or where one of them is."""
-    said = set(verdicts)
-    if hosts < pooled.MIN_HOSTS or len(said - {paired.INCONCLUSIVE}) < 1:
+    distinct = set(verdicts)
+    if hosts < pooled.MIN_HOSTS or len(distinct - {paired.INCONCLUSIVE}) < 1:
         return paired.INCONCLUSIVE
-    if len(said - {paired.INCONCLUSIVE}) > 1:
+    if len(distinct - {paired.INCONCLUSIVE}) > 1:
         return pooled.HOSTS_DISAGREE
-    return said.pop() if len(said) == 1 else paired.INCONCLUSIVE
+    return distinct.pop() if len(distinct) == 1 else paired.INCONCLUSIVE
 
 
 def _refused(key: str, hosts: t.Mapping[str, dict[str, t.Any]]) -> dict[str, t.Any]:
@@ -461,7 +463,7 @@ def line(group: dict[str, t.Any]) -> str:
         if len(group["workloads"]) > MAX_COMPARISONS
         else []
     )
-    refused = [f"{of['title']}: {of['sentence']}" for of in group["refused"][:MAX_COMPARISONS]]
+    refused = [f"{workload['title']}: {workload['sentence']}" for workload in group["refused"][:MAX_COMPARISONS]]
     return " ".join(
         [
             f"{group['hardware_class'] or 'unknown class'}, {group['hosts']} hosts combined: {group['title']}.",
@@ -483,7 +485,8 @@ def described(classes: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
         {
             **group,
             "workloads": [
-                {key: value for key, value in of.items() if key not in left_out} for of in group["workloads"]
+                {key: value for key, value in workload.items() if key not in left_out}
+                for workload in group["workloads"]
             ],
         }
         for group in classes

@@ -74,6 +74,6 @@ def _stacked(heads: tuple[str, ...], rows: t.Iterable[tuple[str, ...]], width: i
     found = []
     for title, *cells in rows:
         found += textwrap.wrap(title, width)
-        said = ", ".join(f"{head} {cell}" for head, cell in zip(heads[1:], cells))
-        found += textwrap.wrap(said, width, initial_indent="  ", subsequent_indent="  ")
+        line = ", ".join(f"{head} {cell}" for head, cell in zip(heads[1:], cells))
+        found += textwrap.wrap(line, width, initial_indent="  ", subsequent_indent="  ")
     return found

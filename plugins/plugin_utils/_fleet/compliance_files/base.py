@@ -50,7 +50,7 @@ class Check:
         """The time as files have it."""
         return compliance.stamp(self.at)
 
-    def said(self, host: str, result: compliance.ComplianceResult) -> str:
+    def explanation(self, host: str, result: compliance.ComplianceResult) -> str:
         """Return why a host is not as wanted and what to do, in lines."""
         lines = [
             result["sentence"],

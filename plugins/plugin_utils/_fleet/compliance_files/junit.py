@@ -69,10 +69,10 @@ def _text(check: Check) -> str:
             suite, "testcase", {"classname": CLASS, "name": text.showable(outcome.name), "time": "0"}
         )
         if outcome.element:
-            said = ElementTree.SubElement(case, outcome.element, {"message": text.showable(outcome.message)})
+            detail = ElementTree.SubElement(case, outcome.element, {"message": text.showable(outcome.message)})
             if outcome.element != "skipped":
-                said.set("type", outcome.kind)
-            said.text = text.showable(outcome.body)
+                detail.set("type", outcome.kind)
+            detail.text = text.showable(outcome.body)
     ElementTree.indent(root, " ")
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
@@ -80,7 +80,7 @@ def _text(check: Check) -> str:
 def _of_host(check: Check, host: str, result: compliance.ComplianceResult) -> _Outcome:
     status = result["status"]
     return _Outcome(
-        host, OUTCOMES.get(status), status, compliance_report.how(result) or status, check.said(host, result)
+        host, OUTCOMES.get(status), status, compliance_report.how(result) or status, check.explanation(host, result)
     )
 
 

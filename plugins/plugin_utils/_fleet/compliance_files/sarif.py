@@ -50,9 +50,9 @@ def _text(check: Check) -> str:
         if check.call.error
         else [entry for entry in compliance_report.ordered(check.judged) if entry[1]["status"] in RULES]
     )
-    said = [check.call.error] if check.call.error else []
+    reasons = [check.call.error] if check.call.error else []
     if len(found) > MAX_RESULTS:
-        said.append(
+        reasons.append(
             f"{len(found) - MAX_RESULTS} of {len(found)} hosts that need action are left out: the format's readers"
             f" take {MAX_RESULTS}"
         )
@@ -64,7 +64,7 @@ def _text(check: Check) -> str:
                 "executionSuccessful": not check.call.error,
                 "endTimeUtc": check.written,
                 "toolExecutionNotifications": [
-                    {"level": "error", "message": {"text": text.showable(reason)}} for reason in said
+                    {"level": "error", "message": {"text": text.showable(reason)}} for reason in reasons
                 ],
             }
         ],
@@ -103,7 +103,7 @@ def _result(check: Check, host: str, result: compliance.ComplianceResult, place:
         "ruleId": _id(status),
         "ruleIndex": list(RULES).index(status),
         "level": RULES[status][0],
-        "message": {"text": text.showable(f"{host}: {check.said(host, result)}")},
+        "message": {"text": text.showable(f"{host}: {check.explanation(host, result)}")},
         "locations": [
             {
                 "physicalLocation": {"artifactLocation": {"uri": place}, "region": {"startLine": 1}},

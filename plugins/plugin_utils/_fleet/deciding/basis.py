@@ -68,7 +68,7 @@ class Basis:
     boost: bool | None = None
 
     @classmethod
-    def of(cls, result: HostResult) -> Basis:
+    def from_result(cls, result: HostResult) -> Basis:
         """Return what a host's result rests on."""
         environment = result.environment
         return cls(
@@ -164,10 +164,10 @@ def stale(rests_on: t.Mapping[str, t.Any], age_days: int | None, facts: fields.F
     if present is not None and rests_on["mitigations"]:
         changes = [_changes(statuses, present) for statuses in rests_on["mitigations"]]
         more, fewer = min(changes, key=lambda change: sum(map(len, change)))
-        said = [f"the host has {_named(more)}"] if more else []
-        said += [f"the host has no more {_named(fewer)}"] if fewer else []
-        if said:
-            reasons.append(f"the mitigations are others than when it was measured ({'; '.join(said)})")
+        differences = [f"the host has {_named(more)}"] if more else []
+        differences += [f"the host has no more {_named(fewer)}"] if fewer else []
+        if differences:
+            reasons.append(f"the mitigations are others than when it was measured ({'; '.join(differences)})")
     return reasons
 
 

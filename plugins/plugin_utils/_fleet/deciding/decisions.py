@@ -142,7 +142,7 @@ def conclude(result: HostResult, now: datetime.datetime) -> Conclusion | None:
             for comparison in analysis.of_smt
         },
         _moment(result, "collected") or _moment(result, "finished") or _moment(result, "started"),
-        Basis.of(result),
+        Basis.from_result(result),
         by_one=outcomes.of_smt_by_one(analysis),
         is_incomplete=outcomes.is_incomplete(analysis),
         is_recheck=result.plan.goal == goals.RECHECK,
@@ -262,7 +262,9 @@ def _decide(
 ) -> dict[str, t.Any]:
     latest = sorted(latest, key=_rank, reverse=True)
     counted = [evaluation for evaluation in latest if evaluation.choice != conclusion.NOT_COMPARED] or latest
-    decision, sentence = _said(counted) if counted else (None, "No result of a host of this class counts.")
+    decision, sentence = (
+        _decision_and_sentence(counted) if counted else (None, "No result of a host of this class counts.")
+    )
     if again and not counted:
         sentence = "Its hosts were only re-checked, which decides nothing: evaluate them without smt_eval_goal=recheck."
     checked = rechecks.of_class(counted, again, now)
@@ -271,8 +273,8 @@ def _decide(
     hosts = sorted(evaluation.host for evaluation in counted)
     runs = list(dict.fromkeys(evaluation.run for evaluation in counted))
     whose = _source(hosts, runs, age) if hosts else "no evaluation"
-    if decision and (said := rechecks.said(checked)):
-        whose = f"{whose}, {said}"
+    if decision and (confirmation := rechecks.sentence(checked)):
+        whose = f"{whose}, {confirmation}"
     if not_counted:
         reasons = list(not_counted.values())
         more = f"; and {len(reasons) - NAMED} more do not count" if len(reasons) > NAMED else ""
@@ -292,7 +294,7 @@ def _decide(
     }
 
 
-def _said(counted: list[Conclusion]) -> tuple[str | None, str]:
+def _decision_and_sentence(counted: list[Conclusion]) -> tuple[str | None, str]:
     """Return the decision of hosts of one class, None where they do not decide, and a sentence about it."""
     different = [
         (of_hosts, found)
@@ -306,11 +308,11 @@ def _said(counted: list[Conclusion]) -> tuple[str | None, str]:
     if len(sides) == 1 and (decision := STATES.get(next(iter(sides)))):
         chosen = [evaluation.host for evaluation in counted if evaluation.choice in sides]
         if len(chosen) == 1 and len(counted) > 1:
-            said, others = next(iter(sides)), len(counted) - 1
+            choice, others = next(iter(sides)), len(counted) - 1
             return (
                 None,
                 (
-                    f"{chosen[0]} alone says {said}, the other {others} say {conclusion.EITHER}: one host does not"
+                    f"{chosen[0]} alone says {choice}, the other {others} say {conclusion.EITHER}: one host does not"
                     " decide for the others."
                 ),
             )
@@ -343,8 +345,8 @@ def _said(counted: list[Conclusion]) -> tuple[str | None, str]:
 
 def _sides(counted: t.Sequence[Conclusion]) -> set[str]:
     """Return what hosts say; ``either`` does not contradict anything else."""
-    said = {evaluation.choice for evaluation in counted}
-    return said - {conclusion.EITHER} or said
+    choices = {evaluation.choice for evaluation in counted}
+    return choices - {conclusion.EITHER} or choices
 
 
 def _workloads(

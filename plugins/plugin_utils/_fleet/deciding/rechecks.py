@@ -66,8 +66,8 @@ def _state(first: Conclusion, later: Conclusion, hosts: int) -> str:
     changed, on one of some hosts, is as sure as it would have to be of a single one (Bonferroni).
     """
     keys = [key for key in first.workloads if _interval(first, key, first)]
-    said = {_of_workload(first, later, key, series.LEVEL / (len(keys) * hosts)) for key in keys}
-    return CHANGED if CHANGED in said else HOLDS if said == {HOLDS} else NOT_DECIDED
+    states = {_of_workload(first, later, key, series.LEVEL / (len(keys) * hosts)) for key in keys}
+    return CHANGED if CHANGED in states else HOLDS if states == {HOLDS} else NOT_DECIDED
 
 
 def _of_workload(first: Conclusion, later: Conclusion, key: tuple[str, float | None], level: float) -> str:
@@ -102,10 +102,10 @@ def counting(found: t.Iterable[Recheck]) -> Recheck | None:
 def confirming(found: t.Sequence[Recheck]) -> list[Recheck]:
     """Return the re-checks that confirm a decision, the latest first; the argument is that of :func:`counting`."""
     latest = counting(found)
-    return [of for of in found if of["state"] == HOLDS] if latest and latest["state"] == HOLDS else []
+    return [recheck for recheck in found if recheck["state"] == HOLDS] if latest and latest["state"] == HOLDS else []
 
 
-def said(found: t.Sequence[Recheck]) -> str:
+def sentence(found: t.Sequence[Recheck]) -> str:
     """Return what is to be said with whose a decision is: ``confirmed on DAY with Linux KERNEL``, and which re-checks
     were in vain; empty where there is nothing.
     """
@@ -120,11 +120,11 @@ def said(found: t.Sequence[Recheck]) -> str:
     return ", ".join(parts)
 
 
-def _age_days(decision: Decision, about: t.Sequence[Recheck]) -> int | None:
+def _age_days(decision: Decision, rechecks: t.Sequence[Recheck]) -> int | None:
     """Return the age of a decision of a hardware class, or of the last re-check that confirms it; None where it is not
     known.
     """
-    ages = [decision["age_days"], *(recheck["age_days"] for recheck in confirming(about))]
+    ages = [decision["age_days"], *(recheck["age_days"] for recheck in confirming(rechecks))]
     return min((age for age in ages if age is not None), default=None)
 
 
@@ -139,14 +139,14 @@ def stale(decision: Decision, facts: fields.Facts, max_age: int) -> list[str]:
         facts: of the host now.
         max_age: days after which a decision is stale.
     """
-    about, rests_on = _about(decision, facts), dict(decision["rests_on"])
+    rechecks, rests_on = _for_host(decision, facts), dict(decision["rests_on"])
     for name, of_each in (("kernels", "kernel"), ("mitigations", "mitigations")):
         # What earlier releases did not record is not compared.
         if rests_on[name]:
-            more = [of[of_each] for of in confirming(about)]
+            more = [recheck[of_each] for recheck in confirming(rechecks)]
             rests_on[name] = rests_on[name] + [known for known in more if known is not None]
-    reasons = basis.stale(rests_on, _age_days(decision, about), facts, max_age)
-    counted = counting(about)
+    reasons = basis.stale(rests_on, _age_days(decision, rechecks), facts, max_age)
+    counted = counting(rechecks)
     if counted and counted["state"] != HOLDS:
         says = (
             "says that the effect has changed"
@@ -157,7 +157,7 @@ def stale(decision: Decision, facts: fields.Facts, max_age: int) -> list[str]:
     return reasons
 
 
-def _about(decision: Decision, facts: fields.Facts) -> list[Recheck]:
+def _for_host(decision: Decision, facts: fields.Facts) -> list[Recheck]:
     """Return the re-checks of a decision that speak of a host, the latest first: what another kernel does is nothing to
     a host for whose own the decision was measured, or re-checked.
     """
@@ -185,7 +185,7 @@ def to_measure(host: str, decision: Decision, facts: fields.Facts, reasons: t.Se
         reasons: from :func:`stale`.
         max_age: as for :func:`stale`.
     """
-    about = _about(decision, facts)
-    found = basis.to_measure(host, decision["hosts"], _age_days(decision, about), reasons, max_age)
-    again = counting(about)
+    rechecks = _for_host(decision, facts)
+    found = basis.to_measure(host, decision["hosts"], _age_days(decision, rechecks), reasons, max_age)
+    again = counting(rechecks)
     return sorted({*found, *([again["host"]] if again and again["state"] != HOLDS else [])})

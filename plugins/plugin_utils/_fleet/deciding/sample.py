@@ -55,10 +55,10 @@ def sentence(share: Share, shared: bool) -> str:
     measured = ", ".join(share.measured)
     if share.hardware_class is None:
         return f"Hardware class not known: {measured} measured, for no other host."
-    said = f"{share.hardware_class}: {measured} measured, for {', '.join(share.hosts)}."
+    summary = f"{share.hardware_class}: {measured} measured, for {', '.join(share.hosts)}."
     if not shared or share.shared_by == 1:
-        return said
+        return summary
     return (
-        f"{said} Each measures for 1/{share.shared_by} of smt_eval_budget, and longer only until it has"
+        f"{summary} Each measures for 1/{share.shared_by} of smt_eval_budget, and longer only until it has"
         f" {verdicts.MIN_BLOCKS_RANKED} blocks."
     )

@@ -78,11 +78,11 @@ def _measured(host: ReportedHost) -> list[str]:
     """Format the values of a run that compared no arms: they are all that it found."""
     lines = ["| workload | metric | placement | value | blocks |", "|---|---|---|---|---|"]
     for level in host.summary["levels"]:
-        about = measures.describe_workload(host.result, level["workload"], level["parameter"], level["metric"])
+        measure = measures.describe_workload(host.result, level["workload"], level["parameter"], level["metric"])
         value, low, high = (report_text.number(level[end]) for end in ("value", "low", "high"))
-        said = value if level["value"] is None else f"{value} {about.unit}"
+        shown = value if level["value"] is None else f"{value} {measure.unit}"
         interval = "" if level["low"] is None else f" ({low} to {high})"
-        cells = [about.title, level["metric"], placements.title(level["placement"]), f"{said}{interval}"]
+        cells = [measure.title, level["metric"], placements.title(level["placement"]), f"{shown}{interval}"]
         lines.append(f"| {' | '.join(map(plain, cells))} | {level['n']} |")
     return [*lines, ""] if host.summary["levels"] else []
 
@@ -102,7 +102,7 @@ def _tail(ending: Ending) -> str:
             for workload in group["refused"]:
                 cells = [
                     workload["title"],
-                    str(sum(len(of["hosts"]) for of in workload["declared"])),
+                    str(sum(len(declaration["hosts"]) for declaration in workload["declared"])),
                     "",
                     "",
                     workload["sentence"],

@@ -228,7 +228,7 @@ def _disagreeing(classes: t.Sequence[dict[str, t.Any]]) -> list[str]:
         for group in classes
         for workload in [
             *group["refused"],
-            *(of for of in group["workloads"] if of["verdict"] == pooled.HOSTS_DISAGREE or of["turned_by"]),
+            *(entry for entry in group["workloads"] if entry["verdict"] == pooled.HOSTS_DISAGREE or entry["turned_by"]),
         ]
     ]
 

@@ -58,7 +58,7 @@ def workloads(analysis: HostAnalysis) -> list[dict[str, t.Any]]:
     found = []
     for name in dict.fromkeys(level.workload for level in analysis.levels):
         declared = recorded.declaration(result, name)
-        about = measures.describe_workload(result, name)
+        measure = measures.describe_workload(result, name)
         of_all_metrics = [level for level in analysis.levels if level.workload == name]
         levels = [level for level in of_all_metrics if level.primary]
         crossover = by_streams.get(name)
@@ -66,15 +66,15 @@ def workloads(analysis: HostAnalysis) -> list[dict[str, t.Any]]:
             comparison for comparison in comparisons if comparison["workload"] == name and is_of_streams(comparison)
         ]
         samples = analysis.samples.get(name, [])
-        chart = _bars(levels, titles, about)
-        streams = _streams(samples, levels, titles, about, compared, crossover)
-        curves = _parameters(result, samples, of_all_metrics, about)
+        chart = _bars(levels, titles, measure)
+        streams = _streams(samples, levels, titles, measure, compared, crossover)
+        curves = _parameters(result, samples, of_all_metrics, measure)
         used = analysis.usage.get(name, {})
         found.append(
             {
-                **vars(about),
+                **vars(measure),
                 "parameter_name": declared.parameter.name if declared.parameter else "",
-                "combined": COMBINED[about.aggregate],
+                "combined": COMBINED[measure.aggregate],
                 "home": "load" if curves else "streams" if streams and not chart else "placements",
                 "levels": levels,
                 "further": [
@@ -84,12 +84,12 @@ def workloads(analysis: HostAnalysis) -> list[dict[str, t.Any]]:
                     for of_metric in [measures.describe_workload(result, name, None, level.metric)]
                 ],
                 "chart": chart,
-                "repeats": _repeats(result, samples, about),
+                "repeats": _repeats(result, samples, measure),
                 "streams": streams,
                 "helps": None if crossover is None else f"{wording.capital(crossovers.clause(crossover))}.",
                 "compared_streams": compared,
                 "parameters": curves,
-                "load_curve": _load_curve(result, used.values(), about),
+                "load_curve": _load_curve(result, used.values(), measure),
                 "smt_metrics": smt_metrics_part.lines(
                     declared, comparisons, of_all_metrics, samples, crossover, _one_per_core(result, used.values())
                 ),
@@ -104,19 +104,19 @@ def _arm_titles(result: HostResult) -> list[str]:
     return [arm.title for arm in result.arms]
 
 
-def _unit(about: Measure) -> str:
-    return f"{about.metric} [{about.unit}]"
+def _unit(measure: Measure) -> str:
+    return f"{measure.metric} [{measure.unit}]"
 
 
-def _bars(levels: t.Sequence[Level], titles: t.Sequence[str], about: Measure) -> charts.Picture | None:
+def _bars(levels: t.Sequence[Level], titles: t.Sequence[str], measure: Measure) -> charts.Picture | None:
     drawn = [
         {"label": placements.title(level.placement), "text": report_text.number(level.value), **_span(level)}
         for level in levels
         if level.value is not None and level.parameter is None and not _free(level.placement)
     ][:MAX_ROWS_DRAWN]
-    unit = f"{_unit(about)}, {'more' if about.better == 'higher' else 'less'} is better"
+    unit = f"{_unit(measure)}, {'more' if measure.better == 'higher' else 'less'} is better"
     return (
-        charts.bars(drawn, titles, unit, f"{about.title}: {unit}, by placement; the table has the numbers")
+        charts.bars(drawn, titles, unit, f"{measure.title}: {unit}, by placement; the table has the numbers")
         if drawn
         else None
     )
@@ -140,7 +140,7 @@ def short(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-def _repeats(result: HostResult, samples: t.Sequence[Sample], about: Measure) -> list[dict[str, t.Any]]:
+def _repeats(result: HostResult, samples: t.Sequence[Sample], measure: Measure) -> list[dict[str, t.Any]]:
     """Return the distribution of the workers' values with every thread busy, or of one worker alone, and where the
     scheduler placed several workers: ``{placement, chart, arms, rows}`` each, the rows with the edges of a bin and the
     count of each arm.
@@ -154,9 +154,9 @@ def _repeats(result: HostResult, samples: t.Sequence[Sample], about: Measure) ->
         rows = (values.get(placement) or _values_of_workers(result, samples, placement))[:MAX_SAMPLES_SHOWN]
         if len(rows) > 3:
             label = (
-                f"{about.title}, {placements.title(placement)}: how often which value of a worker came in {len(rows)}"
+                f"{measure.title}, {placements.title(placement)}: how often which value of a worker came in {len(rows)}"
             )
-            unit = f"{_unit(about)} of a worker, {placements.title(placement)}"
+            unit = f"{_unit(measure)} of a worker, {placements.title(placement)}"
             edges, counts = charts.bins(rows, titles)
             found.append(
                 {
@@ -198,7 +198,7 @@ def _streams(
     samples: t.Sequence[Sample],
     levels: t.Sequence[Level],
     titles: t.Sequence[str],
-    about: Measure,
+    measure: Measure,
     compared: t.Sequence[host_comparisons.Comparison],
     crossover: Crossover | None,
 ) -> list[charts.Picture]:
@@ -211,12 +211,12 @@ def _streams(
     if len({row["x"] for row in rows}) < 2:
         return []
     changes = [_change(comparison) for comparison in compared if comparison["baseline"]["arm_title"] == titles[0]]
-    curves = [(_unit(about), "less", rows, changes)]
-    if about.better == "higher":
+    curves = [(_unit(measure), "less", rows, changes)]
+    if measure.better == "higher":
         names = {level.arm: level.arm_title for level in levels}
         curves = [
             ("time of a stream [s]", "less", _time_by_streams(samples, names), []),
-            (_unit(about), "more", rows, changes),
+            (_unit(measure), "more", rows, changes),
         ]
     helps = "" if crossover is None else f": {crossovers.clause(crossover)}"
     mark = None if crossover is None else crossover.streams
@@ -227,7 +227,7 @@ def _streams(
             titles,
             f"{unit}, {better} is better",
             mark,
-            f"{about.title}, {unit} by number of streams{helps}",
+            f"{measure.title}, {unit} by number of streams{helps}",
         )
         for unit, better, drawn, below in curves
         if drawn
@@ -266,12 +266,12 @@ def _time_by_streams(samples: t.Sequence[Sample], titles: t.Mapping[str, str]) -
 
 
 def _parameters(
-    result: HostResult, samples: t.Sequence[Sample], levels: t.Sequence[Level], about: Measure
+    result: HostResult, samples: t.Sequence[Sample], levels: t.Sequence[Level], measure: Measure
 ) -> list[dict[str, t.Any]]:
     """Draw, for each placement, the metric, the response time, the CPU usage and the instructions per cycle by
     parameter value: ``{placement, charts}`` each, a chart with what is to be said of it.
     """
-    parameter = recorded.declaration(result, about.workload).parameter
+    parameter = recorded.declaration(result, measure.workload).parameter
     if parameter is None:
         return []
     along = parameter.name + (f" [{parameter.unit}]" if parameter.unit not in (None, parameter.name) else "")
@@ -286,23 +286,23 @@ def _parameters(
         rated = [{"x": level.parameter, **_span(level)} for level in own if level.primary]
         if all(row["value"] is None for row in rated):
             continue
-        response, limit = _response(result, own, about)
+        response, limit = _response(result, own, measure)
         usual = {place: members for place, members in kinds.items() if place[0] == placement}
         drawn = [
             (*response, "response time", limit),
-            (_unit(about), [] if response[0] == _unit(about) else rated, _unit(about), None),
+            (_unit(measure), [] if response[0] == _unit(measure) else rated, _unit(measure), None),
             ("CPU usage [%]", _of_samples(result, usual, _usage_of_busiest), "usage of its busiest core", None),
             ("instructions per cycle", _of_samples(result, usual, _ipc), "instructions per cycle of a thread", None),
         ]
-        higher, said = about.better == "higher", f"by {along}; the table has the numbers"
-        title = f"{about.title}, {placements.title(placement)}"
+        higher, ending = measure.better == "higher", f"by {along}; the table has the numbers"
+        title = f"{measure.title}, {placements.title(placement)}"
         found.append(
             {
                 "placement": placement,
                 "charts": [
                     (
                         charts.points(
-                            rows, titles, unit, along, f"{title}: {what} {said}", highest, rows is rated and higher
+                            rows, titles, unit, along, f"{title}: {what} {ending}", highest, rows is rated and higher
                         ),
                         "A cross: it failed there." if any(row["value"] is None for row in rows) else "",
                     )
@@ -315,12 +315,12 @@ def _parameters(
 
 
 def _response(
-    result: HostResult, levels: t.Sequence[Level], about: Measure
+    result: HostResult, levels: t.Sequence[Level], measure: Measure
 ) -> tuple[tuple[str, list[dict[str, t.Any]]], tuple[float, str] | None]:
     """Return the title and the rows of the response time of a workload, without a value where its samples failed, and
     the limit that was set.
     """
-    declared = recorded.declaration(result, about.workload)
+    declared = recorded.declaration(result, measure.workload)
     name = limits.response_metric(declared)
     if name is None or all(level.metric != name for level in levels):
         return ("", []), None
@@ -377,7 +377,7 @@ def _one_per_core(result: HostResult, used: t.Iterable[usage.Usage]) -> list[usa
     ]
 
 
-def _load_curve(result: HostResult, used: t.Iterable[usage.Usage], about: Measure) -> list[charts.Picture]:
+def _load_curve(result: HostResult, used: t.Iterable[usage.Usage], measure: Measure) -> list[charts.Picture]:
     """Draw the rate, and the rate of one used CPU, over the CPU usage of the whole machine,
     for a workload that is measured at several loads.
     """
@@ -385,7 +385,7 @@ def _load_curve(result: HostResult, used: t.Iterable[usage.Usage], about: Measur
         use for use in used if use.parameter is not None and use.achieved is not None and use.is_of_the_machine(result)
     ]
     found = []
-    for which, what in (("rate", _unit(about)), ("achieved", f"{about.unit} by used CPU")):
+    for which, what in (("rate", _unit(measure)), ("achieved", f"{measure.unit} by used CPU")):
         rows = [
             {
                 "x": short(100 * use.share),
@@ -396,7 +396,7 @@ def _load_curve(result: HostResult, used: t.Iterable[usage.Usage], about: Measur
             }
             for use in points
         ]
-        label = f"{about.title}: {what} over the CPU usage of the whole machine; the table has the numbers"
+        label = f"{measure.title}: {what} over the CPU usage of the whole machine; the table has the numbers"
         if rows:
             shown = list(dict.fromkeys(str(row["arm"]) for row in rows))
             found.append(charts.points(rows, shown, what, "CPU usage of the machine [%]", label))
