@@ -63,5 +63,6 @@ def sentence(hosts: dict[str, str], total: int) -> str | None:
     )
     return (
         f"this controller has no {' and no '.join(sorted(set(hosts.values())))}, which {len(hosts)} of {total} hosts"
-        f" need for their connection ({names}): install it (Debian: package openssh-client), or set ansible_ssh_executable"
+        f" need for their connection ({names}): install it (Debian: package openssh-client), or set"
+        " ansible_ssh_executable"
     )
