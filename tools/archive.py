@@ -211,8 +211,8 @@ def first_commands(readme: str) -> list[str]:
     Raises:
         ArchiveError: there is none.
     """
-    found = re.search(r"^```console\n(.*?)^```", readme, re.DOTALL | re.MULTILINE)
-    commands = [line.removeprefix("$ ") for line in found[1].splitlines() if line.startswith("$ ")] if found else []
+    match = re.search(r"^```console\n(.*?)^```", readme, re.DOTALL | re.MULTILINE)
+    commands = [line.removeprefix("$ ") for line in match[1].splitlines() if line.startswith("$ ")] if match else []
     if len(commands) < 2:
         raise ArchiveError("the README does not begin with the commands that install and call the collection")
     return commands

@@ -75,13 +75,13 @@ class Family:
 
     def options_of(self, place: str) -> dict[str, Option]:
         """Return the options of a place, by the names that they have there, with what differs there."""
-        found = {}
+        options = {}
         for name, declared in self.options.items():
             if place in self.placed(name):
                 differs = declared.get("but", {}).get(place, {})
                 option = {key: value for key, value in {**declared, **differs}.items() if value is not None}
-                found[option.get("name") or (f"{self.role}_{name}" if place == ROLE else name)] = option
-        return found
+                options[option.get("name") or (f"{self.role}_{name}" if place == ROLE else name)] = option
+        return options
 
     def referred(self, text: str, place: str) -> str:
         """Return a text with its references to other options as the documentation of a place writes them.
@@ -90,13 +90,13 @@ class Family:
             OptionError: there is no such option.
         """
 
-        def reference(found: re.Match[str]) -> str:
-            name, value = found[1], found[2] or ""
+        def reference(match: re.Match[str]) -> str:
+            name, value = match[1], match[2] or ""
             if name not in self.options:
-                raise OptionError(f"{self.path}: {found[0]} is none of its options")
+                raise OptionError(f"{self.path}: {match[0]} is none of its options")
             placed, variable = self.placed(name), self.variable(name)
             if place in placed:
-                return f"O(main:{variable}{value})" if place == ROLE else found[0]
+                return f"O(main:{variable}{value})" if place == ROLE else match[0]
             if ROLE in placed:
                 return f"O({COLLECTION}.{self.role}#role:main:{variable}{value})"
             return f"O({COLLECTION}.{placed[0]}#module:{name}{value})"
@@ -118,12 +118,12 @@ def families() -> tuple[Family, ...]:
     """
     files = {path.stem: path for path in sorted((ROOT / DECLARATIONS).glob("*.yml"))}
     read = {name: yaml.safe_load(path.read_text(encoding="utf-8")) for name, path in files.items()}
-    found = []
+    all_families = []
     for name, declared in read.items():
         path = f"{DECLARATIONS}/{name}.yml"
         options = {option: _inherited(path, option, own or {}, read) for option, own in declared["options"].items()}
-        found.append(Family(path, name, options, tuple(declared["in"])))
-    return tuple(found)
+        all_families.append(Family(path, name, options, tuple(declared["in"])))
+    return tuple(all_families)
 
 
 def _inherited(path: str, name: str, own: Option, read: Mapping[str, Any]) -> Option:
@@ -179,7 +179,7 @@ def _plain(family: Family, option: Option, page: str) -> str:
         page: replaces a page of the documentation and its anchor.
     """
     text = _with_range(option["summary"], option)
-    text = _OPTION.sub(lambda found: f"`{family.variable(found[1])}{found[2] or ''}`", text)
+    text = _OPTION.sub(lambda match: f"`{family.variable(match[1])}{match[2] or ''}`", text)
     return _PAGE.sub(page, _MARKUP.sub(r"`\1`", text))
 
 
@@ -204,14 +204,14 @@ def described(family: Family, place: str, suboptions: str) -> dict[str, Option]:
 
 
 def _described(family: Family, option: Option, place: str, suboptions: str) -> Option:
-    found: Option = {"description": items(family, option, place)}
-    found.update({key: option[key] for key in SPECIFIED if key in option})
-    if "suboptions" in found:
-        below = found.pop("suboptions")
-        found[suboptions] = {
+    specified: Option = {"description": items(family, option, place)}
+    specified.update({key: option[key] for key in SPECIFIED if key in option})
+    if "suboptions" in specified:
+        below = specified.pop("suboptions")
+        specified[suboptions] = {
             name: _described(family, suboption, place, suboptions) for name, suboption in below.items()
         }
-    return found
+    return specified
 
 
 def documentation(options: dict[str, Option], indent: str) -> str:
@@ -277,16 +277,16 @@ def written() -> dict[str, Callable[[str], str]]:
     Raises:
         OptionError: a declaration is not valid.
     """
-    found: dict[str, Callable[[str], str]] = {}
+    files: dict[str, Callable[[str], str]] = {}
     for family in families():
         role = f"roles/{family.role}"
-        found[f"{role}/meta/argument_specs.yml"] = functools.partial(_with_role_options, family)
-        found[f"{role}/defaults/main.yml"] = functools.partial(defaults, family)
+        files[f"{role}/meta/argument_specs.yml"] = functools.partial(_with_role_options, family)
+        files[f"{role}/defaults/main.yml"] = functools.partial(defaults, family)
         for module in family.modules:
-            found[f"plugins/modules/{module}.py"] = functools.partial(_with_module_options, family, module)
-            found[_table_path(module)] = functools.partial(_python, family, module)
-    found["plugins/plugin_utils/_options/variables.py"] = _variables
-    return found
+            files[f"plugins/modules/{module}.py"] = functools.partial(_with_module_options, family, module)
+            files[_table_path(module)] = functools.partial(_python, family, module)
+    files["plugins/plugin_utils/_options/variables.py"] = _variables
+    return files
 
 
 def tables() -> dict[str, Callable[[], str]]:
@@ -336,10 +336,10 @@ def _with_module_options(family: Family, module: str, present: str) -> str:
 
 
 def _replaced(text: str, pattern: str, part: str, path: str) -> str:
-    found, number = re.subn(pattern, lambda _found: part, text, count=1)
+    replaced, number = re.subn(pattern, lambda _found: part, text, count=1)
     if not number:
         raise OptionError(f"{path}: let its options begin with the line options:")
-    return found
+    return replaced
 
 
 def _table_path(module: str) -> str:
@@ -394,10 +394,10 @@ def _assigned(title: str, origin: str, values: list[tuple[str, str, object]], on
 
 def _spec(option: Option) -> Option:
     """Return an option as Ansible's argument specification has it."""
-    found = {key: option[key] for key in (*SPECIFIED, *EXCLUSIONS) if key in option}
-    if "suboptions" in found:
-        found["options"] = {name: _spec(suboption) for name, suboption in found.pop("suboptions").items()}
-    return found
+    spec = {key: option[key] for key in (*SPECIFIED, *EXCLUSIONS) if key in option}
+    if "suboptions" in spec:
+        spec["options"] = {name: _spec(suboption) for name, suboption in spec.pop("suboptions").items()}
+    return spec
 
 
 def _literal(value: object, indent: int, used: int) -> str:

@@ -48,7 +48,7 @@ def descendants(pid: int) -> list[int]:
             parents.setdefault(int(stat.read_text(errors="replace").rpartition(")")[2].split()[1]), []).append(
                 int(stat.parent.name)
             )
-    found = parents.get(pid, [])
-    for child in found:
-        found.extend(parents.get(child, []))
-    return found
+    pids = parents.get(pid, [])
+    for child in pids:
+        pids.extend(parents.get(child, []))
+    return pids

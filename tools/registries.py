@@ -155,8 +155,8 @@ def _put(path: pathlib.Path, text: str, check: bool, outdated: list[str]) -> Non
 
 def schema(module: str) -> str:
     """Return the published text of a module's schema."""
-    found = importlib.import_module(f"{CONTROLLER_PACKAGE}.{module}").SCHEMA
-    return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+    published = importlib.import_module(f"{CONTROLLER_PACKAGE}.{module}").SCHEMA
+    return json.dumps(published, indent=2, ensure_ascii=False) + "\n"
 
 
 def report_names() -> str:
@@ -207,12 +207,12 @@ def with_list(text: str, listing: Listing) -> str:
         raise RegistryError(f"{listing.path}: let one item of a description begin with {listing.start!r}")
     sentence = f"{listing.start} {', '.join(sorted(listing.names()))}."
 
-    def written(found: re.Match[str]) -> str:
+    def written(match: re.Match[str]) -> str:
         lines = textwrap.wrap(
             f"- {sentence}",
             MAX_COLUMNS,
-            initial_indent=found[1],
-            subsequent_indent=f"{found[1]}  ",
+            initial_indent=match[1],
+            subsequent_indent=f"{match[1]}  ",
             break_long_words=False,
             break_on_hyphens=False,
         )

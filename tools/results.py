@@ -90,10 +90,10 @@ def run(target: str, command: list[str]) -> int:
 def has_memory() -> bool:
     """Whether tests can have their temporary files, also programs, in memory."""
     try:
-        found = os.statvfs(MEMORY)
+        filesystem = os.statvfs(MEMORY)
     except OSError:
         return False
-    return not found.f_flag & os.ST_NOEXEC and found.f_bavail * found.f_frsize >= MIN_MEMORY
+    return not filesystem.f_flag & os.ST_NOEXEC and filesystem.f_bavail * filesystem.f_frsize >= MIN_MEMORY
 
 
 def bad(cases: list[ElementTree.Element]) -> Iterator[str]:

@@ -130,8 +130,8 @@ def make(page: str) -> None:
 
 def parts(page: str) -> Iterator[Command | Picture]:
     """Yield the commands and pictures of a page, in its order."""
-    found = sorted([*COMMAND.finditer(page), *PICTURE.finditer(page)], key=lambda match: match.start())
-    for match in found:
+    matches = sorted([*COMMAND.finditer(page), *PICTURE.finditer(page)], key=lambda match: match.start())
+    for match in matches:
         if match.re is COMMAND:
             yield Command(match["command"], int(match["code"] or 0), match.span("output"))
         else:

@@ -157,13 +157,13 @@ def mounted(root: pathlib.Path) -> list[str]:
 
 def inhabitants(root: pathlib.Path) -> list[int]:
     """Processes whose root directory it is."""
-    found = []
+    pids = []
     for entry in pathlib.Path("/proc").iterdir():
         # One that has ended, and waits for its parent to notice, has no root any more.
         with contextlib.suppress(OSError):
             if entry.name.isdigit() and os.readlink(entry / "root") == str(root):
-                found.append(int(entry.name))
-    return found
+                pids.append(int(entry.name))
+    return pids
 
 
 if __name__ == "__main__":

@@ -65,11 +65,11 @@ def up(wanted: Guest) -> Guest:
         LabError: it did not come up.
     """
     with _locked(wanted.name):
-        found = load(wanted.name)
-        if found and found.machine.pid() and dataclasses.replace(found, port=0) == wanted:
-            found.login.wait(timeout=RESTORED_SECONDS)
-            say(f"{wanted.name} is up already: {wanted.configuration}, port {found.port}")
-            return found
+        running = load(wanted.name)
+        if running and running.machine.pid() and dataclasses.replace(running, port=0) == wanted:
+            running.login.wait(timeout=RESTORED_SECONDS)
+            say(f"{wanted.name} is up already: {wanted.configuration}, port {running.port}")
+            return running
         return _start(wanted)
 
 
@@ -80,10 +80,10 @@ def reset(name: str) -> Guest:
         LabError: there is no such guest, or it did not come up.
     """
     with _locked(name):
-        found = load(name)
-        if not found:
+        guest = load(name)
+        if not guest:
             raise LabError(f"there is no guest {name!r} to reset: `lab.py up --name {name}` makes one")
-        return _start(found)
+        return _start(guest)
 
 
 def down(name: str) -> None:
@@ -102,11 +102,11 @@ def cut(name: str) -> Guest:
         LabError: there is no such guest, or it did not come up.
     """
     with _locked(name):
-        found = load(name)
-        if not found:
+        guest = load(name)
+        if not guest:
             raise LabError(f"there is no guest {name!r} whose power could be cut: `lab.py up --name {name}` makes one")
-        found.machine.cut()
-        return _run(found, [], found.configuration.time_limit)
+        guest.machine.cut()
+        return _run(guest, [], guest.configuration.time_limit)
 
 
 def forward(name: str, port: int) -> int:
@@ -116,10 +116,10 @@ def forward(name: str, port: int) -> int:
         LabError: there is no such guest, or it is not running.
     """
     with _locked(name):
-        found = load(name)
-        if not found or not found.machine.pid():
+        guest = load(name)
+        if not guest or not guest.machine.pid():
             raise LabError(f"there is no running guest {name!r}: `lab.py status` shows those that are")
-        return found.machine.forward(port)
+        return guest.machine.forward(port)
 
 
 def load(name: str) -> Guest | None:

@@ -69,10 +69,10 @@ class Machine:
         # A terminal's Ctrl-C goes to its process group: a session of its own keeps QEMU out of it.
         run(full, cwd=self.directory, start_new_session=True)
         with monitor(self.directory / "qmp.sock") as qemu:
-            found = self._forwarded(qemu, SSH_PORT)
-        if not found:
+            forwarded = self._forwarded(qemu, SSH_PORT)
+        if not forwarded:
             raise LabError(f"{self.directory.name}: QEMU does not say which port leads to the guest")
-        return found
+        return forwarded
 
     def forward(self, port: int) -> int:
         """Let a free loopback port lead to a TCP port of the guest until the process ends, and return it;
@@ -84,26 +84,26 @@ class Machine:
         with monitor(self.directory / "qmp.sock") as qemu:
             if not self._forwarded(qemu, port):
                 qemu.human(f"hostfwd_add net tcp:127.0.0.1:0-:{port}")
-            found = self._forwarded(qemu, port)
-        if not found:
+            forwarded = self._forwarded(qemu, port)
+        if not forwarded:
             raise LabError(f"{self.directory.name}: no loopback port leads to port {port} of the guest")
-        return found
+        return forwarded
 
     @staticmethod
     def _forwarded(qemu: Monitor, port: int) -> int | None:
         """The loopback port that leads to a port of the guest, or None."""
-        found = re.search(
+        match = re.search(
             rf"HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s+[\d.]+\s+{port}\s", qemu.human("info usernet")
         )
-        return int(found.group(1)) if found else None
+        return int(match.group(1)) if match else None
 
     def pid(self) -> int | None:
         """The process id while it runs, else None."""
-        found = self._open()
-        if not found:
+        process = self._open()
+        if not process:
             return None
-        os.close(found[1])
-        return found[0]
+        os.close(process[1])
+        return process[0]
 
     def _open(self) -> tuple[int, int] | None:
         """Process id and a descriptor for that very process:
@@ -144,10 +144,10 @@ class Machine:
 
     def _end(self, ways: tuple[tuple[signal.Signals, float], ...]) -> bool:
         """End the process by signals, each with the seconds it is given."""
-        found = self._open()
-        if not found:
+        process = self._open()
+        if not process:
             return False
-        pid, descriptor = found
+        pid, descriptor = process
         try:
             for number, time_limit in ways:
                 signal.pidfd_send_signal(descriptor, number)

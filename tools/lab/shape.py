@@ -61,13 +61,13 @@ def parse_shape(text: str) -> Shape:
     Raises:
         LabError: not three positive numbers, or more than APIC ids can tell apart.
     """
-    found = re.fullmatch(r"([1-9][0-9]{0,2})x([1-9][0-9]{0,2})x([1-9][0-9]{0,2})", text, flags=re.ASCII)
-    if not found:
+    match = re.fullmatch(r"([1-9][0-9]{0,2})x([1-9][0-9]{0,2})x([1-9][0-9]{0,2})", text, flags=re.ASCII)
+    if not match:
         raise LabError(
             f"shape {text!r} is not SOCKETSxCORESxTHREADS: for example 2x2x2, two sockets of two cores with two threads"
             " each"
         )
-    shape = Shape(*(int(number) for number in found.groups()))
+    shape = Shape(*(int(number) for number in match.groups()))
     highest = ((shape.sockets - 1) << field_width(shape.cores) | (shape.cores - 1)) << field_width(shape.threads) | (
         shape.threads - 1
     )

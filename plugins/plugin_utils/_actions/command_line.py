@@ -61,9 +61,9 @@ def whole(name: str, value: t.Any) -> t.Any:
     """
     given = [argument for argument in _ARGUMENTS.CLIARGS.get("extra_vars") or () if isinstance(argument, str)]
     for argument in reversed(given):
-        found = re.search(rf"(?:^|\s){name}=(?!['\"])(.*)", argument, re.DOTALL)
-        if found and not argument.lstrip().startswith(("{", "[", "@")):
-            line = _NEXT.split(found[1], maxsplit=1)[0].strip()
+        match = re.search(rf"(?:^|\s){name}=(?!['\"])(.*)", argument, re.DOTALL)
+        if match and not argument.lstrip().startswith(("{", "[", "@")):
+            line = _NEXT.split(match[1], maxsplit=1)[0].strip()
             try:
                 is_of_it = _PARSE(argument).get(name) == value
             except AnsibleError:

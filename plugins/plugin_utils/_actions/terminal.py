@@ -139,7 +139,7 @@ def is_read(descriptor: int) -> bool:
             # The end of a pipe that nobody reads has an error (pipe_poll in fs/pipe.c).
             poll = select.poll()
             poll.register(opened, 0)
-            return not any(found & select.POLLERR for _descriptor, found in poll.poll(0))
+            return not any(events & select.POLLERR for _descriptor, events in poll.poll(0))
         finally:
             os.close(opened)
     return True

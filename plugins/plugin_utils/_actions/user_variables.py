@@ -163,15 +163,15 @@ class UserVariables:
             AnsibleActionFail: all hosts are refused.
         """
         hosts: list[str] = [self._here, *self._play_hosts["_hosts_all"]]
-        found = next((host for host in hosts if self.refusal(host) is None), None)
-        if found is None:
+        first = next((host for host in hosts if self.refusal(host) is None), None)
+        if first is None:
             raise _FAIL(str(self.refusal(self._here)))
-        return found
+        return first
 
     def other_hosts(self) -> list[str]:
         """Return the names of the hosts of the inventory that the play is not about, sorted."""
-        found = self._inventory.get_hosts("all", ignore_limits=True, ignore_restrictions=True)
-        return sorted({str(host.name) for host in found} - {str(host) for host in self._play_hosts["_hosts_all"]})
+        others = self._inventory.get_hosts("all", ignore_limits=True, ignore_restrictions=True)
+        return sorted({str(host.name) for host in others} - {str(host) for host in self._play_hosts["_hosts_all"]})
 
     def registered(self, name: str, host: str) -> t.Any:
         """Return what a task registered for a host, None where none did;
@@ -181,7 +181,7 @@ class UserVariables:
 
     def registered_by_any(self, name: str) -> t.Any:
         """Return what a task that was done once for all registered, None where none did."""
-        return next((found[name] for found in self._set.values() if name in found), None)
+        return next((variables[name] for variables in self._set.values() if name in variables), None)
 
     def value(self, name: str, host: str) -> t.Any:
         """Return a variable as the user wrote it for a host, templated without facts; None where it is not set or
@@ -255,8 +255,8 @@ class UserVariables:
     @functools.cached_property
     def _above(self) -> Variables:
         """The variables that no host has of its own: extra ones, and some of Ansible's."""
-        found: Variables = self._manager.get_vars()
-        return found
+        values: Variables = self._manager.get_vars()
+        return values
 
     def _said_by_groups(self, named: t.Any) -> Variables:
         """Return what the groups of a host say. Ansible works it out again for each host, which takes most of its time:
@@ -303,8 +303,8 @@ class UserVariables:
     @functools.cached_property
     def _around(self) -> Variables:
         # Made once for all hosts, which takes the time of one.
-        found: Variables = self._manager.get_vars(play=self._task.get_play(), task=self._task, **self._play_hosts)
-        return found
+        values: Variables = self._manager.get_vars(play=self._task.get_play(), task=self._task, **self._play_hosts)
+        return values
 
     @functools.cached_property
     def of_play(self) -> Variables:
@@ -338,8 +338,8 @@ class UserVariables:
         return self._template({"value": value}, variables).get("value")
 
     def _template(self, asked: Variables, variables: Variables) -> Variables:
-        found: Variables = Templar(self._loader, variables=variables).template(asked)
-        return _without_omitted(found, variables.get("omit"))
+        templated: Variables = Templar(self._loader, variables=variables).template(asked)
+        return _without_omitted(templated, variables.get("omit"))
 
     def _worked_out(self, asked: Variables, variables: Variables, host: str) -> Variables:
         try:
@@ -353,7 +353,7 @@ class UserVariables:
         Args:
             name: of the variable.
             value: of the variable, not templated.
-            of_inventory: the names of its host's variables, from :meth:`of`.
+            of_inventory: the names of its host's variables, from :meth:`variables_of`.
         """
         world = "extra variables" if name in self.extra else "the inventory" if name in of_inventory else "the play"
         where = place(value) or place(name)
@@ -379,10 +379,10 @@ def of_inventory(loader: t.Any) -> Variables:
     inventory = _INVENTORY(loader, sources=list(_CONTEXT.CLIARGS.get("inventory") or ()))
     manager = _MANAGER(loader=loader, inventory=inventory)
     manager._fact_cache = _NoFacts()
-    found: Variables = {"hostvars": _HOSTVARS(inventory, manager, loader)}
+    variables: Variables = {"hostvars": _HOSTVARS(inventory, manager, loader)}
     for host in inventory.get_hosts("all")[:1]:
-        found = manager.get_vars(host=host)
-    return found
+        variables = manager.get_vars(host=host)
+    return variables
 
 
 def is_reserved(name: t.Any) -> bool:

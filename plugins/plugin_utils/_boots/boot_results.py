@@ -183,7 +183,7 @@ def _samples(results: t.Sequence[BootResult], booted: int) -> t.Iterator[dict[st
 
 def _observations(results: t.Sequence[BootResult]) -> list[dict[str, t.Any]]:
     """Return what the kernel showed in the first boot of each arm, and what was recorded in the arms within it."""
-    found: dict[str, dict[str, t.Any]] = {}
+    observations: dict[str, dict[str, t.Any]] = {}
     for boot in results:
         facts = boot.result["facts"]
         booted = {
@@ -197,8 +197,8 @@ def _observations(results: t.Sequence[BootResult]) -> list[dict[str, t.Any]]:
             booted,
         ]:
             # Of a later boot nothing is taken that an earlier one has.
-            found[observed["arm"]] = {**observed, **found.get(observed["arm"], {})}
-    return list(found.values())
+            observations[observed["arm"]] = {**observed, **observations.get(observed["arm"], {})}
+    return list(observations.values())
 
 
 def _error(boot: BootResult) -> str:
@@ -235,8 +235,8 @@ def proof(
         if _at(before, path) != _at(after, path)
     ]
     if len(mitigations) > 1 and mitigations[0] != mitigations[-1]:
-        found = [" ".join(arguments) or "none" for arguments in mitigations]
-        differences.append(f"the running kernel's mitigations: {found[0]} before, {found[-1]} now")
+        texts = [" ".join(arguments) or "none" for arguments in mitigations]
+        differences.append(f"the running kernel's mitigations: {texts[0]} before, {texts[-1]} now")
     states = [
         {"control": facts["control"], "online": sorted(cpulist.parse_or_empty(facts["cpus"]["online"]))}
         for facts in (before, after)

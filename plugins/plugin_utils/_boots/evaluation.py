@@ -164,14 +164,14 @@ class EvaluationByBoots:
                 yield {"name": arm.name, "reason": str(failure)}
 
     def _facts(self) -> dict[str, t.Any]:
-        found: dict[str, t.Any] = self._calls.ask("smt_facts", {}, MIN_SECONDS)["ansible_facts"]["smt"]
-        return found
+        facts: dict[str, t.Any] = self._calls.ask("smt_facts", {}, MIN_SECONDS)["ansible_facts"]["smt"]
+        return facts
 
     def _own_mitigations(self) -> list[str]:
-        found: list[str] = self._calls.ask("smt_boot_args", dict(OWN), MIN_SECONDS, check_mode=True)[
+        arguments: list[str] = self._calls.ask("smt_boot_args", dict(OWN), MIN_SECONDS, check_mode=True)[
             "mitigations_running"
         ]
-        return found
+        return arguments
 
     def _options_of(self, arm: Arm) -> dict[str, t.Any]:
         """Return the options of smt_benchmark for the boots of an arm; verdicts come from all boots together."""
@@ -223,15 +223,15 @@ class EvaluationByBoots:
 
     def _save(self, error: str | None, after: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Combine what was measured so far, and save it; return what the task's result has of it."""
-        found: dict[str, t.Any] = {"path": None, "samples": 0, "restored": None, "outcome": "failed"}
+        saved: dict[str, t.Any] = {"path": None, "samples": 0, "restored": None, "outcome": "failed"}
         if self._measured:
             joined = boot_results.join(
                 self._asked.run, self._measured, self._plan, self._before, after, error, self._mitigations
             )
             path, _written, _result = result_files.save(self._asked.directory, joined)
-            found = {"path": str(path), "samples": len(joined["samples"])}
-            found.update({name: joined[name] for name in ("restored", "outcome")})
-        return {**found, "changed": False}
+            saved = {"path": str(path), "samples": len(joined["samples"])}
+            saved.update({name: joined[name] for name in ("restored", "outcome")})
+        return {**saved, "changed": False}
 
     def _back(self, error: str | None) -> dict[str, t.Any]:
         """Put the host back, and return the task's result."""

@@ -83,7 +83,7 @@ _PARSED: dict[str, t.Callable[[t.Any], t.Any]] = {
 }
 
 
-def held(of_user: Wanted, host: str, found: t.Mapping[str, t.Any]) -> str:
+def held(of_user: Wanted, host: str, answer: t.Mapping[str, t.Any]) -> str:
     """Return the sentence about a slot that a host says it holds, with the way to release it.
 
     Whom a slot was asked of is what the user wrote: a command that came from a host is not shown to anybody who may
@@ -92,11 +92,11 @@ def held(of_user: Wanted, host: str, found: t.Mapping[str, t.Any]) -> str:
     Args:
         of_user: what the user wants of reboots of the host.
         host: its name.
-        found: from the host, as the border passes it: ``{granted, since}``.
+        answer: from the host, as the border passes it: ``{granted, since}``.
     """
     shown, slot = text.line(host, 100), of_user.slot
-    verb = "holds a slot" if found["granted"] else "has asked for a slot"
-    since = f"since {text.line(found['since'], 100)}"
+    verb = "holds a slot" if answer["granted"] else "has asked for a slot"
+    since = f"since {text.line(answer['since'], 100)}"
     if slot is None or slot.kured:
         return (
             f"{shown} {verb} {since}, and smt_slot names nobody here who gave it: set it as it was, or release the slot"
@@ -128,13 +128,13 @@ def wanted(user: UserVariables, host: str) -> Wanted:
 def of_values(given: t.Mapping[str, t.Any], host: str) -> Wanted:
     """Return the same of variables by their names; raises as `wanted` does."""
     group = str(given.get("smt_policy_group") or settings.DEFAULT_GROUP)
-    found = {}
+    values = {}
     for name, parse in _PARSED.items():
         try:
-            found[name] = parse(given.get(name))
+            values[name] = parse(given.get(name))
         except settings.SlotError as error:
             raise settings.SlotError(f"{name}: {error}") from None
-    slot = t.cast("settings.Slot | None", found["smt_slot"])
+    slot = t.cast("settings.Slot | None", values["smt_slot"])
     if slot is not None:
         settings.check(slot, group, host)
     hours, forbidding = (given.get(name) or {} for name in ("smt_reboot_window", "smt_reboot_alerts"))
@@ -251,16 +251,16 @@ class Reboot:
 
     def verify(self, options: dict[str, t.Any]) -> None:
         """See that the host runs with the arguments that options of smt_boot_args ask for; raises SwitchError."""
-        found = self.ask("smt_boot_args", dict(options), check_mode=True)
-        if found["differences"] or found["reboot_required"] or found["changed"]:
+        answer = self.ask("smt_boot_args", dict(options), check_mode=True)
+        if answer["differences"] or answer["reboot_required"] or answer["changed"]:
             running, configured = (
-                text.line(" ".join(found[which]) or "none", 300) for which in ("running", "configured")
+                text.line(" ".join(answer[which]) or "none", 300) for which in ("running", "configured")
             )
             raise SwitchError(
                 "it was rebooted and does not have the requested state:"
-                f" {text.line('; '.join(found['differences']) or 'another boot would', 500)}. The running kernel has"
+                f" {text.line('; '.join(answer['differences']) or 'another boot would', 500)}. The running kernel has"
                 f" {running}, configured are {configured}. Check whether the host booted an entry that"
-                f" {text.line(found['loader'])} did not write, or the kernel interpreted the arguments differently"
+                f" {text.line(answer['loader'])} did not write, or the kernel interpreted the arguments differently"
             )
 
     def ask(self, module: str, arguments: dict[str, t.Any], check_mode: bool = False) -> dict[str, t.Any]:
@@ -304,6 +304,6 @@ class Reboot:
 
     def _boot_id(self) -> str | None:
         with contextlib.suppress(HostLostError):
-            found = _ID.search(str(self._calls.run(_BOOT_ID).get("stdout")))
-            return found and found[0]
+            match = _ID.search(str(self._calls.run(_BOOT_ID).get("stdout")))
+            return match and match[0]
         return None

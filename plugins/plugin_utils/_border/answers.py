@@ -268,8 +268,8 @@ def accept(name: str, stdout: str) -> dict[str, t.Any]:
         text.line(warning)
         for warning in itertools.islice((warning for warning in texts if isinstance(warning, str)), MAX_WARNINGS)
     ]
-    found = _failure(kind, answer) if answer.get("failed") else _success(kind, answer)
-    return {**found, "warnings": warnings} if warnings else found
+    accepted = _failure(kind, answer) if answer.get("failed") else _success(kind, answer)
+    return {**accepted, "warnings": warnings} if warnings else accepted
 
 
 def _warning(warning: t.Any) -> t.Any:

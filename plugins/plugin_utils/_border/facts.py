@@ -351,10 +351,10 @@ def _disjoint(lists: t.Sequence[str], where: str, most: int = schema.MAX_CPUS) -
     """Check that no CPU is in two of the lists, and that they have at most ``most`` CPUs."""
     seen: set[int] = set()
     for cpus in lists:
-        found = _cpus(cpus, where, most - len(seen))
-        if not seen.isdisjoint(found):
-            raise BorderError(f"{where}: CPU {min(seen.intersection(found))} is named twice")
-        seen.update(found)
+        numbers = _cpus(cpus, where, most - len(seen))
+        if not seen.isdisjoint(numbers):
+            raise BorderError(f"{where}: CPU {min(seen.intersection(numbers))} is named twice")
+        seen.update(numbers)
 
 
 def _cpus(cpus: str, where: str, most: int) -> tuple[int, ...]:

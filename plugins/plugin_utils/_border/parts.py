@@ -154,14 +154,14 @@ def _inlined(part: t.Any, named: t.Mapping[str, t.Any]) -> t.Any:
     if not isinstance(part, dict):
         return part.removesuffix(r"\Z") + "$" if isinstance(part, str) and part.endswith(r"\Z") else part
     whole = {**named[part["$ref"].rpartition("/")[2]], **part} if "$ref" in part else part
-    found = {
+    inlined = {
         key: _inlined(value, named)
         for key, value in whole.items()
         if key not in ("$defs", "$ref", "default") and (key, type(value)) != ("title", str)
     }
-    if "anyOf" in found:
-        found = {**_joined(found.pop("anyOf")), **found}
-    return {key: found[key] for key in sorted(found, key=lambda key: _ORDER.index(key) if key in _ORDER else -1)}
+    if "anyOf" in inlined:
+        inlined = {**_joined(inlined.pop("anyOf")), **inlined}
+    return {key: inlined[key] for key in sorted(inlined, key=lambda key: _ORDER.index(key) if key in _ORDER else -1)}
 
 
 # The keywords of a part as they are read best, after what says its kind.

@@ -212,11 +212,13 @@ def _workloads(result: HostResult) -> dict[str, tuple[set[float | None], dict[st
     """Return the parameter values at which the plan measures each workload (None without a parameter),
     and unit and direction of its metrics.
     """
-    found: dict[str, tuple[set[float | None], dict[str, tuple[str, str]]]] = {}
+    by_name: dict[str, tuple[set[float | None], dict[str, tuple[str, str]]]] = {}
     for workload in result.plan.workloads or ():
         values: tuple[float | None, ...] = workload.parameter.values if workload.parameter else (None,)
         # Formatted as in the metrics file, where equal texts would be a duplicate series.
-        if workload.name in found or len({"" if value is None else f"{value:.12g}" for value in values}) < len(values):
+        if workload.name in by_name or len({"" if value is None else f"{value:.12g}" for value in values}) < len(
+            values
+        ):
             raise text.BorderError(f"plan.workloads: {workload.name} or one of its parameter values is listed twice")
         if workload.primary not in workload.metrics:
             raise text.BorderError(f"plan.workloads: {workload.name} has no metric {workload.primary}")
@@ -226,11 +228,11 @@ def _workloads(result: HostResult) -> dict[str, tuple[set[float | None], dict[st
                 f"plan.workloads: {workload.name} {text.line(difference, 300)}: a workload of this collection is"
                 " declared by it alone"
             )
-        found[workload.name] = (
+        by_name[workload.name] = (
             set(values),
             {name: (metric.unit, metric.better) for name, metric in workload.metrics.items()},
         )
-    return found
+    return by_name
 
 
 def moment(value: str | None, name: str) -> datetime.datetime | None:

@@ -118,11 +118,11 @@ def judged(
         unheard: returns the result of a host without a word.
         max_age: a word that is older is too old; None for no limit.
     """
-    found: dict[str, list[Word]] = {host: [] for host in asked.hosts}
+    by_host: dict[str, list[Word]] = {host: [] for host in asked.hosts}
     for word in words:
-        if word.host in found:
-            found[word.host].append(word)
-    return [(host, _counting(of_host, unheard(host), asked.now, max_age)) for host, of_host in sorted(found.items())]
+        if word.host in by_host:
+            by_host[word.host].append(word)
+    return [(host, _counting(of_host, unheard(host), asked.now, max_age)) for host, of_host in sorted(by_host.items())]
 
 
 def _counting(
@@ -147,12 +147,12 @@ def _counting(
 
 def speakers(asked: Asked, words: t.Iterable[Word]) -> list[str]:
     """Return a sentence about the hosts that speak of others of the inventory; none where there are none."""
-    found: dict[str, set[str]] = {}
+    hosts_by: dict[str, set[str]] = {}
     known = {*asked.hosts, *asked.others}
     for word in words:
         if word.by is not None and not word.is_own and word.host in known:
-            found.setdefault(word.by, set()).add(word.host)
-    named = [f"{text.line(by, MAX_ORIGIN)} (of {some(sorted(hosts))})" for by, hosts in sorted(found.items())]
+            hosts_by.setdefault(word.by, set()).add(word.host)
+    named = [f"{text.line(by, MAX_ORIGIN)} (of {some(sorted(hosts))})" for by, hosts in sorted(hosts_by.items())]
     more = f" and {len(named) - MAX_NAMED} more" if named[MAX_NAMED:] else ""
     return [f"Hosts that speak of others: {', '.join(named[:MAX_NAMED])}{more}."] if named else []
 

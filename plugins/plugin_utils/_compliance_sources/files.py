@@ -122,14 +122,14 @@ class _Reader:
                 members = iter([("", whole)])
             else:
                 raise _RefusedError(f"its name ends in none of {', '.join((*JSON, *ZIP, *TAR))}")
-            found, left = list[tuple[bytes, int, _Document]](), MAX_FILE
+            documents, left = list[tuple[bytes, int, _Document]](), MAX_FILE
             for name, member in members:
                 left -= len(member)
                 if left < 0:
                     raise _RefusedError(f"it is larger than {MAX_FILE // MIB} MiB when it is unpacked")
                 by = whose or (_whose(name, self._known) if name else None)
-                found += self._document(f"{origin}:{name}" if name else origin, by, member)
-            yield from self._kept(found)
+                documents += self._document(f"{origin}:{name}" if name else origin, by, member)
+            yield from self._kept(documents)
         except _RefusedError as error:
             self.refuse(origin, str(error))
         except OSError as error:
@@ -138,12 +138,12 @@ class _Reader:
             # Of an archive that is none: their classes differ between releases of Python.
             self.refuse(origin, f"it cannot be unpacked ({error})")
 
-    def _kept(self, found: t.Sequence[tuple[bytes, int, _Document]]) -> list[_Document]:
+    def _kept(self, documents: t.Sequence[tuple[bytes, int, _Document]]) -> list[_Document]:
         """Return what of a file counts, where there is room for it beside those of the same host, or of controllers:
         nobody takes it from others.
         """
         sizes, numbers = collections.Counter[str | None](), collections.Counter[str | None]()
-        for _digest, size, (_origin, by, _check) in found:
+        for _digest, size, (_origin, by, _check) in documents:
             sizes[by] += size
             numbers[by] += 1
         for by, size in sizes.items():
@@ -154,23 +154,23 @@ class _Reader:
         self._bytes += sizes
         self.read += numbers
         # Whose it is as well: a copy in another host's folder is that one's.
-        self._seen.update((document[1], digest) for digest, _size, document in found)
-        return [document for _digest, _size, document in found]
+        self._seen.update((document[1], digest) for digest, _size, document in documents)
+        return [document for _digest, _size, document in documents]
 
     def _document(self, origin: str, by: str | None, content: bytes) -> t.Iterator[tuple[bytes, int, _Document]]:
         digest = hashlib.sha256(content).digest()
         if (by, digest) in self._seen:
             return
         try:
-            found = parts.decoded(content.decode("utf-8"), compliances.Check)
-            for stamped in (found.at, *(host.checked for host in found.hosts or () if host.checked)):
+            check = parts.decoded(content.decode("utf-8"), compliances.Check)
+            for stamped in (check.at, *(host.checked for host in check.hosts or () if host.checked)):
                 text.moment(stamped)
         except UnicodeDecodeError:
             self.refuse(origin, "it is no text in UTF-8")
         except (text.BorderError, ValueError) as error:
             self.refuse(origin, f"it is no smt_compliance.json of this collection ({error})")
         else:
-            yield digest, len(content), (text.line(origin, base.MAX_ORIGIN), by, found)
+            yield digest, len(content), (text.line(origin, base.MAX_ORIGIN), by, check)
 
 
 def _whose(path: str, known: t.Container[str]) -> str | None:
@@ -178,7 +178,7 @@ def _whose(path: str, known: t.Container[str]) -> str | None:
     name has it in it. None for a file of a controller.
     """
     *above, name = path.split("/")
-    spans = [found.span() for found in _WORD.finditer(name[:MAX_NAME])]
+    spans = [word.span() for word in _WORD.finditer(name[:MAX_NAME])]
     within = (name[begin:end] for begin, _end in spans for _begin, end in reversed(spans) if end > begin)
     return next((host for host in (*above, *within) if host in known), None)
 
@@ -262,8 +262,8 @@ def _result(host: compliances.CheckedHost, decision: compliances.Decision | None
 
 
 def _plain(decision: compliances.Decision) -> dict[str, t.Any]:
-    found = parts.plain(decision)
-    return {name: found[name] for name in ("rests_on", "rechecks")}
+    plain = parts.plain(decision)
+    return {name: plain[name] for name in ("rests_on", "rechecks")}
 
 
 def _read(asked: Asked) -> ComplianceAnswer:

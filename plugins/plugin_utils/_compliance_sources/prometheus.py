@@ -107,7 +107,7 @@ class Heard:
     """What a server has: who said what when.
 
     Args:
-        found: samples of the time of each status.
+        times: samples of the time of each status.
         pulls: samples of the time of each pull, which a host writes about itself.
         alive: those of them that the server has now.
         which: the names.
@@ -116,7 +116,7 @@ class Heard:
 
     def __init__(
         self,
-        found: t.Iterable[Sample],
+        times: t.Iterable[Sample],
         pulls: t.Iterable[Sample],
         alive: t.Iterable[Sample],
         which: Names,
@@ -139,18 +139,18 @@ class Heard:
             self._present[exporter.target] = max(ranked, self._present.get(exporter.target, ranked))
         # Former name -> the target, and what it calls itself now.
         self.renamed: dict[str, tuple[Target, str]] = {}
-        self.words = self._words(found)
+        self.words = self._words(times)
 
     @functools.cached_property
     def several(self) -> dict[str, list[str]]:
         """Names of machines that are scraped as several targets, and these."""
-        found: dict[str, list[str]] = {}
+        targets_of: dict[str, list[str]] = {}
         for exporter in self._alive:
             if self._is_present(exporter):
-                found.setdefault(exporter.says, []).append(_target_text(exporter.target))
+                targets_of.setdefault(exporter.says, []).append(_target_text(exporter.target))
         return {
             says: sorted(targets)
-            for says, targets in sorted(found.items())
+            for says, targets in sorted(targets_of.items())
             if len(targets) > 1 and says not in self._claimed
         }
 
@@ -164,11 +164,11 @@ class Heard:
         by_server = self._which.by_server(exporter.target)
         return by_server == name if by_server else self._names[exporter.target] < 2
 
-    def _words(self, found: t.Iterable[Sample]) -> list[Word]:
+    def _words(self, times: t.Iterable[Sample]) -> list[Word]:
         """Return one word of each host about itself, and one of each other target about it."""
         own: dict[str, dict[_Exporter, Word]] = {}
         others: dict[tuple[str, Target], Word] = {}
-        for labels, value in found:
+        for labels, value in times:
             exporter, name = _exporter(labels), self._which.host_of(labels)
             word = self._word(name, value, labels, exporter)
             if word is None:
@@ -266,11 +266,11 @@ def _heard(asked: Asked, source: prometheus.Prometheus, hours: float) -> Heard:
         {str(name): str(host) for name, host in (options["names"] or {}).items()},
     )
     span = f"[{max(1, round(hours * 3600))}s]"
-    found, pulls = (
+    times, pulls = (
         source.every(f"last_over_time({name}{span})", MAX_SERIES) for name in (names.STATUS_TIME, names.PULL_RUN)
     )
     alive = source.every(names.PULL_RUN, MAX_SERIES)
-    heard = Heard(found, pulls, alive, which, asked.now)
+    heard = Heard(times, pulls, alive, which, asked.now)
     if {word.host for word in heard.words if word.is_own}.issuperset(asked.hosts):
         return heard
     # Of 10,000 hosts all but a few were in the first answer.
@@ -278,7 +278,7 @@ def _heard(asked: Asked, source: prometheus.Prometheus, hours: float) -> Heard:
         source.every(f"last_over_time({name}[{KNOWN}:{STEP}]) unless last_over_time({name}{span})", MAX_SERIES)
         for name in (names.STATUS_TIME, names.PULL_RUN)
     ]
-    return Heard([*found, *more[0]], [*pulls, *more[1]], alive, which, asked.now) if any(more) else heard
+    return Heard([*times, *more[0]], [*pulls, *more[1]], alive, which, asked.now) if any(more) else heard
 
 
 def _read(asked: Asked) -> ComplianceAnswer:
@@ -331,7 +331,7 @@ def _notes(heard: Heard) -> list[str]:
         "Scraped as several targets": several,
         "Series whose host, status or time cannot be read": sorted(set(heard.odd)),
     }
-    return [f"{what}: {base.some(found)}." for what, found in notes.items() if found]
+    return [f"{what}: {base.some(listed)}." for what, listed in notes.items() if listed]
 
 
 SOURCE = Source(_read)

@@ -70,31 +70,31 @@ class FetchingAction(HostAction):
             HostFailedError: one is not valid.
         """
         # Convert Ansible's tagged strings to plain ones for the schema.
-        found: dict[str, t.Any] = json.loads(json.dumps({name: self._task.args.get(name) for name in STATED}))
+        options: dict[str, t.Any] = json.loads(json.dumps({name: self._task.args.get(name) for name in STATED}))
         licensed = ARGUMENTS[LICENCE]["choices"]
-        if found[LICENCE] not in (None, *licensed):
+        if options[LICENCE] not in (None, *licensed):
             raise HostFailedError(
-                {"msg": f"{LICENCE} is {text.line(str(found[LICENCE]), 40)}: it must be one of {', '.join(licensed)}"}
+                {"msg": f"{LICENCE} is {text.line(str(options[LICENCE]), 40)}: it must be one of {', '.join(licensed)}"}
             )
         for name in (PRICE, NOMINAL):
             _least, most = RANGES[name]
-            if found[name] is None:
+            if options[name] is None:
                 continue
             try:
-                number = float(found[name])
+                number = float(options[name])
             except (TypeError, ValueError, OverflowError):
                 number = 0.0
             if not 0 < number <= most:
                 raise HostFailedError(
                     {
                         "msg": (
-                            f"{name} is {text.line(str(found[name]), 40)}: it must be a number above 0, at most"
+                            f"{name} is {text.line(str(options[name]), 40)}: it must be a number above 0, at most"
                             f" {most:g}"
                         )
                     }
                 )
-            found[name] = number
-        return found
+            options[name] = number
+        return options
 
     def begins(self, run: str) -> bool:
         """Return whether no other task of this call has begun the run, and note that this one does.
@@ -156,10 +156,10 @@ class FetchingAction(HostAction):
             path.parents[1].name: path.parents[1].parent
             for path in above.glob(f"*/boots/*/{STARTED}/{result_files.file_stem(host)}")
         }
-        found = {run: places.run_directory(str(booted.get(run, self._dest())), run) for run in runs}
+        directories = {run: places.run_directory(str(booted.get(run, self._dest())), run) for run in runs}
         return {
             run: directory
-            for run, directory in found.items()
+            for run, directory in directories.items()
             if result_files.read_text(_record_file(directory, host)) == _record(run, host)
         }
 

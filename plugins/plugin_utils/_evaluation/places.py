@@ -107,9 +107,9 @@ def file(path: str, suffixes: t.Sequence[str]) -> Path:
             f"{text.line(path, 300)}: data from hosts is not written here, because the name does not end in"
             f" {' or '.join(suffixes)}: choose one that does, which no program takes for its configuration"
         )
-    found = _checked(path, path)
-    see_that_ours(found)
-    return found
+    place = _checked(path, path)
+    see_that_ours(place)
+    return place
 
 
 def see_that_ours(path: Path, sign: re.Pattern[bytes] | None = None) -> None:

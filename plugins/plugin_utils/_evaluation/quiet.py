@@ -28,8 +28,8 @@ def seconds(given: t.Any) -> float:
     Raises:
         QuietError: it is neither, or more than a day.
     """
-    found = _TIME.fullmatch(str(given).strip()) if not isinstance(given, (bool, list, dict)) else None
-    wait = float(found[1]) * _UNITS[found[2]] if found else None
+    match = _TIME.fullmatch(str(given).strip()) if not isinstance(given, (bool, list, dict)) else None
+    wait = float(match[1]) * _UNITS[match[2]] if match else None
     if wait is None or wait > MAX_SECONDS:
         raise QuietError(
             f"wait_quiet is {text.line(given, 40)}: it must be a time such as 90s, 10m or 1h, at most a day, or 0"

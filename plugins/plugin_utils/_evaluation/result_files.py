@@ -118,13 +118,13 @@ def see_that_none_exists(run_dir: str | os.PathLike[str], host: str) -> None:
         ResultError: there is such a file; the message names it and the way out.
     """
     name = f"{file_stem(host)}.json"
-    found = [
+    existing = [
         path for path in (Path(run_dir) / name, *sorted(Path(run_dir).glob(f"boots/*/{name}"))) if os.path.lexists(path)
     ]
-    if found:
+    if existing:
         raise ResultError(
-            f"{found[0]} exists: a run never overwrites another, so give this one another name (smt_eval_run), or move"
-            " that file away"
+            f"{existing[0]} exists: a run never overwrites another, so give this one another name (smt_eval_run), or"
+            " move that file away"
         )
 
 

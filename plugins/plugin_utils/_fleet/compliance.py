@@ -440,14 +440,14 @@ def sentence(result: ComplianceResult) -> str:
 
 def _differences(wanted: smt_state.State, now: smt_state.State) -> list[str]:
     """List the differences with CPUs as lists: one line per CPU would be too long."""
-    found = (
+    differences = (
         []
         if wanted["control"] == now["control"]
         else [f"smt/control reads {cpulist.quoted(now['control'])} instead of {wanted['control']}"]
     )
     over, short = set(now["online"]) - set(wanted["online"]), set(wanted["online"]) - set(now["online"])
-    found += [f"CPUs {cpulist.render(over)} are online"] if over else []
-    return found + ([f"CPUs {cpulist.render(short)} are offline"] if short else [])
+    differences += [f"CPUs {cpulist.render(over)} are online"] if over else []
+    return differences + ([f"CPUs {cpulist.render(short)} are offline"] if short else [])
 
 
 def _aspect(status: str, reasons: t.Sequence[t.Any] = (), blocked_by: str | None = None) -> dict[str, t.Any]:

@@ -43,8 +43,8 @@ def exit_worthy(judged: t.Iterable[Judged]) -> bool:
 
 def counts(judged: t.Sequence[Judged]) -> dict[str, int]:
     """Count the hosts by status; every status is listed."""
-    found = collections.Counter(result["status"] for dummy, result in judged)
-    return {status: found[status] for status in compliance.STATUSES}
+    counted = collections.Counter(result["status"] for dummy, result in judged)
+    return {status: counted[status] for status in compliance.STATUSES}
 
 
 def sentence(judged: t.Sequence[Judged], left_out: t.Sequence[str] = ()) -> str:
@@ -62,27 +62,27 @@ def sentence(judged: t.Sequence[Judged], left_out: t.Sequence[str] = ()) -> str:
 
 def _to_measure_again(judged: t.Sequence[Judged]) -> str:
     """Return a sentence that names the hardware classes whose decision is stale; empty without one."""
-    found = [decision["hardware_class"] for decision in decisions(judged) if decision["stale_hosts"]]
-    more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
-    return f"Decisions to measure again: {', '.join(found[:MAX_NAMED])}{more}." if found else ""
+    names = [decision["hardware_class"] for decision in decisions(judged) if decision["stale_hosts"]]
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return f"Decisions to measure again: {', '.join(names[:MAX_NAMED])}{more}." if names else ""
 
 
 def decisions(judged: t.Sequence[Judged]) -> list[dict[str, t.Any]]:
     """Return the decisions of evaluations to which hosts are held, by hardware class."""
-    found: dict[str, dict[str, t.Any]] = {}
+    by_class: dict[str, dict[str, t.Any]] = {}
     for _host, result in judged:
         if result["decision"] is not None:
             name = result["hardware_class"] or "unknown"
             known = {key: result["decision"][key] for key in ("rests_on", "rechecks")}
             decision = {"hardware_class": name, "stale_hosts": 0, **known}
-            found.setdefault(name, decision)["stale_hosts"] += bool(result["decision"]["stale"])
-    return [found[name] for name in sorted(found)]
+            by_class.setdefault(name, decision)["stale_hosts"] += bool(result["decision"]["stale"])
+    return [by_class[name] for name in sorted(by_class)]
 
 
 def by_attention(judged: t.Sequence[Judged]) -> list[tuple[str, int]]:
     """Return each status that occurs in words, and its number of hosts."""
-    found = counts(judged)
-    return [(status.replace("_", " "), found[status]) for status in ATTENTION if found[status]]
+    numbers = counts(judged)
+    return [(status.replace("_", " "), numbers[status]) for status in ATTENTION if numbers[status]]
 
 
 def ordered(judged: t.Sequence[Judged]) -> list[Judged]:

@@ -67,11 +67,11 @@ class HostLook:
     @functools.cached_property
     def use(self) -> Use | None:
         """The use of the host, None where it is not known."""
-        found = self.answer.get("use")
-        if not found:
+        figures = self.answer.get("use")
+        if not figures:
             return None
         values: dict[str, t.Any] = {
-            name: Span(*value) if isinstance(value, list) else value for name, value in found.items()
+            name: Span(*value) if isinstance(value, list) else value for name, value in figures.items()
         }
         return Use(**values)
 
@@ -115,24 +115,24 @@ def sentences(host: HostLook) -> list[str]:
         return [f"How its CPUs are used is not known: {unknown(host)}."]
     if host.hides_siblings:
         return [f"CPU usage is {wording.percent(use.usage)}.", HIDDEN]
-    found = [wording.room_left(use), _of_smt(host, use)]
+    parts = [wording.room_left(use), _of_smt(host, use)]
     if not host.has_siblings:
-        return found
-    found += [*_of_waiting(host, use), *_of_units(host), *_of_security(host)]
-    found.append(_of_yield(host))
+        return parts
+    parts += [*_of_waiting(host, use), *_of_units(host), *_of_security(host)]
+    parts.append(_of_yield(host))
     source, why_not = host.answer["source"], host.answer["source_reason"]
     if why_not:
-        found.append(f"The processor's own counters were not used: {why_not}.")
+        parts.append(f"The processor's own counters were not used: {why_not}.")
     if source == look.ONE_THREAD:
-        found.append("How long siblings were busy together is what the processor counted of the whole time.")
+        parts.append("How long siblings were busy together is what the processor counted of the whole time.")
     elif host.answer["method"] != look.SWITCHES:
         why = host.answer["reason"] or "too few windows were taken"
-        found.append(f"When siblings were busy together was not seen, so the limits are those of its counters: {why}.")
+        parts.append(f"When siblings were busy together was not seen, so the limits are those of its counters: {why}.")
     if host.answer["method"] == look.SWITCHES and host.answer["cut"]:
-        found.append(
+        parts.append(
             f"{host.answer['cut']} of {host.answer['windows']} windows ended early, because a buffer was full."
         )
-    return found
+    return parts
 
 
 def _of_yield(host: HostLook) -> str:
@@ -156,12 +156,12 @@ def _of_smt(host: HostLook, use: Use) -> str:
 
 def _of_units(host: HostLook) -> list[str]:
     """Say who runs beside others' work."""
-    found = [
+    notable = [
         (unit["apart"] / unit["ran"], unit)
         for unit in host.answer["units"]
         if unit["ran"] > 0 and unit["unit"] is not None and unit["apart"] / unit["ran"] >= NOTABLE
     ]
-    first = sorted(found, key=lambda pair: -pair[1]["apart"])[:NAMED]
+    first = sorted(notable, key=lambda pair: -pair[1]["apart"])[:NAMED]
     if not first:
         return []
     each = [f"{unit_title(unit['unit'])} {wording.percent(share)}" for share, unit in first]
@@ -173,7 +173,7 @@ def _of_waiting(host: HostLook, use: Use) -> list[str]:
     does.
     """
     least = max(0.0, 1 - use.gain.low / max(len(core["cpus"]) for core in host.answer["cores"]))
-    found = [
+    notable = [
         (unit["beside"] / unit["ran"], unit)
         for unit in host.answer["units"]
         if unit["ran"] > 0 and unit["unit"] is not None and unit["beside"] / unit["ran"] * least >= NOTABLE
@@ -181,7 +181,7 @@ def _of_waiting(host: HostLook, use: Use) -> list[str]:
     return [
         f"{unit_title(unit['unit'])} spent {wording.percent(share)} of its CPU time beside a busy sibling: with SMT off"
         f" the same work can take up to {wording.percent(share * least)} less of it, where no CPU is missing then."
-        for share, unit in sorted(found, key=lambda pair: -pair[1]["beside"])[:NAMED]
+        for share, unit in sorted(notable, key=lambda pair: -pair[1]["beside"])[:NAMED]
     ]
 
 

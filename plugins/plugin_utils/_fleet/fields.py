@@ -34,8 +34,10 @@ def smt_facts(registered: t.Any) -> dict[str, t.Any]:
 
 def open_by_smt(facts: Facts, status: str = "vulnerable") -> tuple[str, ...]:
     """Return the vulnerabilities whose part that depends on SMT has a status, in order of their names."""
-    found = mapping(facts, "vulnerabilities")
-    return tuple(sorted(line(name, MAX_NAME) or "?" for name in found if mapping(found, name).get("smt") == status))
+    statuses = mapping(facts, "vulnerabilities")
+    return tuple(
+        sorted(line(name, MAX_NAME) or "?" for name in statuses if mapping(statuses, name).get("smt") == status)
+    )
 
 
 def items(facts: Facts, name: str) -> list[t.Any]:

@@ -230,18 +230,18 @@ def _decided(
             "smt_policy is auto, and the hardware class of this host is not known, so no evaluation applies: set"
             " smt_policy to a state"
         )
-    found = decisions.get(hardware_class)
-    if not isinstance(found, dict):
+    known = decisions.get(hardware_class)
+    if not isinstance(known, dict):
         raise UndecidedError(
             f"smt_policy is auto, and the results have no evaluation of hardware class {hardware_class}: evaluate a"
             " host of this class with smt_eval.yml"
         )
-    decision = found["decision"]
+    decision = known["decision"]
     if decision not in (ENABLED, DISABLED, ANY):
         raise UndecidedError(
-            f"smt_policy is auto, and the evaluations do not decide: {found['whose']}: {found['sentence']} Measure"
+            f"smt_policy is auto, and the evaluations do not decide: {known['whose']}: {known['sentence']} Measure"
             " more, or set a state"
         )
     return DesiredState(
-        state=None if decision == ANY else decision, decided_by=f"{found['whose']}: {found['sentence']}"
+        state=None if decision == ANY else decision, decided_by=f"{known['whose']}: {known['sentence']}"
     )

@@ -84,9 +84,9 @@ class Call:
 
     def _command(self, words: t.Sequence[str], hosts: t.Sequence[str], *more: str) -> str | None:
         sources = [word for source in self.inventory for word in ("-i", source)]
-        found = shlex.join([words[0], *sources, *self.connecting, *words[1:], "--limit", ",".join(hosts), *more])
-        can_be_shown = len(found) <= MAX_COMMAND and "\n" not in found and border_text.showable(found) == found
-        return found if can_be_shown and all(map(is_alone, hosts)) else None
+        command = shlex.join([words[0], *sources, *self.connecting, *words[1:], "--limit", ",".join(hosts), *more])
+        can_be_shown = len(command) <= MAX_COMMAND and "\n" not in command and border_text.showable(command) == command
+        return command if can_be_shown and all(map(is_alone, hosts)) else None
 
     def _in_words(self, what: str, hosts: t.Sequence[str], *more: str) -> str:
         with_more = f", {shlex.join(more)}" if more else ""

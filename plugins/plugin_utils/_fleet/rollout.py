@@ -62,15 +62,15 @@ def predecessors(waves_of_hosts: t.Iterable[t.Sequence[str]], groups: t.Mapping[
     Returns:
         Host -> the host before it.
     """
-    found: dict[str, str] = {}
+    before: dict[str, str] = {}
     last: dict[str, str] = {}
     for host in (host for wave in waves_of_hosts for host in wave):
         group = groups.get(host)
         if group is not None:
             if group in last:
-                found[host] = last[group]
+                before[host] = last[group]
             last[group] = host
-    return found
+    return before
 
 
 def waves(members: t.Sequence[Member], sizes: t.Sequence[int | str]) -> list[list[str]]:
@@ -116,13 +116,13 @@ def _limit(limits: t.Sequence[int], number: int) -> int:
 
 
 def _size(value: t.Any, fleet: int) -> int:
-    found = None if isinstance(value, bool) else _SIZE.fullmatch(str(value)[:20])
-    if not found:
+    match = None if isinstance(value, bool) else _SIZE.fullmatch(str(value)[:20])
+    if not match:
         raise RolloutError(
             f"{str(value)[:40]!r} is not a valid wave size: give a number or a share of the fleet such as 10%"
         )
-    number = int(found[1])
-    return max(1, fleet * number // 100) if found[2] else number
+    number = int(match[1])
+    return max(1, fleet * number // 100) if match[2] else number
 
 
 def is_pending(result: ComplianceResult, reboot_ok: bool) -> bool:

@@ -135,20 +135,20 @@ def _shape(facts: dict[str, t.Any]) -> str:
 
 
 def _unknowns(facts: dict[str, t.Any]) -> tuple[str, ...]:
-    found = []
+    unknowns = []
     if facts.get("complete") is not True:
         offline = _text(fields.mapping(facts, "cpus").get("offline"))
-        found.append(
+        unknowns.append(
             f"the cores of CPUs {offline}: they are offline, and there is no topology cache from when all were online"
             if offline
             else "which CPUs share a core"
         )
     if facts.get("source") == "cpuinfo":
-        found.append("the kernel's sibling lists: cores are from /proc/cpuinfo")
+        unknowns.append("the kernel's sibling lists: cores are from /proc/cpuinfo")
     disagreement = sibling_cache.disagreement(facts.get("measured"))
     if disagreement:
-        found.append(disagreement)
-    return tuple(found) + (_texts(facts.get("problems")) or ())
+        unknowns.append(disagreement)
+    return tuple(unknowns) + (_texts(facts.get("problems")) or ())
 
 
 def _text(value: t.Any) -> str | None:
@@ -265,7 +265,7 @@ def page(rows: t.Sequence[Row], at: str) -> str:
 
 def classes(rows: t.Sequence[Row]) -> list[tuple[str | None, list[Row]]]:
     """Group hosts by hardware class, the largest class first, hosts without one last."""
-    found: dict[str | None, list[Row]] = {}
+    by_class: dict[str | None, list[Row]] = {}
     for row in rows:
-        found.setdefault(row.hardware_class, []).append(row)
-    return sorted(found.items(), key=lambda pair: (pair[0] is None, -len(pair[1]), pair[0] or ""))
+        by_class.setdefault(row.hardware_class, []).append(row)
+    return sorted(by_class.items(), key=lambda pair: (pair[0] is None, -len(pair[1]), pair[0] or ""))

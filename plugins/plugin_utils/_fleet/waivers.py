@@ -149,13 +149,13 @@ def applied(
     """
     if waiver is None:
         return result
-    found = {**result, "waiver": waiver.described(now)}
-    if in_force(found):
-        found["change"] = result["change"] and _NO_CHANGE
+    changed = {**result, "waiver": waiver.described(now)}
+    if in_force(changed):
+        changed["change"] = result["change"] and _NO_CHANGE
         if result["status"] == compliance.DRIFTED:
-            found["status"] = compliance.WAIVED
-    waived = sentence(found) if result["status"] == compliance.DRIFTED else None
-    return {**found, "sentence": ". ".join(filter(None, [result["sentence"], waived]))}
+            changed["status"] = compliance.WAIVED
+    waived = sentence(changed) if result["status"] == compliance.DRIFTED else None
+    return {**changed, "sentence": ". ".join(filter(None, [result["sentence"], waived]))}
 
 
 def end(described: t.Mapping[str, t.Any]) -> int:
@@ -189,15 +189,15 @@ def notice(judged: t.Iterable[tuple[str, compliance.ComplianceResult]], most: in
         judged: the hosts.
         most: of them that are named of each kind.
     """
-    found: dict[str, list[str]] = {ENDING: [], EXPIRED: []}
+    by_state: dict[str, list[str]] = {ENDING: [], EXPIRED: []}
     for host, result in judged:
         waiver = result["waiver"]
-        if waiver and waiver["state"] in found and result["status"] in (compliance.WAIVED, compliance.DRIFTED):
-            found[waiver["state"]].append(f"{host} ({waiver['until']})")
+        if waiver and waiver["state"] in by_state and result["status"] in (compliance.WAIVED, compliance.DRIFTED):
+            by_state[waiver["state"]].append(f"{host} ({waiver['until']})")
     words = {EXPIRED: "Waivers that ended", ENDING: f"Waivers that end within {NOTICE_DAYS} days"}
     return " ".join(
-        f"{words[state]}: {', '.join(found[state][:most])}"
-        f"{f' and {len(found[state]) - most} more' if len(found[state]) > most else ''}."
+        f"{words[state]}: {', '.join(by_state[state][:most])}"
+        f"{f' and {len(by_state[state]) - most} more' if len(by_state[state]) > most else ''}."
         for state in words
-        if found[state]
+        if by_state[state]
     )

@@ -43,13 +43,13 @@ def by_class(
         conclusions: as for :func:`decisions.decisions`.
         classes: likewise.
     """
-    found: dict[str, dict[tuple[str, float | None], dict[str, dict[str, t.Any]]]] = {}
+    by_name: dict[str, dict[tuple[str, float | None], dict[str, dict[str, t.Any]]]] = {}
     for name, of_hosts in decisions.counted(conclusions, classes)[0].items():
         for evaluation in of_hosts:
             for key, comparison in evaluation.workloads.items():
                 if comparison["ci_low"] is not None and not comparison["confounded"]:
-                    found.setdefault(name, {}).setdefault(key, {})[evaluation.host] = comparison
-    return {name: list(filter(None, map(_yield, of_class, of_class.values()))) for name, of_class in found.items()}
+                    by_name.setdefault(name, {}).setdefault(key, {})[evaluation.host] = comparison
+    return {name: list(filter(None, map(_yield, of_class, of_class.values()))) for name, of_class in by_name.items()}
 
 
 def _yield(key: tuple[str, float | None], hosts: dict[str, dict[str, t.Any]]) -> Yield | None:

@@ -171,49 +171,49 @@ def read(directory: str | os.PathLike[str]) -> History:
     Raises:
         BorderError: there are none, or a file cannot be read or is none of this collection's.
     """
-    found = History([], [], {}, set())
+    history = History([], [], {}, set())
     lasting: dict[str, datetime.datetime] = {}
     counts: collections.Counter[str | None] = collections.Counter()
     try:
         with folders.opened(directory) as folder:
             for name in _names(directory):
                 for at, line in _lines(folder, name):
-                    if found.checks and at < found.checks[-1].at:
+                    if history.checks and at < history.checks[-1].at:
                         raise text.BorderError(
                             f"{folder.path / name}: its check of {compliance.stamp(at)} comes after one of"
-                            f" {compliance.stamp(found.checks[-1].at)}: remove the lines of the wrong time"
+                            f" {compliance.stamp(history.checks[-1].at)}: remove the lines of the wrong time"
                         )
                     # Who is not in a whole line left the inventory in a month whose file is gone.
-                    left = dict.fromkeys(found.statuses.keys() - line.statuses.keys()) if line.whole else {}
+                    left = dict.fromkeys(history.statuses.keys() - line.statuses.keys()) if line.whole else {}
                     for host, status in (*left.items(), *line.statuses.items()):
-                        _see(found, lasting, host, status, at)
+                        _see(history, lasting, host, status, at)
                         if status and status not in _NOT_SEEN:
-                            found.seen.add(host)
-                        counts[found.statuses.get(host)] -= 1
+                            history.seen.add(host)
+                        counts[history.statuses.get(host)] -= 1
                         counts[status] += 1
-                        _take(found.statuses, host, status)
-                    found.checks.append(
+                        _take(history.statuses, host, status)
+                    history.checks.append(
                         Check(at, {state: count for state, count in counts.items() if state and count > 0})
                     )
     except OSError as error:
         raise text.BorderError(f"{directory}: the history of checks: {error.strerror}") from None
-    if not found.checks:
+    if not history.checks:
         raise text.BorderError(
             f"{directory}: there is no history of checks: set smt_compliance_history to this directory first"
         )
-    found.drifts.extend(Drift(host, since, None) for host, since in lasting.items())
-    found.drifts.sort(key=lambda drift: (drift.until is not None, -drift.since.timestamp(), drift.host))
-    return found
+    history.drifts.extend(Drift(host, since, None) for host, since in lasting.items())
+    history.drifts.sort(key=lambda drift: (drift.until is not None, -drift.since.timestamp(), drift.host))
+    return history
 
 
 def _see(
-    found: History, lasting: dict[str, datetime.datetime], host: str, status: str | None, at: datetime.datetime
+    history: History, lasting: dict[str, datetime.datetime], host: str, status: str | None, at: datetime.datetime
 ) -> None:
     """Take note of a host's status: a drift begins, or has ended."""
     if status == compliance.DRIFTED:
         lasting.setdefault(host, at)
     elif status not in _NOT_SEEN and host in lasting:
-        found.drifts.append(Drift(host, lasting.pop(host), at, status is None, status == compliance.WAIVED))
+        history.drifts.append(Drift(host, lasting.pop(host), at, status is None, status == compliance.WAIVED))
 
 
 def _take(statuses: dict[str, str], host: str, status: str | None) -> None:
@@ -234,11 +234,11 @@ def _state(folder: folders.Folder, names: t.Sequence[str]) -> tuple[dict[str, st
     for name in reversed(names):
         lines = list(_lines(folder, name))
         if lines:
-            found: dict[str, str] = {}
+            statuses: dict[str, str] = {}
             for _at, line in lines:
                 for host, status in line.statuses.items():
-                    _take(found, host, status)
-            return found, lines[-1][0], name
+                    _take(statuses, host, status)
+            return statuses, lines[-1][0], name
     return {}, None, ""
 
 

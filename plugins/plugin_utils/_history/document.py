@@ -152,14 +152,14 @@ def joined(history: History | None, effects: Effects, left_out: t.Sequence[str],
         margin: effects within this share of 1 count as none.
     """
     runs = {key: [effect.interval for effect in of_key] for key, of_key in effects.items()}
-    found = {key: series.turns(of_key, margin) for key, of_key in runs.items()}
-    latest = {key: series.standing(of_key, found[key], margin) for key, of_key in runs.items()}
-    return HistoryRecord(history, effects, found, latest, left_out)
+    turns = {key: series.turns(of_key, margin) for key, of_key in runs.items()}
+    latest = {key: series.standing(of_key, turns[key], margin) for key, of_key in runs.items()}
+    return HistoryRecord(history, effects, turns, latest, left_out)
 
 
 def sentences(record: HistoryRecord) -> list[str]:
     """Say what there is to say, the most important first."""
-    found = [] if record.history is None else [_of_checks(record.history)]
+    parts = [] if record.history is None else [_of_checks(record.history)]
     for key, all_turns in record.turns.items():
         of_key = record.effects[key]
         to_do = "decide this class anew" if key.hardware_class else "its hardware class is not known"
@@ -169,15 +169,15 @@ def sentences(record: HistoryRecord) -> list[str]:
                 wording.change_of_ratio(ratio, first.measured.better) for ratio in (turn.before, turn.after)
             )
             kernels = _kernels(of_key[turn.place - 1], first)
-            found.append(
+            parts.append(
                 f"{_named(record, key)}: from {first.day or first.run} on SMT off changes it by {after}, before by"
                 f" {before}{kernels}: {to_do}."
             )
     if record.effects and not any(record.turns.values()):
         runs = {effect.run for of_key in record.effects.values() for effect in of_key}
-        found.append(f"In {wording.counted(len(runs), 'run')} of evaluations no effect of SMT has changed.")
-    found += _of_latest(record)
-    return [*found, *(f"Left out: {reason}." for reason in record.left_out)]
+        parts.append(f"In {wording.counted(len(runs), 'run')} of evaluations no effect of SMT has changed.")
+    parts += _of_latest(record)
+    return [*parts, *(f"Left out: {reason}." for reason in record.left_out)]
 
 
 def _of_latest(record: HistoryRecord) -> list[str]:
@@ -188,18 +188,18 @@ def _of_latest(record: HistoryRecord) -> list[str]:
     for key, of_key in record.effects.items():
         newest[key[:2]] = max(newest.get(key[:2], of_key[-1].moment), of_key[-1].moment)
     missed = {key: of_key[-1] for key, of_key in record.effects.items() if of_key[-1].moment < newest[key[:2]]}
-    found = []
+    standing = []
     for state, words in (
         (HOLDS, "The latest run says what those before it say, within 5 %"),
         (NOT_DECIDED, "Not decided by the latest run, which takes more blocks"),
     ):
         named = [_named(record, key) for key, latest in record.latest.items() if latest == state and key not in missed]
         if named:
-            found.append(f"{words}: {wording.named(named)}.")
+            standing.append(f"{words}: {wording.named(named)}.")
     since: dict[str, list[str]] = collections.defaultdict(list)
     for key, effect in missed.items():
         since[effect.day or effect.run].append(_named(record, key))
-    return [*found, *(f"Not measured since {begin}: {wording.named(since[begin])}." for begin in sorted(since))]
+    return [*standing, *(f"Not measured since {begin}: {wording.named(since[begin])}." for begin in sorted(since))]
 
 
 def _named(record: HistoryRecord, key: Key) -> str:
@@ -346,9 +346,9 @@ def _fleet(history: History) -> charts.Picture | None:
     return charts.points(rows, list(NOT_AS_WANTED), "hosts", along, "Hosts that were not as wanted, over time")
 
 
-def _picture(title: str, effects: t.Sequence[Effect], found: t.Sequence[Turn], margin: float) -> charts.Picture:
+def _picture(title: str, effects: t.Sequence[Effect], turns: t.Sequence[Turn], margin: float) -> charts.Picture:
     """Draw the effect of each run, one below the other in the order of their times."""
-    begin = {turn.place for turn in found}
+    begin = {turn.place for turn in turns}
     rows = []
     for place, effect in enumerate(effects):
         kernels = f", Linux {wording.join(list(effect.kernels))}" if effect.kernels else ""

@@ -121,7 +121,7 @@ def read(directory: str | os.PathLike[str], now: datetime.datetime) -> tuple[dic
     Raises:
         BorderError: it cannot be read, or has no report of an evaluation of SMT.
     """
-    found: dict[Key, list[Effect]] = collections.defaultdict(list)
+    by_key: dict[Key, list[Effect]] = collections.defaultdict(list)
     whole = pathlib.Path(directory).resolve()
     try:
         runs = sorted(path for path in whole.iterdir() if results.is_run_name(path.name) and path.is_dir())
@@ -135,10 +135,10 @@ def read(directory: str | os.PathLike[str], now: datetime.datetime) -> tuple[dic
             if not (path / REPORT).exists():
                 continue
             for key, effect in _of_run(path, now):
-                found[key].append(effect)
+                by_key[key].append(effect)
         except (OSError, text.BorderError) as error:
             left_out.append(f"{text.line(path.name)}: {text.line(getattr(error, 'strerror', error), MAX_TEXT)}")
-    if not found:
+    if not by_key:
         why = f" ({left_out[0]}{f'; and {len(left_out) - 1} more' if left_out[1:] else ''})" if left_out else ""
         raise text.BorderError(
             f"{directory}: no report of a run has an effect of SMT{why}: name a directory of evaluations that compared"
@@ -146,7 +146,7 @@ def read(directory: str | os.PathLike[str], now: datetime.datetime) -> tuple[dic
         )
     alike: dict[Key, list[Effect]] = {}
     differing: dict[tuple[str, str], list[str]] = collections.defaultdict(list)
-    for key, effects in sorted(found.items()):
+    for key, effects in sorted(by_key.items()):
         effects.sort(key=lambda effect: effect.moment)
         latest = min((effect for effect in effects if effect.run == effects[-1].run), key=lambda effect: effect.host)
         by_same = [effect for effect in effects if effect.host == latest.host]

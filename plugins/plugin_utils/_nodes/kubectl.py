@@ -68,12 +68,12 @@ def document(run_command: Run, *words: str) -> dict[str, t.Any]:
         KubectlError: it failed, or printed something else.
     """
     try:
-        found = host_text.parse_json(ask(run_command, *words, "-o", "json"))
+        parsed = host_text.parse_json(ask(run_command, *words, "-o", "json"))
     except (ValueError, RecursionError) as error:
         raise KubectlError(f"{_command_text(['kubectl', *words])} printed no JSON: {text.line(error, 200)}") from None
-    if not isinstance(found, dict):
+    if not isinstance(parsed, dict):
         raise KubectlError(f"{_command_text(['kubectl', *words])} printed no JSON object")
-    return found
+    return parsed
 
 
 def _command_text(argv: t.Sequence[str]) -> str:

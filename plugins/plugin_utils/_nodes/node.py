@@ -73,10 +73,10 @@ class Node:
             NodeError: it does not know it, or kubectl cannot be used.
         """
         try:
-            found = kubectl.document(self._run, "get", "node", self.name)
+            node = kubectl.document(self._run, "get", "node", self.name)
         except kubectl.KubectlError as error:
             raise NodeError(f"node {self.name}: {error}") from None
-        spec, status, metadata = (_mapping(found, part) for part in ("spec", "status", "metadata"))
+        spec, status, metadata = (_mapping(node, part) for part in ("spec", "status", "metadata"))
         conditions = [condition for condition in _items(status, "conditions") if condition.get("type") == "Ready"]
         return Status(
             is_ready=any(condition.get("status") == "True" for condition in conditions),
@@ -202,10 +202,10 @@ class Node:
 
 
 def _mapping(value: t.Mapping[str, object], key: str) -> dict[str, t.Any]:
-    found = value.get(key)
-    return found if isinstance(found, dict) else {}
+    entry = value.get(key)
+    return entry if isinstance(entry, dict) else {}
 
 
 def _items(value: t.Mapping[str, object], key: str) -> list[dict[str, t.Any]]:
-    found = value.get(key)
-    return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
+    entries = value.get(key)
+    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []

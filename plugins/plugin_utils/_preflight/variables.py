@@ -257,9 +257,9 @@ def known() -> dict[str, Spec]:
     Raises:
         VariablesError: an argument specification of a role cannot be read.
     """
-    found = dict.fromkeys(user_variables.RESULTS, _ANY)
+    specs = dict.fromkeys(user_variables.RESULTS, _ANY)
     for playbook in PLAYBOOKS.values():
-        found.update(playbook)
+        specs.update(playbook)
     specifications = sorted(_ROLES.glob("*/meta/argument_specs.yml"))
     if not specifications:
         raise VariablesError(f"{_ROLES}: there are no roles with argument specifications: install the collection again")
@@ -269,8 +269,8 @@ def known() -> dict[str, Spec]:
         except OSError as error:
             raise VariablesError(f"{path}: {error.strerror}") from error
         for entry_point in entry_points.values():
-            found.update(entry_point.get("options") or {})
-    return found
+            specs.update(entry_point.get("options") or {})
+    return specs
 
 
 def is_ours(name: t.Any, specs: t.Mapping[str, Spec]) -> bool:
@@ -328,12 +328,12 @@ def differing(written: t.Iterable[Setting], hosts: t.Sequence[str]) -> list[str]
         written: variables of the inventory and extra ones, not templated.
         hosts: of the play, without those that are refused.
     """
-    found: dict[str, dict[str, list[str]]] = {}
+    by_name: dict[str, dict[str, list[str]]] = {}
     for setting in written:
         if setting.name in ONE_FOR_ALL or setting.name.startswith(_ONE_REPORT):
-            found.setdefault(setting.name, {}).setdefault(cpulist.quoted(setting.value), []).append(setting.host)
+            by_name.setdefault(setting.name, {}).setdefault(cpulist.quoted(setting.value), []).append(setting.host)
     sentences = []
-    for name, values in sorted(found.items()):
+    for name, values in sorted(by_name.items()):
         others = (
             [host for host in hosts if all(host not in of_value for of_value in values.values())]
             if sum(map(len, values.values())) < len(hosts)

@@ -147,7 +147,7 @@ def made(proof: HostProof, day: str) -> dict[str, t.Any]:
         "schema_version": SCHEMA_VERSION,
         "day": day,
         "collection_version": COLLECTION_VERSION,
-        "kernel": found.group() if (found := _RELEASE.match(proof.kernel)) else "",
+        "kernel": match.group() if (match := _RELEASE.match(proof.kernel)) else "",
         "facts": {name: proof.facts[name] for name in FACTS if name in proof.facts},
         "findings": states,
         "views": [_view(view) for view in proof.views],

@@ -68,8 +68,8 @@ def _of_facts(proof: HostProof) -> ProofFinding:
     return ProofFinding("facts", state, " ".join(sentences) or "No source of CPUs and cores could be read.")
 
 
-def _more(found: t.Sequence[t.Any]) -> str:
-    return f"; and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
+def _more(names: t.Sequence[t.Any]) -> str:
+    return f"; and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
 
 
 def _of_siblings(proof: HostProof) -> ProofFinding:
@@ -197,8 +197,8 @@ def verdict(proof: HostProof) -> str:
     """Return what came of a host in one sentence."""
     if proof.reason is not None:
         return proof.reason
-    found = of(proof)
-    failed, unknown = ([finding.part for finding in found if finding.state == state] for state in (FAILS, OPEN))
+    findings = of(proof)
+    failed, unknown = ([finding.part for finding in findings if finding.state == state] for state in (FAILS, OPEN))
     if failed:
         return f"{wording.capital(wording.join(failed))}: {TITLES[FAILS]} here."
     return f"All that was tried holds{f'; not tried: {wording.join(unknown)}' if unknown else ''}."

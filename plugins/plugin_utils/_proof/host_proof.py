@@ -185,20 +185,20 @@ def with_result(proof: HostProof, result: HostResult) -> HostProof:
         if comparison["kind"] == "arm" and comparison["metric"] == METRIC and comparison["baseline"]["arm"] == AS_FOUND
     ]
     # Of fewer there is no verdict: neither does nothing called hold, nor nothing found fail.
-    found = {
+    by_arm = {
         comparison["candidate"]["arm"]: Measured.read(comparison)
         for comparison in compared
         if comparison["n"] >= MIN_BLOCKS
     }
     missing = None
-    if len(found) < 2:
+    if len(by_arm) < 2:
         blocks = min((comparison["n"] for comparison in compared), default=0)
         ended = result.message or "it ended before both arms had enough samples"
         missing = f"{ended} ({blocks} of at least {MIN_BLOCKS} blocks)"
     return dataclasses.replace(
         proof,
-        equal=found.get(AGAIN),
-        planted=found.get(PLANTED),
+        equal=by_arm.get(AGAIN),
+        planted=by_arm.get(PLANTED),
         not_compared=missing,
         disturbances=tuple(cautions.of_disturbances(analysis)),
     )

@@ -236,8 +236,8 @@ def _written(attributes: t.Mapping[str, str]) -> str:
             classes |= dict.fromkeys((*_PAINTED[name], COLOURS[value]))
         elif name in _PAINTED and not value:
             classes |= dict.fromkeys(_PAINTED[name])
-        elif found := CLASSES.get((written := name.replace("_", "-"), value)):
-            classes[found] = None
+        elif css_class := CLASSES.get((written := name.replace("_", "-"), value)):
+            classes[css_class] = None
         else:
             others += f" {written}={value}"
     if not classes:

@@ -112,11 +112,11 @@ class Picture:
 
 def looks(arms: t.Sequence[str], present: t.Container[str]) -> dict[str, tuple[str, str]]:
     """Return colour and shape of each arm of a result that occurs in a chart."""
-    found: dict[str, tuple[str, str]] = {}
+    by_arm: dict[str, tuple[str, str]] = {}
     for place, title in enumerate(arms):
         if title in present:
-            found.setdefault(title, (ARM_COLOURS[place % len(ARM_COLOURS)], ARM_SHAPES[place % len(ARM_SHAPES)]))
-    return found
+            by_arm.setdefault(title, (ARM_COLOURS[place % len(ARM_COLOURS)], ARM_SHAPES[place % len(ARM_SHAPES)]))
+    return by_arm
 
 
 def _legend(canvas: Canvas, arms: t.Mapping[str, tuple[str, str]], shape: str = "") -> float:
@@ -156,7 +156,7 @@ def ratio_domain(ratios: t.Iterable[float], margin: float) -> tuple[float, float
 def ratio_ticks(low: float, high: float) -> list[float]:
     """Return the ticks of a ratio axis: 1, and from there outwards each that does not overlap the previous one."""
     clear = math.log(high / low) * LABEL_WIDTH / (WIDTH - 2 * INSET)
-    found = [1.0]
+    marks = [1.0]
     for side in (
         sorted(tick for tick in RATIO_TICKS if 1 < tick <= high),
         sorted((tick for tick in RATIO_TICKS if low <= tick < 1), reverse=True),
@@ -164,9 +164,9 @@ def ratio_ticks(low: float, high: float) -> list[float]:
         last = 1.0
         for tick in side:
             if abs(math.log(tick / last)) >= clear:
-                found.append(tick)
+                marks.append(tick)
                 last = tick
-    return sorted(found)
+    return sorted(marks)
 
 
 def _ratio_rows(

@@ -60,10 +60,10 @@ def sentences(rows: t.Sequence[hardware_classes.Row]) -> list[str]:
 
 def _at(parts: t.Sequence[tuple[str, int]], total: int) -> list[str]:
     """Return ``Leave SMT on at 7 of 12 hosts; turn SMT off at 5.``, or nothing without a host."""
-    found = [part for part in parts if part[1]]
-    if not found:
+    counted = [part for part in parts if part[1]]
+    if not counted:
         return []
-    (words, count), *others = found
+    (words, count), *others = counted
     hosts = report_text.counted(total, "host")
     whole = hosts if total == 1 else "both hosts" if total == 2 else f"all {hosts}"
     first = f"{words} {whole if count == total else f'{count} of {hosts}'}"

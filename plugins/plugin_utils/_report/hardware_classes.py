@@ -156,20 +156,20 @@ def _conclusion_title(
     by_arm: dict[str, list[dict[str, t.Any]]] = {}
     for comparison in others:
         by_arm.setdefault(comparison["effect"], []).append(comparison)
-    found = [
+    titles = [
         report_text.outcome_title(_arm_title(arm), outcomes.UNDECIDED if arm in unable else outcomes.outcome(group))
         for arm, group in by_arm.items()
     ]
     if subject is None:
-        return ", ".join([report_text.RECOMMENDATION_TITLES[choice], *found])
-    return ", ".join(found) or report_text.outcome_title(subject, outcomes.outcome([]))
+        return ", ".join([report_text.RECOMMENDATION_TITLES[choice], *titles])
+    return ", ".join(titles) or report_text.outcome_title(subject, outcomes.outcome([]))
 
 
 def _environment(summary: dict[str, t.Any]) -> dict[str, str]:
     """Return the known parts of the environment that may explain a difference between runs, as short texts."""
-    found = {name: summary["environment"].get(name) for name in ENVIRONMENT}
-    found["vulnerable"] = None if summary["vulnerable"] is None else ", ".join(summary["vulnerable"]) or "none"
-    return {name: str(value)[:MAX_TEXT] for name, value in found.items() if value is not None}
+    values = {name: summary["environment"].get(name) for name in ENVIRONMENT}
+    values["vulnerable"] = None if summary["vulnerable"] is None else ", ".join(summary["vulnerable"]) or "none"
+    return {name: str(value)[:MAX_TEXT] for name, value in values.items() if value is not None}
 
 
 def series(comparison: dict[str, t.Any]) -> str:
@@ -218,10 +218,10 @@ def subjects(rows: t.Sequence[Row]) -> list[str | None]:
 
 def compared(rows: t.Sequence[Row]) -> str:
     """Describe what the comparisons of these hosts compare."""
-    found = subjects(rows)
-    parts = ["SMT off against SMT on with every online thread busy"] if not found or None in found else []
+    distinct = subjects(rows)
+    parts = ["SMT off against SMT on with every online thread busy"] if not distinct or None in distinct else []
     return "; ".join(
-        [*parts, *(f"{title} against the baseline" for title in [*beside_smt(rows), *filter(None, found)])]
+        [*parts, *(f"{title} against the baseline" for title in [*beside_smt(rows), *filter(None, distinct)])]
     )
 
 
@@ -343,19 +343,19 @@ def _recommendation(together: t.Sequence[dict[str, t.Any]], members: t.Sequence[
         together: what decides, of all hosts, with its verdict.
         members: the hosts.
     """
-    found = conclusion.recommendation(together)
+    recommended = conclusion.recommendation(together)
     choices: set[str] = {member["recommendation"] for member in members} - {conclusion.NOT_COMPARED}
     if choices and any(member["streams"] for member in members):
         # What streams decide is of each host by itself: there is no ratio of all of them.
         if len(choices) == 1:
             return choices.pop()
         return pooled.HOSTS_DISAGREE if len(choices - {conclusion.UNDECIDED}) > 1 else conclusion.UNDECIDED
-    if found in conclusion.CHOICES.values() and any(member["incomplete"] for member in members):
+    if recommended in conclusion.CHOICES.values() and any(member["incomplete"] for member in members):
         return conclusion.UNDECIDED
-    if found == conclusion.EITHER and len(choices) == 1:
+    if recommended == conclusion.EITHER and len(choices) == 1:
         # Other reasons than performance may have chosen.
         return choices.pop()
-    return found
+    return recommended
 
 
 def _agreed(verdicts: t.Iterable[str], hosts: int) -> str:
@@ -370,13 +370,15 @@ def _agreed(verdicts: t.Iterable[str], hosts: int) -> str:
 
 def _refused(key: str, hosts: t.Mapping[str, dict[str, t.Any]]) -> dict[str, t.Any]:
     """Return a workload that the hosts of a class declare differently."""
-    found = pooled.declarations(hosts)
+    declarations = pooled.declarations(hosts)
     return {
         "workload": key,
         "title": _title_of(hosts),
         "of_smt": next(iter(hosts.values()))["of_smt"],
-        "declared": [{**dict(zip(pooled.DECLARED, declared)), "hosts": names} for declared, names in found.items()],
-        "sentence": f"Its hosts declare it differently, so nothing is said of it: {wording.declared(found)}.",
+        "declared": [
+            {**dict(zip(pooled.DECLARED, declared)), "hosts": names} for declared, names in declarations.items()
+        ],
+        "sentence": f"Its hosts declare it differently, so nothing is said of it: {wording.declared(declarations)}.",
     }
 
 

@@ -29,12 +29,12 @@ def lines(workloads: t.Iterable[t.Mapping[str, t.Any]], width: int) -> list[str]
     chosen = list(workloads)
     for workload in chosen[:MAX_ROWS]:
         by_arms.setdefault(tuple(workload["sides"]), []).append(workload)
-    found: list[str] = []
+    printed: list[str] = []
     for (baseline, candidate), group in by_arms.items():
         heads = ("", baseline, candidate, "change", "interval", "verdict")
-        found += _aligned([heads, *map(_cells, group)], width) or _stacked(heads, map(_cells, group), width)
+        printed += _aligned([heads, *map(_cells, group)], width) or _stacked(heads, map(_cells, group), width)
     more = len(chosen) - MAX_ROWS
-    return [*found, f"... and {text.counted(more, 'more comparison')}."] if more > 0 else found
+    return [*printed, f"... and {text.counted(more, 'more comparison')}."] if more > 0 else printed
 
 
 def _cells(workload: t.Mapping[str, t.Any]) -> tuple[str, ...]:
@@ -71,9 +71,9 @@ def _aligned(rows: t.Sequence[tuple[str, ...]], width: int) -> list[str]:
 
 def _stacked(heads: tuple[str, ...], rows: t.Iterable[tuple[str, ...]], width: int) -> list[str]:
     """Return each row as a line of its name and further ones of its cells, each within the width."""
-    found = []
+    printed = []
     for title, *cells in rows:
-        found += textwrap.wrap(title, width)
+        printed += textwrap.wrap(title, width)
         line = ", ".join(f"{head} {cell}" for head, cell in zip(heads[1:], cells))
-        found += textwrap.wrap(line, width, initial_indent="  ", subsequent_indent="  ")
-    return found
+        printed += textwrap.wrap(line, width, initial_indent="  ", subsequent_indent="  ")
+    return printed

@@ -113,11 +113,11 @@ def tied(text: str) -> str:
     return text.replace(" %", "\u00a0%")
 
 
-def interval(found: change.Change) -> str:
+def interval(changed: change.Change) -> str:
     """Format a change's interval as ``−22 % to −18 %``."""
-    if found.low is None or found.high is None:
+    if changed.low is None or changed.high is None:
         return "none"
-    return f"{wording.change_of(found, found.low)} to {wording.change_of(found, found.high)}"
+    return f"{wording.change_of(changed, changed.low)} to {wording.change_of(changed, changed.high)}"
 
 
 def verdict(comparison: dict[str, t.Any]) -> str:

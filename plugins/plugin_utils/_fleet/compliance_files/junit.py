@@ -86,10 +86,10 @@ def _of_host(check: Check, host: str, result: compliance.ComplianceResult) -> _O
 
 def _properties(check: Check) -> dict[str, str]:
     """Return what the call was about; a property without a value is left out."""
-    found = {"limit": check.call.limit or "", "inventory": ", ".join(check.call.sources)}
+    properties = {"limit": check.call.limit or "", "inventory": ", ".join(check.call.sources)}
     if not check.call.error:
-        found["summary"] = compliance_report.sentence(check.judged, check.left_out)
-    return {name: value for name, value in found.items() if value}
+        properties["summary"] = compliance_report.sentence(check.judged, check.left_out)
+    return {name: value for name, value in properties.items() if value}
 
 
 FORMAT = Format("junit", places.TESTS, _text)

@@ -75,9 +75,9 @@ def metrics(check: Check) -> str:
                 add(name, int(value), **known)
     kept = {openmetrics.label(host) for host in check.left_out}
     for line in (check.earlier or "").splitlines(keepends=True):
-        found = _OF_HOST.match(line)
-        if found and found["name"] in lines and found["host"] in kept:
-            lines[found["name"]].append(line)
+        match = _OF_HOST.match(line)
+        if match and match["name"] in lines and match["host"] in kept:
+            lines[match["name"]].append(line)
     return (
         "".join(
             f"# HELP {name} {METRICS[name]}\n# TYPE {name} gauge\n{''.join(of_name)}"

@@ -49,11 +49,11 @@ def page(check: Check) -> str:
 
 def _classes(judged: t.Sequence[Judged]) -> list[tuple[str, dict[str, int]]]:
     """Count the hosts by hardware class, the largest class first."""
-    found: dict[str, list[Judged]] = {}
+    by_class: dict[str, list[Judged]] = {}
     for entry in judged:
-        found.setdefault(entry[1]["hardware_class"] or "unknown", []).append(entry)
+        by_class.setdefault(entry[1]["hardware_class"] or "unknown", []).append(entry)
     return sorted(
-        ((name, compliance_report.counts(hosts)) for name, hosts in found.items()),
+        ((name, compliance_report.counts(hosts)) for name, hosts in by_class.items()),
         key=lambda pair: (-sum(pair[1].values()), pair[0]),
     )
 

@@ -45,15 +45,15 @@ RULES = {
 
 
 def _text(check: Check) -> str:
-    found = (
+    shown = (
         []
         if check.call.error
         else [entry for entry in compliance_report.ordered(check.judged) if entry[1]["status"] in RULES]
     )
     reasons = [check.call.error] if check.call.error else []
-    if len(found) > MAX_RESULTS:
+    if len(shown) > MAX_RESULTS:
         reasons.append(
-            f"{len(found) - MAX_RESULTS} of {len(found)} hosts that need action are left out: the format's readers"
+            f"{len(shown) - MAX_RESULTS} of {len(shown)} hosts that need action are left out: the format's readers"
             f" take {MAX_RESULTS}"
         )
     place = _place(check.call.inventory)
@@ -73,7 +73,7 @@ def _text(check: Check) -> str:
             "inventory": check.call.sources,
             "counts": None if check.call.error else compliance_report.counts(check.judged),
         },
-        "results": [_result(check, host, result, place) for host, result in found[:MAX_RESULTS]],
+        "results": [_result(check, host, result, place) for host, result in shown[:MAX_RESULTS]],
     }
     return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=1, allow_nan=False) + "\n"
 

@@ -93,10 +93,10 @@ def mitigations(facts: fields.Facts) -> tuple[str, ...] | None:
     statuses = fields.mapping(facts, "vulnerabilities")
     if not statuses:
         return None
-    found = {f"{name}: {part}" for name in statuses for part in _in_force(name, _status(statuses, name))}
+    in_force = {f"{name}: {part}" for name in statuses for part in _in_force(name, _status(statuses, name))}
     if facts.get("active") is False or any(_SMT_OFF in _status(statuses, name) for name in statuses):
-        found.discard(_STIBP_OFF)
-    return tuple(sorted(fields.line(mitigation, MAX_TEXT) or "?" for mitigation in found))
+        in_force.discard(_STIBP_OFF)
+    return tuple(sorted(fields.line(mitigation, MAX_TEXT) or "?" for mitigation in in_force))
 
 
 def _in_force(name: str, status: str) -> t.Iterator[str]:
@@ -197,7 +197,7 @@ def _changes(measured: t.Sequence[str], present: t.Sequence[str]) -> tuple[list[
     hidden = [
         mitigation.removesuffix(_BY_SMT) for mitigation in (*measured, *present) if mitigation.endswith(f": {_BY_SMT}")
     ]
-    of_siblings = [{found[0] for found in map(_OF_SIBLINGS.match, side) if found} for side in (measured, present)]
+    of_siblings = [{match[0] for match in map(_OF_SIBLINGS.match, side) if match} for side in (measured, present)]
     hidden += of_siblings[0] ^ of_siblings[1]
     # Updates change the case of names.
     before, now = (
@@ -211,14 +211,14 @@ def _changes(measured: t.Sequence[str], present: t.Sequence[str]) -> tuple[list[
     return more, fewer
 
 
-def _named(found: t.Sequence[str]) -> str:
-    return ", ".join(found[:NAMED]) + (f" and {len(found) - NAMED} more" if len(found) > NAMED else "")
+def _named(names: t.Sequence[str]) -> str:
+    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
 
 
 def series(release: str | None) -> str | None:
     """Return the series of a kernel's release, such as ``6.12`` of ``6.12.9-1-amd64``; None where it has none."""
-    found = _SERIES.match(release or "")
-    return found[0] if found else None
+    match = _SERIES.match(release or "")
+    return match[0] if match else None
 
 
 def _numbers(name: str) -> list[int]:

@@ -96,7 +96,7 @@ def read_all(paths: t.Iterable[Path], now: datetime.datetime) -> tuple[list[Conc
         paths: the files.
         now: the present time, aware.
     """
-    found: list[Conclusion] = []
+    conclusions: list[Conclusion] = []
     refused: list[dict[str, str]] = []
     for path in paths:
         try:
@@ -104,8 +104,8 @@ def read_all(paths: t.Iterable[Path], now: datetime.datetime) -> tuple[list[Conc
         except (result_files.ResultError, paired.SampleError, DecisionError) as error:
             refused.append({"file": str(path), "reason": str(error)})
         else:
-            found += [evaluation] if evaluation else []
-    return found, refused
+            conclusions += [evaluation] if evaluation else []
+    return conclusions, refused
 
 
 def conclude(result: HostResult, now: datetime.datetime) -> Conclusion | None:
@@ -158,11 +158,11 @@ def result_files_below(directory: str | os.PathLike[str]) -> list[Path]:
     Raises:
         result_files.ResultError: the directory cannot be listed.
     """
-    found = result_files.result_paths(directory)
+    paths = result_files.result_paths(directory)
     runs = sorted(path for path in Path(directory).iterdir() if path.is_dir() and not path.name.startswith("."))[
         -MAX_RUNS:
     ]
-    return found + [path for run in runs for path in result_files.result_paths(run)]
+    return paths + [path for run in runs for path in result_files.result_paths(run)]
 
 
 def decisions(
@@ -242,10 +242,10 @@ def classes_of(conclusions: t.Iterable[Conclusion]) -> dict[str, str]:
 
 
 def _by_host(conclusions: t.Iterable[Conclusion]) -> dict[str, list[Conclusion]]:
-    found: dict[str, list[Conclusion]] = {}
+    by_host: dict[str, list[Conclusion]] = {}
     for evaluation in conclusions:
-        found.setdefault(evaluation.host, []).append(evaluation)
-    return found
+        by_host.setdefault(evaluation.host, []).append(evaluation)
+    return by_host
 
 
 def _latest(runs: t.Iterable[Conclusion]) -> Conclusion:
@@ -297,13 +297,13 @@ def _decide(
 def _decision_and_sentence(counted: list[Conclusion]) -> tuple[str | None, str]:
     """Return the decision of hosts of one class, None where they do not decide, and a sentence about it."""
     different = [
-        (of_hosts, found)
+        (of_hosts, declarations)
         for of_hosts in _workloads(counted).values()
-        if len(found := pooled.declarations(of_hosts)) > 1
+        if len(declarations := pooled.declarations(of_hosts)) > 1
     ]
     if different:
-        of_hosts, found = different[0]
-        return None, f"Its hosts declare {_title(of_hosts)} differently: {wording.declared(found)}."
+        of_hosts, declarations = different[0]
+        return None, f"Its hosts declare {_title(of_hosts)} differently: {wording.declared(declarations)}."
     sides = _sides(counted)
     if len(sides) == 1 and (decision := STATES.get(next(iter(sides)))):
         chosen = [evaluation.host for evaluation in counted if evaluation.choice in sides]
@@ -353,11 +353,11 @@ def _workloads(
     counted: t.Sequence[Conclusion],
 ) -> dict[tuple[str, float | None], dict[str, host_comparisons.Comparison]]:
     """Return the workloads of some hosts: workload -> host -> its comparison."""
-    found: dict[tuple[str, float | None], dict[str, host_comparisons.Comparison]] = {}
+    by_workload: dict[tuple[str, float | None], dict[str, host_comparisons.Comparison]] = {}
     for evaluation in counted:
         for key, workload in evaluation.workloads.items():
-            found.setdefault(key, {})[evaluation.host] = workload
-    return found
+            by_workload.setdefault(key, {})[evaluation.host] = workload
+    return by_workload
 
 
 def _title(hosts: t.Mapping[str, host_comparisons.Comparison]) -> str:

@@ -77,42 +77,42 @@ def _of_workload(first: Conclusion, later: Conclusion, key: tuple[str, float | N
 
 def _interval(evaluation: Conclusion, key: tuple[str, float | None], first: Conclusion) -> series.Interval | None:
     """Return what a run says of a workload; None where it does not measure what the first one did."""
-    found, declared = evaluation.workloads.get(key), first.workloads[key]
-    if found is None or found["confounded"] or any(found[name] != declared[name] for name in pooled.DECLARED):
+    compared, declared = evaluation.workloads.get(key), first.workloads[key]
+    if compared is None or compared["confounded"] or any(compared[name] != declared[name] for name in pooled.DECLARED):
         return None
-    return series.interval(*(found[name] for name in ("ratio", "ci_low", "ci_high", "interval_confidence")))
+    return series.interval(*(compared[name] for name in ("ratio", "ci_low", "ci_high", "interval_confidence")))
 
 
-def counting(found: t.Iterable[Recheck]) -> Recheck | None:
+def counting(rechecks: t.Iterable[Recheck]) -> Recheck | None:
     """Return the re-check that counts for a decision; None without any.
 
     That the effect has changed counts where the latest of a host says so. Else the latest that holds confirms the
     decision, and one that does not decide takes nothing away.
 
     Args:
-        found: from :func:`of_class`.
+        rechecks: from :func:`of_class`.
     """
-    compared = [recheck for recheck in found if recheck["state"] != NOT_COMPARED]
+    compared = [recheck for recheck in rechecks if recheck["state"] != NOT_COMPARED]
     latest = {recheck["host"]: recheck for recheck in reversed(compared)}
     changed = [recheck for recheck in compared if recheck["state"] == CHANGED and recheck is latest[recheck["host"]]]
     holding = [recheck for recheck in compared if recheck["state"] == HOLDS]
     return next(iter([*changed, *holding, *compared]), None)
 
 
-def confirming(found: t.Sequence[Recheck]) -> list[Recheck]:
+def confirming(rechecks: t.Sequence[Recheck]) -> list[Recheck]:
     """Return the re-checks that confirm a decision, the latest first; the argument is that of :func:`counting`."""
-    latest = counting(found)
-    return [recheck for recheck in found if recheck["state"] == HOLDS] if latest and latest["state"] == HOLDS else []
+    latest = counting(rechecks)
+    return [recheck for recheck in rechecks if recheck["state"] == HOLDS] if latest and latest["state"] == HOLDS else []
 
 
-def sentence(found: t.Sequence[Recheck]) -> str:
+def sentence(rechecks: t.Sequence[Recheck]) -> str:
     """Return what is to be said with whose a decision is: ``confirmed on DAY with Linux KERNEL``, and which re-checks
     were in vain; empty where there is nothing.
     """
-    kernels = dict.fromkeys(basis.series(recheck["kernel"]) for recheck in found)
-    by_kernel = [[recheck for recheck in found if basis.series(recheck["kernel"]) == name] for name in kernels]
+    kernels = dict.fromkeys(basis.series(recheck["kernel"]) for recheck in rechecks)
+    by_kernel = [[recheck for recheck in rechecks if basis.series(recheck["kernel"]) == name] for name in kernels]
     confirmed = [recheck for of_kernel in by_kernel for recheck in confirming(of_kernel)[:1]]
-    vain = sorted({recheck["host"] for recheck in found if recheck["state"] == NOT_COMPARED})
+    vain = sorted({recheck["host"] for recheck in rechecks if recheck["state"] == NOT_COMPARED})
     parts = [f"confirmed {_when(recheck)}" for recheck in confirmed[:1]]
     if vain:
         named = f"{', '.join(vain[: basis.NAMED])}{' and others' if len(vain) > basis.NAMED else ''}"
@@ -161,12 +161,12 @@ def _for_host(decision: Decision, facts: fields.Facts) -> list[Recheck]:
     """Return the re-checks of a decision that speak of a host, the latest first: what another kernel does is nothing to
     a host for whose own the decision was measured, or re-checked.
     """
-    found = decision["rechecks"]
-    compared = [recheck["kernel"] for recheck in found if recheck["state"] != NOT_COMPARED]
+    rechecks = decision["rechecks"]
+    compared = [recheck["kernel"] for recheck in rechecks if recheck["state"] != NOT_COMPARED]
     own = basis.series(fields.if_text(facts.get("kernel")))
     if own is None or own not in map(basis.series, [*decision["rests_on"]["kernels"], *compared]):
-        return list(found)
-    return [recheck for recheck in found if basis.series(recheck["kernel"]) in (None, own)]
+        return list(rechecks)
+    return [recheck for recheck in rechecks if basis.series(recheck["kernel"]) in (None, own)]
 
 
 def _when(recheck: Recheck) -> str:
@@ -186,6 +186,6 @@ def to_measure(host: str, decision: Decision, facts: fields.Facts, reasons: t.Se
         max_age: as for :func:`stale`.
     """
     rechecks = _for_host(decision, facts)
-    found = basis.to_measure(host, decision["hosts"], _age_days(decision, rechecks), reasons, max_age)
+    hosts = basis.to_measure(host, decision["hosts"], _age_days(decision, rechecks), reasons, max_age)
     again = counting(rechecks)
-    return sorted({*found, *([again["host"]] if again and again["state"] != HOLDS else [])})
+    return sorted({*hosts, *([again["host"]] if again and again["state"] != HOLDS else [])})

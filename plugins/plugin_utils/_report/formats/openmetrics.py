@@ -102,12 +102,12 @@ def _host(report: ReportedHost) -> str:
 def _by_metric(lines: t.IO[bytes]) -> t.Iterator[t.IO[bytes]]:
     """Put the lines of each metric together, as the format demands, below its help text."""
     with contextlib.ExitStack() as stack:
-        found = {name: stack.enter_context(tempfile.SpooledTemporaryFile(MAX_HELD)) for name in METRICS}
+        streams = {name: stack.enter_context(tempfile.SpooledTemporaryFile(MAX_HELD)) for name in METRICS}
         lines.seek(0)
         for line in lines:
-            found[line.partition(b"{")[0].decode("ascii")].write(line)
+            streams[line.partition(b"{")[0].decode("ascii")].write(line)
         whole = stack.enter_context(tempfile.SpooledTemporaryFile(MAX_HELD))
-        for name, stream in found.items():
+        for name, stream in streams.items():
             if stream.tell():
                 whole.write(f"# HELP {name} {METRICS[name]}\n# TYPE {name} gauge\n".encode())
                 stream.seek(0)

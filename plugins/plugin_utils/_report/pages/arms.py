@@ -35,12 +35,14 @@ def against_baseline(summary: dict[str, t.Any]) -> list[Comparison]:
     """Return each arm against the baseline at the widest placement, workload by workload,
     arms in the order of the run.
     """
-    found = host_comparisons.against_baseline(
+    comparisons = host_comparisons.against_baseline(
         host_comparisons.at_widest(summary["comparisons"]), summary["arms"][0]["name"]
     )
     order = {arm["name"]: number for number, arm in enumerate(summary["arms"])}
-    subjects = {subject: number for number, subject in enumerate(dict.fromkeys(map(_subject, found)))}
-    return sorted(found, key=lambda comparison: (subjects[_subject(comparison)], order[comparison["candidate"]["arm"]]))
+    subjects = {subject: number for number, subject in enumerate(dict.fromkeys(map(_subject, comparisons)))}
+    return sorted(
+        comparisons, key=lambda comparison: (subjects[_subject(comparison)], order[comparison["candidate"]["arm"]])
+    )
 
 
 def _subject(comparison: Comparison) -> tuple[str, float | None]:
@@ -57,14 +59,14 @@ def among_others(summary: dict[str, t.Any]) -> list[Comparison]:
     ]
 
 
-def forests(found: t.Sequence[Comparison]) -> list[charts.Picture]:
+def forests(comparisons: t.Sequence[Comparison]) -> list[charts.Picture]:
     """Draw comparisons with the baseline: a group of rows for each workload, which begins with the baseline at 0.
 
     Args:
-        found: from :func:`against_baseline`.
+        comparisons: from :func:`against_baseline`.
     """
     by_workload: dict[tuple[str, float | None], list[Comparison]] = {}
-    for comparison in found:
+    for comparison in comparisons:
         by_workload.setdefault(_subject(comparison), []).append(comparison)
     pages: list[list[list[Comparison]]] = [[]]
     for group in by_workload.values():
@@ -75,15 +77,17 @@ def forests(found: t.Sequence[Comparison]) -> list[charts.Picture]:
     return [_forest(groups) for groups in pages[:most] if groups]
 
 
-def of_factors(found: t.Sequence[factors.Factorial], margin: float) -> list[tuple[factors.Factorial, charts.Picture]]:
+def of_factors(
+    factorials: t.Sequence[factors.Factorial], margin: float
+) -> list[tuple[factors.Factorial, charts.Picture]]:
     """Draw what two factors do to each workload.
 
     Args:
-        found: from :func:`factors.of_host`.
+        factorials: from :func:`factors.of_host`.
         margin: effects within this share of 1 count as none.
     """
     drawn = []
-    for factorial in found[: MAX_ROWS // ROWS_OF_A_CHART]:
+    for factorial in factorials[: MAX_ROWS // ROWS_OF_A_CHART]:
         rows = [
             {
                 "label": label,
@@ -149,12 +153,12 @@ def exposures(summary: dict[str, t.Any]) -> dict[str, t.Any] | None:
     """Return the table of what each arm leaves open: its arms,
     and a row of cells for each vulnerability that affects the host; None without one.
     """
-    found = summary["exposure"]
-    names = sorted({name for arm in found for name, state in arm["states"].items() if state != exposure.NOT_AFFECTED})
+    by_arm = summary["exposure"]
+    names = sorted({name for arm in by_arm for name, state in arm["states"].items() if state != exposure.NOT_AFFECTED})
     if not names:
         return None
     unknown = STATES[exposure.NOT_KNOWN]
     rows = [
-        (name, [STATES[arm["states"][name]] if name in arm["states"] else unknown for arm in found]) for name in names
+        (name, [STATES[arm["states"][name]] if name in arm["states"] else unknown for arm in by_arm]) for name in names
     ]
-    return {"arms": found, "rows": rows}
+    return {"arms": by_arm, "rows": rows}

@@ -92,25 +92,28 @@ def _alike(pairs: t.Sequence[Pair]) -> tuple[list[Pair], list[str]]:
         for when, row in zip(("before", "after"), pair):
             for key in pair[0]["workloads"].keys() & pair[1]["workloads"].keys():
                 declared.setdefault(key, {})[f"{row['host']} {when}"] = row["workloads"][key]
-    found = {key: different for key, rows in declared.items() if len(different := pooled.declarations(rows)) > 1}
+    unlike = {key: different for key, rows in declared.items() if len(different := pooled.declarations(rows)) > 1}
 
     def without(row: hardware_classes.Row) -> hardware_classes.Row:
-        return {**row, "workloads": {key: workload for key, workload in row["workloads"].items() if key not in found}}
+        return {
+            **row,
+            "workloads": {key: workload for key, workload in row["workloads"].items() if key not in unlike},
+        }
 
     return [(without(before), without(after)) for before, after in pairs], [
-        f"{key} is not compared: {wording.declared(different)}." for key, different in sorted(found.items())
+        f"{key} is not compared: {wording.declared(different)}." for key, different in sorted(unlike.items())
     ]
 
 
 def _lines(before: hardware_classes.Row, after: hardware_classes.Row) -> list[list[t.Any]]:
     """Return a host's rows of the table, one per workload that both runs compared."""
-    found = []
+    lines = []
     for key in after["workloads"]:
         if key in before["workloads"]:
             old, new = before["workloads"][key], after["workloads"][key]
             verdict = distinguish(old, new)
             level = new["baseline_value"] / old["baseline_value"]
-            found.append(
+            lines.append(
                 [
                     [after["host"], after["host"], "", quote(after["page"])],
                     new["title"],
@@ -122,7 +125,7 @@ def _lines(before: hardware_classes.Row, after: hardware_classes.Row) -> list[li
                     after["title"],
                 ]
             )
-    return found
+    return lines
 
 
 def _effect(comparison: dict[str, t.Any]) -> list[t.Any]:

@@ -91,21 +91,21 @@ def _attention(row: hardware_classes.Row, outliers: t.Container[str]) -> tuple[b
 
 def _choices(table: t.Sequence[t.Sequence[t.Any]]) -> list[tuple[str, list[tuple[str, int]]]]:
     """Return what the table can be filtered by: column -> its texts with their numbers of hosts, where they differ."""
-    found = []
+    choices = []
     for name, column in (("put back", -2), ("run", -3), ("conclusion", 1)):
         texts = (row[column] if isinstance(row[column], str) else row[column][0] for row in table)
         counts = collections.Counter(text.removesuffix(" *") for text in texts)
         if 1 < len(counts) <= MAX_CHOICES:
-            found.append((name, sorted(counts.items(), key=lambda pair: pair[::-1])))
-    return found
+            choices.append((name, sorted(counts.items(), key=lambda pair: pair[::-1])))
+    return choices
 
 
 def _question(rows: t.Sequence[hardware_classes.Row]) -> str:
-    found = hardware_classes.subjects(rows)
-    others = [*hardware_classes.beside_smt(rows), *filter(None, found)]
+    subjects = hardware_classes.subjects(rows)
+    others = [*hardware_classes.beside_smt(rows), *filter(None, subjects)]
     does = "does" if len(others) == 1 else "do"
     questions = [
-        *(["Should SMT be on?"] if not found or None in found else []),
+        *(["Should SMT be on?"] if not subjects or None in subjects else []),
         *([f"What {does} {' and '.join(others)} do?"] if others else []),
     ]
     return " ".join(questions)
@@ -115,7 +115,7 @@ def _charts(
     rows: t.Sequence[hardware_classes.Row], classes: t.Sequence[dict[str, t.Any]]
 ) -> list[tuple[str, charts.Picture]]:
     """Return a title and a chart for each subject, with SMT off against on apart from other arms of the same runs."""
-    found = []
+    pictures = []
     for subject in hardware_classes.subjects(rows):
         members = (
             [row for row in rows if row["subject"] == subject],
@@ -129,8 +129,8 @@ def _charts(
         for side, sides, title in kinds:
             chart = _chart(*members, sides, side)
             if chart:
-                found.append((title, chart))
-    return found
+                pictures.append((title, chart))
+    return pictures
 
 
 def _chart(

@@ -168,21 +168,21 @@ def forest(
 
 def _of_further(further: t.Sequence[dict[str, t.Any]], several: bool) -> charts.Picture | None:
     """Draw the comparisons of arms by other metrics, where they are about the whole machine."""
-    found = host_comparisons.at_widest(further, every_metric=True)
+    widest = host_comparisons.at_widest(further, every_metric=True)
     rows = [
         {
             "label": f"{comparison['title']}, {comparison['metric']}"
             f"{', ' + comparison['candidate']['arm_title'] if several else ''}",
             **report_text.ratio_row(comparison),
         }
-        for comparison in found
+        for comparison in widest
     ]
-    return forest(rows, found, ("worse", "better"))
+    return forest(rows, widest, ("worse", "better"))
 
 
 def _effects(comparisons: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
     """Return the comparisons between placements, by effect, each with its chart: of the primary metrics first."""
-    found = []
+    groups = []
     for effect in host_comparisons.EFFECTS:
         group = sorted(
             (comparison for comparison in comparisons if comparison["effect"] == effect),
@@ -202,7 +202,7 @@ def _effects(comparisons: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]
                     *([placements.title(comparison["candidate"]["placement"])] if several else []),
                 ]
                 rows.append({"label": ", ".join(parts_of_label), **report_text.ratio_row(comparison)})
-            found.append(
+            groups.append(
                 {
                     "title": wording.capital(report_text.compared_placements(group[0], several)),
                     "comparisons": group,
@@ -210,7 +210,7 @@ def _effects(comparisons: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]
                     "chart": forest(rows, group, ("worse", "better")),
                 }
             )
-    return found
+    return groups
 
 
 def _sequence(result: HostResult) -> charts.Picture | None:
@@ -276,11 +276,11 @@ def _cores_by_node(facts: dict[str, t.Any]) -> list[tuple[str, list[tuple[int, .
     """Group cores with their CPUs by memory node where it is known."""
     cores = recorded.cores_of(facts)
     nodes = {name: set(recorded.cpus_of(cpus)) for name, cpus in (facts.get("nodes") or {}).items()}
-    found = [(f"node {name}", [core for core in cores if core[0] in cpus]) for name, cpus in nodes.items()]
-    found = [(name, members) for name, members in found if members]
-    placed = {core for _name, members in found for core in members}
+    by_node = [(f"node {name}", [core for core in cores if core[0] in cpus]) for name, cpus in nodes.items()]
+    by_node = [(name, members) for name, members in by_node if members]
+    placed = {core for _name, members in by_node for core in members}
     rest = [core for core in cores if core not in placed]
-    return found + ([("cores", rest)] if rest else [])
+    return by_node + ([("cores", rest)] if rest else [])
 
 
 def _machine(result: HostResult) -> dict[str, t.Any]:
@@ -359,7 +359,7 @@ def _maps(
     means: dict[tuple[str, str], dict[str, float]],
 ) -> list[tuple[str, charts.Picture]]:
     """Draw the machine with each core's usage, every thread busy, for each arm."""
-    found = []
+    pictures = []
     everything = {cpu for _name, cores in groups for core in cores for cpu in core}
     for arm in result.arms:
         placement = recorded.sampled_as(result, placements.ALL_THREADS, arm.name)
@@ -369,7 +369,7 @@ def _maps(
                 int(cpu): share for cpu, share in by_cpu.items() if cpu.isascii() and cpu.isdigit() and len(cpu) < 8
             }
             title = f"{placements.title(placements.ALL_THREADS)}, {arm.title}"
-            found.append(
+            pictures.append(
                 (
                     title,
                     charts.topology(
@@ -377,7 +377,7 @@ def _maps(
                     ),
                 )
             )
-    return found
+    return pictures
 
 
 # How to repeat it

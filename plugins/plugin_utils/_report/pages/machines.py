@@ -84,7 +84,7 @@ def _best(rows: t.Sequence[hardware_classes.Row], with_run: bool) -> list[tuple[
     for row in rows:
         for capacity in row["capacities"]:
             by_workload.setdefault((capacity["workload"], capacity["unit"]), []).append((row, capacity))
-    found = []
+    winners = []
     for (_name, unit), members in by_workload.items():
         firsts = []
         for name, what in FIGURES.items():
@@ -96,5 +96,5 @@ def _best(rows: t.Sequence[hardware_classes.Row], with_run: bool) -> list[tuple[
                 amount = (costs.rate_of(unit) or (unit,))[0] if name == "per_money" else unit
                 firsts.append((what, f"{where}, {capacity['arm_title']}: {report_text.number(value)} {amount}"))
         if firsts:
-            found.append((members[0][1]["title"], firsts))
-    return found
+            winners.append((members[0][1]["title"], firsts))
+    return winners

@@ -66,7 +66,7 @@ def lines(
 
 
 def _of_comparisons(workload: str, comparisons: t.Sequence[host_comparisons.Comparison]) -> list[Line]:
-    found = []
+    metric_lines = []
     of_placements = [
         comparison for comparison in comparisons if comparison["kind"] == "placement" and comparison["primary"]
     ]
@@ -76,8 +76,8 @@ def _of_comparisons(workload: str, comparisons: t.Sequence[host_comparisons.Comp
         if is_asked and is_work and comparison["effect"] in READS:
             metric = smt_metrics.of_comparison(comparison["effect"], comparison)
             at = "" if comparison.get("parameter") is None else f" at {comparison['parameter']:g}"
-            found.append((metric.name + at, _value(comparison["effect"], metric), READS[comparison["effect"]]))
-    return found
+            metric_lines.append((metric.name + at, _value(comparison["effect"], metric), READS[comparison["effect"]]))
+    return metric_lines
 
 
 def _value(effect: str, metric: smt_metrics.SmtMetric) -> str:
@@ -88,7 +88,7 @@ def _value(effect: str, metric: smt_metrics.SmtMetric) -> str:
 
 def _of_room(spare: t.Iterable[Usage]) -> list[Line]:
     """Return how much room is left with one worker a core, where usage says something else of it."""
-    found = []
+    metric_lines = []
     for usage in spare:
         if usage.by_usage is None or usage.by_usage.value is None or usage.real is None or usage.real.low is None:
             continue
@@ -96,8 +96,8 @@ def _of_room(spare: t.Iterable[Usage]) -> list[Line]:
         low, high = (max(0.0, end or 0.0) for end in (usage.real.low, usage.real.high))
         use = wording.Room(usage.share or 0.0, (1 / (1 + high), 1 / (1 + low)), (low, high), usage.by_usage.value)
         if wording.room_differs(use):
-            found.append(("room left", wording.room(use), f"one worker a core: {wording.room_left(use)}"))
-    return found
+            metric_lines.append(("room left", wording.room(use), f"one worker a core: {wording.room_left(use)}"))
+    return metric_lines
 
 
 def _of_streams(crossover: Crossover | None) -> list[Line]:
@@ -127,7 +127,7 @@ def _of_clients(workload: Workload, levels: t.Sequence[Level], samples: t.Sequen
             curve = curves.setdefault(sample.placement, {}).setdefault(sample.arm, {})
             curve.setdefault(sample.parameter, []).append(response)
     counted, unit, allowed = workload.parameter.name, workload.metrics[name].unit, workload.response_limit
-    found = []
+    metric_lines = []
     for placement, by_arm in curves.items():
         means = {arm: {value: fmean(values) for value, values in curve.items()} for arm, curve in by_arm.items()}
         limit, why = KNEE * next(curve[min(curve)] for curve in means.values()), f"twice those of the fewest {counted}"
@@ -144,8 +144,8 @@ def _of_clients(workload: Workload, levels: t.Sequence[Level], samples: t.Sequen
             f"{counted} before {name.replace('latency_', '')} response times are over {report_text.number(limit)}"
             f" {unit}, {why}"
         )
-        found.append((f"most {counted}, {placements.title(placement)}", text, reads))
-    return found
+        metric_lines.append((f"most {counted}, {placements.title(placement)}", text, reads))
+    return metric_lines
 
 
 def _most(curve: t.Mapping[float, float], limit: float) -> str:

@@ -39,17 +39,17 @@ def render(
         unreadable: host -> what is wrong with its files.
     """
     complete = {host: records.complete(of_host) for host, of_host in periods.items()}
-    found = evidence.by_hosts(trial, complete, evidence.compare(trial, complete, looks.taken))
+    comparisons = evidence.by_hosts(trial, complete, evidence.compare(trial, complete, looks.taken))
     drawn = list(trial.design.schedule)[:MAX_DRAWN]
     return frame.render(
         "trial.html.j2",
         trial=trial,
-        answers=answer.sentences(trial, found, looks),
-        notes=[*answer.disagreements(trial, found), *answer.lost(trial, periods)],
-        others=answer.others(trial, found),
-        rests_on=answer.rests_on(trial, found, complete),
-        forests=_forests(trial, found),
-        points=_points(trial, found),
+        answers=answer.sentences(trial, comparisons, looks),
+        notes=[*answer.disagreements(trial, comparisons), *answer.lost(trial, periods)],
+        others=answer.others(trial, comparisons),
+        rests_on=answer.rests_on(trial, comparisons, complete),
+        forests=_forests(trial, comparisons),
+        points=_points(trial, comparisons),
         timelines=[(host, _timelines(trial, host, periods.get(host, ()))) for host in drawn],
         undrawn=len(trial.design.schedule) - len(drawn),
         heads=_heads(trial),
@@ -60,11 +60,11 @@ def render(
     )
 
 
-def _forests(trial: records.Trial, found: t.Sequence[evidence.Comparison]) -> list[tuple[str, charts.Picture]]:
+def _forests(trial: records.Trial, comparisons: t.Sequence[evidence.Comparison]) -> list[tuple[str, charts.Picture]]:
     """Return a title and a picture for each direction: the axis is that of the metrics' own change, so better is on the
     right of one picture for what should rise, and of another one for what should fall.
     """
-    known = [comparison for comparison in found if comparison["ci_low"] is not None]
+    known = [comparison for comparison in comparisons if comparison["ci_low"] is not None]
     return [
         (
             TITLES[better],
@@ -74,7 +74,7 @@ def _forests(trial: records.Trial, found: t.Sequence[evidence.Comparison]) -> li
     ]
 
 
-def _forest(trial: records.Trial, found: t.Sequence[evidence.Comparison], title: str) -> charts.Picture:
+def _forest(trial: records.Trial, comparisons: t.Sequence[evidence.Comparison], title: str) -> charts.Picture:
     rows = [
         {
             "label": f"{comparison['metric']}, {trial.titles[comparison['candidate']]}",
@@ -85,15 +85,15 @@ def _forest(trial: records.Trial, found: t.Sequence[evidence.Comparison], title:
             "text": wording.change_and_interval(change.Change.read(comparison)),
             "better": comparison["better"],
         }
-        for comparison in found
+        for comparison in comparisons
     ]
-    named = "; ".join(f"{row['label']} {effects.said(comparison)}" for row, comparison in zip(rows, found))
+    named = "; ".join(f"{row['label']} {effects.said(comparison)}" for row, comparison in zip(rows, comparisons))
     return charts.forest(
         rows, trial.margin, SIDES, f"Change of each metric against {trial.titles[trial.arms[0]]}. {title}: {named}"
     )
 
 
-def _points(trial: records.Trial, found: t.Sequence[evidence.Comparison]) -> charts.Picture | None:
+def _points(trial: records.Trial, comparisons: t.Sequence[evidence.Comparison]) -> charts.Picture | None:
     """Draw the observations of the primary metric."""
     rows = [
         {
@@ -107,11 +107,13 @@ def _points(trial: records.Trial, found: t.Sequence[evidence.Comparison]) -> cha
             ),
             "better": comparison["better"],
         }
-        for comparison in found
+        for comparison in comparisons
         if comparison["primary"]
     ]
     return (
-        charts.spread(rows, trial.margin, SIDES, f"Change of {found[0]['metric']} in each observation, one tick each")
+        charts.spread(
+            rows, trial.margin, SIDES, f"Change of {comparisons[0]['metric']} in each observation, one tick each"
+        )
         if rows
         else None
     )

@@ -55,7 +55,7 @@ def workloads(analysis: HostAnalysis) -> list[dict[str, t.Any]]:
     result, comparisons = analysis.result, analysis.comparisons
     by_streams = {curve.workload: curve.crossover for curve in analysis.curves}
     titles = _arm_titles(result)
-    found = []
+    described = []
     for name in dict.fromkeys(level.workload for level in analysis.levels):
         declared = recorded.declaration(result, name)
         measure = measures.describe_workload(result, name)
@@ -70,7 +70,7 @@ def workloads(analysis: HostAnalysis) -> list[dict[str, t.Any]]:
         streams = _streams(samples, levels, titles, measure, compared, crossover)
         curves = _parameters(result, samples, of_all_metrics, measure)
         used = analysis.usage.get(name, {})
-        found.append(
+        described.append(
             {
                 **vars(measure),
                 "parameter_name": declared.parameter.name if declared.parameter else "",
@@ -96,7 +96,7 @@ def workloads(analysis: HostAnalysis) -> list[dict[str, t.Any]]:
                 "telemetry": telemetry_part.table(result, samples, levels, used),
             }
         )
-    return found
+    return described
 
 
 def _arm_titles(result: HostResult) -> list[str]:
@@ -149,7 +149,7 @@ def _repeats(result: HostResult, samples: t.Sequence[Sample], measure: Measure) 
     fixed = [name for name, rows in values.items() if rows][:1]
     free = sorted({sample.placement for sample in samples if (_free(sample.placement) or 0) > 1}, key=placements.rank)
     titles = _arm_titles(result)
-    found = []
+    repeats = []
     for placement in [*fixed, *free][:MAX_HISTOGRAMS]:
         rows = (values.get(placement) or _values_of_workers(result, samples, placement))[:MAX_SAMPLES_SHOWN]
         if len(rows) > 3:
@@ -158,7 +158,7 @@ def _repeats(result: HostResult, samples: t.Sequence[Sample], measure: Measure) 
             )
             unit = f"{_unit(measure)} of a worker, {placements.title(placement)}"
             edges, counts = charts.bins(rows, titles)
-            found.append(
+            repeats.append(
                 {
                     "placement": placement,
                     "chart": charts.histogram(edges, counts, titles, unit, label),
@@ -166,7 +166,7 @@ def _repeats(result: HostResult, samples: t.Sequence[Sample], measure: Measure) 
                     "rows": [row for row in zip(edges, edges[1:], *counts.values()) if any(row[2:])],
                 }
             )
-    return found
+    return repeats
 
 
 def _values_of_workers(result: HostResult, samples: t.Sequence[Sample], placement: str) -> list[dict[str, t.Any]]:
@@ -184,8 +184,8 @@ def _values_of_workers(result: HostResult, samples: t.Sequence[Sample], placemen
 
 def _free(placement: str) -> int | None:
     """Return the number of streams that a placement leaves to the scheduler, or None for another placement."""
-    found = placements.numbered(placement)
-    return found.workers if found and found.kind == placements.FREE else None
+    numbered = placements.numbered(placement)
+    return numbered.workers if numbered and numbered.kind == placements.FREE else None
 
 
 def is_of_streams(comparison: host_comparisons.Comparison) -> bool:
@@ -280,7 +280,7 @@ def _parameters(
     for sample in samples:
         if sample.ok and sample.parameter is not None:
             kinds.setdefault((sample.placement, sample.arm, sample.parameter), []).append(sample)
-    found = []
+    charts_of_placements = []
     for placement in dict.fromkeys(level.placement for level in levels):
         own = [level for level in levels if level.placement == placement and level.parameter is not None]
         rated = [{"x": level.parameter, **_span(level)} for level in own if level.primary]
@@ -296,7 +296,7 @@ def _parameters(
         ]
         higher, ending = measure.better == "higher", f"by {along}; the table has the numbers"
         title = f"{measure.title}, {placements.title(placement)}"
-        found.append(
+        charts_of_placements.append(
             {
                 "placement": placement,
                 "charts": [
@@ -311,7 +311,7 @@ def _parameters(
                 ],
             }
         )
-    return found
+    return charts_of_placements
 
 
 def _response(
@@ -384,7 +384,7 @@ def _load_curve(result: HostResult, used: t.Iterable[usage.Usage], measure: Meas
     points = [
         use for use in used if use.parameter is not None and use.achieved is not None and use.is_of_the_machine(result)
     ]
-    found = []
+    pictures = []
     for which, what in (("rate", _unit(measure)), ("achieved", f"{measure.unit} by used CPU")):
         rows = [
             {
@@ -399,5 +399,5 @@ def _load_curve(result: HostResult, used: t.Iterable[usage.Usage], measure: Meas
         label = f"{measure.title}: {what} over the CPU usage of the whole machine; the table has the numbers"
         if rows:
             shown = list(dict.fromkeys(str(row["arm"]) for row in rows))
-            found.append(charts.points(rows, shown, what, "CPU usage of the machine [%]", label))
-    return found
+            pictures.append(charts.points(rows, shown, what, "CPU usage of the machine [%]", label))
+    return pictures
