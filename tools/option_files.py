@@ -148,7 +148,7 @@ def items(family: Family, option: Option, place: str) -> list[str]:
 
     Args:
         family: to which it belongs.
-        option: from :meth:`Family.of`.
+        option: from :meth:`Family.options_of`.
         place: whose documentation it is. An item of ``details`` may be a mapping of places to what is said there alone.
 
     Raises:
@@ -175,7 +175,7 @@ def _plain(family: Family, option: Option, page: str) -> str:
 
     Args:
         family: to which it belongs.
-        option: from :meth:`Family.of`.
+        option: from :meth:`Family.options_of`.
         page: replaces a page of the documentation and its anchor.
     """
     text = _with_range(option["summary"], option)

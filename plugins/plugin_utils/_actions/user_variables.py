@@ -324,7 +324,7 @@ class UserVariables:
 
         Args:
             value: as the user wrote it.
-            variables: from :meth:`of` or :meth:`around`.
+            variables: from :meth:`variables_of` or :meth:`around`.
 
         Raises:
             AnsibleError: it needs what is not known.
