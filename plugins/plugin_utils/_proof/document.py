@@ -99,7 +99,7 @@ SCHEMA = schema.published(
                                 kind: schema.about(
                                     schema.or_null(_COUNT), f"Number of {many}; null where none was compared."
                                 )
-                                for kind, (_one, many) in findings.KINDS.items()
+                                for kind, (_single, many) in findings.KINDS.items()
                             }
                         ),
                         "Number of things that are not as before, by kind.",

@@ -45,8 +45,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.bas
     Ending,
     Format,
     FormatError,
+    HostReport,
     Refused,
-    ReportedHost,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import (
     comparison as comparison_page,
@@ -279,7 +279,7 @@ def _make(path: Path, settings: Settings, alone: bool) -> _Host | Refused:
 def _host(stored: HostResult, analysis: HostAnalysis, summary: dict[str, t.Any], alone: bool) -> _Host:
     """Make the parts of a host: files of samples have what was measured, all others also what was made of it."""
     page = fleet_page.NAME if alone else f"{result_files.file_stem(stored.host)}.html"
-    host = ReportedHost(parts.changed(analysis.result, samples=stored.samples), summary)
+    host = HostReport(parts.changed(analysis.result, samples=stored.samples), summary)
     made = {file_format.name: file_format.host(host) for file_format in _formats()}
     return _Host(hardware_classes.row(summary, page), host_page.render(analysis, summary, alone), made)
 

@@ -35,7 +35,7 @@ class Refused:
 
 
 @dataclasses.dataclass
-class ReportedHost:
+class HostReport:
     """What a format is given of one host.
 
     Attributes:
@@ -122,7 +122,7 @@ class Format:
     name: str
     about: str
     sign: re.Pattern[bytes]
-    host: t.Callable[[ReportedHost], str]
+    host: t.Callable[[HostReport], str]
     head: str = ""
     between: str = ""
     tail: t.Callable[[Ending], str] = _nothing

@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import tables
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import Format, ReportedHost
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import Format, HostReport
 
 COMPARISON_COLUMNS = (
     "run",
@@ -45,7 +45,7 @@ COMPARISON_COLUMNS = (
 )
 
 
-def _host(host: ReportedHost) -> str:
+def _host(host: HostReport) -> str:
     return tables.csv_text(
         tables.safe_rows([_row(host.summary, comparison) for comparison in host.summary["comparisons"]])
     )

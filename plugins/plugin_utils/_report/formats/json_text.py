@@ -14,11 +14,11 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.bas
     SCHEMA_VERSION,
     Ending,
     Format,
-    ReportedHost,
+    HostReport,
 )
 
 
-def _host(host: ReportedHost) -> str:
+def _host(host: HostReport) -> str:
     """Format a host's summary as JSON; the samples stay in the host's file, named by ``file``."""
     return json.dumps(host.summary, sort_keys=True, allow_nan=False)
 

@@ -10,7 +10,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change, measures
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import Ending, Format, ReportedHost
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import Ending, Format, HostReport
 
 
 def plain(text: str) -> str:
@@ -29,7 +29,7 @@ def code(text: str) -> str:
     return f"{fence}{pad}{text}{pad}{fence}" if text else "` `"
 
 
-def _host(host: ReportedHost) -> str:
+def _host(host: HostReport) -> str:
     """Format the conclusion for a host with its numbers, for a pull request."""
     summary = host.summary
     concluded = summary["conclusion"]
@@ -74,7 +74,7 @@ def _host(host: ReportedHost) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _measured(host: ReportedHost) -> list[str]:
+def _measured(host: HostReport) -> list[str]:
     """Format the values of a run that compared no arms: they are all that it found."""
     lines = ["| workload | metric | placement | value | blocks |", "|---|---|---|---|---|"]
     for level in host.summary["levels"]:

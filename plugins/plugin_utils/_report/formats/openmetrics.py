@@ -15,7 +15,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import (
     limits,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import advice
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import Format, ReportedHost
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import Format, HostReport
 
 # Bytes of a metric's lines that stay in memory before they go to disk.
 MAX_HELD = 1024 * 1024
@@ -47,7 +47,7 @@ METRICS = {
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places
 
 
-def _host(report: ReportedHost) -> str:
+def _host(report: HostReport) -> str:
     """Return a host's lines; unknown values have no line."""
     summary = report.summary
     host = {"host": summary["host"], "hardware_class": summary["hardware_class"] or ""}

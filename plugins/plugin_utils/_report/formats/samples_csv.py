@@ -8,11 +8,11 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats imp
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import (
     SAMPLE_COLUMNS,
     Format,
-    ReportedHost,
+    HostReport,
 )
 
 
-def _host(host: ReportedHost) -> str:
+def _host(host: HostReport) -> str:
     safe = tables.safe_rows(host.samples)
     return host.samples_text if safe is host.samples else tables.csv_text(safe)
 

@@ -8,11 +8,11 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats imp
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import (
     WORKER_COLUMNS,
     Format,
-    ReportedHost,
+    HostReport,
 )
 
 
-def _host(host: ReportedHost) -> str:
+def _host(host: HostReport) -> str:
     texts = {host.result.run, host.result.host, host.result.facts.get("hardware_class") or ""}
     for workload in host.result.plan.workloads or ():
         texts.update((workload.name, workload.primary, workload.metrics[workload.primary].unit))

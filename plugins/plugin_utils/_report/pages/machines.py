@@ -89,7 +89,7 @@ def _best(rows: t.Sequence[hardware_classes.Row], with_run: bool) -> list[tuple[
         firsts = []
         for name, what in FIGURES.items():
             known = [(capacity[name], row, capacity) for row, capacity in members if capacity[name] is not None]
-            if len({(row["run"], row["host"]) for _value, row, _one in known}) > 1:
+            if len({(row["run"], row["host"]) for _value, row, _capacity in known}) > 1:
                 value, row, capacity = max(known, key=lambda entry: entry[0])
                 where = f"{row['host']} ({row['run']})" if with_run else row["host"]
                 # Money buys work, not a rate.
