@@ -289,11 +289,11 @@ def _rows_of(
 ) -> list[hardware_classes.Row]:
     """Return the rows of results of another run; add the unusable ones to ``refused``."""
     rows = []
-    for row in _accepted(_each(paths, functools.partial(_row, settings=settings))):
-        if isinstance(row, Refused):
-            refused.append(Refused(row.file, f"of {whose}: {row.reason}"))
+    for entry in _accepted(_each(paths, functools.partial(_row, settings=settings))):
+        if isinstance(entry, Refused):
+            refused.append(Refused(entry.file, f"of {whose}: {entry.reason}"))
         else:
-            rows.append(row)
+            rows.append(entry)
     return rows
 
 
